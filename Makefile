@@ -22,7 +22,7 @@ help:
 	@echo 'make test         every test'
 	@echo 'make test-fast    unit tests in a minute or so, without torch'
 	@echo 'make test-compat  what depends on torch on its oldest supported version (2.2.2)'
-	@echo 'make test-extras  the loaders of lightning, accelerate, timm, datasets and torchdata'
+	@echo 'make test-extras  the loaders and callbacks of other libraries, such as lightning'
 	@echo 'make lint         ruff format, ruff check, import-linter, mypy --strict'
 	@echo 'make bench        what lotus costs at its own start'
 	@echo 'make clean        remove the environments made here'
@@ -89,7 +89,7 @@ $(VENV_EXTRAS)/extras.stamp: constraints.txt constraints-extras.txt $(VENV)/dev.
 	$(VENV)/bin/python -m venv --clear $(VENV_EXTRAS)
 	echo "import site; site.addsitedir('$$($(VENV)/bin/python -c '$(purelib)')')" \
 	    > "$$($(VENV_EXTRAS)/bin/python -c '$(purelib)')/behind.pth"
-	@echo 'installing lightning, accelerate, timm, datasets and torchdata into $(VENV_EXTRAS)'
+	@echo 'installing lightning, transformers, accelerate, timm, datasets, torchdata into $(VENV_EXTRAS)'
 	$(VENV_EXTRAS)/bin/python $(PIP_INSTALL) --constraint constraints.txt \
-	    --constraint constraints-extras.txt lightning accelerate timm datasets torchdata
+	    --constraint constraints-extras.txt lightning transformers accelerate timm datasets torchdata tensorboard
 	touch $@

@@ -5,6 +5,7 @@
 ``lotus.trace(path)``  record from inside a script or notebook, as a context manager
 ``lotus.span(name)``   label a region of a data set's code, as a context manager or decorator
 ``lotus.plot``         every figure of a run or sweep, on matplotlib's Axes
+``%load_ext lotus``     in a notebook: a cell that begins with %%lotus is traced
 ``lotus.tune(loader)`` search a DataLoader's settings: a `lotus.tune.Result`
 """
 
@@ -52,6 +53,13 @@ def _run_html(run: object) -> str:
 
 
 notebook.run_html = _run_html
+
+
+def load_ipython_extension(shell: object) -> None:
+    """`%load_ext lotus`: add the magic %%lotus to a notebook."""
+    from lotus.integrations import ipython_magic
+
+    ipython_magic.register(shell)
 
 
 def __dir__() -> list[str]:

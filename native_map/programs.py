@@ -22,7 +22,7 @@ COMPLAINTS = 16 << 20  # bytes that a program may write to any file, including i
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProgramLimits:
     """The limits of a program: seconds of waiting and of CPU time, bytes of memory and output.
 
     Time that the caller spends between two pieces of output does not count as waiting.
@@ -36,7 +36,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProgramOutput:
     """The output of a program until it ended or was stopped; `code` as in subprocess.
 
     `stopped` is "" if the program ended by itself, else the limit that it exceeded.
@@ -48,7 +48,7 @@ class Answer:
     stopped: str
 
 
-class Program:
+class LimitedProgram:
     """A program that runs within limits. At the end of a `with` block it has ended.
 
     Raises OSError if it cannot be started.
@@ -57,11 +57,11 @@ class Program:
     def __init__(
         self,
         command: Sequence[str],
-        limits: Limits | None = None,
+        limits: ProgramLimits | None = None,
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or ProgramLimits()
         self.stopped = ""
         self.written = 0
         self._waited = 0.0
@@ -97,7 +97,7 @@ class Program:
                 limit = min(limit, hard)
             resource.prlimit(self._process.pid, what, (limit, limit))
 
-    def __enter__(self) -> "Program":
+    def __enter__(self) -> "LimitedProgram":
         return self
 
     def __exit__(
@@ -185,15 +185,15 @@ class Program:
 
 def answer(
     command: Sequence[str],
-    limits: Limits | None = None,
+    limits: ProgramLimits | None = None,
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
-) -> Answer:
+) -> ProgramOutput:
     """Run a program until it ends or exceeds a limit, with the bytes `stdin` as standard input.
 
     Raises OSError if it cannot be started.
     """
-    with Program(command, limits, stdin, env) as program:
+    with LimitedProgram(command, limits, stdin, env) as program:
         out = b"".join(program.pieces())
         code = program.end()
-        return Answer(code, out, program.complaint, program.stopped)
+        return ProgramOutput(code, out, program.complaint, program.stopped)

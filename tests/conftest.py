@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from lotus.common import decoder_name
 from tests import warm
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -25,6 +26,12 @@ for _name in ("SIGINT", "SIGQUIT", "SIGHUP"):
     _number = getattr(signal, _name)
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _decoder_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the decoder that runs of an earlier one had."""
+    monkeypatch.setattr(decoder_name, "_known", set())
 
 
 # Files whose tests look at runs of the same programs.

@@ -51,6 +51,8 @@ class LoaderSummary:
     epochs: pd.DataFrame
     passes: Passes
     coverage: dict[str, float]
+    core_shared: float  # as `ledger.core_shared` has it
+    empty_workers: int  # as `data_shares` has it
 
     @property
     def longest_epoch_s(self) -> float | None:
@@ -145,10 +147,10 @@ def _open_waits(run: RunLike) -> pd.DataFrame:
 
 def _loader(scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
     ledger = account(scope)
-    ranks = rank_table(scope, ledger)
+    ranks, around = rank_table(scope, ledger), circumstances(scope, ledger.use)
     return LoaderSummary(
         scope=scope,
-        verdict=judge(ledger, circumstances(scope)),
+        verdict=judge(ledger, around),
         times=_times(scope, ledger, ranks),
         phases={name: total(number(ledger.phases, name)) for name in PHASES},
         operations=operation_table(scope),
@@ -163,6 +165,8 @@ def _loader(scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
         epochs=_epochs(ledger),
         passes=passes_of(scope),
         coverage=batch_times.coverage(scope),
+        core_shared=around.shared,
+        empty_workers=around.shares.empty,
     )
 
 

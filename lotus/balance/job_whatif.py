@@ -27,7 +27,7 @@ _MOST_TIMES = 5000  # of one rank that are drawn from
 
 
 @dataclass(frozen=True)
-class Question:
+class JobChange:
     """What is to be different; None: as traced. Times are nanoseconds, bandwidth bytes/s."""
 
     ranks: int
@@ -44,11 +44,11 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JobPrediction:
     """What the job does today and would do then, both simulated."""
 
     job: Job
-    question: Question
+    question: JobChange
     today: JobOutcome
     then: JobOutcome
     collective: str  # in words: what it is taken to take
@@ -72,7 +72,7 @@ class Answer:
         return self.then.samples_per_s / self.today.samples_per_s
 
 
-def answer(job: Job, question: Question) -> Answer:
+def answer(job: Job, question: JobChange) -> JobPrediction:
     """Simulate the job as it was and as asked. Raises LotusError for what makes no sense."""
     own = 0.0 if math.isnan(job.collective_ns) else job.collective_ns
     notes = list(job.notes)
@@ -80,8 +80,8 @@ def answer(job: Job, question: Question) -> Answer:
     count = len(job.ranks)
     if question.ranks > count:
         notes.append(
-            f"rank n of {question.ranks:,} runs as the traced rank n mod {count}, its times drawn "
-            "by themselves: what slows all ranks at once is not in it"
+            f"rank n of {question.ranks:,} runs as the traced rank n mod {count}, with times drawn "
+            "independently: what slows all ranks at once is not modelled"
         )
     if question.workers is not None:
         notes.append("a worker's time for a batch is taken as traced, however many workers share "
@@ -94,7 +94,7 @@ def answer(job: Job, question: Question) -> Answer:
     sizes = question.batch_sizes
     if sizes is not None and len(sizes) != question.ranks:
         raise LotusError(
-            f"the plan is for {len(sizes)} ranks, asked about are {question.ranks}: --ranks "
+            f"the plan is for {len(sizes)} ranks, not for {question.ranks}: use --ranks "
             f"{len(sizes)}"
         )
     today = simulate(
@@ -119,10 +119,10 @@ def answer(job: Job, question: Question) -> Answer:
         stragglers=question.stragglers,
         seed=question.seed,
     )
-    made = Answer(job, question, today, then, words, ())
+    made = JobPrediction(job, question, today, then, words, ())
     if model_error.far_off(made.error):
         notes.insert(0, model_error.far_off(made.error))
-    return Answer(job, question, today, then, words, tuple(dict.fromkeys(notes)))
+    return JobPrediction(job, question, today, then, words, tuple(dict.fromkeys(notes)))
 
 
 def _member(
@@ -151,7 +151,7 @@ def _scale(wanted: float, was: Sequence[float]) -> Floats:
     return np.asarray(np.divide(wanted, before, out=np.ones_like(before), where=before > 0))
 
 
-def _collective(job: Job, question: Question, notes: list[str]) -> tuple[float, str]:
+def _collective(job: Job, question: JobChange, notes: list[str]) -> tuple[float, str]:
     """(ns of the collective with so many ranks, how that was taken)."""
     link = (question.gradients, question.link_bandwidth)
     ranks, count, kind = question.ranks, len(job.ranks), question.collective
@@ -182,8 +182,9 @@ def _collective(job: Job, question: Question, notes: list[str]) -> tuple[float, 
     moved = ((ranks - 1) / ranks) / ((count - 1) / count)
     waited = (ranks - 1) / (count - 1)
     notes.append(
-        f"of the traced collective it is not known what is latency: it is taken as bandwidth, "
-        f"{moved:.2f} times with {ranks} ranks in a ring; all latency, it would be {waited:.1f} "
-        f"times, {job.collective_ns * waited / 1e6:.3g} ms (--gradients and --link-bandwidth tell)"
+        f"how much of the traced collective is latency is not known: all of it is taken as "
+        f"bandwidth, {moved:.2f} times with {ranks} ranks in a ring; if all were latency, it would "
+        f"be {waited:.1f} times, {job.collective_ns * waited / 1e6:.3g} ms (--gradients and "
+        "--link-bandwidth give a better estimate)"
     )
     return job.collective_ns * moved, f"as traced with {count} ranks, {moved:.2f} times (ring)"

@@ -16,7 +16,7 @@ from lotus.analysis.common.columns import Floats
 from lotus.balance.minmax import split
 from lotus.balance.rank_measurements import RUN, Job
 from lotus.balance.step_prediction import aligned, collective, mean_step
-from lotus.balance.time_fit import Curve, Line, curve
+from lotus.balance.time_fit import Curve, LinearFit, curve
 
 _LEAST = 4  # steps in a half
 LEVELS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)  # standard deviations
@@ -97,7 +97,7 @@ def _at_level(
     return raised
 
 
-def _raised(line: Line, sizes: Floats, times: Floats, level: float) -> Line:
+def _raised(line: LinearFit, sizes: Floats, times: Floats, level: float) -> LinearFit:
     expected = line.fixed + line.slope * sizes
     ratio = times[expected > 0] / expected[expected > 0]
     factor = 1.0 + level * float(ratio.std()) if len(ratio) else 1.0

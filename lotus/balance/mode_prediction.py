@@ -32,7 +32,7 @@ _STRETCH = 100  # steps in a row that are kept of long runs: some times as many 
 
 
 @dataclass(frozen=True)
-class Mode:
+class PredictedMode:
     """One mode. `name`: that of `lotus run --mode`, or "split": sync with the new batch sizes."""
 
     name: str
@@ -49,14 +49,14 @@ class Modes:
     batches: int  # of an epoch, on each rank
     every: int  # batches from one averaging of parameters to the next: local, hybrid
     staleness: int  # async
-    rows: tuple[Mode, ...]
+    rows: tuple[PredictedMode, ...]
     waiting: float  # part of sync's time that ranks wait for each other, on average
     persistent: float  # of that, the part for ranks that are slow all the time; NaN: no waiting
     recommended: str  # of those that learn the same
     option: str | None  # a mode that is quicker than that, clearly, and learns otherwise
     notes: tuple[str, ...] = ()
 
-    def of(self, name: str) -> Mode:
+    def of(self, name: str) -> PredictedMode:
         """The mode of that name. Raises KeyError."""
         return {one.name: one for one in self.rows}[name]
 
@@ -94,7 +94,7 @@ def modes(
     rows += [(name, epoch, False) for name, epoch in epochs.items()]
     now = before.many(batches).seconds
     made = tuple(
-        Mode(
+        PredictedMode(
             name=name,
             epoch=epoch,
             times=epoch.seconds / now if now > 0 else math.nan,
@@ -108,8 +108,8 @@ def modes(
     notes = []
     if _recommended(made, True) is not recommended:
         notes.append(
-            "the split's gain is chance: chosen by one half of the steps, it brings nothing in the "
-            "other"
+            "the split's gain is due to chance: chosen from one half of the steps, it gains "
+            "nothing in the other"
         )
     if "async" not in epochs:
         notes.append("async needs ranks with batches of one size, so it is not among the modes")
@@ -311,7 +311,7 @@ def persistent(step: Floats) -> float:
     return min(max(sum(leads) / 2 / waits, 0.0), 1.0)
 
 
-def _recommended(rows: Sequence[Mode], lasts: bool) -> Mode:
+def _recommended(rows: Sequence[PredictedMode], lasts: bool) -> PredictedMode:
     """The split, where it learns the same and is quicker beyond doubt; else sync as it is."""
     first = rows[0]
     for row in rows[1:]:
@@ -320,7 +320,7 @@ def _recommended(rows: Sequence[Mode], lasts: bool) -> Mode:
     return first
 
 
-def _option(rows: Sequence[Mode], recommended: Mode) -> str | None:
+def _option(rows: Sequence[PredictedMode], recommended: PredictedMode) -> str | None:
     """The quickest mode, if it is so by more than 5 % and than the intervals allow."""
     quickest = min(rows, key=lambda row: row.epoch.seconds)
     near = quickest.epoch.seconds >= _NEAR * recommended.epoch.seconds

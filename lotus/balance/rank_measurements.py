@@ -112,8 +112,8 @@ def _job(run: RunLike, loader: int | None) -> Job:
     synchronised = bool(len(syncs)) and not math.isnan(collective)
     if not synchronised:
         notes.append(
-            "the synchronisation of gradients was not traced: what a rank waited for the others "
-            "counts as its own step, so ranks look more alike than they are"
+            "the synchronisation of gradients was not traced: the time a rank waited for the "
+            "others counts as its own step, so ranks look more alike than they are"
         )
     measured = float(np.mean([one.whole_ns for one in ranks]))
     ranks = [replace(one, after_ns=after[one.rank]) for one in ranks]
@@ -158,7 +158,7 @@ def _world(run: RunLike, batches: pd.DataFrame) -> int:
         [*world_sizes, *(one + 1 for one in present), *(one + 1 for one in started), 1]
     )
     if world > MOST_RANKS:
-        raise LotusError(f"the run speaks of {world:,} ranks; a plan is for {MOST_RANKS:,} at most")
+        raise LotusError(f"the run has {world:,} ranks; a plan is for {MOST_RANKS:,} at most")
     if world == 1:
         raise LotusError(f"the run has one rank, so there is nothing to balance: {_AGAIN}")
     silent = [rank for rank in range(world) if rank not in present]
@@ -351,8 +351,8 @@ def _exposed(taken: Floats, step: Floats, syncs: pd.DataFrame, notes: list[str])
     if inside.any() and len(begun) >= _ACCUMULATED * inside.sum():
         notes.append(
             f"gradients are synchronised once in {len(begun) / inside.sum():.1f} batches: they are "
-            "accumulated; a step is one batch here, and ranks wait for each other less often than "
-            "this takes for granted"
+            "accumulated; a step is one batch here, so ranks wait for each other less often than "
+            "is assumed"
         )
     return synced
 

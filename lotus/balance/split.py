@@ -14,7 +14,7 @@ from lotus.balance.mode_prediction import Modes, modes
 from lotus.balance.more_workers import MoreWorkers, tuned
 from lotus.balance.rank_measurements import Job, measure
 from lotus.balance.step_prediction import Predicted, collective, predict
-from lotus.balance.time_fit import Curve, Line, curve
+from lotus.balance.time_fit import Curve, LinearFit, curve
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.settings.share_plan import MOST_SAMPLES, SharePlan
@@ -24,7 +24,7 @@ _MOST_TUNED = 8  # ranks whose input is simulated, those with the slowest first
 
 
 @dataclass(frozen=True)
-class Question:
+class SplitOptions:
     """What is asked for. `most`: samples that a rank can hold; `links`: ns between two ranks."""
 
     strategy: str = "lotus"
@@ -36,7 +36,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Share:
+class RankShare:
     """One rank, before and after; times are seconds."""
 
     rank: int
@@ -52,12 +52,12 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Balance:
+class BatchSplit:
     """What was found."""
 
     job: Job
-    question: Question
-    shares: tuple[Share, ...]
+    question: SplitOptions
+    shares: tuple[RankShare, ...]
     before: Predicted
     after: Predicted
     tuned: tuple[MoreWorkers, ...]  # of ranks whose input holds the job up
@@ -104,7 +104,7 @@ class Balance:
         )
 
 
-def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> Balance:
+def balance(run: RunLike, question: SplitOptions, also: Sequence[RunLike] = ()) -> BatchSplit:
     """Split the global batch of a run. Raises LotusError where that cannot be done."""
     job = measure(run, question.loader, also)
     total, count = job.global_batch, len(job.ranks)
@@ -139,7 +139,7 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
         sizes = shares.at_random(total, count, question.seed)
     if max(sizes) > MOST_SAMPLES:
         raise LotusError(
-            f"the run speaks of batches of {max(sizes):,} samples: it is damaged; trace it again"
+            f"the run has batches of {max(sizes):,} samples: it is damaged; trace it again"
         )
     notes += _over(sizes, limits)
     before = predict(job, job.batch_sizes, question.seed)
@@ -147,11 +147,11 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
     if question.strategy == "lotus" and after.seconds >= before.seconds:
         # Its lines say otherwise, its steps do not: what is recorded counts.
         sizes, after = list(job.batch_sizes), before
-        notes.append("no split of this global batch is quicker than the one the program has")
+        notes.append("no split of this global batch is faster than the program's own")
     elif question.strategy == "lotus" and not after.seconds < before.low:
         notes.append(
-            "what it gains is within what the steps of this run vary by: not worth a change, or "
-            "record more steps"
+            "the gain is within the variation of this run's steps: not worth a change, unless a "
+            "run of more steps confirms it"
         )
     lasts = True
     if question.strategy == "lotus" and after.seconds < before.low:
@@ -166,14 +166,14 @@ def balance(run: RunLike, question: Question, also: Sequence[RunLike] = ()) -> B
         names = ", ".join(str(rank) for rank in unlimited[:8])
         names += " and more" if len(unlimited) > 8 else ""
         notes.append(
-            "what a GPU's memory holds is not traced: where a larger batch may not fit, say so "
-            f"with --most RANK=SAMPLES (larger for: {names})"
+            "the memory of GPUs is not traced: where a larger batch may not fit, set a limit with "
+            f"--most RANK=SAMPLES (larger for: {names})"
         )
-    return Balance(
+    return BatchSplit(
         job=job,
         question=question,
         shares=tuple(
-            Share(
+            RankShare(
                 rank=one.rank,
                 host=one.host,
                 before=one.batch,
@@ -224,7 +224,7 @@ def _assumptions(curves: Sequence[Curve]) -> list[str]:
     notes = []
     groups: dict[tuple[str, int], list[str]] = {}
     for name in ("step", "input"):
-        lines: list[Line] = [getattr(one, name) for one in curves]
+        lines: list[LinearFit] = [getattr(one, name) for one in curves]
         for how in ("assumed", "last batches"):
             count = sum(one.how == how for one in lines)
             if count:
@@ -234,16 +234,16 @@ def _assumptions(curves: Sequence[Curve]) -> list[str]:
         ranks = "every rank" if count == len(curves) else f"{count} ranks"
         if how == "assumed":
             notes.append(
-                f"{ranks} had batches of one size only, so which part of the time of {what} does "
-                "not grow with the batch is not known: it is taken as none, and the interval "
-                "reaches up to all of the shortest one; a run with another batch size (--also RUN) "
-                "tells"
+                f"{ranks} had batches of one size only, so it is not known which part of the time "
+                f"of {what} does not grow with the batch: none is assumed, and the interval allows "
+                "for up to all of the shortest time; a run with another batch size (--also RUN) "
+                "shows it"
             )
         else:
             notes.append(
-                f"which part of the time of {what} does not grow with the batch is told by a few "
-                f"smaller last batches of epochs only, on {ranks}; a run with another batch size "
-                "(--also RUN) tells it better"
+                f"only a few smaller last batches of epochs show, on {ranks}, which part of the "
+                f"time of {what} does not grow with the batch; a run with another batch size "
+                "(--also RUN) shows it better"
             )
     return notes
 

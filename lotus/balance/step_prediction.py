@@ -19,7 +19,7 @@ import numpy as np
 
 from lotus.analysis.common.columns import Bools, Floats, Ints
 from lotus.balance.rank_measurements import Job, Rank
-from lotus.balance.time_fit import Curve, Line, curve, fit
+from lotus.balance.time_fit import Curve, LinearFit, curve, fit
 from lotus.common import bootstrap
 from lotus.common.statistics import t_quantile
 
@@ -149,7 +149,7 @@ def predict_each(
         [values]
         + [
             value([replace(one, step=bound(one.step), input=bound(one.input)) for one in curves])
-            for bound in (Line.lowest, Line.highest)
+            for bound in (LinearFit.lowest, LinearFit.highest)
         ]
     )
     low, high = np.maximum(ends.min(axis=0) - spread, 0.0), ends.max(axis=0) + spread

@@ -13,7 +13,7 @@ ENOUGH, APART = 5, 0.9
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearFit:
     """t(b) = fixed + slope x b, nanoseconds; neither is negative.
 
     fixed_low and fixed_high: what `fixed` may be; they differ where the batches were of one size
@@ -30,22 +30,22 @@ class Line:
     def at(self, size: float) -> float:
         return self.fixed + self.slope * size
 
-    def lowest(self) -> "Line":
+    def lowest(self) -> "LinearFit":
         """The line with the least fixed time that the batches allow."""
         return self._with(self.fixed_low)
 
-    def highest(self) -> "Line":
+    def highest(self) -> "LinearFit":
         """The line with the most."""
         return self._with(self.fixed_high)
 
-    def _with(self, fixed: float) -> "Line":
+    def _with(self, fixed: float) -> "LinearFit":
         if fixed == self.fixed:
             return self
         slope = max(self.at(self.size) - fixed, 0.0) / self.size
-        return Line(fixed, slope, self.size, self.how, self.fixed_low, self.fixed_high)
+        return LinearFit(fixed, slope, self.size, self.how, self.fixed_low, self.fixed_high)
 
 
-def fit(sizes: Floats, times: Floats, weights: Floats | None = None) -> Line:
+def fit(sizes: Floats, times: Floats, weights: Floats | None = None) -> LinearFit:
     """The line through times (n,) of batches of so many samples (n,), by least squares.
 
     It needs two sizes with ENOUGH batches each. With fewer of another size (the last ones of
@@ -63,17 +63,17 @@ def fit(sizes: Floats, times: Floats, weights: Floats | None = None) -> Line:
     others = (sizes <= APART * usual) | (sizes >= usual / APART)
     at_usual = float(np.average(times[sizes == usual], weights=weights[sizes == usual]))
     if not others.any():
-        return Line(0.0, mean / size, size, "assumed", 0.0, min(float(times.min()), mean))
+        return LinearFit(0.0, mean / size, size, "assumed", 0.0, min(float(times.min()), mean))
     slope, fixed = _least_squares(sizes, times, weights)
     if others.sum() >= ENOUGH and counts.max() >= ENOUGH:
-        return Line(fixed, slope, size, "fitted", fixed, fixed)
+        return LinearFit(fixed, slope, size, "fitted", fixed, fixed)
     most = min(float(times[sizes == usual].min()), at_usual)
     fixed = min(fixed, most)
     # Three standard errors of what so few batches tell.
     gap = usual - float(sizes[others].mean())
     error = float(times[sizes == usual].std()) / math.sqrt(others.sum()) * usual / abs(gap or usual)
     low, high = max(fixed - 3 * error, 0.0), min(fixed + 3 * error, most)
-    return Line(fixed, max(at_usual - fixed, 0.0) / usual, usual, "last batches", low, high)
+    return LinearFit(fixed, max(at_usual - fixed, 0.0) / usual, usual, "last batches", low, high)
 
 
 def _least_squares(sizes: Floats, times: Floats, weights: Floats) -> tuple[float, float]:
@@ -94,8 +94,8 @@ class Curve:
     """What a rank takes for b samples: the longer of step and input, or both one after the other
     where the main process fetches by itself (`in_turn`)."""
 
-    step: Line
-    input: Line
+    step: LinearFit
+    input: LinearFit
     in_turn: bool
 
     def at(self, size: float) -> float:

@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.balance.split import Question, balance
+    from lotus.balance.split import SplitOptions, balance
     from lotus.common.errors import LotusError
     from lotus.reading.run import load
     from lotus.reporters.base import console
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
             )
     if args.output is not None:
         output.destination(args.output, overwrite=True)
-    question = Question(
+    question = SplitOptions(
         strategy=args.strategy,
         seed=args.seed,
         loader=args.loader,

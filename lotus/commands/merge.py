@@ -48,11 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.recording import merge  # which imports pandas
+    from lotus.recording import run_merge  # which imports pandas
 
-    merged = merge.merge(args.runs, args.output, args.force)
+    merged = run_merge.merge(args.runs, args.output, args.force)
     if not args.quiet:
-        for line in [*merge.sentences(merged), *merged.notes]:
+        for line in [*run_merge.sentences(merged), *merged.notes]:
             say(f"lotus: {line}")
         say(f"next: lotus report {shlex.quote(str(args.output))}")
     return 0

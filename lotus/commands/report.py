@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from lotus.commands.common import arguments, options, output
 
@@ -24,6 +25,8 @@ examples:
       the page of the newest run, in the browser; it is written into the run
   lotus report RUN --json | jq .verdict
       the same numbers for programs
+  lotus report RUN --markdown | gh pr comment --body-file -
+      the verdict for a pull request
 
 It writes nothing but the page of --html.
 
@@ -48,7 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--open", action="store_true", help="open the page in the browser (implies --html)"
     )
-    options.add_json(parser, "report, of a sweep report-sweep")
+    options.add_json(parser, "report, of a sweep report-sweep, of lotus attach attached")
+    parser.add_argument(
+        "--markdown",
+        action="store_true",
+        help="print the verdict of a run as Markdown, for an issue or a pull request",
+    )
     parser.add_argument(
         "--threshold",
         type=arguments.real(0),
@@ -74,12 +82,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # pandas and rich are slow to import: not for `lotus --help`.
+    from lotus.attach import attached_run
+    from lotus.common.errors import LotusError
     from lotus.sweep import sweep_record
 
     _find_run_and_page(args)
     if args.html is not None:
         output.destination(args.html, overwrite=True, option="--html")
+    if args.markdown and args.json:
+        raise LotusError("--markdown and --json are two forms of the same: choose one of them")
     output.replace_unprintable()
+    if attached_run.is_attached(args.run_directory):
+        return _attached(args)
     return _sweep(args) if sweep_record.is_sweep(args.run_directory) else _run(args)
 
 
@@ -102,7 +116,7 @@ def _run(args: argparse.Namespace) -> int:
     from lotus.joining import sample_join
     from lotus.reading.run import load
     from lotus.reporters.base.console import plain_console
-    from lotus.reporters.run import run_document, terminal
+    from lotus.reporters.run import markdown_report, run_document, terminal
 
     loaded = load(args.run_directory, args.trust)
     if args.loader is not None:
@@ -126,6 +140,8 @@ def _run(args: argparse.Namespace) -> int:
         run_page.save(loaded, summary, args.html, measured, args.loader)
     if args.json:
         output.print_document(run_document.document(summary, measured=measured))
+    elif args.markdown:
+        print(markdown_report.markdown(summary), end="")
     elif args.html is None:
         terminal.write(plain_console(), summary, loader=args.loader, measured=measured)
     _announce_page(args)
@@ -137,22 +153,44 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _sweep(args: argparse.Namespace) -> int:
+    from lotus.common.errors import LotusError
     from lotus.common.stderr import progress
-    from lotus.reporters.base import console, page
     from lotus.reporters.sweep import sweep_page, sweep_report
     from lotus.sweep import sweep_record
     from lotus.sweep.sweep_summary import summarise
 
+    if args.markdown:
+        raise LotusError("--markdown is for a run: this is a sweep (lotus report SWEEP --html)")
     with progress("reading runs") as advance:
         summary = summarise(sweep_record.load(args.run_directory), advance)
     document = sweep_report.document(summary)
+    return _shown(args, summary, document, sweep_page, sweep_report)
+
+
+def _attached(args: argparse.Namespace) -> int:
+    from lotus.analysis.attached.sampled_verdict import summarise
+    from lotus.attach import attached_run
+    from lotus.common.errors import LotusError
+    from lotus.reporters.run import attached_page, attached_report
+
+    if args.markdown:
+        raise LotusError("--markdown is for a recorded run: this one was sampled (--html, --json)")
+    summary = summarise(attached_run.load(args.run_directory), str(args.run_directory))
+    document = attached_report.document(summary)
+    return _shown(args, summary, document, attached_page, attached_report)
+
+
+def _shown(args: argparse.Namespace, summary: Any, document: Any, pages: Any, report: Any) -> int:
+    """Write the page, and print the document or the text, by the reporters of one kind of run."""
+    from lotus.reporters.base import console, page
+
     if args.html is not None:
-        heading, sections = sweep_page.heading(summary), sweep_page.sections(summary)
+        heading, sections = pages.heading(summary), pages.sections(summary)
         page.save(args.html, f"lotus: {heading.title}", heading, sections, document)
     if args.json:
         output.print_document(document)
     elif args.html is None:
-        sweep_report.write(console.plain_console(), summary)
+        report.write(console.plain_console(), summary)
     _announce_page(args)
     return 0
 

@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
     shown = (
         sweep_runner.Progress()
         if args.quiet
-        else sweep_progress.Live(sys.stderr.isatty(), sweep_record.load(path).varied)
+        else sweep_progress.LiveProgress(sys.stderr.isatty(), sweep_record.load(path).varied)
     )
     if not args.quiet:
         sweep_progress.intend(sweep_record.load(path))

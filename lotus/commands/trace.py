@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lotus.commands.common import arguments, options
 from lotus.common.errors import LotusError
 from lotus.common.stderr import say
-from lotus.format.manifest import LEVELS, Settings
+from lotus.format.manifest import LEVELS, TraceSettings
 from lotus.recording import launcher
 from lotus.reporters.run import closing
 
@@ -158,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
         for note in () if args.quiet else plan.notes:
             say(f"lotus: {note}")
         counters, recorders, cpu = plan.counters, plan.recorders, plan.cpu
-    settings = Settings(
+    settings = TraceSettings(
         args.level, args.batches, args.every, args.max_log, tuple(args.ops), counters, cpu
     )
     directory, outcome = launcher.trace(

@@ -211,7 +211,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _simulate_job(args: argparse.Namespace) -> int:
-    from lotus.balance.job_whatif import STEPS, Question, answer
+    from lotus.balance.job_whatif import STEPS, JobChange, answer
     from lotus.balance.rank_measurements import measure
     from lotus.reading.run import load
     from lotus.reporters.base import console
@@ -223,7 +223,7 @@ def _simulate_job(args: argparse.Namespace) -> int:
     slower = 2.0 if args.slower is None else args.slower
     if args.slower is not None and not (args.stragglers or args.straggler_chance):
         raise LotusError("--slower needs --stragglers N or --straggler-chance P")
-    question = Question(
+    question = JobChange(
         ranks=args.ranks,
         workers=args.workers,
         prefetch=args.prefetch,

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from lotus.common.decoder_name import STORED, decoder_name
+
 MISSING = "-"
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
@@ -122,10 +124,10 @@ def operation_name(name: object) -> str:
 
     The name may hold others: "Outer/Inner" lies inside Outer, "A or B" is one of them.
     """
-    return _DECODER.sub("decode (default_loader)", str(name))
+    return _DECODER.sub(lambda _: decoder_name(), str(name))
 
 
-_DECODER = re.compile(r"(?:(?<=^)|(?<=/)|(?<= or ))Loader(?=$|/| or )")
+_DECODER = re.compile(rf"(?:(?<=^)|(?<=/)|(?<= or )){STORED}(?=$|/| or )")
 
 
 def library(name: str) -> str:

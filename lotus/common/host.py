@@ -33,13 +33,13 @@ def shared_memory(root: Path = Path("/")) -> int | None:
     return size.f_blocks * size.f_frsize
 
 
-def cpu_quota(root: Path = Path("/")) -> float | None:
-    """Return how many cores this process's cgroup may use at once, or None without a limit.
+def cpu_quota(root: Path = Path("/"), process: str = "self") -> float | None:
+    """Return how many cores a process's cgroup may use at once, or None without a limit.
 
     The tightest limit between the cgroup and the root of its tree counts (cgroup v1 and v2).
     """
     quotas = []
-    for folder in cgroups(root, "cpu"):
+    for folder in cgroups(root, "cpu", process):
         limit = _line(folder / "cpu.max")
         if limit is not None:
             quota, _, period = limit.partition(" ")
@@ -55,13 +55,13 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     return min(quotas, default=None)
 
 
-def cgroups(root: Path, controller: str) -> list[Path]:
-    """Return the folders of this process's cgroups under `controller` and of those above them.
+def cgroups(root: Path, controller: str, process: str = "self") -> list[Path]:
+    """Return the folders of a process's cgroups under `controller` and of those above them.
 
     Its own comes first (v1 and v2, as mounted). What a container hides is not among them.
     """
     paths = {}  # a v1 controller, "" for v2 -> the cgroup's path
-    for line in (_text(root / "proc/self/cgroup") or "").splitlines():
+    for line in (_text(root / "proc" / process / "cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         for controller_name in controllers.split(","):

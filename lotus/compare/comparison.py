@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.core_use import core_use
 from lotus.analysis.common.columns import integer, number
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.counters.function_profile import known_events
@@ -248,7 +249,7 @@ def _loader(
 
 
 def _shared(side: Side, loops: Sequence[Scope]) -> list[str]:
-    shares = [core_shared(one) for one in loops]
+    shares = [core_shared(one, core_use(one)) for one in loops]
     if not any(shares):
         return []
     return [

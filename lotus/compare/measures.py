@@ -15,8 +15,8 @@ from lotus.compare import uncertainty
 from lotus.compare.totals import Totals
 from lotus.compare.uncertainty import Difference, ReplicatedValue
 from native_map.events import formulas
-from native_map.events.catalogue import METRICS
-from native_map.events.event_model import Table
+from native_map.events.event_model import EventTable
+from native_map.events.metrics import METRICS
 
 THROUGHPUT = "throughput"
 LOOP, WAITS, MADE, OPERATIONS, CPU, COUNTERS, RUNS = (
@@ -122,7 +122,9 @@ class Labels:
 _Value = Callable[[Totals], Floats]
 
 
-def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[MeasureLine]:
+def of_loader(
+    a: Sums, b: Sums, labels: Labels, cpu: tuple[str, EventTable] | None
+) -> list[MeasureLine]:
     """Return all lines of one loader that both sides have. `cpu` is that of both, if equal."""
     lines: list[MeasureLine] = []
 
@@ -178,7 +180,9 @@ def of_loader(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -
     return lines
 
 
-def _metrics(a: Sums, b: Sums, labels: Labels, cpu: tuple[str, Table] | None) -> list[MeasureLine]:
+def _metrics(
+    a: Sums, b: Sums, labels: Labels, cpu: tuple[str, EventTable] | None
+) -> list[MeasureLine]:
     """Metrics such as IPC and shares of slots, computed from the sums and from each replicate."""
     lines: list[MeasureLine] = []
     if cpu is None or not labels.events:

@@ -10,11 +10,11 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lotus.doctor.environment import Helpers, Library, PerfTool, Python, Room, System
+from lotus.doctor.environment import Library, OptionalTools, PerfTool, Python, Room, System
 from lotus.doctor.fixes import ENGINES, host_asks, install_perf, sysctl, unlock, unlock_asks
 from lotus.doctor.pmu_survey import Survey
 from lotus.hardware.event_selection import Chosen
-from lotus.hardware.sampling_probe import CHEAP_NS, Sampled
+from lotus.hardware.sampling_probe import CHEAP_NS, ProbeSampling
 
 OK, GAP, NOTE = "ok", "gap", "note"
 _SHM_BYTES, _DISK_BYTES = 1 << 30, 2 << 30  # fewer are a gap
@@ -41,7 +41,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Facts:
+class MachineFacts:
     """All facts from which findings are derived."""
 
     system: System
@@ -50,11 +50,11 @@ class Facts:
     counting: Chosen
     sampling: tuple[str, int, str]  # event in perf's spelling, Hz, reason
     python: Python | None
-    helpers: Helpers
+    helpers: OptionalTools
     room: Room
 
 
-def why_no_hardware(facts: Facts) -> str:
+def why_no_hardware(facts: MachineFacts) -> str:
     """Return why no hardware event can be counted here."""
     states = {one.state for one in facts.survey.hardware}
     if "refused" in states:
@@ -66,7 +66,7 @@ def why_no_hardware(facts: Facts) -> str:
     return "this VM has no counters" if facts.system.virtual else "the kernel offers no counters"
 
 
-def refusal(facts: Facts) -> str:
+def refusal(facts: MachineFacts) -> str:
     """Return why the kernel counts no events at all."""
     error = next((one.error for one in facts.survey.software if one.error), 0)
     machine = facts.system
@@ -80,7 +80,7 @@ def refusal(facts: Facts) -> str:
     return f"perf_event_open: {os.strerror(error)}" if error else "nothing counts"
 
 
-def findings(facts: Facts) -> list[Finding]:
+def findings(facts: MachineFacts) -> list[Finding]:
     """Return the findings of each area."""
     results = [
         *_machine(facts),
@@ -120,7 +120,7 @@ class _Area(list[Finding]):
         self.append(Finding(self.name, topic, state, text, fixes, still, asks))  # fmt: skip
 
 
-def _machine(facts: Facts) -> list[Finding]:
+def _machine(facts: MachineFacts) -> list[Finding]:
     machine, area = facts.system, _Area("machine")
     cpu = machine.cpu
     cores = f"{cpu.get('affinity')} of {cpu.get('logical')} cores"
@@ -134,6 +134,17 @@ def _machine(facts: Facts) -> list[Finding]:
     if machine.container:
         seccomp = "with" if machine.seccomp else "without"
         area.add(NOTE, "container", f"in {machine.container}, {seccomp} a seccomp filter")
+    if facts.helpers.namesakes:
+        names = [shlex.quote(each.split()[0]) for each in facts.helpers.namesakes]
+        python = shlex.quote(sys.executable)
+        area.add(
+            GAP, "package",
+            f"{' and '.join(facts.helpers.namesakes)} installs a package called lotus too, and the "
+            "one overwrites files of the other",
+            f"{python} -m pip uninstall {' '.join(names)}, then install lotus-profiler again",
+            "or give one of them an environment of its own",
+            still="what was installed last",
+        )  # fmt: skip
     ns, source = facts.survey.clock_ns, machine.clocksource or "clock"
     if ns > 500:
         fix = "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -146,7 +157,7 @@ def _machine(facts: Facts) -> list[Finding]:
     return area
 
 
-def _rights(facts: Facts) -> list[Finding]:
+def _rights(facts: MachineFacts) -> list[Finding]:
     machine, area = facts.system, _Area("rights")
     level = machine.paranoid
     who = f"this user ({', '.join((f'uid {machine.uid}', *machine.capabilities))})"
@@ -181,7 +192,7 @@ def _rights(facts: Facts) -> list[Finding]:
     return area
 
 
-def _counters(facts: Facts) -> list[Finding]:
+def _counters(facts: MachineFacts) -> list[Finding]:
     survey, machine, area = facts.survey, facts.system, _Area("counters")
 
     def named(state: str) -> str:
@@ -204,7 +215,7 @@ def _counters(facts: Facts) -> list[Finding]:
         _capacity(facts, area)
     elif any(one.state == "counts" for one in survey.software):
         working = [one.event.name for one in survey.software if one.state == "counts"]
-        still = f"{', '.join(working)} of each operation exactly; functions by the clock"
+        still = f"{', '.join(working)} of each operation exactly; functions, sampled by the clock"
         text = why_no_hardware(facts)
         if any(one.state == "refused" for one in survey.hardware):
             area.add(GAP, "hardware", text, *sysctl(machine), still=still)
@@ -219,7 +230,7 @@ def _counters(facts: Facts) -> list[Finding]:
     return area
 
 
-def _refused(facts: Facts, names: str, area: _Area) -> None:
+def _refused(facts: MachineFacts, names: str, area: _Area) -> None:
     machine = facts.system
     if not any(one.state == "counts" for one in facts.survey.software):
         area.add(NOTE, "refused", names)  # The findings on rights give the reason and the fix.
@@ -231,7 +242,7 @@ def _refused(facts: Facts, names: str, area: _Area) -> None:
         area.add(NOTE, "refused", text, *sysctl(machine)[:1])
 
 
-def _capacity(facts: Facts, area: _Area) -> None:
+def _capacity(facts: MachineFacts, area: _Area) -> None:
     machine, capacity, counting = facts.system, facts.survey.capacity, facts.counting
     if capacity.right < capacity.announced:
         area.add(
@@ -266,7 +277,7 @@ def _capacity(facts: Facts, area: _Area) -> None:
         area.add(NOTE, "rdpmc", f"{machine.rdpmc} ({allowed}); lotus reads by system call")
 
 
-def _sampling(facts: Facts) -> list[Finding]:
+def _sampling(facts: MachineFacts) -> list[Finding]:
     machine, survey, area = facts.system, facts.survey, _Area("sampling")
     _perf(facts, area)
     counts = any(one.event.name == "cycles" and one.state == "counts" for one in survey.hardware)
@@ -274,7 +285,7 @@ def _sampling(facts: Facts) -> list[Finding]:
         if sampler.samples:
             area.add(OK, sampler.event.name, _price(sampler, bool(machine.virtual)))
         elif sampler.event.name == "cycles" and counts:
-            text = "cycles can be counted but not sampled here: functions come by the clock"
+            text = "cycles can be counted but not sampled here: functions are sampled by the clock"
             area.add(NOTE, "cycles", text)
     if any(one.samples for one in survey.samplers):
         if all(one.monotonic for one in survey.samplers if one.samples):
@@ -323,7 +334,7 @@ def _sampling(facts: Facts) -> list[Finding]:
     return area
 
 
-def _perf(facts: Facts, area: _Area) -> None:
+def _perf(facts: MachineFacts, area: _Area) -> None:
     perf, machine = facts.perf, facts.system
     still = "lotus trace, report and --counters, none of which need perf"
     if not perf.version:
@@ -345,7 +356,7 @@ def _perf(facts: Facts, area: _Area) -> None:
         area.add(NOTE, "perf", f"{text}, not tried")
 
 
-def _price(sampled: Sampled, virtual: bool) -> str:
+def _price(sampled: ProbeSampling, virtual: bool) -> str:
     if sampled.interrupt_ns is None:
         return "samples; the cost of an interrupt is below the noise here"
     word = "cheap" if sampled.interrupt_ns < CHEAP_NS else "dear"
@@ -362,7 +373,7 @@ def _price(sampled: Sampled, virtual: bool) -> str:
     )
 
 
-def _symbols(facts: Facts) -> list[Finding]:
+def _symbols(facts: MachineFacts) -> list[Finding]:
     python, area = facts.python, _Area("symbols")
     if python is None or not python.version:
         area.add(NOTE, "python", "no interpreter on PATH could be run to list its libraries")
@@ -396,7 +407,7 @@ def _library(library: Library, area: _Area) -> None:
         area.add(NOTE, library.package, text, still=still)
 
 
-def _frames(facts: Facts) -> list[Finding]:
+def _frames(facts: MachineFacts) -> list[Finding]:
     machine, area = facts.system, _Area("python frames")
     still, scope = "C and C++ functions by perf", machine.ptrace_scope or 0
     if facts.helpers.py_spy is None:
@@ -419,7 +430,7 @@ def _frames(facts: Facts) -> list[Finding]:
     return area
 
 
-def _space(facts: Facts) -> list[Finding]:
+def _space(facts: MachineFacts) -> list[Finding]:
     machine, room, area = facts.system, facts.room, _Area("room")
     if room.shm_bytes is not None:
         text = f"/dev/shm has {room.shm_bytes / 2**30:.1f} GiB free"

@@ -5,8 +5,10 @@ Reading it changes and imports nothing; a value that cannot be read is None or e
 
 import contextlib
 import ctypes
+import importlib.metadata
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -97,13 +99,14 @@ class Python:
 
 
 @dataclass(frozen=True)
-class Helpers:
+class OptionalTools:
     """Optional programs and packages that lotus uses."""
 
     py_spy: str | None = None
     demangler: bool = False  # libstdc++ or another library that demangles C++ names
     perf_binding: str | None = None  # of this interpreter's ABI
     other_bindings: tuple[str, ...] = ()
+    namesakes: tuple[str, ...] = ()  # other distributions with a package `lotus`, with version
 
 
 @dataclass(frozen=True)
@@ -259,7 +262,7 @@ def library(package: str, path: Path, debug: Path = Path("/usr/lib/debug")) -> L
     return Library(package, str(path), symbols, ".eh_frame" in names, separate)
 
 
-def helpers() -> Helpers:
+def helpers() -> OptionalTools:
     """Return the optional programs and packages that are installed."""
     beside = Path(sysconfig.get_path("scripts"), "py-spy")
     bindings = [
@@ -272,12 +275,30 @@ def helpers() -> Helpers:
     ]
     suffix = sysconfig.get_config_var("EXT_SUFFIX") or ""
     own = next((str(one) for one in bindings if one.name == f"perf{suffix}"), None)
-    return Helpers(
+    return OptionalTools(
         shutil.which("py-spy") or (str(beside) if beside.exists() else None),
         _has_demangler(),
         own,
         tuple(sorted({str(one) for one in bindings if str(one) != own})),
+        namesakes(),
     )
+
+
+def namesakes(folders: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Return the distributions besides lotus-profiler that install a package `lotus`.
+
+    In one folder they overwrite each other's files. `folders`: where to look (default: sys.path).
+    """
+    others = set()
+    for other in importlib.metadata.distributions(path=list(folders or sys.path)):
+        name = str(other.metadata["Name"] or "")
+        if name and name.replace("_", "-").lower() != "lotus-profiler":
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                top = (other.read_text("top_level.txt") or "").split()
+                record = other.read_text("RECORD") or ""
+                if "lotus" in top or re.search(r"^lotus/__init__\.py,", record, re.MULTILINE):
+                    others.add(f"{name} {other.version}")
+    return tuple(sorted(others))
 
 
 def _has_demangler() -> bool:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
 from lotus.doctor import environment
-from lotus.doctor.checks import Facts, Finding, findings, refusal, why_no_hardware
+from lotus.doctor.checks import Finding, MachineFacts, findings, refusal, why_no_hardware
 from lotus.doctor.pmu_survey import survey
 from lotus.hardware.event_selection import choose
 from lotus.hardware.sampling_probe import sampling_event
@@ -42,7 +42,7 @@ def examine() -> Report:
     sampling = sampling_event()  # as lotus trace does
     trial = (sampling[0], str(sampling[1])) if sampling[0] else None
     return report(
-        Facts(
+        MachineFacts(
             machine,
             environment.perf_tool(trial),
             survey(chosen.tried),
@@ -55,7 +55,7 @@ def examine() -> Report:
     )
 
 
-def report(facts: Facts) -> Report:
+def report(facts: MachineFacts) -> Report:
     """Describe the facts."""
     return Report(_summary(facts), findings(facts), _plain(facts))
 
@@ -71,7 +71,7 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
 
 
-def _summary(facts: Facts) -> dict[str, str]:
+def _summary(facts: MachineFacts) -> dict[str, str]:
     right, software = facts.survey.capacity.right, facts.survey.software
     counts = any(one.state == "counts" for one in software)
     if right:

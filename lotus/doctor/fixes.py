@@ -31,7 +31,7 @@ def unlock(machine: System) -> tuple[str, ...]:
         return (
             f"{tool} run --cap-add PERFMON ...",
             f"{tool} run --cap-add PERFMON --security-opt seccomp=PROFILE.json ..."
-            "   # with perf_event_open allowed in PROFILE.json, where the first does not do",
+            "   # with perf_event_open allowed in PROFILE.json, if the first is not enough",
         )
     if machine.container:
         return ()

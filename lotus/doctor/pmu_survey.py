@@ -12,15 +12,15 @@ from lotus.hardware.counter_probe import (
     SOFTWARE_EVENTS,
     Capacity,
     Cost,
-    Counted,
     OpenGroup,
     Probe,
+    ProbeCount,
     clock_cost,
     cost,
 )
 from lotus.hardware.sampling_probe import (
     OpenSampler,
-    Sampled,
+    ProbeSampling,
     Sampler,
     frequency,
     max_rate,
@@ -35,17 +35,17 @@ from lotus.inside.common.perf_event import Event
 class Survey:
     """Which of the usual events work on this machine, and their cost."""
 
-    software: tuple[Counted, ...]
-    hardware: tuple[Counted, ...]
+    software: tuple[ProbeCount, ...]
+    hardware: tuple[ProbeCount, ...]
     capacity: Capacity
-    samplers: tuple[Sampled, ...]  # of cycles and cpu_clock
+    samplers: tuple[ProbeSampling, ...]  # of cycles and cpu_clock
     read: Cost | None  # of the largest group that counts correctly
     clock_ns: float
 
 
 def survey(
     more: Sequence[Event] = (),
-    open_group: OpenGroup = perf_event.Group,
+    open_group: OpenGroup = perf_event.EventGroup,
     open_sampler: OpenSampler = Sampler,
     root: Path = Path("/"),
 ) -> Survey:

@@ -12,7 +12,7 @@ from lotus.common.errors import LotusError
 from lotus.common.formatting import plain
 from lotus.common.version import __version__
 from lotus.export.export_request import ExportRequest, Progress
-from lotus.export.profile_stacks import NS, TIME, StackRow, Stacks, Weight
+from lotus.export.profile_stacks import NS, TIME, EventStacks, StackRow, Weight
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run
@@ -23,7 +23,7 @@ def pieces(
     run: "Run", request: ExportRequest, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
     """The file in one piece. Raises LotusError if the run has nothing of the event."""
-    stacks, event = Stacks(run, notes), request.weight
+    stacks, event = EventStacks(run, notes), request.weight
     if request.format == "folded":
         weight = stacks.chosen(event, progress)
         if not weight.rows:

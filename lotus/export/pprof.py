@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lotus.common.errors import LotusError
 from lotus.common.formatting import command, plain
 from lotus.export.export_request import ExportRequest, Progress
-from lotus.export.profile_stacks import StackRow, Stacks
+from lotus.export.profile_stacks import EventStacks, StackRow
 from lotus.export.protobuf import message, number, packed
 from lotus.reading.process_tree import is_a
 
@@ -22,7 +22,7 @@ def pieces(
     run: "Run", request: ExportRequest, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
     """The profile, compressed, in one piece. Raises LotusError if it would be empty."""
-    weights = list(Stacks(run, notes).all(progress))
+    weights = list(EventStacks(run, notes).all(progress))
     if not any(weight.rows for weight in weights):
         raise LotusError(
             "there is nothing to make a profile of: no loader was iterated in this run; "

@@ -52,7 +52,7 @@ class Weight:
 
 
 @dataclass
-class Stacks:
+class EventStacks:
     """The stacks of a run by event; remarks on missing data are added to `notes`."""
 
     run: "Run"
@@ -126,7 +126,7 @@ class Stacks:
         """Return stacks of workers and operations, weighted by their own time in nanoseconds."""
         timeline = Timeline(self.run, self.notes)
         whole = table_pieces.whole(self.run)
-        tree = _Tree(self.run, timeline.tracks)
+        tree = _StackSums(self.run, timeline.tracks)
         names: list[str] = []
         places: dict[int, Track] = {}
         for chunk in timeline.chunks(counters=False):
@@ -151,7 +151,7 @@ class Stacks:
         """Return stacks of workers and operations, weighted by their own count of an event."""
         counters = self.run.counters
         tracks = Tracks(self.run)
-        tree = _Tree(self.run, tracks)
+        tree = _StackSums(self.run, tracks)
         values = counters[event].to_numpy(np.float64)
         missing = int(np.isnan(values).sum())
         if missing:
@@ -177,7 +177,7 @@ class Stacks:
         return Weight(event, NS if event in _CLOCKS else COUNT, tree.rows())
 
 
-class _Tree:
+class _StackSums:
     """Sums of the exclusive values of each stack."""
 
     def __init__(self, run: "Run", tracks: Tracks) -> None:

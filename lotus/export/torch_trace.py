@@ -47,7 +47,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Alignment:
+class TraceClockOffset:
     """The clock offset: ns since 1970 in the trace plus `offset_ns` is CLOCK_MONOTONIC."""
 
     offset_ns: int
@@ -141,7 +141,7 @@ def _no_trace(path: Path) -> LotusError:
     )
 
 
-def align(run: "Run", trace: Trace) -> Alignment:
+def align(run: "Run", trace: Trace) -> TraceClockOffset:
     """Align the clocks of a trace and a run. Raises LotusError if that is not possible."""
     start, end, pids = _ranges(trace)
     without = "the run alone is exported without --with"
@@ -168,7 +168,9 @@ def align(run: "Run", trace: Trace) -> Alignment:
                 f"{trace.path} cannot be aligned: run.json does not tell the wall clock, and the "
                 f"trace has no range of a DataLoader to go by; {without}"
             )
-        return Alignment(clocks, None, "by the clocks of run.json, with no `next` to check it by")
+        return TraceClockOffset(
+            clocks, None, "by the clocks of run.json, with no `next` to check it by"
+        )
     offset = _vote(start, begin, clocks, _latitude(run))
     if offset is None:
         how = "with the clocks of run.json" if clocks is not None else "at a single offset"
@@ -263,7 +265,7 @@ def _vote(start: Ints, begin: Ints, clocks: int | None, latitude: int) -> int | 
 
 def _bounded(
     start: Ints, end: Ints, begin: Ints, until: Ints, offset: int, clocks: int | None
-) -> Alignment:
+) -> TraceClockOffset:
     place = _nearest(start + offset, begin)
     good = np.abs(begin[place] - start - offset) <= _NEAR_NS
     # The wait lies in its range: the offset is at least `low` and at most `high`. Times of the
@@ -273,17 +275,17 @@ def _bounded(
     matched = plural(int(good.sum()), "wait")
     if clocks is not None and low <= clocks <= high:
         how = f"by the clocks of run.json, which {matched} in both bear out"
-        return Alignment(clocks, max(high - clocks, clocks - low), how)
+        return TraceClockOffset(clocks, max(high - clocks, clocks - low), how)
     middle = (low + high) // 2
     how = f"by {matched} in both"
     if clocks is not None:
         how += f" (the clocks of run.json are {duration(abs(middle - clocks))} off)"
     if low > high:
         how += ", between which the clocks drifted"
-    return Alignment(middle, abs(high - low) // 2 + 1, how)
+    return TraceClockOffset(middle, abs(high - low) // 2 + 1, how)
 
 
-def shifted(trace: Trace, alignment: Alignment, pids: set[int]) -> Iterator[str]:
+def shifted(trace: Trace, alignment: TraceClockOffset, pids: set[int]) -> Iterator[str]:
     """The events of the trace on the run's clock, each as JSON; `pids` have names already."""
     for event in trace.events:
         if not isinstance(event, dict):

@@ -27,7 +27,7 @@ _KEPT = frozenset(
 
 
 @dataclass(frozen=True)
-class Settings:
+class TraceSettings:
     """How much is recorded. `batches` is "FIRST:LAST" (half open), `max_log` bytes per process."""
 
     level: str = "op"
@@ -41,7 +41,9 @@ class Settings:
     )
 
 
-def begin(command: Sequence[str], settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
+def begin(
+    command: Sequence[str], settings: TraceSettings, environ: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the manifest of a run that starts now; secrets are redacted."""
     try:
         cwd = os.getcwd()

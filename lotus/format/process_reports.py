@@ -15,7 +15,7 @@ _NUMBERS, _TEXTS = ("pid", "ppid", "time_ns"), ("event", "executable", "python",
 _KEPT = frozenset((*_NUMBERS, *_TEXTS, "error", "text"))
 
 
-class Reports(NamedTuple):
+class ProcessReports(NamedTuple):
     """The lines of processes.jsonl.
 
     lines       the JSON objects, reduced to what lotus writes (numbers, strings and `argv`) and
@@ -30,10 +30,10 @@ class Reports(NamedTuple):
     left_bytes: int
 
 
-NONE = Reports([], 0, 0, 0)
+NONE = ProcessReports([], 0, 0, 0)
 
 
-def read(directory: Path) -> Reports:
+def read(directory: Path) -> ProcessReports:
     """Read the file of a run. Raises OSError if it does not exist or is not a regular file."""
     data, size = files.read_sized(directory / NAME, _MOST)
     lines: list[dict[str, Any]] = []
@@ -49,7 +49,7 @@ def read(directory: Path) -> Reports:
         elif end > at:
             torn, torn_bytes = torn + 1, torn_bytes + end - at
         at, seen = end + 1, seen + 1
-    return Reports(lines, torn, torn_bytes, max(size - at, 0))
+    return ProcessReports(lines, torn, torn_bytes, max(size - at, 0))
 
 
 def _line(text: bytes) -> dict[str, Any] | None:

@@ -20,6 +20,8 @@ from lotus.format import manifest, run_claim
 SWEEP = "sweep.json"  # the file that marks a directory as a sweep of runs
 BLOCKING = "blocking.json"  # what threads were blocked in
 OWN_CODE = "own_code.txt"  # stacks, until they are read into BLOCKING
+ATTACHED = "attach.json"  # what `lotus attach` saw of a program that it did not start
+STACKS = "stacks.json"  # py-spy's, until they are read into ATTACHED
 RUNS = "lotus-runs"  # in the current directory: the default place of runs
 
 
@@ -178,7 +180,8 @@ def _empty(path: Path, force: bool) -> None:
     # Only the files that lotus wrote: a report that the user saved there is kept.
     for old in path.glob(f".{manifest.NAME}.*"):
         old.unlink(missing_ok=True)
-    for name in ("processes.jsonl", BLOCKING, OWN_CODE, "perf.data", "perf.data.old"):
+    beside = ("processes.jsonl", BLOCKING, OWN_CODE, ATTACHED, STACKS, "perf.data", "perf.data.old")
+    for name in beside:
         (path / name).unlink(missing_ok=True)
     for name, pattern in (("events", "*.ltr"), ("state", "*.state"), ("py-spy", "*.json")):
         folder = path / name

@@ -48,8 +48,8 @@ _TOLERANCE = 2.0  # between an event's count alone and in a group: cycles vary o
 MOST_AT_ONCE = 12
 
 
-class Group(Protocol):
-    """The interface of `perf_event.Group` that is used here."""
+class CounterGroup(Protocol):
+    """The interface of `perf_event.EventGroup` that is used here."""
 
     def read(self) -> bytes:
         """Return the bytes of a reading."""
@@ -61,7 +61,7 @@ class Group(Protocol):
         """Release the counters."""
 
 
-OpenGroup = Callable[[Sequence[Event]], Group]
+OpenGroup = Callable[[Sequence[Event]], CounterGroup]
 
 
 @functools.cache
@@ -86,7 +86,7 @@ def known_loop() -> None:
 
 
 @dataclass(frozen=True)
-class Counted:
+class ProbeCount:
     """What an event counted alone in the loop: `count` is None if the kernel refused it."""
 
     event: Event
@@ -134,12 +134,12 @@ class Probe:
 
     def __init__(
         self,
-        open_group: OpenGroup = perf_event.Group,
+        open_group: OpenGroup = perf_event.EventGroup,
         work: Callable[[], None] = known_loop,
     ) -> None:
         self._open, self._work = open_group, work
         work()  # one-time work is not to be counted
-        self._alone: dict[Event, Counted] = {}
+        self._alone: dict[Event, ProbeCount] = {}
         self._extremes: dict[Event, tuple[int, int]] = {}  # of all counts alone
 
     def _measure(self, events: Sequence[Event]) -> tuple[list[int], float]:
@@ -158,20 +158,20 @@ class Probe:
         share = (ran - running) / (then - enabled) if then > enabled else 0.0
         return [new - old for new, old in zip(second, first, strict=True)], share
 
-    def alone(self, event: Event) -> Counted:
+    def alone(self, event: Event) -> ProbeCount:
         """Return what it counts alone (measured once). Never raises OSError."""
         if event not in self._alone:
             self._alone[event] = self._count(event)
         return self._alone[event]
 
-    def _count(self, event: Event) -> Counted:
-        counted = Counted(event, None, 0.0, errno.ENOENT)
+    def _count(self, event: Event) -> ProbeCount:
+        counted = ProbeCount(event, None, 0.0, errno.ENOENT)
         for _ in range(_TRIES):
             try:
                 counts, running = self._measure([event])
             except OSError as error:
-                return Counted(event, None, 0.0, error.errno or errno.EIO)
-            counted = Counted(event, counts[0], running)
+                return ProbeCount(event, None, 0.0, error.errno or errno.EIO)
+            counted = ProbeCount(event, counts[0], running)
             if counts[0] > 0 and running > 0.99:
                 break
         return counted
@@ -181,9 +181,9 @@ class Probe:
         try:
             counts, running = self._measure([leader, event])
         except OSError as error:
-            self._alone[event] = Counted(event, None, 0.0, error.errno or errno.EIO)
+            self._alone[event] = ProbeCount(event, None, 0.0, error.errno or errno.EIO)
         else:
-            self._alone[event] = Counted(event, counts[1], running)
+            self._alone[event] = ProbeCount(event, counts[1], running)
 
     def works(self, event: Event) -> bool:
         """Whether this event counts when alone."""
@@ -285,7 +285,7 @@ class Cost:
     counts: dict[str, float]
 
 
-def cost(events: Sequence[Event], open_group: OpenGroup = perf_event.Group) -> Cost:
+def cost(events: Sequence[Event], open_group: OpenGroup = perf_event.EventGroup) -> Cost:
     """Return the median cost of reading this group, over 200 reads. Raises OSError."""
     group = open_group(events)
     try:

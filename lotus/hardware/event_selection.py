@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # imported when a group is chosen
     from native_map.events import pmu
     from native_map.events.cpu import Cpu
     from native_map.events.event_model import Event as PmuEvent
-    from native_map.events.event_model import Table
+    from native_map.events.event_model import EventTable
 
 _ANOTHER_LOOK_S = 0.1
 _MOST_NAMED = 10_000  # events; Linux names some hundreds
@@ -41,7 +41,7 @@ class Chosen:
 
 
 def choose_counters(
-    wanted: Sequence[str] = ("auto",), known: "Table | None" = None
+    wanted: Sequence[str] = ("auto",), known: "EventTable | None" = None
 ) -> tuple[list[list[Event]], list[str]]:
     """Return the groups of events to count on this machine, with notes on excluded events.
 
@@ -56,15 +56,16 @@ def choose_counters(
 
 def choose(
     wanted: Sequence[str],
-    open_group: OpenGroup = perf_event.Group,
+    open_group: OpenGroup = perf_event.EventGroup,
     cpu: "Cpu | None" = None,
     sysfs: Path = Path("/sys"),
-    known: "Table | None" = None,
+    known: "EventTable | None" = None,
 ) -> Chosen:
     """Return the result of `choose_counters` and the definitions. Raises LotusError."""
     from native_map.errors import Unusable
-    from native_map.events import catalogue, pmu
     from native_map.events import cpu as cpus
+    from native_map.events import pmu
+    from native_map.events.metrics import gives
 
     cpu = cpu or cpus.detect()
     known = known or pmu.table(cpu)
@@ -95,14 +96,14 @@ def choose(
     except Unusable as error:
         raise LotusError(str(error)) from error
     shares = {"frontend_bound", "backend_bound", "retiring", "bad_speculation"}
-    measures = catalogue.gives([one.name for group in groups for one in group], known)
+    measures = gives([one.name for group in groups for one in group], known)
     hardware = tuple(event for _, event in candidates if event.type != SOFTWARE)
     return Chosen(cpu.uarch, tuple(groups), shares <= measures, tuple(notes), hardware)
 
 
 def _without_hardware(
     cpu: "Cpu",
-    known: "Table",
+    known: "EventTable",
     wanted: Sequence[str],
     probe: Probe,
     candidates: Sequence[tuple["PmuEvent", Event]],
@@ -132,7 +133,7 @@ def _without_hardware(
 
 
 def _candidates(
-    cpu: "Cpu", known: "Table", wanted: Sequence[str], sysfs: Path
+    cpu: "Cpu", known: "EventTable", wanted: Sequence[str], sysfs: Path
 ) -> list[tuple["PmuEvent", Event]]:
     """Return all events that may be chosen, as native_map defines them and as they are opened."""
     from native_map.errors import Unusable

@@ -34,7 +34,7 @@ _PAGES = 8
 
 
 @dataclass(frozen=True)
-class Sampled:
+class ProbeSampling:
     """How an event samples its own thread: `error` is the errno if the kernel refused it."""
 
     event: Event
@@ -99,13 +99,13 @@ class Sampler:
 OpenSampler = Callable[[Event, int, int], Sampler]
 
 
-def sample(event: Event, frequency: int, open_sampler: OpenSampler = Sampler) -> Sampled:
+def sample(event: Event, frequency: int, open_sampler: OpenSampler = Sampler) -> ProbeSampling:
     """Sample a loop of some milliseconds. Never raises OSError."""
     begin = time.monotonic_ns()
     try:
         sampler = open_sampler(event, frequency, 0)
     except OSError as error:
-        return Sampled(event, error=error.errno or errno.EIO)
+        return ProbeSampling(event, error=error.errno or errno.EIO)
     times: list[int] = []
     throttled = 0
     try:
@@ -119,7 +119,7 @@ def sample(event: Event, frequency: int, open_sampler: OpenSampler = Sampler) ->
         sampler.close()
     end = time.monotonic_ns()
     monotonic = bool(times) and all(begin <= one <= end for one in times)
-    return Sampled(event, len(times), throttled, 0, monotonic)
+    return ProbeSampling(event, len(times), throttled, 0, monotonic)
 
 
 def _spin(seconds: float) -> None:

@@ -38,15 +38,15 @@ def tune() -> None:
 
 
 def _balance(applier: "Any", plan: "dict[str, Any]") -> "Any":
-    from .distributed.share_applier import Balance
+    from .distributed.share_applier import ShareApplier
 
-    return Balance(applier, plan)
+    return ShareApplier(applier, plan)
 
 
 def _mode(applier: "Any", options: "dict[str, Any]") -> "Any":
-    from .distributed.training_modes import Mode
+    from .distributed.training_modes import ModeApplier
 
-    return Mode(applier, options)
+    return ModeApplier(applier, options)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pandas as pd
 
 from lotus.joining.recorded_run import RecordedRun
 from native_map.recording import clock_align
-from native_map.recording.perf_recording import Recording
+from native_map.recording.perf_recording import PerfRecording
 
 COLUMNS = ["pid", "tid", "kind", "earliest_ns", "latest_ns"]
 _FOREVER = np.iinfo(np.int64).max
@@ -38,7 +38,7 @@ def process_events(run: RecordedRun) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def aligned(run: RecordedRun, recording: Recording) -> tuple[Recording, str]:
+def aligned(run: RecordedRun, recording: PerfRecording) -> tuple[PerfRecording, str]:
     """Return (the recording on CLOCK_MONOTONIC, a note on the uncertainty).
 
     Raises Unusable, with a command that records usable samples, if the clocks cannot be related.

@@ -108,7 +108,7 @@ def _located(run: RecordedRun) -> list[tuple[str, int, int, str]]:
     return [(str(f), int(a), int(b), str(name)) for f, a, b, name in zip(*columns, strict=True)]
 
 
-def _read(run: RecordedRun, recorder: dict[str, Any], part: dict[str, Any]) -> py_spy.Stacks:
+def _read(run: RecordedRun, recorder: dict[str, Any], part: dict[str, Any]) -> py_spy.PySpyStacks:
     name = str(part["file"])
     if "/" in name or name.startswith("."):
         raise LotusError(f"run.json names a file of py-spy's outside of the run{_STILL}")
@@ -125,7 +125,7 @@ def _read(run: RecordedRun, recorder: dict[str, Any], part: dict[str, Any]) -> p
     return py_spy.read(path, start, seen, end, 10**9 // rate, ends)
 
 
-def _sums(stacks: py_spy.Stacks, places: _Places) -> pd.DataFrame:
+def _sums(stacks: py_spy.PySpyStacks, places: _Places) -> pd.DataFrame:
     """Time and samples of each place, counted once per stack even if it recurs."""
     labels = label(stacks.nodes, places)
     inside = stacks.samples[stacks.samples["node"] >= 0]

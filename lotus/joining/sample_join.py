@@ -17,7 +17,7 @@ from lotus.joining.recorded_run import RecordedRun
 from native_map.errors import Unusable
 from native_map.estimate import count_estimates, interval_join, validation
 from native_map.recording import perf_data
-from native_map.recording.perf_recording import Recording
+from native_map.recording.perf_recording import PerfRecording
 from native_map.symbols.symbolizer import Symbols
 
 PERF_DATA = "perf.data"
@@ -67,7 +67,7 @@ def map_if_sampled(run: RecordedRun, progress: Progress | None = None) -> Mapped
 
 def map_run(
     run: RecordedRun,
-    recording: "Recording | None" = None,
+    recording: "PerfRecording | None" = None,
     kernel: bool = False,
     progress: Progress | None = None,
 ) -> Mapped:
@@ -80,7 +80,7 @@ def map_run(
         return _map(run, recorded(run) if recording is None else recording, kernel, progress)
 
 
-def recorded(run: RecordedRun) -> Recording:
+def recorded(run: RecordedRun) -> PerfRecording:
     """Return the run's own samples. Raises LotusError with the reason if there are none."""
     path = run.path / PERF_DATA
     if path.exists():
@@ -105,7 +105,7 @@ def problem_of(run: RecordedRun) -> str:
     return str(recorder.get("problem") or "")
 
 
-def read(path: Path, trusted: bool = False) -> Recording:
+def read(path: Path, trusted: bool = False) -> PerfRecording:
     """Read a perf.data file; if it is `trusted`, perf reads what only perf can read.
 
     Raises LotusError.
@@ -125,7 +125,9 @@ def _as_lotus_errors() -> Iterator[None]:
         raise LotusError(str(error)) from None
 
 
-def _map(run: RecordedRun, recording: Recording, kernel: bool, progress: Progress | None) -> Mapped:
+def _map(
+    run: RecordedRun, recording: PerfRecording, kernel: bool, progress: Progress | None
+) -> Mapped:
     notes = [*recording.notes, *recording.damage]
     if not len(recording):
         raise LotusError(
@@ -201,7 +203,7 @@ def _map(run: RecordedRun, recording: Recording, kernel: bool, progress: Progres
     )
 
 
-def _throttled(recording: Recording, intervals: pd.DataFrame) -> pd.DataFrame:
+def _throttled(recording: PerfRecording, intervals: pd.DataFrame) -> pd.DataFrame:
     """Return how long the kernel throttled each thread; if no end is recorded, until the run's."""
     throttles = recording.throttles
     ends = [int(times.max()) for times in (intervals["end_ns"], throttles["time_ns"]) if len(times)]
@@ -233,7 +235,7 @@ def _compared(exact: pd.DataFrame, joined: pd.DataFrame | None) -> pd.DataFrame:
     return validation.validate(exact, joined)
 
 
-def exact_partners(run: RecordedRun, recording: Recording, notes: list[str]) -> dict[str, str]:
+def exact_partners(run: RecordedRun, recording: PerfRecording, notes: list[str]) -> dict[str, str]:
     """Map each sampled event to the exact count of the same event in the same modes.
 
     The software clocks have no user-space count: they count all the time of a thread.
@@ -261,7 +263,7 @@ def exact_partners(run: RecordedRun, recording: Recording, notes: list[str]) -> 
     return partners
 
 
-def _covered(run: RecordedRun, recording: Recording) -> tuple[int, int]:
+def _covered(run: RecordedRun, recording: PerfRecording) -> tuple[int, int]:
     """Return when samples were taken: from perf's being ready, or the first, to the last."""
     first, last = np.iinfo(np.int64).max, 0
     for chunk in recording.chunks(CHUNK):
@@ -283,7 +285,7 @@ def _recorded_s(run: RecordedRun) -> float | None:
     return float(wall + end - start) / 1e9  # type: ignore[operator]
 
 
-def _why_nothing(run: RecordedRun, recording: Recording) -> str:
+def _why_nothing(run: RecordedRun, recording: PerfRecording) -> str:
     here, there = run.manifest.get("host"), recording.facts.get("hostname")
     if here and there and here != there:
         return f"no sample fell into an operation: recorded on {there}, the run on {here}"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from lotus.common.errors import LotusError
 from lotus.live.log_digest import WANTED
-from lotus.live.snapshots import Looks
-from lotus.live.tailing import Reports, Tail, manifest_of
-from lotus.live.view import Live, View
+from lotus.live.snapshots import SnapshotTaker
+from lotus.live.tailing import ReportTail, Tail, manifest_of
+from lotus.live.view import LiveRun, View
 
 
 class Watch:
@@ -17,10 +17,10 @@ class Watch:
         self._begin()
 
     def _begin(self) -> None:
-        self._live = Live()
+        self._live = LiveRun()
         self._tail = Tail(self.directory, WANTED)
-        self._reports = Reports(self.directory)
-        self._looks = Looks(self.directory)
+        self._reports = ReportTail(self.directory)
+        self._looks = SnapshotTaker(self.directory)
         self._run: object = None
 
     def look(self) -> View:

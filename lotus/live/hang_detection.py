@@ -80,7 +80,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HangVerdict:
     """kind: one of BAD, or "moving", "starting", "step" (the program's own), "outside" (no loop),
     "unwatched" (its recording has stopped).
 
@@ -103,7 +103,7 @@ class Verdict:
         return self.kind in BAD
 
 
-UNWATCHED = Verdict("unwatched", "its recording has stopped: its present state is not known")
+UNWATCHED = HangVerdict("unwatched", "its recording has stopped: its present state is not known")
 
 
 def threshold_ns(typical_ns: float) -> float:
@@ -111,7 +111,7 @@ def threshold_ns(typical_ns: float) -> float:
     return LEAST_NS if math.isnan(typical_ns) else max(LEAST_NS, TIMES * typical_ns)
 
 
-def judge(loop: Loop) -> Verdict:
+def judge(loop: Loop) -> HangVerdict:
     """Return the verdict on what blocks this loop, if anything does."""
     main, workers = loop.main, loop.workers
     quiet_ns = min(
@@ -124,7 +124,7 @@ def judge(loop: Loop) -> Verdict:
     if gone and main.alive is not False:
         return _dead(gone, loop, quiet_ns)
     if quiet_ns < threshold_ns(loop.typical_ns):
-        return Verdict("moving", "moving", quiet_ns=quiet_ns)
+        return HangVerdict("moving", "moving", quiet_ns=quiet_ns)
     if main.phase == "step":
         return _step(loop, quiet_ns)
     culprit = _culprit(loop)
@@ -133,7 +133,7 @@ def judge(loop: Loop) -> Verdict:
     if main.phase == "wait":
         return _lost(loop, quiet_ns)
     text = f"no loop has begun since {duration(quiet_ns)}"
-    return Verdict("starting", text, [_line(main)], [_dump(main)], quiet_ns)
+    return HangVerdict("starting", text, [_line(main)], [_dump(main)], quiet_ns)
 
 
 def _culprit(loop: Loop) -> Doing | None:
@@ -157,7 +157,7 @@ def _culprit(loop: Loop) -> Doing | None:
     return max(busy, key=lambda process: process.quiet_ns, default=None)
 
 
-def _held(process: Doing, loop: Loop, quiet_ns: int) -> Verdict:
+def _held(process: Doing, loop: Loop, quiet_ns: int) -> HangVerdict:
     place = f"batch {process.batch}" if process.batch >= 0 else "its start"
     if process.sample is not None:
         place = f"sample {process.sample} of batch {process.batch}"
@@ -189,10 +189,10 @@ def _about(
     lines: list[str],
     commands: list[str],
     quiet_ns: int,
-) -> Verdict:
+) -> HangVerdict:
     """Return a verdict on a process, with the batch and sample that it works on."""
     place = (process.pid, process.worker, process.batch, process.sample)
-    return Verdict(kind, headline, lines, commands, quiet_ns, *place)
+    return HangVerdict(kind, headline, lines, commands, quiet_ns, *place)
 
 
 def _why(process: Doing, kind: str) -> str:
@@ -212,12 +212,12 @@ def _why(process: Doing, kind: str) -> str:
     return "it is not computing" if process.status == "S" else "what it waits for is not known"
 
 
-def _lost(loop: Loop, quiet_ns: int) -> Verdict:
+def _lost(loop: Loop, quiet_ns: int) -> HangVerdict:
     main, awaited = loop.main, loop.awaited
     if not loop.workers:
         headline = f"HUNG: next() of batch {awaited} lasts {duration(main.since_ns)}"
         lines = [_line(main), "its sampler or its data set waits: it is not making a sample"]
-        return Verdict("hung", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
+        return HangVerdict("hung", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
     headline = f"DEADLOCK: nothing has moved for {duration(quiet_ns)}; nobody makes batch {awaited}"
     lines = [_line(main)]
     if loop.awaited_made:
@@ -232,28 +232,30 @@ def _lost(loop: Loop, quiet_ns: int) -> Verdict:
             f"all {len(loop.workers)} workers are idle: the batch was not requested, or its "
             "indices did not arrive"
         )
-    return Verdict("lost", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
+    return HangVerdict("lost", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
 
 
-def _step(loop: Loop, quiet_ns: int) -> Verdict:
+def _step(loop: Loop, quiet_ns: int) -> HangVerdict:
     main = loop.main
     if loop.outside:
         text = f"the last epoch ended {duration(main.since_ns)} ago; no loader is iterated since"
-        return Verdict("outside", text, [_line(main)], [_dump(main)], quiet_ns)
+        return HangVerdict("outside", text, [_line(main)], [_dump(main)], quiet_ns)
     text = f"the program's own step lasts {duration(main.since_ns)}: it is not waiting for data"
-    return Verdict("step", text, [_line(main)], [_dump(main)], quiet_ns, main.pid)
+    return HangVerdict("step", text, [_line(main)], [_dump(main)], quiet_ns, main.pid)
 
 
-def _stopped(process: Doing, quiet_ns: int) -> Verdict:
+def _stopped(process: Doing, quiet_ns: int) -> HangVerdict:
     if process.status == "t":
         text = f"STOPPED: a debugger holds {process.name} (pid {process.pid})"
-        return Verdict("stopped", text, [_line(process)], [], quiet_ns, process.pid, process.worker)
+        return HangVerdict(
+            "stopped", text, [_line(process)], [], quiet_ns, process.pid, process.worker
+        )
     text = f"STOPPED: {process.name} (pid {process.pid}) was stopped by a signal (Ctrl-Z, SIGSTOP)"
     lines, commands = [_line(process)], [f"kill -CONT {process.pid}"]
-    return Verdict("stopped", text, lines, commands, quiet_ns, process.pid, process.worker)
+    return HangVerdict("stopped", text, lines, commands, quiet_ns, process.pid, process.worker)
 
 
-def _dead(gone: Sequence[Doing], loop: Loop, quiet_ns: int) -> Verdict:
+def _dead(gone: Sequence[Doing], loop: Loop, quiet_ns: int) -> HangVerdict:
     process = gone[0]
     more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
     headline = f"DEAD: {process.name} (pid {process.pid}){more} is gone"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lotus.common import redaction
+from lotus.common import decoder_name, redaction
 from lotus.inside.trace.log_format import SENDS
 from lotus.live.loop_times import Loops
 from lotus.live.snapshots import Names, Seen
@@ -30,7 +30,7 @@ Key = tuple[str, int, int]  # host, pid, start of the log
 
 
 @dataclass
-class Process:
+class ProcessDigest:
     """What the log of one process has recorded so far."""
 
     header: Mapping[str, Any]
@@ -65,7 +65,7 @@ class LogDigest:
     """What the logs of one run have recorded so far."""
 
     def __init__(self) -> None:
-        self.logs: dict[Key, Process] = {}
+        self.logs: dict[Key, ProcessDigest] = {}
         self.notes: list[str] = []
         self._by_pid: dict[tuple[str, int], list[Key]] = defaultdict(list)
         # (host, pid) of a worker -> (log of the main process, loader, how often it was resumed)
@@ -87,7 +87,7 @@ class LogDigest:
         """Add the new records of the logs."""
         for log_part in fresh:
             if log_part.key not in self.logs:
-                self.logs[log_part.key] = Process(log_part.header)
+                self.logs[log_part.key] = ProcessDigest(log_part.header)
                 self._by_pid[log_part.key[:2]].append(log_part.key)
             log = self.logs[log_part.key]
             for event in log_part.events:
@@ -101,13 +101,14 @@ class LogDigest:
                 if len(measured):
                     log.pss = float(measured[-1])
 
-    def _event(self, key: Key, log: Process, event: dict[str, Any]) -> None:
+    def _event(self, key: Key, log: ProcessDigest, event: dict[str, Any]) -> None:
         name = event["event"]
         loader, epoch = _number(event.get("loader")), _number(event.get("epoch"))
         if name == "operations":
             for operation in _items(event.get("operations")):
                 if isinstance(operation, dict) and isinstance(operation.get("id"), int):
                     log.operations[operation["id"]] = str(operation.get("name"))
+                    decoder_name.note(operation)
         elif name == "loader" and loader >= 0:
             log.loaders[loader] = event
         elif name == "epoch_end" and loader >= 0:
@@ -130,7 +131,7 @@ class LogDigest:
             self.notes.append(redaction.text(str(event.get("text"))))
 
     def _iterator(
-        self, key: Key, log: Process, loader: int, epoch: int, event: dict[str, Any]
+        self, key: Key, log: ProcessDigest, loader: int, epoch: int, event: dict[str, Any]
     ) -> None:
         log.loops.of(loader, epoch).iter_ns = _span(event)
         before = log.iterators.get(loader, (-1, ()))
@@ -147,7 +148,7 @@ class LogDigest:
             self._workers[worker] = (key, loader, resumes)
             self._workers_of[key].add(worker)
 
-    def _batches(self, fresh: Fresh, log: Process) -> None:
+    def _batches(self, fresh: Fresh, log: ProcessDigest) -> None:
         rows = fresh.rows["batch"]
         whole = (rows["flags"] & SENDS) == 0
         made = rows[whole]
@@ -178,7 +179,7 @@ class LogDigest:
         ]:
             del log.parts[second]
 
-    def _waits(self, fresh: Fresh, log: Process) -> None:
+    def _waits(self, fresh: Fresh, log: ProcessDigest) -> None:
         rows = fresh.rows["wait"]
         if not len(rows):
             return
@@ -226,7 +227,7 @@ class LogDigest:
         # The record of its start is missing: use its parent.
         return self.parent_of(key), -1
 
-    def makers(self, key: Key, now: int) -> list[Process]:
+    def makers(self, key: Key, now: int) -> list[ProcessDigest]:
         """Return the log of a main process and the logs of all its workers, past and present."""
         makers = [self.logs[key]] if key in self.logs else []
         for worker in self._workers_of.get(key, ()):
@@ -236,7 +237,7 @@ class LogDigest:
                 log.parts.clear()
         return makers
 
-    def size(self, key: Key, loader: int, makers: Sequence[Process]) -> float:
+    def size(self, key: Key, loader: int, makers: Sequence[ProcessDigest]) -> float:
         """Return the mean batch size of this loader, or of all if none of its batches is known."""
         own = self.logs.get(key)
         mine, every = [], []
@@ -288,7 +289,7 @@ def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _add_parts(log: Process, fresh: Fresh, chosen: Array) -> None:
+def _add_parts(log: ProcessDigest, fresh: Fresh, chosen: Array) -> None:
     """Add the times of the parts of the chosen batch frames to `log.parts`."""
     rows = fresh.rows["batch"]
     seconds = (rows["put_ns"] // SECOND).astype(np.int64)

@@ -55,7 +55,7 @@ class Snapshot:
 Names = Mapping[tuple[str, int], list[tuple[int, dict[int, str]]]]
 
 
-class Looks:
+class SnapshotTaker:
     """Takes snapshots of one run directory. Pages of ended workers are read once, then skipped."""
 
     def __init__(self, directory: Path) -> None:

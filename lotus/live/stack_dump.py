@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from native_map.programs import Limits, answer
+from native_map.programs import ProgramLimits, answer
 
 # py-spy maps the files of the process that it looks at.
-_LIMITS = Limits(wait_s=30, cpu_s=30, memory=8 << 30, output=16 << 20)
+_LIMITS = ProgramLimits(wait_s=30, cpu_s=30, memory=8 << 30, output=16 << 20)
 _OURS = ("lotus/inside", "_lotus_inside", "<lotus hook")
 
 

@@ -184,7 +184,7 @@ def _lose(what: str, count: int, size: int) -> None:
     """Ignore damage: `lotus report` shows it."""
 
 
-class Reports:
+class ReportTail:
     """The lines of processes.jsonl, read again only if there are more."""
 
     def __init__(self, directory: Path) -> None:

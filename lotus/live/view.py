@@ -1,7 +1,7 @@
 """The state of a run in progress, or of one that was killed.
 
-At each look, `Live` takes the new content of the logs (tailing.py) and a snapshot of the processes
-(snapshots.py) and returns what to show. It opens no files.
+At each look, `LiveRun` takes the new content of the logs (tailing.py) and a snapshot of the
+processes (snapshots.py) and returns what to show. It opens no files.
 
 Rates and shares are over the last `window_ns`, up to the look: 10 s, or the last five batches if
 they took longer, but at most 300 s. In a run that is over (ended, killed) they are over the loops
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from lotus.format import job_ranks
-from lotus.live.hang_detection import UNWATCHED, Doing, Loop, Verdict, judge
-from lotus.live.log_digest import MOST_WINDOW_NS, NAN, REST, SECOND, Key, LogDigest, Process
+from lotus.live.hang_detection import UNWATCHED, Doing, HangVerdict, Loop, judge
+from lotus.live.log_digest import MOST_WINDOW_NS, NAN, REST, SECOND, Key, LogDigest, ProcessDigest
 from lotus.live.loop_times import Total
 from lotus.live.snapshots import Seen, Snapshot
 from lotus.live.tailing import Fresh
@@ -42,7 +42,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Group:
+class LoopView:
     """One main process with its workers.
 
     loader     the `loader` event of the loader that is iterated; empty if it is not known
@@ -69,7 +69,7 @@ class Group:
     ready: int | None
     capacity: int
     operations: Sequence[tuple[str, float]]
-    verdict: Verdict
+    verdict: HangVerdict
     in_loop: bool
 
 
@@ -93,14 +93,14 @@ class View:
     age_ns: int = 0
     exit_code: int | None = None
     signal: int | None = None
-    groups: Sequence[Group] = ()
+    groups: Sequence[LoopView] = ()
     finished: int = 0  # number of main processes that have ended and are not in `groups`
     notes: Sequence[str] = ()
     shm: int = 0
     shm_size: int = 0
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> HangVerdict | None:
         """The verdict of the rank that blocks the others; None without groups."""
         order = ("dead", "stopped", "storage", "hung", "lost", "slow", "step", "starting")
         verdicts = [group.verdict for group in self.groups]
@@ -108,7 +108,7 @@ class View:
         return min(verdicts, key=lambda verdict: worst.get(verdict.kind, len(order)), default=None)
 
 
-class Live:
+class LiveRun:
     """Follows one run."""
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ class Live:
         state: str,
         manifest: Mapping[str, Any],
         faults: Collection[Any],
-    ) -> tuple[list[Group], int]:
+    ) -> tuple[list[LoopView], int]:
         mains: list[tuple[Key, Seen]] = []
         workers: dict[Key, list[tuple[int, Seen]]] = defaultdict(list)
         for process in snapshot.processes:
@@ -221,8 +221,8 @@ class Live:
         over: bool,
         snapshot: Snapshot,
         faults: Collection[Any],
-    ) -> Group:
-        log = self.digest.logs.get(key) or Process({})
+    ) -> LoopView:
+        log = self.digest.logs.get(key) or ProcessDigest({})
         main = self._doing(process, -1, now, snapshot)
         loader, epoch = process.state.loader, process.state.epoch
         described = log.loaders.get(loader, {})
@@ -267,7 +267,7 @@ class Live:
         verdict = UNWATCHED if stopped or faulty else judge(loop)
         prefetch = described.get("prefetch_factor")
         capacity = prefetch * len(current) if type(prefetch) is int else 0
-        return Group(
+        return LoopView(
             rank=self._rank(log),
             host=process.host,
             main=main,
@@ -287,7 +287,7 @@ class Live:
             in_loop=not outside,
         )
 
-    def _rank(self, log: Process) -> int:
+    def _rank(self, log: ProcessDigest) -> int:
         return job_ranks.settled([job_ranks.place_of(log.header, log.loaders.values())])[0]
 
     def _doing(self, seen: Seen, loader: int, now: int, snapshot: Snapshot) -> Doing:
@@ -335,7 +335,7 @@ class Live:
 
     def _rates(
         self,
-        log: Process,
+        log: ProcessDigest,
         main: Doing,
         now: int,
         size: float,
@@ -376,7 +376,7 @@ def _latest(process: Seen) -> int:
     )
 
 
-def _typical(log: Process, makers: Sequence[Process]) -> float:
+def _typical(log: ProcessDigest, makers: Sequence[ProcessDigest]) -> float:
     made = [ns for maker in makers for ns in maker.made_ns]
     periods = [float(np.median(made))] if made else []
     return max(
@@ -384,7 +384,7 @@ def _typical(log: Process, makers: Sequence[Process]) -> float:
     )
 
 
-def _shares(makers: Sequence[Process], now: int, span_ns: float) -> list[tuple[str, float]]:
+def _shares(makers: Sequence[ProcessDigest], now: int, span_ns: float) -> list[tuple[str, float]]:
     """Return the shares of the time in which batches were made that ended in the window."""
     begin = (now - (LEAST_WINDOW_NS if math.isnan(span_ns) else span_ns)) // SECOND
     sums: dict[str, int] = defaultdict(int)

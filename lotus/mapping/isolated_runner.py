@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.common.errors import LotusError
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.inside.isolate.isolation import NAME
 from lotus.mapping.isolated_samples import LENGTH_NS, PERF_DATA, Isolation, lines, load
 from lotus.recording import launcher
@@ -102,7 +102,7 @@ def _make(directory: Path) -> None:
 def _environment(
     directory: Path, exchange: Path, request: Mapping[str, object], ops: Sequence[str]
 ) -> dict[str, str]:
-    settings = Settings(level="batch", ops=tuple(ops))
+    settings = TraceSettings(level="batch", ops=tuple(ops))
     environ = launcher.environment(os.environ, directory.absolute(), settings)
     # Behind the sitecustomize of `lotus trace`, which runs the one that it hides.
     entry = exchange / "entry"

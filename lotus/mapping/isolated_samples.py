@@ -166,7 +166,7 @@ def _bursts(name: str, event: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _functions(
-    recording: perf_recording.Recording, intervals: pd.DataFrame, threads: set[int]
+    recording: perf_recording.PerfRecording, intervals: pd.DataFrame, threads: set[int]
 ) -> tuple[pd.DataFrame, float]:
     """The functions of the buckets, and the mean ns between two samples."""
     samples = recording.samples

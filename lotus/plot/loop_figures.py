@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def causes(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: int = 8) -> "Axes":
     """The causes of the loop's time, in per cent, as in the verdict.
 
-    Green is the training step, grey start-up and shutdown, red what the loop waits for.
+    Green is the training step, grey start-up and shutdown, orange what the loop waits for.
     """
     judged = figure_source.loader(run, loader).verdict
     causes = sorted(judged.causes, key=lambda cause: -cause.share)[:most]
     ax = canvas.axes(ax, canvas.bars_height(len(causes)))
-    title = "What the loop's time is owed to"
+    title = "What the loop's time is spent on"
     if not causes:
         return canvas.say(ax, title, judged.summary)
     values = [100 * cause.share for cause in causes]

@@ -26,7 +26,7 @@ _COLUMNS = (
 _TAKEN = {*_COLUMNS, "rank", "local_rank", "world_size", "host", "pid", "end_ns"}
 
 
-class Event(NamedTuple):
+class RecordedEvent(NamedTuple):
     """A counted event: the place of its count in a reading, and what a reading adds to it."""
 
     name: str
@@ -35,7 +35,7 @@ class Event(NamedTuple):
     cost: float
 
 
-class Counted(NamedTuple):
+class CountedIntervals(NamedTuple):
     """Counted intervals of a process, an element per interval; counts as (intervals, events)."""
 
     kind: Array
@@ -68,15 +68,15 @@ def events_of(a: Assembly) -> list[dict[str, Any]]:
     return list(by_name.values())
 
 
-def _layout(process: Process) -> tuple[list[Event], int]:
+def _layout(process: Process) -> tuple[list[RecordedEvent], int]:
     """Return the events of a process and the words of a reading; ([], 0) if none or damaged."""
     announced = process.events["counters"]
     return _events(announced[0]) if announced else ([], 0)
 
 
-def _events(announced: dict[str, Any]) -> tuple[list[Event], int]:
+def _events(announced: dict[str, Any]) -> tuple[list[RecordedEvent], int]:
     """Return the same for one `counters` event."""
-    events: list[Event] = []
+    events: list[RecordedEvent] = []
     word, group_word = 0, 0
     group: Any = None
     if len(announced["events"]) > _MOST_EVENTS:
@@ -91,7 +91,7 @@ def _events(announced: dict[str, Any]) -> tuple[list[Event], int]:
         if not events or event.get("group") != group:
             group, group_word, word = event.get("group"), word, word + HEADER
         known = is_a(cost, int) or (isinstance(cost, float) and math.isfinite(cost))
-        events.append(Event(name, word, group_word, float(cost) if known else 0.0))
+        events.append(RecordedEvent(name, word, group_word, float(cost) if known else 0.0))
         word += 1
     return events, word
 
@@ -157,7 +157,7 @@ def losses(process: Process) -> list[Lost]:
     return lost
 
 
-def counted(process: Process, op_place: Ints | None) -> Counted | None:
+def counted(process: Process, op_place: Ints | None) -> CountedIntervals | None:
     """Return the counts of a process, or None if none of them can be read."""
     fixed, batch = process.log.fixed["counts"], process.log.fixed["batch"]
     if not len(fixed) or not len(batch):
@@ -216,11 +216,13 @@ def counted(process: Process, op_place: Ints | None) -> Counted | None:
         parts.append(_subtract(readings, begin[some], end[some], inside[some], events, costs))
     enabled_ns, running_ns, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
     helper = np.where(kind == FETCH, fixed["helper_ns"][owner].astype(np.float64), np.nan)
-    return Counted(kind, row[owner], rows, end - begin, enabled_ns, running_ns, helper, counts)
+    return CountedIntervals(
+        kind, row[owner], rows, end - begin, enabled_ns, running_ns, helper, counts
+    )
 
 
 def _subtract(
-    readings: Array, begin: Ints, end: Ints, known: Array, events: list[Event], costs: Array
+    readings: Array, begin: Ints, end: Ints, known: Array, events: list[RecordedEvent], costs: Array
 ) -> tuple[Ints, Ints, Array]:
     """Return enabled and running ns of the group that ran least, and counts, NaN if not `known`."""
     before, after = readings[begin], readings[end]

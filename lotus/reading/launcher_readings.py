@@ -6,7 +6,16 @@ from lotus.reading.launcher_record import LauncherRecord
 
 MACHINE, MEMORY, CHILDREN = "machine", "memory", "children"  # as in the record
 COLUMNS = {
-    MACHINE: ("time_ns", "busy_ns", "idle_ns", "stolen_ns", "swapped_bytes", "available_bytes"),
+    MACHINE: (
+        "time_ns",
+        "busy_ns",
+        "idle_ns",
+        "stolen_ns",
+        "swapped_bytes",
+        "available_bytes",
+        "throttled_ns",
+        "memory_stall_ns",
+    ),
     MEMORY: (
         "time_ns",
         "pid",
@@ -20,12 +29,18 @@ COLUMNS = {
     ),
     CHILDREN: ("pid", "worker", "cpu_ns"),
 }
+_UNKNOWN = -1
+_FORMER = {COLUMNS[MACHINE]: 6}  # columns of runs by an older lotus, which are the first of today's
 
 
 def table(record: LauncherRecord, name: str) -> pd.DataFrame:
     """Return the table of `Run` that has this name, empty if it was not recorded."""
     rows, columns = record.values.get(name), COLUMNS[name]
-    sound = [row for row in rows if _is_sound(row, columns)] if isinstance(rows, list) else []
+    sound = [
+        row + [_UNKNOWN] * (len(columns) - len(row))
+        for row in (rows if isinstance(rows, list) else [])
+        if _is_sound(row, columns)
+    ]
     readings = pd.DataFrame(sound, columns=list(columns)).astype("int64")
     return readings.sort_values(columns[0], kind="stable").reset_index(drop=True)
 
@@ -33,6 +48,6 @@ def table(record: LauncherRecord, name: str) -> pd.DataFrame:
 def _is_sound(row: object, columns: tuple[str, ...]) -> bool:
     return (
         isinstance(row, list)
-        and len(row) == len(columns)
+        and len(row) in (len(columns), _FORMER.get(columns, len(columns)))
         and all(type(value) is int and -1 <= value < 1 << 62 for value in row)
     )

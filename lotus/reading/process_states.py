@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotus.common import files
+from lotus.common import decoder_name, files
 from lotus.common.errors import LotusError
 from lotus.inside.trace import state_page
 
@@ -111,6 +111,7 @@ def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str
                 for operation in event.get("operations") or ():
                     if isinstance(operation, dict) and isinstance(operation.get("id"), int):
                         known[operation["id"]] = str(operation.get("name"))
+                        decoder_name.note(operation)
             names.setdefault(log.pid, []).append((log.start_ns, known))
     return names
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from lotus.common import decoder_name
 from lotus.format import job_ranks
 from lotus.reading.event_log import EventLog, Lost
 from lotus.reading.frame_scanner import EXPECTED, Array, join
@@ -140,6 +141,7 @@ class Process:
         for event in self.events["operations"]:
             for operation in event["operations"]:
                 if _fits(operation, _OPERATION):
+                    decoder_name.note(operation)
                     operations.append(operation)
         return operations
 

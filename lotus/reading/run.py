@@ -12,6 +12,7 @@ from lotus.common import notebook, redaction
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks, run_claim
 from lotus.format.manifest import sound
+from lotus.format.run_directory import ATTACHED
 from lotus.joining import python_stacks
 from lotus.reading import batch_tables as batches
 from lotus.reading import (
@@ -67,6 +68,11 @@ class Run:
 
     def __init__(self, path: str | os.PathLike[str], trust: bool = False) -> None:
         self.path = Path(path)
+        if (self.path / ATTACHED).is_file():
+            raise LotusError(
+                f"{path} was sampled by lotus attach, and this needs every batch: lotus report "
+                "shows what it has; for more, lotus trace -- COMMAND"
+            )
         self.manifest, wrong = sound(run_json.read(self.path))
         self.trusted = trust or run_claim.is_ours(self.path, self.manifest)
         self._lost: list[Lost] = []
@@ -351,8 +357,9 @@ class Run:
     @cached_property
     def machine(self) -> pd.DataFrame:
         """The state of the machine, about once a second: time_ns; since boot, busy_ns, idle_ns,
-        stolen_ns (sums over the CPUs that the program could use) and swapped_bytes (in and out);
-        available_bytes of memory. -1 if unknown."""
+        stolen_ns (sums over the CPUs that the program could use), swapped_bytes (in and out),
+        throttled_ns (by a CPU quota, all CPUs) and memory_stall_ns (some thread waited for
+        memory); available_bytes of memory. -1 if unknown."""
         return launcher_readings.table(self._launcher_record, launcher_readings.MACHINE)
 
     @property

@@ -16,7 +16,7 @@ UNNAMED = "(unnamed)"  # an operation whose definition is lost
 _INT_COLUMNS = ("worker", "loader", "epoch")
 
 
-class Sampled(NamedTuple):
+class SampleTable(NamedTuple):
     """The samples of one process, one element each, and the operations in them."""
 
     row: Ints  # of the process's batch frames
@@ -30,7 +30,7 @@ class Sampled(NamedTuple):
     op_place: Ints | None  # places in the array `ops` where some are in no sample; None: all
 
 
-def sampled(process: Process, samples: Array, index: Array, index64: Array) -> Sampled:
+def sampled(process: Process, samples: Array, index: Array, index64: Array) -> SampleTable:
     """Return the samples of a process's batches: the position of each, and its operations."""
     fixed = process.log.fixed["batch"]
     counts, ops = signed(fixed["n_samples"]), signed(fixed["n_ops"])
@@ -45,7 +45,7 @@ def sampled(process: Process, samples: Array, index: Array, index64: Array) -> S
     ops_count = reach - before
     whole = int(ops_count.sum()) == int(ops.sum())
     many = (fixed["flags"] & MANY) != 0
-    return Sampled(
+    return SampleTable(
         row,
         position,
         _indices(fixed, row, position, index["sample"], index64["sample"], many),
@@ -95,13 +95,13 @@ class Loose(NamedTuple):
 
     rows: Array  # structured
     row: Ints  # batch frame whose batch it belongs to; -1: none
-    sample: Ints  # place in Sampled, -1: none
+    sample: Ints  # place in SampleTable, -1: none
     fetching: Array  # bool: on the fetch thread inside a sample
     cpu: Array  # structured, as long as rows; or empty
     with_cpu: Array  # bool: its element of cpu is measured
 
 
-def loose(process: Process, samples: Sampled) -> Loose:
+def loose(process: Process, samples: SampleTable) -> Loose:
     """Return the operations of a process that are in no sample."""
     parts: list[Array] = []
     cpus: list[Array] = []
@@ -160,7 +160,7 @@ class Operations(NamedTuple):
     ops_ns: Ints  # of each sample: time in top-level operations
 
 
-def nesting(samples: Sampled, ops: Array, apart: Loose) -> Operations:
+def nesting(samples: SampleTable, ops: Array, apart: Loose) -> Operations:
     """Return start and duration of each operation (ns), and which are nested in another one."""
     owner = np.repeat(np.arange(len(samples.row)), samples.ops_count)
     # Times are stored modulo 2^32; the time since the start of the sample is less than that.
@@ -197,7 +197,7 @@ def nesting(samples: Sampled, ops: Array, apart: Loose) -> Operations:
     return Operations(start, duration, inner, loose_inner, ops_ns)
 
 
-def _load(process: Process, *more: str) -> tuple[Sampled, Array, dict[str, Array]]:
+def _load(process: Process, *more: str) -> tuple[SampleTable, Array, dict[str, Array]]:
     """(samples, operations in them, further arrays) of one process."""
     names = ("samples", "index", "index64", "ops", *more)
     arrays = process.log.arrays("batch", names)
@@ -301,10 +301,10 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
     return frame({**whose(a, repeat(rows_of)), **columns})
 
 
-class Rows(NamedTuple):
+class OperationRows(NamedTuple):
     """The operations in samples of one process, as in the table of operations."""
 
-    op_place: Ints | None  # see Sampled
+    op_place: Ints | None  # see SampleTable
     operation: Array  # ids
     start_ns: Ints
     duration_ns: Ints
@@ -312,13 +312,13 @@ class Rows(NamedTuple):
     total: int  # rows of the process in the table, those outside samples included
 
 
-def counted_rows(process: Process) -> Rows:
+def counted_rows(process: Process) -> OperationRows:
     """The columns of a process's operations that its counts need."""
     loaded, ops, _ = _load(process)
     apart = loose(process, loaded)
     inner = nesting(loaded, ops, apart)
     total = len(ops) + len(apart.rows)
-    return Rows(
+    return OperationRows(
         loaded.op_place, ops["operation"], inner.start_ns, inner.duration_ns, inner.nested, total
     )
 
@@ -392,7 +392,7 @@ def _fill_loose(
     a: Assembly,
     process: Process,
     own: slice,
-    samples: Sampled,
+    samples: SampleTable,
     apart: Loose,
 ) -> None:
     row, rows = apart.row, apart.rows

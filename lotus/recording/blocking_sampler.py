@@ -20,6 +20,7 @@ from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace import state_page
+from lotus.recording.blocked_reason import BlockedReasons, read
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.own_code_sampler import OwnCodeSampler
 from lotus.recording.process_memory import ProcessMemory
@@ -31,31 +32,6 @@ _MOST_PROCESSES = 256
 _MOST_ROWS = 5000
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _SYSTEM_TIME_OF_CHILDREN = 13  # its place in /proc/PID/stat after the state; before it, user time
-_PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
-_FUTEX, _BY_DESCRIPTOR = "futex", "descriptor"
-# System calls by number; what is not named is "other".
-_CALLS = {
-    "x86_64": {
-        _FUTEX: (202, 449),
-        _BY_DESCRIPTOR: (0, 1, 17, 18, 19, 20, 40, 295, 327),  # read, write and their kin
-        "sleep": (35, 230),
-        "socket": (42, 43, 44, 45, 46, 47, 288, 299, 307),
-        "events": (7, 23, 232, 270, 271, 281),  # poll, select, epoll_wait
-        "file": (2, 4, 5, 6, 74, 75, 217, 257, 262, 332),  # open, stat, fsync, getdents
-        "child": (61, 247),
-        "shared-lock": (65, 72, 73, 220),  # semop, fcntl, flock
-    },
-    "aarch64": {
-        _FUTEX: (98, 449),
-        _BY_DESCRIPTOR: (63, 64, 65, 66, 67, 68, 69, 71),
-        "sleep": (101, 115),
-        "socket": (202, 203, 206, 207, 211, 212, 242, 243, 269),
-        "events": (22, 72, 73),
-        "file": (56, 61, 79, 80, 82, 83, 291),
-        "child": (95, 260),
-        "shared-lock": (25, 32, 192, 193),
-    },
-}
 _IN_OWN_CODE, _IN_COLLATE, _IN_NEXT = -1, -2, -3  # in place of an operation's number
 _LOOKED_AT = (state_page.FETCH, state_page.COLLATE, state_page.WAIT)
 
@@ -67,8 +43,7 @@ class BlockingSampler:
         self._directory = directory
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lotus-blocking", daemon=True)
-        calls = _CALLS.get(os.uname().machine, {})
-        self._kinds = {str(number): kind for kind, numbers in calls.items() for number in numbers}
+        self._reasons = BlockedReasons()
         self._pages: dict[str, int] = {}  # name -> descriptor; -1: not to be looked at
         self._descendants: dict[int, bool] = {}
         self._looks: Counter[tuple[int, int, int, str]] = Counter()
@@ -77,7 +52,7 @@ class BlockingSampler:
         self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
         self._own_code = OwnCodeSampler(directory)
         self._cost_ns = self._ended_ns = 0
-        self._problem = "" if calls else f"system calls of {os.uname().machine} are not known"
+        self._problem = self._reasons.problem
 
     def __enter__(self) -> "BlockingSampler":
         self._machine.read(now=True)
@@ -124,11 +99,8 @@ class BlockingSampler:
                     os.close(descriptor)
 
     def _look_until_stopped(self) -> None:
-        if not os.path.exists("/proc/self/syscall"):
-            self._problem = "this kernel does not tell in which system call a thread is"
-            return
         period, scanned = _PERIOD_S, 0.0
-        while self._kinds and not self._stop.wait(period):
+        while not self._reasons.problem and not self._stop.wait(period):
             begun = time.thread_time_ns()
             self._machine.read()
             if time.monotonic() - scanned > _RESCAN_S:
@@ -205,24 +177,11 @@ class BlockingSampler:
 
     def _reason(self, pid: int, worker: int) -> str:
         """What the main thread of a process is doing now; notes what its children have used."""
-        text = _read(f"/proc/{pid}/syscall").split()
-        if not text or text[0] == b"running":
-            return "computing"
-        state, *fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+        reason, fields = self._reasons.look(pid)
         if len(fields) > _SYSTEM_TIME_OF_CHILDREN:
             user, system = fields[_SYSTEM_TIME_OF_CHILDREN - 1 : _SYSTEM_TIME_OF_CHILDREN + 1]
             self._children[pid, worker] = (int(user) + int(system)) * _TICK_NS
-        if state == b"D":
-            return "storage"
-        if text[0] == b"-1":  # blocked, but in no system call
-            return "page-fault"
-        kind = self._kinds.get(text[0].decode(), "other")
-        if kind == _FUTEX:
-            private = len(text) > 2 and int(text[2], 16) & _PRIVATE
-            return "lock" if private else "shared-lock"
-        if kind == _BY_DESCRIPTOR:
-            return _kind_of_file(pid, int(text[1], 16))
-        return kind
+        return reason
 
     def _is_ours(self, pid: int) -> bool:
         """Whether it is a descendant: of another process, or in a container, it is another's."""
@@ -260,22 +219,6 @@ def _open_page(path: Path) -> int:
     return descriptor
 
 
-def _read(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, 1024)
-    finally:
-        os.close(descriptor)
-
-
-def _kind_of_file(pid: int, number: int) -> str:
-    target = os.readlink(f"/proc/{pid}/fd/{number}")
-    for kind in ("socket", "pipe"):
-        if target.startswith(f"{kind}:"):
-            return kind
-    return "file"
-
-
 def _descends(pid: int) -> bool:
     me = os.getpid()
     for _ in range(64):
@@ -284,7 +227,7 @@ def _descends(pid: int) -> bool:
         if pid <= 1:
             return False
         try:
-            pid = int(_read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()[1])
+            pid = int(read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()[1])
         except (OSError, ValueError, IndexError):
             return False
     return False

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks, manifest
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.format.run_directory import make, make_default
 from lotus.recording.recorders import Recorders
 
@@ -70,7 +70,7 @@ class ProgramOutcome:
 def trace(
     command: Sequence[str],
     directory: Path | None,
-    settings: Settings,
+    settings: TraceSettings,
     force: bool = False,
     siblings: Sequence["Sibling"] = (),
     progress: Callable[[Path], AbstractContextManager[object]] | None = None,
@@ -152,7 +152,7 @@ def _write_end(directory: Path, record: dict[str, Any], outcome: ProgramOutcome)
 
 
 def environment(
-    environ: Mapping[str, str], directory: Path, settings: Settings, quiet: bool = False
+    environ: Mapping[str, str], directory: Path, settings: TraceSettings, quiet: bool = False
 ) -> dict[str, str]:
     """Return the environment of the traced program: `environ`, PYTHONPATH and LOTUS_*."""
     # A run inside a traced run records to its own directory only, with its own settings.

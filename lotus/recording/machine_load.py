@@ -4,8 +4,9 @@ import contextlib
 import os
 import resource
 import time
+from pathlib import Path
 
-from lotus.common import host
+from lotus.common import host, memory_headroom
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _MOST = 2048  # readings; then every second one is dropped, and they are made half as often
@@ -13,16 +14,18 @@ _PERIOD_NS = 1_000_000_000
 
 
 class MachineLoad:
-    """Readings of /proc/stat (the CPUs that this process may use), /proc/vmstat and /proc/meminfo.
+    """Readings of /proc (the CPUs that this process may use, memory) and of its cgroups.
 
     `rows` holds [time, busy, idle, stolen (all ns, summed over the CPUs), bytes swapped in and out,
-    bytes available]; what a kernel does not tell is -1.
+    bytes available (in the cgroup as well), ns for which a CPU quota held threads back (summed over
+    the CPUs), ns in which threads waited for memory (PSI, some)]; what is not known is -1.
     """
 
     def __init__(self) -> None:
         self.rows: list[list[int]] = []
         with contextlib.suppress(OSError, AttributeError):
             self._cpus = {f"cpu{number}".encode() for number in os.sched_getaffinity(0)}
+        self._groups = host.cgroups(Path("/"), "cpu")
         self._period_ns, self._last_ns = _PERIOD_NS, 0
 
     def read(self, now: bool = False) -> None:
@@ -35,7 +38,8 @@ class MachineLoad:
             del self.rows[1::2]
             self._period_ns *= 2
         with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
-            self.rows.append([time_ns, *self._cores(), _swapped(), _available()])
+            memory = (_swapped(), _available())
+            self.rows.append([time_ns, *self._cores(), *memory, self._throttled(), _stalled()])
 
     def _cores(self) -> tuple[int, int, int]:
         busy = idle = stolen = 0
@@ -50,8 +54,27 @@ class MachineLoad:
                 stolen += counts[7]
         return busy, idle, stolen
 
+    def _throttled(self) -> int:
+        """Of the cgroup that was held back the most: its own, or one above it."""
+        most = -1
+        for folder in self._groups:
+            with contextlib.suppress(OSError, ValueError):
+                counts = dict(line.split() for line in _lines(folder / "cpu.stat"))
+                version2 = int(counts.get(b"throttled_usec", b"-1"))
+                most = max(most, 1000 * version2, int(counts.get(b"throttled_time", b"-1")))
+        return most
 
-def _lines(path: str) -> list[bytes]:
+
+def _stalled() -> int:
+    with contextlib.suppress(OSError, ValueError):
+        for line in _lines("/proc/pressure/memory"):
+            kind, *fields = line.split()
+            if kind == b"some":
+                return 1000 * int(fields[-1].removeprefix(b"total="))
+    return -1
+
+
+def _lines(path: str | Path) -> list[bytes]:
     with open(path, "rb") as file:
         return file.readlines()
 
@@ -65,5 +88,5 @@ def _swapped() -> int:
 
 
 def _available() -> int:
-    available = host.available_memory()
-    return -1 if available is None else available
+    room = memory_headroom.memory()
+    return -1 if room is None else room.free

@@ -16,7 +16,7 @@ from typing import Any
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks, manifest
 from lotus.format import run_directory as directories
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
 
 _INSIDE = Path(__file__).parents[1] / "inside"
@@ -68,7 +68,7 @@ def trace(
     if outer is not None and outer is _current:
         raise LotusError("this is a lotus.trace() inside another one; leave one of them out")
     target = Path(os.path.abspath(path))
-    settings = Settings(level, batches, every, max_log, tuple(ops))
+    settings = TraceSettings(level, batches, every, max_log, tuple(ops))
     if counters is not None:
         from lotus.recording import measurement_plan
 

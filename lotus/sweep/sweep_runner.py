@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from lotus.common.errors import LotusError
 from lotus.format import run_directory
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
 from lotus.settings.space import Setting
 from lotus.sweep.sweep_plan import WITHOUT_WORKERS
@@ -342,7 +342,7 @@ def child(path: str, number: int, command: Sequence[str]) -> int:
         from lotus.recording import measurement_plan
 
         recorders = measurement_plan.plan(None, perf=True).recorders
-    settings = Settings(
+    settings = TraceSettings(
         manifest["level"],
         plan["batches"],
         counters=manifest["counters"],

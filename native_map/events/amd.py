@@ -6,7 +6,7 @@ shares of level 1 sum to 1 within 0.1 %, and level 2 names what each loop was wr
 Zen 3 has no table: no source for its level 1 was found.
 """
 
-from native_map.events.event_model import Event, EventSet, Models, Table, vendor_event
+from native_map.events.event_model import Event, EventSet, EventTable, Models, vendor_event
 from native_map.events.generic import BRANCH_MISSES, COMMON_SETS
 
 _TOPDOWN_GIVES = ("ipc", "frontend_bound", "backend_bound", "retiring", "bad_speculation")
@@ -19,7 +19,7 @@ _LEVEL_2_GIVES = (
 
 def _table(
     name: str, text: str, cpus: Models, where: str, width: int, resync: tuple[str, int, int]
-) -> Table:
+) -> EventTable:
     """`resync`: the vendor's name, event and umask of a restart that no branch caused."""
     source = f"Linux tools/perf/pmu-events/arch/x86/{where}"
 
@@ -138,7 +138,7 @@ def _table(
         "walks",
         "instruction fetches that missed both TLB levels and walked the page table",
     )
-    return Table(
+    return EventTable(
         name=name,
         text=text,
         cpus=(cpus,),

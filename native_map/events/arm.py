@@ -5,7 +5,7 @@ events). Formulae: arm/neoverse-v1/metrics.json and arm/neoverse-n2-v2/metrics.j
 telemetry-solution.
 """
 
-from native_map.events.event_model import RAW, Event, EventSet, Models, Table
+from native_map.events.event_model import RAW, Event, EventSet, EventTable, Models
 from native_map.events.generic import CACHE_MISSES, COMMON_SETS, GENERIC_SET
 
 _COMMON = "Linux tools/perf/pmu-events/arch/arm64/common-and-microarch.json"
@@ -133,14 +133,16 @@ def _part(number: int) -> tuple[Models, ...]:
     return (Models("ARM", 0x41, (number,)),)
 
 
-def _with_slots(name: str, text: str, part: int, width: int, formula: str, *notes: str) -> Table:
+def _with_slots(
+    name: str, text: str, part: int, width: int, formula: str, *notes: str
+) -> EventTable:
     topdown = EventSet(
         "where dispatch slots went",
         ((_FRONTEND, _BACKEND, _RETIRED, _DISPATCHED, _MISPREDICTED),),
         ("ipc", "frontend_bound", "backend_bound", "retiring", "bad_speculation"),
         frozenset({"branch_misses_spec"}),
     )
-    return Table(
+    return EventTable(
         name=name,
         text=text,
         cpus=_part(part),
@@ -167,7 +169,7 @@ N2 = _with_slots(
     "arm_n2_v2",
     "before r0p3 the slot events count one a cycle too much; corrected where the revision is known",
 )
-N1 = Table(
+N1 = EventTable(
     name="neoverse_n1",
     text="Arm Neoverse N1",
     cpus=_part(0xD0C),

@@ -71,7 +71,7 @@ class Models:
 
 
 @dataclass(frozen=True)
-class Table:
+class EventTable:
     """The events and formulas of one micro-architecture.
 
     `cpus` lists its CPUs, for `native_map.events.cpu.detect`. `width` is the number of slots per

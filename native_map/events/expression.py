@@ -57,10 +57,10 @@ def read(
 ) -> Expression:
     """The expression of a metric. `others` holds the texts of metrics that it may refer to,
     `rename` gives our name of one of perf's events. Raises NotUnderstood."""
-    return _Reader(others, constants, rename).read(text, 0)
+    return _ExpressionParser(others, constants, rename).read(text, 0)
 
 
-class _Reader:
+class _ExpressionParser:
     def __init__(
         self,
         others: Mapping[str, str],

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from native_map.events import pmu
-from native_map.events.catalogue import METRICS, PER_KILO, PERF_METRICS, RATIOS
 from native_map.events.cpu import Cpu
-from native_map.events.event_model import Table
+from native_map.events.event_model import EventTable
+from native_map.events.metrics import METRICS, PER_KILO, PERF_METRICS, RATIOS
 
 Column = npt.NDArray[np.float64]
 
@@ -28,8 +28,8 @@ class _Counts:
         return self._counts[name].to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def metrics(counts: pd.DataFrame, cpu: Cpu | str, known: Table | None = None) -> pd.DataFrame:
-    """Metrics (see catalogue.METRICS) of each row of counts, whose columns are names of events.
+def metrics(counts: pd.DataFrame, cpu: Cpu | str, known: EventTable | None = None) -> pd.DataFrame:
+    """Metrics (see metrics.METRICS) of each row of counts, whose columns are names of events.
 
     A metric is included only if its events are; it is NaN if a denominator is 0 or a count is NaN.
     If `cpu` is a name, Neoverse N2 is assumed to be r0p3 or later. Other columns of `counts` are
@@ -76,7 +76,7 @@ def negative_share_notes(metrics: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _compute(counts: pd.DataFrame, table: Table, old_n2: bool) -> pd.DataFrame:
+def _compute(counts: pd.DataFrame, table: EventTable, old_n2: bool) -> pd.DataFrame:
     c = _Counts(counts)
     metrics: dict[str, Column] = {}
     for name, above, below in RATIOS:

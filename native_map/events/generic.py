@@ -1,6 +1,6 @@
 """Generic events, which the kernel knows on every CPU, and software events (perf_event.h)."""
 
-from native_map.events.event_model import HARDWARE, SOFTWARE, Event, EventSet, Table
+from native_map.events.event_model import HARDWARE, SOFTWARE, Event, EventSet, EventTable
 
 _HW = "Linux include/uapi/linux/perf_event.h, enum perf_hw_id"
 _SW = "Linux include/uapi/linux/perf_event.h, enum perf_sw_ids"
@@ -103,7 +103,7 @@ COMMON_SETS: dict[str, tuple[EventSet, ...]] = {
     "branch": (BRANCH_SET,),
 }
 
-TABLE = Table(
+TABLE = EventTable(
     name="generic",
     text="unknown CPU",
     sets=COMMON_SETS,

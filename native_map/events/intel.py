@@ -7,7 +7,7 @@ libpfm4 4.13 agrees where compared, except that it encodes TOPDOWN.BACKEND_BOUND
 0x00; this table uses Linux's 0xa4, which comes from Intel's own tables.
 """
 
-from native_map.events.event_model import Event, EventSet, Models, Table, config, vendor_event
+from native_map.events.event_model import Event, EventSet, EventTable, Models, config, vendor_event
 from native_map.events.generic import COMMON_SETS
 
 # Models: Linux tools/perf/pmu-events/arch/x86/mapfile.csv and arch/x86/include/asm/intel-family.h.
@@ -149,7 +149,7 @@ def _tlb_set(make: _Make, load: int, store: int, fetch: int) -> tuple[EventSet, 
     return (EventSet("page walks", (events,), ("dtlb_mpki", "itlb_mpki")),)
 
 
-def _skylake() -> Table:
+def _skylake() -> EventTable:
     make = _maker("skylakex and cascadelakex")
     topdown = EventSet(
         "where issue slots went",
@@ -184,7 +184,7 @@ def _skylake() -> Table:
         ),
         _GIVES,
     )
-    return Table(
+    return EventTable(
         name="intel_skylake",
         text="Intel Skylake-SP, Cascade Lake, Cooper Lake, Skylake client",
         # 0x55 is Skylake-SP, Cascade Lake and Cooper Lake, which differ in their stepping.
@@ -212,7 +212,7 @@ def _since_icelake(
     width: int,
     walks: tuple[int, int, int],
     frontend: str,
-) -> Table:
+) -> EventTable:
     make = _maker(where)
     counted = EventSet(
         "where issue slots went, with counters, for machines without perf metrics (most VMs)",
@@ -255,7 +255,7 @@ def _since_icelake(
         _GIVES,
         frozenset({"slots_counted"}),
     )
-    return Table(
+    return EventTable(
         name=name,
         text=text,
         cpus=cpus,

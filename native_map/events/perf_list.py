@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 
 from native_map.errors import Unusable
 from native_map.events import expression, intel, pmu, spelling
-from native_map.events.catalogue import METRICS
 from native_map.events.cpu import Cpu
-from native_map.events.event_model import Event, EventSet, Table
+from native_map.events.event_model import Event, EventSet, EventTable
 from native_map.events.generic import CYCLES, INSTRUCTIONS
-from native_map.programs import Limits, answer
+from native_map.events.metrics import METRICS
+from native_map.programs import ProgramLimits, answer
 
 _LARGEST = 16 << 20  # perf 6.10 lists 6 MB on the largest servers
-_LIMITS = Limits(wait_s=60, cpu_s=60, output=_LARGEST)
+_LIMITS = ProgramLimits(wait_s=60, cpu_s=60, output=_LARGEST)
 _MOST_ENTRIES = 200_000
 
 
@@ -63,7 +63,7 @@ def read(perf: str = "perf") -> Listing:
     return listing if listing.events else parse_details(_run(perf, "list", "--details"))
 
 
-def table(cpu: Cpu, perf: str = "perf") -> tuple[Table, tuple[str, ...]]:
+def table(cpu: Cpu, perf: str = "perf") -> tuple[EventTable, tuple[str, ...]]:
     """Return the table to choose events from, ours updated by the installed perf, and notes."""
     listing = read(perf)
     known, notes = merge(pmu.table(cpu), listing)
@@ -146,7 +146,7 @@ def parse_details(text: str) -> Listing:
     return Listing(events)
 
 
-def merge(known: Table, listing: Listing) -> tuple[Table, tuple[str, ...]]:
+def merge(known: EventTable, listing: Listing) -> tuple[EventTable, tuple[str, ...]]:
     """Return the table with perf's encodings of the events that perf knows, and the differences.
 
     Events that perf does not list, or whose spelling is not supported, are unchanged.
@@ -202,7 +202,7 @@ _OURS = {
 }
 
 
-def top_down(known: Table, listing: Listing, slots: int = 0) -> Table:
+def top_down(known: EventTable, listing: Listing, slots: int = 0) -> EventTable:
     """Return a table that has no top-down level 1 with that of perf, if perf has it for this CPU.
 
     `slots` is the kernel's value in the PMU's caps/slots (Arm), 0 if there is none. The table is
@@ -259,12 +259,12 @@ def _listed(name: str, listing: Listing) -> Event:
     )
 
 
-def saved_metrics(known: Table) -> dict[str, str]:
+def saved_metrics(known: EventTable) -> dict[str, str]:
     """Return what a run stores of a table that `top_down` made: the metrics' expressions."""
     return {name: metric.text for name, metric in known.expressions.items()}
 
 
-def with_saved_metrics(known: Table, texts: Mapping[str, str]) -> Table:
+def with_saved_metrics(known: EventTable, texts: Mapping[str, str]) -> EventTable:
     """Return the table with the metrics of `saved_metrics`, without texts that cannot be parsed."""
     expressions: dict[str, expression.Expression] = {}
     for name, text in texts.items():

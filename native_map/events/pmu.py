@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from native_map.errors import Unusable
-from native_map.events import TABLES, catalogue, generic
+from native_map.events import TABLES, generic
 from native_map.events.cpu import Cpu
-from native_map.events.event_model import SOFTWARE, Event, EventSet, Table
+from native_map.events.event_model import SOFTWARE, Event, EventSet, EventTable
 from native_map.events.generic import CYCLES, INSTRUCTIONS, TASK_CLOCK
+from native_map.events.metrics import gives
 from native_map.events.spelling import OTHER_EVENTS, SETS, parse
 
 
@@ -35,7 +36,7 @@ class Choice:
         return tuple({e.name: e for group in self.groups for e in group}.values())
 
 
-def table(cpu: Cpu | str) -> Table:
+def table(cpu: Cpu | str) -> EventTable:
     """Return the table of a CPU or micro-architecture; the generic one if it is unknown."""
     uarch = cpu if isinstance(cpu, str) else cpu.uarch
     return TABLES.get(uarch, TABLES["generic"])
@@ -51,7 +52,7 @@ def choose(
     fits: int,
     working: Collection[str] | None = None,
     wanted: Sequence[str] = ("auto",),
-    known: Table | None = None,
+    known: EventTable | None = None,
 ) -> Choice:
     """Return groups of events for this CPU, each small enough for its counters.
 
@@ -105,7 +106,7 @@ def choose(
     return Choice(tuple(groups), len(groups), (*_unique(notes),))
 
 
-def _is_hardware(known: Table, word: str) -> bool:
+def _is_hardware(known: EventTable, word: str) -> bool:
     """Whether a valid word requests more than software events."""
     if word in known.sets:
         return any(e.type != SOFTWARE for form in known.sets[word] for e in form.events)
@@ -113,7 +114,7 @@ def _is_hardware(known: Table, word: str) -> bool:
 
 
 def _units(
-    known: Table,
+    known: EventTable,
     word: str,
     fits: int,
     working: Collection[str] | None,
@@ -143,7 +144,7 @@ def _units(
 
 
 def _auto(
-    known: Table, fits: int, working: Collection[str] | None, virtual: bool, notes: list[str]
+    known: EventTable, fits: int, working: Collection[str] | None, virtual: bool, notes: list[str]
 ) -> list[tuple[Event, ...]]:
     """Return one group: the events of the best set that fit and give a metric."""
     if fits <= 0:
@@ -160,11 +161,11 @@ def _auto(
     optional = form.optional | {e.name for e in (*base, *taken) if not e.counters}
     for event in [e for e in taken if e not in base and e.name not in optional]:
         rest = [e.name for e in taken if e is not event]
-        if catalogue.gives(rest, known) == catalogue.gives([*rest, event.name], known):
+        if gives(rest, known) == gives([*rest, event.name], known):
             taken.remove(event)
-    given_metrics = catalogue.gives((e.name for e in taken), known)
+    given_metrics = gives((e.name for e in taken), known)
     missing = [m for m in form.gives if m not in given_metrics and m != "smt_contention"]
-    possible = catalogue.gives((e.name for e in (*base, *events)), known)
+    possible = gives((e.name for e in (*base, *events)), known)
     if missing := [m for m in missing if m in possible]:
         notes.append(
             f"{fits} counters hold one group without {', '.join(missing)}; ask for {name} to count "
@@ -250,7 +251,7 @@ def _unique(things: Iterable[_T]) -> list[_T]:
     return list(dict.fromkeys(things))
 
 
-def _by_name(known: Table, name: str) -> Event | None:
+def _by_name(known: EventTable, name: str) -> Event | None:
     for forms in known.sets.values():
         for form in forms:
             for event in form.events:

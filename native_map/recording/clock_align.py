@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from native_map.errors import Unusable
-from native_map.recording.perf_recording import Recording
+from native_map.recording.perf_recording import PerfRecording
 
 MOST_DRIFT = 1e-3  # NTP slews by 5e-4 at most; a counter's calibration is off by less than that
 MOST_ERROR_NS = 5_000_000
@@ -28,7 +28,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Alignment:
+class ClockAlignment:
     """ours = theirs + offset_ns + drift * (theirs - reference_ns), off by error_ns at most."""
 
     offset_ns: int
@@ -51,7 +51,7 @@ class Alignment:
         )
 
 
-def events_of(recording: Recording) -> pd.DataFrame:
+def events_of(recording: PerfRecording) -> pd.DataFrame:
     """Return pid, tid, kind, time_ns of the forks, exits and comms in a recording, without those
     that perf synthesised at its start (time 0)."""
     tables = []
@@ -70,7 +70,7 @@ def align(
     theirs: pd.DataFrame,
     span: tuple[int, int] | None = None,
     most_error_ns: int = MOST_ERROR_NS,
-) -> Alignment:
+) -> ClockAlignment:
     """Relate two clocks.
 
     ours            pid, tid, kind ("fork", "exit", "comm"), and earliest_ns, latest_ns on
@@ -110,7 +110,7 @@ def align(
     error = float((ends.max(axis=1) - ends.min(axis=1)).max() / 2)
     if error > most_error_ns:
         raise _refusal(f"it could only be aligned within {error / 1e6:.1f} ms")
-    return Alignment(
+    return ClockAlignment(
         offset_ns=base + round(float(middle[0])),
         drift=float(middle[1] - middle[0]) / width if width else 0.0,
         reference_ns=reference,

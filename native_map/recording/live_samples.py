@@ -89,7 +89,7 @@ def binding(places: tuple[str, ...] = _PLACES) -> ModuleType:
     )
 
 
-class Live:
+class LiveSampler:
     """Samples a process, its threads and its present and future children.
 
     Raises Unusable if the event cannot be opened. Threads and children that start while it attaches
@@ -152,7 +152,7 @@ class Live:
         kind, config = _EVENTS[event]
         return getattr(self._perf, kind), getattr(self._perf, config)
 
-    def __enter__(self) -> "Live":
+    def __enter__(self) -> "LiveSampler":
         return self
 
     def __exit__(self, *_: object) -> None:

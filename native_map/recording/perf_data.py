@@ -1,7 +1,7 @@
 """Reads perf.data: samples, mappings and processes, with numpy and in bounded memory.
 
 Files that it cannot read (pipe mode, other byte order, layouts that do not identify events) are
-read through `perf script`; `Recording.reader` and `Recording.notes` say so.
+read through `perf script`; `PerfRecording.reader` and `PerfRecording.notes` say so.
 
 Source: Linux include/uapi/linux/perf_event.h and tools/lib/perf/include/perf/event.h.
 """
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from native_map.errors import Unusable
 from native_map.recording.perf_header import Header, NeedsPerf, read_header
-from native_map.recording.perf_recording import Recording
+from native_map.recording.perf_recording import PerfRecording
 from native_map.recording.perf_records import PERF_ONLY, SAMPLE, Kept, Reader
 from native_map.recording.perf_script import read_script
 from native_map.recording.perf_tasks import Tables, TaskRecords
@@ -39,7 +39,9 @@ RECORDS = dict(
 )
 
 
-def read(path: str | os.PathLike[str], perf: str = "perf", *, trusted: bool = True) -> Recording:
+def read(
+    path: str | os.PathLike[str], perf: str = "perf", *, trusted: bool = True
+) -> PerfRecording:
     """Read a perf.data file.
 
     `perf` is the binary that reads files which this reader does not support; it never gets a file
@@ -64,7 +66,7 @@ def read(path: str | os.PathLike[str], perf: str = "perf", *, trusted: bool = Tr
         ) from error
 
 
-def _read_direct(path: Path) -> Recording:
+def _read_direct(path: Path) -> PerfRecording:
     with path.open("rb") as file:
         length = os.fstat(file.fileno()).st_size
         header = read_header(file, length)
@@ -117,9 +119,9 @@ def _recording(
     damage: list[str],
     reader: Reader,
     kept: Kept | None,
-) -> Recording:
+) -> PerfRecording:
     clocks = {event.clock for event in header.events}
-    return Recording(
+    return PerfRecording(
         path=str(path),
         events=[event.name for event in header.events],
         attrs=header.events,

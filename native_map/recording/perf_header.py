@@ -59,7 +59,7 @@ SOFTWARE = (
 
 
 @dataclass(frozen=True)
-class Event:
+class EventAttr:
     """One perf_event_attr. `period` is 0 if the kernel adapts it to a frequency in Hz."""
 
     name: str
@@ -69,7 +69,7 @@ class Event:
     sample_id_all: bool
     period: int
     frequency: int
-    clock: str  # as `Recording.clock`
+    clock: str  # as `PerfRecording.clock`
     ids: tuple[int, ...] = ()
 
     @property
@@ -90,7 +90,7 @@ class Event:
 class Header:
     """The contents of the header. `data` is the offset and size in bytes of the records."""
 
-    events: list[Event]
+    events: list[EventAttr]
     data: tuple[int, int]
     facts: dict[str, str | int] = field(default_factory=dict)
     features: frozenset[int] = frozenset()
@@ -184,7 +184,7 @@ def _pipe_header(file: BinaryIO) -> Header | None:
     return header if header.events else None
 
 
-def parse_attr(raw: bytes, ids: tuple[int, ...] = ()) -> Event:
+def parse_attr(raw: bytes, ids: tuple[int, ...] = ()) -> EventAttr:
     """Parse a perf_event_attr. Raises Unusable below 64 bytes (PERF_ATTR_SIZE_VER0)."""
     if len(raw) < 64:
         raise Unusable("the perf.data file describes its events in too few bytes: record again")
@@ -194,7 +194,7 @@ def parse_attr(raw: bytes, ids: tuple[int, ...] = ()) -> Event:
         number = struct.unpack_from("<i", raw, 92)[0]
         clock = "monotonic" if number == 1 else f"other:{CLOCKS.get(number, number)}"
     adapts = bool(flags & FREQ)
-    return Event(
+    return EventAttr(
         name=_plain_name(kind, config),
         type=kind,
         config=config,
@@ -222,7 +222,7 @@ def _at(file: BinaryIO, length: int, offset: int, size: int, what: str) -> bytes
     return file.read(size)
 
 
-def _events(file: BinaryIO, length: int, size: int, offset: int, total: int) -> list[Event]:
+def _events(file: BinaryIO, length: int, size: int, offset: int, total: int) -> list[EventAttr]:
     """Read the attr section: entries of a perf_event_attr and a section (offset, size) of ids."""
     number = total // size if 80 <= size <= 4096 else 0
     if not 0 < number <= MOST_EVENTS:
@@ -351,7 +351,7 @@ def _names(header: Header, cursor: _Cursor) -> None:
     for at, (key, name) in enumerate(named):
         event = header.events[at]
         if key == (event.type, event.config) and name:
-            header.events[at] = Event(**{**event.__dict__, "name": name})
+            header.events[at] = EventAttr(**{**event.__dict__, "name": name})
 
 
 def _build_ids(header: Header, data: bytes) -> None:

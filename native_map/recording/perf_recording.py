@@ -7,12 +7,12 @@ from functools import cached_property
 import pandas as pd
 
 from native_map.errors import Unusable
-from native_map.recording.perf_header import Event
+from native_map.recording.perf_header import EventAttr
 from native_map.recording.perf_records import Columns, joined
 
 
 @dataclass
-class Recording:
+class PerfRecording:
     """The contents of a perf.data file. All times are ns of `clock`, addresses and counts uint64.
 
     samples     all samples, in the order of the file, not of time (see `chunks`): time_ns int64,
@@ -42,7 +42,7 @@ class Recording:
 
     path: str
     events: list[str]
-    attrs: list[Event]
+    attrs: list[EventAttr]
     mappings: pd.DataFrame
     comms: pd.DataFrame
     forks: pd.DataFrame

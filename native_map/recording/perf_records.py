@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from native_map.recording.perf_header import Event, Header, NeedsPerf
+from native_map.recording.perf_header import EventAttr, Header, NeedsPerf
 from native_map.recording.perf_unpack import Unpacking, library
 from native_map.recording.record_bounds import Places, Words, boundaries
 
@@ -48,7 +48,7 @@ def joined(
 
 
 @dataclass
-class Block:
+class RecordBlock:
     """Records: their bytes as words, and the word at which each record starts."""
 
     words: Words
@@ -75,7 +75,7 @@ class Reader:
             raise NeedsPerf("its records are compressed, and libzstd is not installed", header)
         self._periods = np.array([max(event.period, 1) for event in header.events], np.uint64)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RecordBlock]:
         """Yield all records by blocks. The words of a block are overwritten by the next block.
 
         The file is read, not mapped: a file that shrinks meanwhile must not kill the process.
@@ -104,7 +104,7 @@ class Reader:
                         first = int(((types > LAST_TYPE) | (types == 0)).argmax())
                         following, well = int(starts[first]), False
                         starts, heads, types = starts[:first], heads[:first], types[:first]
-                    yield Block(words, starts, heads, types.astype(np.uint8))
+                    yield RecordBlock(words, starts, heads, types.astype(np.uint8))
                 if not well and following < len(words):
                     kind = int(words[following] & np.uint64(0xFFFFFFFF))
                     if kind in PERF_ONLY:  # their size need not be a multiple of a word
@@ -259,7 +259,7 @@ class _Lookup:
 
     SPAN = 1 << 20
 
-    def __init__(self, events: list[Event]) -> None:
+    def __init__(self, events: list[EventAttr]) -> None:
         ids = np.array([n for event in events for n in event.ids], np.uint64)
         numbers = np.repeat(np.arange(len(events)), [len(event.ids) for event in events])
         order = np.argsort(ids, kind="stable")

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from native_map.errors import Unusable
-from native_map.programs import Limits, Program
+from native_map.programs import LimitedProgram, ProgramLimits
 from native_map.recording.perf_header import MOST_EVENTS, Header, NeedsPerf
-from native_map.recording.perf_recording import Recording
+from native_map.recording.perf_recording import PerfRecording
 from native_map.recording.perf_records import SAMPLE_COLUMNS, Columns
 from native_map.recording.perf_tasks import inherit, table
 
@@ -40,13 +40,13 @@ _TASK = re.compile(rb"^\((-?\d+):(-?\d+)\):\((-?\d+):(-?\d+)\)$")
 _LOST = re.compile(rb"lost(?: samples)? (\d+)")
 
 
-def limits_for(size: int) -> Limits:
+def limits_for(size: int) -> ProgramLimits:
     """Return the limits of `perf script` for a file of this size.
 
     perf maps the whole file, prints about 10 MB a second, and takes up to 5 s for a compressed MB.
     """
     whole = -(-size >> 20)
-    return Limits(
+    return ProgramLimits(
         wait_s=20.0 + 15 * whole,
         cpu_s=5 + 5 * whole,
         memory=(800 << 20) + 2 * size,
@@ -54,7 +54,7 @@ def limits_for(size: int) -> Limits:
     )
 
 
-def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> Recording:
+def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> PerfRecording:
     """Read the recording from `perf script`. Raises Unusable if perf cannot read it."""
     text = _Text(path, perf, needs)
     kept: list[Columns] | None = []
@@ -78,7 +78,7 @@ def read_script(path: Path, needs: NeedsPerf, perf: str = "perf") -> Recording:
         )
     if text.strange:
         damage.append(f"{text.strange} lines of perf script were not understood")
-    return Recording(
+    return PerfRecording(
         path=str(path),
         events=text.events,
         attrs=header.events,
@@ -151,9 +151,9 @@ class _Text:
             self.counted["sample"] += len(rows)
             yield _columns(rows)
 
-    def _run(self, options: list[str]) -> Program:
+    def _run(self, options: list[str]) -> LimitedProgram:
         try:
-            return Program(
+            return LimitedProgram(
                 [self.perf, "script", *options],
                 limits_for(self.path.stat().st_size),
                 env={**os.environ, "LC_ALL": "C"},

@@ -83,7 +83,7 @@ COLUMNS: dict[str, dict[str, str]] = {
 
 @dataclass
 class Tables:
-    """Tables, as documented in `Recording`."""
+    """Tables, as documented in `PerfRecording`."""
 
     mappings: pd.DataFrame
     comms: pd.DataFrame

@@ -27,7 +27,7 @@ PIECE = 1 << 20
 WINDOW_LOG = 27  # 128 MiB, that of zstd's highest level
 
 
-class _Buffer(ctypes.Structure):
+class _ZstdBuffer(ctypes.Structure):
     _fields_ = [("at", ctypes.c_void_p), ("size", ctypes.c_size_t), ("pos", ctypes.c_size_t)]
 
 
@@ -41,7 +41,7 @@ def library() -> Any:
             zstd.ZSTD_freeDStream.argtypes = [ctypes.c_void_p]
             zstd.ZSTD_DCtx_setParameter.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
             zstd.ZSTD_DCtx_setParameter.restype = ctypes.c_size_t
-            pointer = ctypes.POINTER(_Buffer)
+            pointer = ctypes.POINTER(_ZstdBuffer)
             zstd.ZSTD_decompressStream.argtypes = [ctypes.c_void_p, pointer, pointer]
             zstd.ZSTD_decompressStream.restype = ctypes.c_size_t
             zstd.ZSTD_isError.argtypes = [ctypes.c_size_t]
@@ -66,9 +66,9 @@ class _Stream:
     def unpack(self, packed: bytes) -> Iterator[bytes]:
         """Yield the unpacked bytes in pieces. Raises ValueError if the input is damaged."""
         held = ctypes.create_string_buffer(packed, len(packed))
-        source = _Buffer(ctypes.cast(held, ctypes.c_void_p), len(packed), 0)
+        source = _ZstdBuffer(ctypes.cast(held, ctypes.c_void_p), len(packed), 0)
         while True:
-            target = _Buffer(ctypes.cast(self._out, ctypes.c_void_p), PIECE, 0)
+            target = _ZstdBuffer(ctypes.cast(self._out, ctypes.c_void_p), PIECE, 0)
             code = self._library.ZSTD_decompressStream(
                 self._stream, ctypes.byref(target), ctypes.byref(source)
             )

@@ -45,7 +45,7 @@ class Frame(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Stacks:
+class PySpyStacks:
     """Samples of Python stacks.
 
     `samples`: time_ns (CLOCK_MONOTONIC), weight_ns (time that the row represents), count (samples
@@ -71,7 +71,7 @@ class Stacks:
         return frames[::-1]
 
 
-class _Tree:
+class _StackTree:
     """All stacks as one tree, so that memory is proportional to the file."""
 
     def __init__(self) -> None:
@@ -97,9 +97,9 @@ class _Thread:
         self.open: dict[tuple[int, int], tuple[int, int]] = {}
 
 
-class _Reader:
+class _StackReader:
     def __init__(self, period_us: int) -> None:
-        self.tree = _Tree()
+        self.tree = _StackTree()
         self.columns = {name: array("q") for name in ("start", "end", "pid", "tid", "node")}
         self.threads: dict[int, _Thread] = {}
         self.names: dict[tuple[int, int], str] = {}
@@ -183,7 +183,7 @@ def read(
     end_ns: int,
     period_ns: int,
     ends: Mapping[int, int] | None = None,
-) -> Stacks:
+) -> PySpyStacks:
     """Read one file.
 
     py-spy was started at `start_ns` or later, had written its first line at `seen_ns` and had ended
@@ -193,7 +193,7 @@ def read(
     """
     if period_ns < 1000:
         raise ValueError("a period below a microsecond")
-    reader = _Reader(period_ns // 1000)
+    reader = _StackReader(period_ns // 1000)
     for number, event in enumerate(_events(path)):
         if number == _MOST_EVENTS:
             raise Unusable(f"{path} has more than {_MOST_EVENTS:,} events; {_HINT}")
@@ -213,7 +213,7 @@ def read(
         columns=["pid", "tid", "name"],
     )
     samples = _samples(runs, origin_ns, period_ns, ends or {})
-    return Stacks(samples, nodes, threads, -(-(latest_ns - start_ns) // 2))
+    return PySpyStacks(samples, nodes, threads, -(-(latest_ns - start_ns) // 2))
 
 
 def _samples(

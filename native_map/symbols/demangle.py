@@ -38,9 +38,9 @@ def demangle(names: Iterable[str]) -> dict[str, str]:
     Names that cannot be demangled to at most 64 KiB in half a second are absent, and so are all
     names after the fifth that kills the child, or after ten seconds of its CPU time.
     """
-    from native_map.programs import Limits, answer  # not for the child
+    from native_map.programs import ProgramLimits, answer  # not for the child
 
-    limits = Limits(CHILD_WAIT_S, CHILD_CPU_S, CHILD_MEMORY, CHILD_OUTPUT)
+    limits = ProgramLimits(CHILD_WAIT_S, CHILD_CPU_S, CHILD_MEMORY, CHILD_OUTPUT)
     wanted = sorted({name for name in names if name.startswith("_Z") and name.isascii()})
     demangled: dict[str, str] = {}
     for _ in range(MOST_CHILDREN):

@@ -39,7 +39,7 @@ MINI_DEBUG_MEMORY = 256 << 20
 MOST_SUMMED = 4 << 30  # bytes of a file to compute a checksum of
 
 
-class Section(NamedTuple):
+class SectionHeader(NamedTuple):
     """A section header (System V ABI, chapter 4); offset, size in bytes."""
 
     name: str
@@ -176,7 +176,7 @@ class Elf:
         return [Segment(*row) for row in rows[list(Segment._fields)].tolist()]
 
     @cached_property
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[SectionHeader]:
         """All section headers; empty if their table is damaged or missing."""
         word = "u8" if self.wide else "u4"
         fields = [("name", "u4"), ("type", "u4"), ("flags", word), ("addr", word)]
@@ -196,18 +196,18 @@ class Elf:
         if names < len(rows):
             strings = self._strings(int(rows["offset"][names]), int(rows["size"][names]))
         return [
-            Section(strings.at(row[0], LONGEST_SECTION_NAME), *row[1:])
-            for row in rows[list(Section._fields)].tolist()
+            SectionHeader(strings.at(row[0], LONGEST_SECTION_NAME), *row[1:])
+            for row in rows[list(SectionHeader._fields)].tolist()
         ]
 
     def _strings(self, offset: int, size: int) -> Strings:
         return Strings(self.data, offset, offset + len(self.bytes_at(offset, size)))
 
-    def section(self, name: str) -> Section | None:
+    def section(self, name: str) -> SectionHeader | None:
         """The section of that name."""
         return next((s for s in self.sections if s.name == name), None)
 
-    def content(self, section: Section | None) -> memoryview:
+    def content(self, section: SectionHeader | None) -> memoryview:
         """Return the section's bytes in the file; empty if it has none."""
         if section is None or section.type == SHT_NOBITS:
             return self.view[:0]
@@ -295,12 +295,12 @@ class Elf:
         chosen = self._apart(tables, MOST_TABLES, "tables of symbols")
         return [self._symbols(section) for section in chosen]
 
-    def _apart(self, sections: list[Section], most: int, what: str) -> list[Section]:
+    def _apart(self, sections: list[SectionHeader], most: int, what: str) -> list[SectionHeader]:
         """Return a limited number of the sections, none of which overlaps another.
 
         The memory for their contents is then limited to a multiple of the file's size.
         """
-        chosen: list[Section] = []
+        chosen: list[SectionHeader] = []
         refused = size = 0
         for section in sections:
             if not len(self.content(section)):
@@ -327,13 +327,13 @@ class Elf:
             fields += [("info", "u1"), ("other", "u1"), ("shndx", "u2")]
         return self._table(fields)
 
-    def _rows(self, section: Section, kind: np.dtype[Any]) -> NDArray[Any]:
+    def _rows(self, section: SectionHeader, kind: np.dtype[Any]) -> NDArray[Any]:
         if section.entsize not in (0, kind.itemsize):
             return np.zeros(0, kind)
         count = min(len(self.content(section)) // kind.itemsize, MOST_SYMBOLS)
         return self.array(section.offset, kind, count)
 
-    def _symbols(self, section: Section) -> SymbolTable:
+    def _symbols(self, section: SectionHeader) -> SymbolTable:
         rows = self._rows(section, self._symbol_kind)
         info = rows["info"]
         kind = info & 0xF
@@ -413,7 +413,7 @@ class Elf:
         return f"{name}@plt" if name else "[plt]"
 
     @cached_property
-    def plts(self) -> list[Section]:
+    def plts(self) -> list[SectionHeader]:
         """The sections of stubs that call functions of other libraries."""
         return [s for s in self.sections if s.name in (".plt", ".plt.sec", ".plt.got")][:8]
 

@@ -24,7 +24,7 @@ OF_TORCH = ["signals", "spans"]
 def counters():
     event = perf_event.Event("task_clock", perf_event.SOFTWARE, 1)
     try:
-        perf_event.Group([event]).close()
+        perf_event.EventGroup([event]).close()
     except OSError as error:
         pytest.skip(f"perf_event_open: {error.strerror}")
 

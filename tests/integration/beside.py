@@ -17,7 +17,7 @@ needs_perf = pytest.mark.skipif(shutil.which("perf") is None, reason="perf is no
 DRIVER = """
 import os, sys
 from lotus.recording import launcher, sidecars
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.recording.sidecars import Perf, PySpy
 from lotus.common.stderr import say
 from native_map.recording.perf_command import Sampling
@@ -37,7 +37,7 @@ siblings = [Broken()] if BREAKS else siblings
 siblings += [PySpy(py_spy=spy, say=say, slice_s=2)] if spy else []
 
 try:
-    _, outcome = launcher.trace(command, Path("run"), Settings(), siblings=siblings)
+    _, outcome = launcher.trace(command, Path("run"), TraceSettings(), siblings=siblings)
 except launcher.CannotStart as error:
     say(f"lotus: {error}")
     sys.exit(error.exit_code)

@@ -109,5 +109,5 @@ def test_cold_files_come_first(report: Report, tmp_path: Path) -> None:
     judged = result["loaders"][0]["verdict"]
     first = judged["causes"][0]
     assert (judged["kind"], first["kind"]) == ("input-bound", "cold-files"), judged["causes"]
-    assert "decode (default_loader)" in first["title"]
+    assert "decode (read)" in first["title"]
     assert "storage" in text

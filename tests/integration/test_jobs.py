@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lotus.reading.run import load
-from lotus.recording import merge
+from lotus.recording import run_merge
 from tests.integration.conftest import LOTUS, PYTHON, Start, command_of
 
 
@@ -112,7 +112,7 @@ def two_hosts(torch, tmp_path_factory):
     for ended in [rank.end() for rank in ranks]:
         assert (ended.code, ended.out) == (0, b""), ended.err
     paths = [folder / name for name in ("first", "second")]
-    return *map(load, paths), merge.merge(paths, folder / "whole")
+    return *map(load, paths), run_merge.merge(paths, folder / "whole")
 
 
 def test_clocks_of_two_hosts_are_brought_onto_one(two_hosts):

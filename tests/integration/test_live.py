@@ -15,7 +15,7 @@ import pytest
 
 from native_map.errors import Unusable
 from native_map.recording import live_samples
-from native_map.recording.live_samples import Live
+from native_map.recording.live_samples import LiveSampler
 
 try:
     live_samples.binding()
@@ -85,7 +85,9 @@ def named(samples: pd.DataFrame, path: Path) -> pd.Series:
     return names
 
 
-def sampled(program: Path, beside: list[str] | None = None) -> tuple[Live, pd.DataFrame, list[int]]:
+def sampled(
+    program: Path, beside: list[str] | None = None
+) -> tuple[LiveSampler, pd.DataFrame, list[int]]:
     """Run the program with live sampling, and another recorder of it beside; {pid} is its own."""
     process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     recorder = None
@@ -99,7 +101,7 @@ def sampled(program: Path, beside: list[str] | None = None) -> tuple[Live, pd.Da
         os.write(ask, b"enable\n")
         assert os.read(replies, 16).startswith(b"ack\n")
     parts = []
-    with Live(process.pid, frequency=997) as sampler:
+    with LiveSampler(process.pid, frequency=997) as sampler:
         assert process.stdin is not None
         process.stdin.write(b"\n")
         process.stdin.close()
@@ -181,7 +183,7 @@ def test_children_that_run_already_are_followed(program: Path) -> None:
     while Path(f"/proc/{child}/comm").read_text() != "program\n":
         time.sleep(0.01)
     parts = []
-    with Live(shell.pid) as sampler:
+    with LiveSampler(shell.pid) as sampler:
         shell.communicate(b"\n")
         parts.append(sampler.read())
         mappings = sampler.mappings()
@@ -202,7 +204,7 @@ def test_closing_leaves_nothing_open_and_nothing_is_printed(
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     before = sorted(os.listdir("/proc/self/fd")), len(live_samples._perf_buffers())
     for _ in range(3):
-        sampler = Live(process.pid)
+        sampler = LiveSampler(process.pid)
         sampler.read()
         assert live_samples._perf_buffers()
         sampler.close()
@@ -223,7 +225,7 @@ def test_the_kernels_work_is_sampled_on_request() -> None:
             [sys.executable, "-c", f"input()\n{code}"], stdin=subprocess.PIPE
         )
         try:
-            sampler = Live(process.pid, kernel=kernel)
+            sampler = LiveSampler(process.pid, kernel=kernel)
         except Unusable:
             process.communicate(b"\n\n")
             pytest.skip("the kernel may not be sampled here (perf_event_paranoid)")
@@ -238,7 +240,7 @@ def test_the_kernels_work_is_sampled_on_request() -> None:
 @pytest.mark.parametrize("event", ["no-such-event", "rxyz", "cycles:u"])
 def test_an_unknown_event_is_a_line(event: str) -> None:
     with pytest.raises(Unusable, match="cannot be sampled live"):
-        Live(os.getpid(), event)
+        LiveSampler(os.getpid(), event)
 
 
 @needs_binding
@@ -246,7 +248,7 @@ def test_a_process_that_is_not_there_is_a_line() -> None:
     done = subprocess.Popen(["true"])
     done.wait()
     with pytest.raises(Unusable, match=f"process {done.pid}"):
-        Live(done.pid)
+        LiveSampler(done.pid)
 
 
 @needs_binding
@@ -255,7 +257,7 @@ def test_a_hardware_event_is_sampled_or_refused_with_a_line(event: str) -> None:
     code = "input()\nfor number in range(10_000_000): pass"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     try:
-        with Live(process.pid, event) as sampler:
+        with LiveSampler(process.pid, event) as sampler:
             process.communicate(b"\n")
             assert sampler.read()["period"].sum() > 10_000_000
     except Unusable as error:

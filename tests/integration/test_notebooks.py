@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,14 @@ def test_it_is_committed_without_outputs_and_places(path: Path) -> None:
     assert not any(f"/{place}/" in text for place in ("home", "root", "tmp", "Users", "work"))
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs_from_clean(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, Path], Any]:
+    """executed(book, folder): run a notebook in a kernel of this very Python.
+
+    Whatever is installed as "python3" beside. Raises the error of a cell.
+    """
     nbclient = pytest.importorskip("nbclient")
-    nbformat = pytest.importorskip("nbformat")
-    for needed in ("ipykernel", "matplotlib", NEEDS.get(path.stem, "pandas")):
-        pytest.importorskip(needed)
-    # A kernel of this very Python, whatever is installed as "python3" beside.
+    pytest.importorskip("ipykernel")
     kernel = tmp_path / "data" / "kernels" / "python3"
     kernel.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -58,20 +60,89 @@ def test_it_runs_from_clean(path: Path, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path / "matplotlib"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+
+    def run(book: Any, folder: Path) -> Any:
+        client = nbclient.NotebookClient(
+            book, timeout=SLOWEST_S, startup_timeout=SLOWEST_S, iopub_timeout=SLOWEST_S,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
+        )  # fmt: skip
+        return client.execute()
+
+    return run
+
+
+def _shown(book: Any) -> str:
+    outputs = [one for cell in book.cells for one in cell.get("outputs", ())]
+    return "\n".join(str(one.get("text", "")) + str(one.get("data", {})) for one in outputs)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs_from_clean(path: Path, executed: Callable[[Any, Path], Any]) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    for needed in ("matplotlib", NEEDS.get(path.stem, "pandas")):
+        pytest.importorskip(needed)
     book = nbformat.read(path, as_version=4)
     nbformat.validate(book)
-    client = nbclient.NotebookClient(
-        book, timeout=SLOWEST_S, startup_timeout=SLOWEST_S, iopub_timeout=SLOWEST_S,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(path.parent)}},
-    )  # fmt: skip
-    client.execute()
+    executed(book, path.parent)
     outputs = [one for cell in book.cells for one in cell.get("outputs", ())]
     figures = [one for one in outputs if "image/png" in one.get("data", {})]
     assert len(figures) >= 1
-    text = "\n".join(str(one.get("text", "")) + str(one.get("data", {})) for one in outputs)
+    text = _shown(book)
     for wanted in SAYS[path.stem]:
         assert wanted in text
+
+
+LOOP = """\
+import time
+from torch.utils.data import DataLoader, Dataset
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        time.sleep(0.02)
+        return float(index)
+
+
+total = sum(batch.sum().item() for batch in DataLoader(Slow(), batch_size=4))
+print("total", total)
+"""
+
+
+def test_a_traced_cell_runs_as_without_it_and_shows_the_verdict_below(
+    executed: Callable[[Any, Path], Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    v4 = pytest.importorskip("nbformat").v4
+    cells = ["%load_ext lotus", f"%%lotus\n{LOOP}", "print('kept', total, len(_lotus_run.batches))"]
+    book = v4.new_notebook(cells=[v4.new_code_cell(cell) for cell in cells])
+    executed(book, tmp_path)
+    text = _shown(book)
+    assert "total 1128.0" in text
+    assert "kept 1128.0 12" in text
+    for words in ("HIGHLY INPUT-BOUND", "First cause", "Next step"):
+        assert words in text
+    assert len(list((tmp_path / "lotus-runs").glob("notebook-*"))) == 1
+
+
+def test_an_error_in_a_traced_cell_is_the_cells(
+    executed: Callable[[Any, Path], Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    v4 = pytest.importorskip("nbformat").v4
+    cells = ["%load_ext lotus", "%%lotus --levl op\nwrong = 1", "assert 'wrong' not in dir()"]
+    cells += ["%%lotus\nraise KeyError('mine')", "print('not reached')"]
+    book = v4.new_notebook(cells=[v4.new_code_cell(cell) for cell in cells])
+    with pytest.raises(pytest.importorskip("nbclient").exceptions.CellExecutionError) as caught:
+        executed(book, tmp_path)
+    assert caught.value.ename == "KeyError"
+    text = _shown(book)
+    assert "unrecognized arguments: --levl op" in text
+    assert "the cell was not run" in text
+    assert "not reached" not in text
 
 
 def test_the_pictures_of_the_readme_are_there_and_small() -> None:

@@ -273,7 +273,7 @@ def test_runs_that_are_gone_are_made_again(resumed):
     again = Start([*LOTUS, "sweep", "--resume", "copy"], folder, "gone", {}).end()
     assert again.code == 0
     assert started_in(again) == 3
-    assert b"3 runs cannot be read any more, to be made again: runs/" in again.err
+    assert b"3 runs can no longer be read and will be made again: runs/" in again.err
     assert (path / f"{names[2]}.unreadable" / "events").is_dir()
     assert states(path) == ["done"] * 4
     assert len(summarise(sweep_record.load(path)).runs) == 4

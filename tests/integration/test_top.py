@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.live.view import Group, View
+from lotus.live.view import LoopView, View
 from tests.integration.called import called
 from tests.integration.conftest import LOTUS, PYTHON, environment
 from tests.integration.watched import Start, Started, Terminal, taken, training, until
@@ -52,12 +52,12 @@ def as_process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment({}), check=False)
 
 
-def group_of(view: View) -> Group:
+def group_of(view: View) -> LoopView:
     (group,) = view.groups
     return group
 
 
-def group_samples(group: Group) -> list[str]:
+def group_samples(group: LoopView) -> list[str]:
     return [str(one.sample) for one in group.workers if one.sample is not None]
 
 
@@ -221,7 +221,7 @@ def test_stacks_name_the_line(start: Start, run: Path) -> None:
 def test_no_run_is_a_line(run: Path, tmp_path: Path) -> None:
     shown = top("--once", run)
     assert shown.returncode == 2
-    assert "is no run (yet)" in shown.stderr
+    assert "is not a run (yet)" in shown.stderr
     (tmp_path / "file").touch()
     assert "is a file" in top("--once", tmp_path / "file").stderr
     run.mkdir()

@@ -75,7 +75,7 @@ def test_what_is_advised_where_too_little_was_watched_does_help(torch, tmp_path)
     script = tmp_path / "short.py"
     script.write_text(SHORT)
     plan = {
-        "breaks": (["breaks"], [], 9, "could be watched; --watch 2 takes so few"),
+        "breaks": (["breaks"], [], 9, "could be watched; --watch 2 makes do with these"),
         "helped": (["breaks"], ["--watch", "2", "-f", "--check", "0s"], 0, "Trials: "),
         "raises": (["raises"], [], 1, "could be watched\n"),
         "other": (["goes"], ["--loader", "Other"], 7, "--loader can name the loader of range"),

@@ -4,8 +4,8 @@ import dataclasses
 import errno
 
 from lotus.doctor import examination
-from lotus.doctor.checks import GAP, Facts, Finding
-from lotus.doctor.environment import Helpers, Library, PerfTool, Python, Room, System
+from lotus.doctor.checks import GAP, Finding, MachineFacts
+from lotus.doctor.environment import Library, OptionalTools, PerfTool, Python, Room, System
 from lotus.doctor.pmu_survey import Survey
 from lotus.hardware.counter_probe import (
     CPU_CLOCK,
@@ -14,18 +14,18 @@ from lotus.hardware.counter_probe import (
     SOFTWARE_EVENTS,
     Capacity,
     Cost,
-    Counted,
+    ProbeCount,
 )
 from lotus.hardware.event_selection import Chosen
-from lotus.hardware.sampling_probe import Sampled
+from lotus.hardware.sampling_probe import ProbeSampling
 
 
-def counted(events, count: int | None = 100_000, error: int = 0) -> tuple[Counted, ...]:
-    return tuple(Counted(one, count, 0.0 if count is None else 1.0, error) for one in events)
+def counted(events, count: int | None = 100_000, error: int = 0) -> tuple[ProbeCount, ...]:
+    return tuple(ProbeCount(one, count, 0.0 if count is None else 1.0, error) for one in events)
 
 
 # A machine that lacks nothing, from which each test takes away something.
-WHOLE = Facts(
+WHOLE = MachineFacts(
     System(
         kernel="6.8.0",
         arch="x86_64",
@@ -47,8 +47,8 @@ WHOLE = Facts(
         counted(GENERIC),
         Capacity(6, 6, (), 1.0, True),
         (
-            Sampled(CYCLES, 20, monotonic=True, interrupt_ns=1500.0),
-            Sampled(CPU_CLOCK, 20, monotonic=True),
+            ProbeSampling(CYCLES, 20, monotonic=True, interrupt_ns=1500.0),
+            ProbeSampling(CPU_CLOCK, 20, monotonic=True),
         ),
         Cost(500.0, 40.0, {}),
         40.0,
@@ -56,14 +56,17 @@ WHOLE = Facts(
     Chosen("amd_zen5", ((CYCLES,),), True, ()),
     ("cycles:u", 997, "hardware cycles"),
     Python("/usr/bin/python", "3.11.2", (Library("torch", "/t/libtorch_cpu.so", "all", True),)),
-    Helpers("/usr/bin/py-spy", True, "/usr/lib/python3/dist-packages/perf.so"),
+    OptionalTools("/usr/bin/py-spy", True, "/usr/lib/python3/dist-packages/perf.so"),
     Room(8 << 30, 100 << 30, "/home/me"),
 )
 NO_PMU = dataclasses.replace(
     WHOLE.survey,
     hardware=counted(GENERIC, None, errno.ENOENT),
     capacity=Capacity(0, 0, (), 1.0, False),
-    samplers=(Sampled(CYCLES, error=errno.ENOENT), Sampled(CPU_CLOCK, 20, monotonic=True)),
+    samplers=(
+        ProbeSampling(CYCLES, error=errno.ENOENT),
+        ProbeSampling(CPU_CLOCK, 20, monotonic=True),
+    ),
 )
 
 
@@ -72,18 +75,18 @@ def nothing_opens(code: int) -> Survey:
         NO_PMU,
         software=counted(SOFTWARE_EVENTS, None, code),
         hardware=counted(GENERIC, None, code),
-        samplers=(Sampled(CYCLES, error=code), Sampled(CPU_CLOCK, error=code)),
+        samplers=(ProbeSampling(CYCLES, error=code), ProbeSampling(CPU_CLOCK, error=code)),
         read=None,
     )
 
 
-def machine(facts: Facts = WHOLE, /, **system: object) -> Facts:
+def machine(facts: MachineFacts = WHOLE, /, **system: object) -> MachineFacts:
     return dataclasses.replace(facts, system=dataclasses.replace(facts.system, **system))
 
 
-def gaps(facts: Facts) -> dict[str, Finding]:
+def gaps(facts: MachineFacts) -> dict[str, Finding]:
     return {one.topic: one for one in examination.report(facts).findings if one.state == GAP}
 
 
-def fixes(facts: Facts, topic: str) -> str:
+def fixes(facts: MachineFacts, topic: str) -> str:
     return "\n".join(gaps(facts)[topic].fixes)

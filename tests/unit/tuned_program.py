@@ -6,8 +6,8 @@ import dataclasses
 import random
 from typing import Any, cast
 
+from lotus.common.memory_headroom import Headroom
 from lotus.inside.tune.candidates.trial_requests import (
-    Block,
     CompareEpochs,
     EpochComparison,
     Measure,
@@ -15,11 +15,12 @@ from lotus.inside.tune.candidates.trial_requests import (
     Opened,
     Reply,
     Request,
+    TrialBlock,
 )
 from lotus.settings.space import Measurement, Setting
 from lotus.settings.tuned_file import Target
 from lotus.tune.program.program import TrialFailed, Watched
-from lotus.tune.search.machine_limits import Headroom, Limits
+from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.result import Result
 from lotus.tune.search.search import search
 from lotus.tune.strategies.problem import Problem
@@ -125,7 +126,7 @@ class Fake:
         iter_s = self.start_s * setting.num_workers
         return Opened(self.first_s(setting), iter_s, tuple(range(setting.num_workers)))
 
-    def measure(self, setting: Setting, request: Measure) -> Block:
+    def measure(self, setting: Setting, request: Measure) -> TrialBlock:
         step, limit_s = request.step, request.limit_s
         assert setting in self.live
         if len(self.blocks) == self.interrupt_at:
@@ -146,7 +147,7 @@ class Fake:
         except TrialFailed:
             self.live.remove(setting)
             raise
-        return Block(
+        return TrialBlock(
             waits_s=tuple(waits),
             steps_s=(taken,) * count,
             sizes=(32,) * count,
@@ -169,9 +170,9 @@ class Fake:
         return took
 
 
-def room(memory: int = 64 << 30, shm: int = 32 << 30, cores: float = 4.0) -> Limits:
+def room(memory: int = 64 << 30, shm: int = 32 << 30, cores: float = 4.0) -> MachineLimits:
     """A machine with so much that is free, in bytes."""
-    return Limits(
+    return MachineLimits(
         cores,
         f"{cores:g} CPUs",
         Headroom(memory, f"{memory >> 20} MiB are free"),

@@ -43,7 +43,7 @@ from balance_table import ORACLE, STRATEGIES, Row, scaled
 from measurements import Measurements, stoppable
 
 from lotus.balance.rank_measurements import measure
-from lotus.balance.split import Question, balance
+from lotus.balance.split import SplitOptions, balance
 from lotus.balance.step_prediction import predict
 from lotus.common import files
 from lotus.common.errors import LotusError
@@ -137,7 +137,7 @@ class Bench:
         known["plans"] = {}
         for strategy in STRATEGIES[:-1]:
             for seed in range(self.args.rounds) if strategy == "random" else (0,):
-                made = balance(run, Question(strategy=strategy, seed=seed), also).plan()
+                made = balance(run, SplitOptions(strategy=strategy, seed=seed), also).plan()
                 known["plans"][f"{strategy} {seed}"] = plans.document(made)
         best = self.search(cell, known)
         step = asdict(predict(measure(run, None, also), best))

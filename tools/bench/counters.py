@@ -22,7 +22,7 @@ import provenance
 from hooks import BATCH, counter, run_one
 from overhead import has_counters, measure, pipelines
 
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.inside.common import perf_event
 from lotus.reading.run import Run, load
 from lotus.recording import launcher, measurement_plan
@@ -32,7 +32,7 @@ from lotus.workloads import jpegs
 def trace(command: Sequence[str], folder: Path, plan: measurement_plan.MeasurementPlan) -> Run:
     """Run it with counters; its hooks alone, without `lotus trace` around it."""
     folder.mkdir()
-    settings = Settings(counters=plan.counters)
+    settings = TraceSettings(counters=plan.counters)
     environ = launcher.environment(os.environ, folder, settings)
     subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, check=True)
     (folder / "run.json").write_text('{"schema": 1, "state": "ended"}')

@@ -1,12 +1,14 @@
 """How often the verdict is right: programs with a planted cause, and what the next step gains.
 
     PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind sealed] [--busy 0]
-        [--pairs 1] [--rows FILE] [NAME ...]
+        [--pairs 1] [--follow 0] [--rows FILE] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS is traced once; its label in CORPUS.json, written before the
 rules, says which cause comes first. Then it runs untraced, as it is and with what the label says
 against the cause, in interleaved pairs: shown is the median of the pairs' ratios of the printed
-seconds. `--busy N` keeps N processes computing beside. A row that stands in --rows already is not
+seconds. `--follow N` does the same N times with the next step that the verdict itself gives, where
+that is a setting or a variable of the environment: the measured gain stands beside the predicted
+one. `--busy N` keeps N processes computing beside. A row that stands in --rows already is not
 measured again, so a broken-off measurement goes on where it was.
 """
 
@@ -28,6 +30,7 @@ import provenance
 
 PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
 CORPORA = ("own", "open", "blind", "sealed")
+SETTING = "num_workers prefetch_factor persistent_workers pin_memory".split()
 _LIMIT_S = 600
 
 
@@ -43,18 +46,18 @@ def busy(count: int) -> Iterator[None]:
             other.wait()
 
 
-def seconds(program: Path, args: Sequence[str], env: Mapping[str, str]) -> float:
+def seconds(command: Sequence[str], env: Mapping[str, str]) -> float:
     """What an untraced run of a program prints of its loops, added up."""
     done = subprocess.run(
-        [sys.executable, str(program), *args],
+        command,
         env={**os.environ, **env}, capture_output=True, text=True, check=True, timeout=_LIMIT_S,
     )  # fmt: skip
     lines = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("seconds ")]
     return sum(map(float, lines))
 
 
-def diagnosed(program: Path) -> tuple[dict[str, Any], str]:
-    """The verdict on one traced run, and the report as text."""
+def diagnosed(program: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """The verdict on one traced run, its first loader's settings, and the report as text."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
         lotus = [sys.executable, "-m", "lotus"]
@@ -66,8 +69,27 @@ def diagnosed(program: Path) -> tuple[dict[str, Any], str]:
             subprocess.run([*lotus, "report", *words, str(run)], capture_output=True, check=True)
             for words in (["--json"], [])
         )
-    judged: dict[str, Any] = json.loads(report.stdout)["verdict"]
-    return judged, " ".join(text.stdout.decode().split())
+    whole = json.loads(report.stdout)
+    words = " ".join(text.stdout.decode().split())
+    return whole["verdict"], whole["loaders"][0]["settings"], words
+
+
+def followed(program: Path, settings: Mapping[str, Any], remedy: Mapping[str, Any]) -> float:
+    """How many times as fast the program is with a remedy, in one pair of untraced runs."""
+    before = seconds([sys.executable, str(program)], {})
+    command = [sys.executable, str(program)]
+    with tempfile.TemporaryDirectory() as folder:
+        if remedy["setting"]:
+            changed = {name: settings.get(name) for name in SETTING} | remedy["setting"]
+            if not changed["num_workers"]:
+                changed |= {"prefetch_factor": None, "persistent_workers": False}
+            loader = {name: settings[name] for name in ("call_site", "dataset", "sampler")}
+            content = {"schema": 1, "loaders": [{"loader": loader, "setting": changed}]}
+            file = Path(folder, "tuned.json")
+            file.write_text(json.dumps(content))
+            run = [sys.executable, "-m", "lotus", "run", "-q", "--settings", str(file), "--"]
+            command = [*run, *command]
+        return before / seconds(command, remedy["environment"])
 
 
 def advised(cause: Mapping[str, Any]) -> str:
@@ -77,15 +99,21 @@ def advised(cause: Mapping[str, Any]) -> str:
     )
 
 
-def row_of(name: str, program: Path, label: Mapping[str, Any], pairs: int) -> dict[str, Any]:
+def row_of(
+    name: str, program: Path, label: Mapping[str, Any], pairs: int, follow: int
+) -> dict[str, Any]:
     """Whether cause and next step are right, and what the change gains."""
-    judged, text = diagnosed(program)
+    judged, settings, text = diagnosed(program)
     first = judged["causes"][0]
     fix = label["fix"] or {}
+    plain = [sys.executable, str(program)]
     gains = [
-        seconds(program, (), {}) / seconds(program, fix.get("args", ()), fix.get("env", {}))
+        seconds(plain, {}) / seconds([*plain, *fix.get("args", ())], fix.get("env", {}))
         for _ in range(pairs if fix else 0)
     ]
+    remedy = first["remedy"]
+    trials = follow if remedy["setting"] or remedy["environment"] else 0
+    tried = [followed(program, settings, remedy) for _ in range(trials)]
     named = first["kind"] in label["kinds"] and re.search(label["names"], first["title"])
     noted = re.search(label["note"], text)
     return {
@@ -99,11 +127,18 @@ def row_of(name: str, program: Path, label: Mapping[str, Any], pairs: int) -> di
         "advice": first["advice"],
         "doubt": judged["doubt"],
         "gain": statistics.median(gains) if gains else None,
+        "remedy": remedy,
+        "followed": statistics.median(tried) if tried else None,
     }
 
 
 def rows(
-    corpora: Iterable[str], names: Sequence[str], load: int, pairs: int, file: Path | None
+    corpora: Iterable[str],
+    names: Sequence[str],
+    load: int,
+    pairs: int,
+    follow: int,
+    file: Path | None,
 ) -> Iterator[dict[str, Any]]:
     """A row per program, from `file` where it is there, else measured and appended to it."""
     known: dict[tuple[str, str, int], dict[str, Any]] = {}
@@ -120,7 +155,8 @@ def rows(
             if row is None:
                 program = PROGRAMS / corpus / f"{name}.py"
                 row = {
-                    "corpus": corpus, "busy": load, **row_of(name, program, label, pairs),
+                    "corpus": corpus, "busy": load,
+                    **row_of(name, program, label, pairs, follow),
                 }  # fmt: skip
                 if file is not None:
                     with file.open("a") as stream:
@@ -128,10 +164,22 @@ def rows(
             yield row
 
 
+def predicted(remedy: Mapping[str, Any]) -> str:
+    gain = remedy["expected"]
+    if gain["gain"] is None:
+        return "nothing"
+    most = "at most " if gain["at_best"] else ""
+    return f"{most}{gain['gain']:.2f} ({gain['low']:.2f} to {gain['high']:.2f})"
+
+
 def line_of(row: Mapping[str, Any]) -> str:
     marks = f"{'right' if row['right'] else 'WRONG':5} {'' if row['harmless'] else 'HARMS'}"
     gain = "" if row["gain"] is None else f"{row['gain']:.2f}x"
     title = f"{row['first']}: {row['title'][:70]}"
+    if row.get("followed") is not None:
+        setting = {**row["remedy"]["setting"], **row["remedy"]["environment"]}
+        words = ", ".join(f"{key}={value}" for key, value in setting.items())
+        title += f" [{words}: {row['followed']:.2f}x, predicted {predicted(row['remedy'])}]"
     return f"{row['corpus']:5} {row['program']:20} {marks:11} {gain:>7} {title}"
 
 
@@ -159,13 +207,14 @@ def main() -> None:
     parser.add_argument("--corpus", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--busy", type=int, default=0, help="processes that compute beside")
     parser.add_argument("--pairs", type=int, default=1, help="pairs of runs for the gain")
+    parser.add_argument("--follow", type=int, default=0, help="pairs of runs with the next step")
     parser.add_argument("--rows", type=Path, help="file of rows, a JSON object a line")
     args = parser.parse_args()
     corpora = [corpus for corpus in args.corpus if (PROGRAMS / f"{corpus}.json").exists()]
     print(provenance.header(more=f"\nbusy     {args.busy} processes beside, {args.pairs} pairs"))
     shown = []
     with busy(args.busy):
-        for row in rows(corpora, args.names, args.busy, args.pairs, args.rows):
+        for row in rows(corpora, args.names, args.busy, args.pairs, args.follow, args.rows):
             shown.append(row)
             print(line_of(row), flush=True)
     print("\n".join(summary(shown)))

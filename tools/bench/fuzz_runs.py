@@ -259,6 +259,6 @@ def read_live(folder: Path, data: bytes, passed: Passed) -> None:
         for path, content in logs:
             path.write_bytes(content[: int(len(content) * share)])
         frames += len(tail.read())
-    tailing.Reports(folder / "R").read()
+    tailing.ReportTail(folder / "R").read()
     if frames:
         passed()

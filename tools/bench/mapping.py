@@ -33,7 +33,7 @@ NAMES = ("Loader", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Nor
 PARTS = (0.45, 0.65, 0.67, 0.8, 0.95)  # of a fetch at which each operation ends
 
 
-def intervals(recording: perf_recording.Recording) -> pd.DataFrame:
+def intervals(recording: perf_recording.PerfRecording) -> pd.DataFrame:
     """Fetches, and operations within, over the time in which each thread was sampled."""
     spans = [
         chunk.groupby(["pid", "tid"])["time_ns"].agg(["min", "max"])

@@ -34,7 +34,7 @@ from balance_measured import Bench, Cell, Failed
 from measurements import Measurements, stoppable
 from modes_table import AS_WRITTEN, Row
 
-from lotus.balance.split import Question, balance
+from lotus.balance.split import SplitOptions, balance
 from lotus.common import files
 from lotus.reading.run import load
 from lotus.settings import share_plan as plans
@@ -73,7 +73,7 @@ class Modes:
             epoch = self.args.pictures // CELL.batch // CELL.ranks
             more = ["--batch", str(batch), "--updates", str(epoch - 1), "--warm", "1"]
             self.bench.start(CELL, trace, *more, "--length", str(self.args.pictures))
-        advice = balance(load(paths[0]), Question(), [load(paths[1])])
+        advice = balance(load(paths[0]), SplitOptions(), [load(paths[1])])
         foretold: dict[str, Any] = {}
         if advice.modes is not None:
             names = {"sync": AS_WRITTEN, "split": SPLIT}

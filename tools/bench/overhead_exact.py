@@ -23,7 +23,7 @@ from pathlib import Path
 
 import provenance
 
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
 from lotus.workloads.catalogue import FOLDER, WORKLOADS
 
@@ -111,7 +111,7 @@ def compare(args: Namespace, path: Path) -> str:
             with tempfile.TemporaryDirectory() as folder:
                 run = Path(folder) / "run"
                 run.mkdir()
-                traced = launcher.environment(os.environ, run, Settings())
+                traced = launcher.environment(os.environ, run, TraceSettings())
                 counts["plain", size] = measure(command, os.environ, "valgrind")[0]
                 counts["traced", size] = measure(command, traced, "valgrind")[0]
                 if not any((run / "events").iterdir()):

@@ -65,7 +65,7 @@ def counts() -> bool:
     from lotus.hardware.counter_probe import INSTRUCTIONS, Probe
     from lotus.inside.common import perf_event
 
-    return Probe(perf_event.Group).alone(INSTRUCTIONS).state == "counts"
+    return Probe(perf_event.EventGroup).alone(INSTRUCTIONS).state == "counts"
 
 
 def version(tool: Tool) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import provenance
 
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
 from lotus.recording.sidecars import Perf, PySpy, Sibling
 from native_map.recording.perf_command import Sampling
@@ -69,7 +69,7 @@ def run_once(kind: str, event: str, processes: int, rounds: int, folder: Path) -
     if has_counters():
         command = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", str(counts), *command]
     directory, outcome = launcher.trace(
-        command, folder / "run", Settings(), siblings=siblings(kind, event)
+        command, folder / "run", TraceSettings(), siblings=siblings(kind, event)
     )
     took = json.loads(out.read_text())
     if counts.exists():

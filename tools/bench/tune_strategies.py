@@ -27,7 +27,7 @@ from datetime import date
 import numpy as np
 import provenance
 
-from lotus.inside.tune.candidates.trial_requests import Block
+from lotus.inside.tune.candidates.trial_requests import TrialBlock
 from lotus.settings.space import Measurement, Observed, Setting, Space
 from lotus.tune.search.trial_rates import needed, rate
 from lotus.tune.simulation import epoch_time as epochs
@@ -273,7 +273,7 @@ class Result:
 def rate_of_times(times, workers):
     """Mean seconds of a batch and its 95 % interval."""
     nothing = (0.0,) * len(times)
-    return rate(Block(tuple(times.tolist()), nothing, (1,) * len(times), *[0] * 9), workers)
+    return rate(TrialBlock(tuple(times.tolist()), nothing, (1,) * len(times), *[0] * 9), workers)
 
 
 def run(name, case, oracle, seed, seconds=None, observed=True):

@@ -19,7 +19,7 @@ from lotus.inside.common import perf_event
 from lotus.inside.common.perf_event import Event
 from native_map.events import cpu as cpus
 from native_map.events import formulas, pmu, spelling
-from native_map.events.catalogue import LEVEL_2
+from native_map.events.metrics import LEVEL_2
 
 SOURCE = Path(__file__).with_name("loops.c")
 TIMES = 5  # each count is the median of so many
@@ -125,7 +125,7 @@ def count(names: Sequence[str], known: dict[str, Event], loop: Loop) -> dict[str
     rows = []
     for _ in range(TIMES):
         try:
-            group = perf_event.Group([known[name] for name in names])
+            group = perf_event.EventGroup([known[name] for name in names])
         except OSError:
             return {}
         try:
@@ -207,7 +207,7 @@ def reading_costs(library: ctypes.CDLL, working: Sequence[str]) -> list[dict[str
         if len(group_events) < size:
             break
         try:
-            group = perf_event.Group(group_events)
+            group = perf_event.EventGroup(group_events)
         except OSError:
             break
         try:

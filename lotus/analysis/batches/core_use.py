@@ -170,7 +170,7 @@ def _threads(wall: Floats, cpu: Floats, delay: Floats, process: Floats) -> Threa
     known: Bools = np.isfinite(wall) & np.isfinite(cpu) & np.isfinite(delay) & np.isfinite(process)
     took, on, ready, all_threads = (total(part[known]) for part in (wall, cpu, delay, process))
     return Threads(
-        delay_share=ratio(ready, took),
+        delay_share=min(ratio(ready, took), 1.0) if took > 0 else math.nan,
         blocked_share=ratio(max(took - on - ready, 0.0), took),
         helper_share=ratio(max(all_threads - on, 0.0), all_threads),
         cores=ratio(all_threads, took),

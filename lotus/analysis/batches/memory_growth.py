@@ -2,7 +2,8 @@
 
 import math
 import mmap
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -60,8 +61,25 @@ class _Process:
 
 def memory_growth(scope: Scope) -> MemoryGrowth:
     """How the workers' memory grew, as far as it was read at least twice of one."""
-    faulted = _faulted(scope)
-    readings = _of_workers(scope)
+    workers = max(scope.num_workers, 1) * max(len(scope.ranks), 1)
+    growth = growth_of(_of_workers(scope), scope.machine, workers, scope.num_workers > 1,
+                       _faulted(scope))  # fmt: skip
+    steady = growth.seconds_left < _longest_s(scope)
+    return growth if steady else replace(growth, seconds_left=math.inf)
+
+
+def growth_of(
+    readings: pd.DataFrame,
+    machine: pd.DataFrame,
+    workers: int,
+    several: bool,
+    faulted: Mapping[int, float],
+) -> MemoryGrowth:
+    """The same of readings by time: pid, time, rss, private, shared, anonymous.
+
+    `workers`: how many there are, of all ranks; `several`: whether a rank has more than one;
+    `faulted`: bytes that a process has touched anew, where that is known.
+    """
     each = [
         growth
         for pid in dict.fromkeys(integer(readings, "pid").tolist())
@@ -70,10 +88,8 @@ def memory_growth(scope: Scope) -> MemoryGrowth:
     if not each:
         return NOTHING
     # With one worker, what the main process writes to becomes the worker's own as well.
-    several = scope.num_workers > 1
     most = max(each, key=lambda process: process.copied * several + process.allocated)
-    workers = max(scope.num_workers, 1) * max(len(scope.ranks), 1)
-    available = _available(scope, max(process.last_ns for process in each))
+    available = _available(machine, max(process.last_ns for process in each))
     per_s = max(process.per_s for process in each) * workers
     left = available / per_s if per_s > 0 and available == available else math.inf
     return MemoryGrowth(
@@ -82,14 +98,14 @@ def memory_growth(scope: Scope) -> MemoryGrowth:
         allocated_bytes=most.allocated,
         whole_bytes=(most.copied + most.shared) * workers if several else 0.0,
         available_bytes=available,
-        seconds_left=left if left < min(_MOST_S, _longest_s(scope)) else math.inf,
+        seconds_left=left if left < _MOST_S else math.inf,
     )
 
 
-def _available(scope: Scope, last_ns: float) -> float:
+def _available(machine: pd.DataFrame, last_ns: float) -> float:
     """Of the machine when the workers were read last; once they have ended it is theirs again."""
-    before = number(scope.machine, "time_ns") <= last_ns
-    available = number(scope.machine, "available_bytes")[before]
+    before = number(machine, "time_ns") <= last_ns
+    available = number(machine, "available_bytes")[before]
     available = available[available >= 0]
     return float(available[-1]) if available.size else math.nan
 

@@ -19,7 +19,11 @@ def wait_spread(scope: Scope) -> tuple[float, float]:
     Of waits and steps after each epoch's first batch, which is start-up; a block bootstrap, as
     batches that follow one another are not independent. NaN with fewer than 16 batches.
     """
-    rows = _rows(scope)
+    return spread_of(_rows(scope))
+
+
+def spread_of(rows: Floats) -> tuple[float, float]:
+    """The same for (time in waits, all time) of one part of a loop after the other: (n, 2)."""
     whole = rows.sum(axis=0)
     if len(rows) < _LEAST or not whole[0] > 0:
         return math.nan, math.nan

@@ -7,7 +7,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Floats
 from native_map.events import formulas
-from native_map.events.event_model import Table
+from native_map.events.event_model import EventTable
 
 REST = "(own code, rest of fetch)"
 COLLATE = "collate"
@@ -26,7 +26,9 @@ def events_of(counters: pd.DataFrame) -> list[str]:
     return [str(name) for name in counters.columns if name not in NOT_EVENTS]
 
 
-def counter_table(counters: pd.DataFrame, cpu: str, known: Table | None = None) -> pd.DataFrame:
+def counter_table(
+    counters: pd.DataFrame, cpu: str, known: EventTable | None = None
+) -> pd.DataFrame:
     """One row per operation, then collate and the rest of the fetch; those of most time first.
 
     Columns: kind ("operation", "collate", "fetch"), operation, nested (in another one, which holds

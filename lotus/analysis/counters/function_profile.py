@@ -18,8 +18,8 @@ from lotus.analysis.counters.counter_metrics import (
 from lotus.common.formatting import library, plain
 from native_map.errors import Unusable
 from native_map.events import formulas, perf_list, pmu
-from native_map.events.catalogue import METRICS
-from native_map.events.event_model import Table
+from native_map.events.event_model import EventTable
+from native_map.events.metrics import METRICS
 from native_map.events.spelling import parse
 from native_map.symbols.demangle import short
 
@@ -115,7 +115,7 @@ def _not_counted(run: "Run") -> list[str]:
     return reasons
 
 
-def known_events(manifest: Mapping[str, Any], cpu: str) -> Table:
+def known_events(manifest: Mapping[str, Any], cpu: str) -> EventTable:
     """The events and formulae by which the run was counted."""
     texts = manifest.get("metrics")
     formulae = texts if isinstance(texts, dict) else {}
@@ -152,7 +152,7 @@ def _times(run: "Run") -> pd.DataFrame:
 
 
 def _operations(
-    run: "Run", mapped: "Mapped | None", cpu: str, known: Table, notes: list[str]
+    run: "Run", mapped: "Mapped | None", cpu: str, known: EventTable, notes: list[str]
 ) -> tuple[pd.DataFrame, list[str]]:
     exact = counter_table(run.counters, cpu, known)
     times = _times(run)

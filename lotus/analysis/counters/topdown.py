@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from lotus.analysis.common.columns import records
-from native_map.events.catalogue import LEVEL_2
+from native_map.events.metrics import LEVEL_2
 
 # Shares of slots from which on a node is worth a look. AMD names none; these are Intel's for the
 # same nodes: MetricThreshold of tma_* in Linux tools/perf/pmu-events, newer cores. That of

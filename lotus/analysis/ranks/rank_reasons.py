@@ -137,7 +137,7 @@ def _samples(run: RunLike, steps: RankSteps, rank: int) -> float:
 
 
 @dataclass(frozen=True)
-class Facts:
+class RankFacts:
     """Of each rank (R,); what is not known is NaN, "" or -1."""
 
     cores: Floats
@@ -146,7 +146,7 @@ class Facts:
     sample_ns: Floats
 
 
-def facts(run: RunLike, steps: RankSteps) -> Facts:
+def facts(run: RunLike, steps: RankSteps) -> RankFacts:
     """The workers, cores and processor of each rank, as far as the run tells."""
     loaders = table(run, "loaders")
     mine = np.isin(integer(loaders, "loader"), steps.loaders)
@@ -166,7 +166,7 @@ def facts(run: RunLike, steps: RankSteps) -> Facts:
     took = np.bincount(row[ours], fetch[known][ours], len(steps.ranks))
     processors = [processor(run.manifest, int(one), host)
              for one, host in zip(steps.ranks, steps.hosts, strict=True)]  # fmt: skip
-    return Facts(
+    return RankFacts(
         cores=np.array([cores for cores, _ in processors]),
         models=[model for _, model in processors],
         workers=np.array([count.get(int(one), -1) for one in steps.ranks], np.int64),

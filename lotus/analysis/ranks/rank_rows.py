@@ -14,7 +14,7 @@ _FEEDS = 0.5  # of the steps
 
 
 @dataclass(frozen=True)
-class Rows:
+class RankRows:
     """frame: rank host step warm wait step_ns sync ready (0: not known), one row each."""
 
     frame: pd.DataFrame
@@ -77,7 +77,7 @@ def _texts(frame: pd.DataFrame, name: str) -> pd.Series:
     return frame[name].astype("category")
 
 
-def synced_rows(syncs: pd.DataFrame, waits: pd.DataFrame, partial: bool) -> Rows:
+def synced_rows(syncs: pd.DataFrame, waits: pd.DataFrame, partial: bool) -> RankRows:
     """A row of each synchronisation of each rank."""
     frame = pd.DataFrame(
         {
@@ -106,7 +106,7 @@ def synced_rows(syncs: pd.DataFrame, waits: pd.DataFrame, partial: bool) -> Rows
     frame["wait"] = np.where(np.isnan(own), np.nan, wait)
     frame["step_ns"] = own - np.nan_to_num(wait)
     frame["samples_of"] = np.where(fed.count > 0, fed.count, 0)
-    return Rows(frame, fed.loaders)
+    return RankRows(frame, fed.loaders)
 
 
 def _generations(frame: pd.DataFrame) -> pd.DataFrame:
@@ -185,10 +185,10 @@ def _next_row(frame: pd.DataFrame, waits: pd.DataFrame) -> Ints:
     return result
 
 
-def unsynced_rows(waits: pd.DataFrame) -> Rows:
+def unsynced_rows(waits: pd.DataFrame) -> RankRows:
     """A row of each batch, of the loader that gave the most."""
     if not len(waits):
-        return Rows(waits, [])
+        return RankRows(waits, [])
     loader = int(waits["loader"].value_counts().index[0])
     frame = waits[waits["loader"] == loader]
     frame = frame.drop_duplicates(["rank", "epoch", "batch"], keep="last")
@@ -201,4 +201,4 @@ def unsynced_rows(waits: pd.DataFrame) -> Rows:
         ready=0,
         samples_of=1,
     )
-    return Rows(made.reset_index(drop=True), [loader])
+    return RankRows(made.reset_index(drop=True), [loader])

@@ -33,7 +33,13 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Bools, Floats, Ints, integer, number
 from lotus.analysis.common.scope import RunLike, table
-from lotus.analysis.ranks.rank_rows import Rows, is_partial, outer_waits, synced_rows, unsynced_rows
+from lotus.analysis.ranks.rank_rows import (
+    RankRows,
+    is_partial,
+    outer_waits,
+    synced_rows,
+    unsynced_rows,
+)
 
 Cells = npt.NDArray[np.float32]  # (ranks, steps), nanoseconds
 
@@ -231,7 +237,7 @@ def _hosts(frame: pd.DataFrame, place: Ints, ranks: int) -> list[str]:
     return ["" if pd.isna(host) else str(host) for host in frame["host"].iloc[where]]
 
 
-def _sizes(run: RunLike, rows: Rows, ranks: Ints, place: Ints) -> Floats:
+def _sizes(run: RunLike, rows: RankRows, ranks: Ints, place: Ints) -> Floats:
     """Samples that each rank takes for a step, on average: its batches' size times their number."""
     batches = table(run, "batches")
     mine = np.isin(integer(batches, "loader"), rows.loaders)

@@ -18,7 +18,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Bools, Floats, Ints
 from lotus.analysis.common.scope import RunLike
-from lotus.analysis.ranks.rank_reasons import Facts, Why, explain, facts
+from lotus.analysis.ranks.rank_reasons import RankFacts, Why, explain, facts
 from lotus.analysis.ranks.rank_steps import UNDECIDED, Cells, RankSteps, entries, rank_steps
 from lotus.common.statistics import LEVEL, t_quantile, wilson
 
@@ -31,7 +31,7 @@ _MOST_EXPLAINED = 4  # stragglers
 
 
 @dataclass(frozen=True)
-class Share:
+class LastShare:
     """How often somebody was last. low and high: 95 %. sure: more often than by chance."""
 
     times: int
@@ -49,7 +49,7 @@ class Straggler:
 
     ranks: list[int]
     host: str | None
-    last: Share
+    last: LastShare
     behind_ns: float  # mean lateness
     cost_ns: float  # of a mean step: what all would gain if it came with the second latest
     why: Why | None
@@ -124,7 +124,7 @@ def _is_rank(entry: Mapping[str, Any]) -> bool:
 
 def last_shares(
     steps: RankSteps, counted: Bools, groups: Ints | None = None, rows: Bools | None = None
-) -> list[Share]:
+) -> list[LastShare]:
     """How often each rank, or each of `groups` (R,) numbered from 0, was last in steps `counted`.
 
     `rows`: among these ranks only, the last of whom has to be one of them.
@@ -180,14 +180,14 @@ def _run_lengths(late: Cells, of: Ints, count: int) -> Floats:
     return lengths
 
 
-def _share(hits: Floats, expected: Floats, taken: Floats, tests: int, run: float) -> Share:
+def _share(hits: Floats, expected: Floats, taken: Floats, tests: int, run: float) -> LastShare:
     """Of one candidate among `tests`, by blocks of steps: last, last if alike, taken part.
 
     `run`: as many steps say as much as one.
     """
     times, steps = float(hits.sum()), float(taken.sum())
     if not steps:
-        return Share(0, 0, math.nan, math.nan, math.nan, math.nan, False)
+        return LastShare(0, 0, math.nan, math.nan, math.nan, math.nan, False)
     share, fair = times / steps, float(expected.sum()) / steps
     own = taken > 0
     errors = hits[own] / taken[own] - share
@@ -211,7 +211,7 @@ def _share(hits: Floats, expected: Floats, taken: Floats, tests: int, run: float
         and strict > fair
         and share >= min(LEAST_TIMES * fair, 1.0)
     )
-    return Share(round(times), round(steps), share, low, high, fair, bool(sure))
+    return LastShare(round(times), round(steps), share, low, high, fair, bool(sure))
 
 
 def _mean_step(steps: RankSteps) -> float:
@@ -222,7 +222,7 @@ def _mean_step(steps: RankSteps) -> float:
     return _mean(whole[:, steps.warm])
 
 
-def named(steps: RankSteps) -> list[tuple[Ints, Share, str | None]]:
+def named(steps: RankSteps) -> list[tuple[Ints, LastShare, str | None]]:
     """Stragglers: (rows of ranks, how often one of them is last, the host if it is all of its).
 
     The most often last first; empty where nobody is one.
@@ -236,7 +236,7 @@ def named(steps: RankSteps) -> list[tuple[Ints, Share, str | None]]:
     rows = [row for row, share in enumerate(shares) if share.sure and behind[row] >= least]
     hosts, groups = np.unique(np.array(steps.hosts), return_inverse=True)
     groups = groups.reshape(-1)
-    latest: list[tuple[Ints, Share, str | None]] = []
+    latest: list[tuple[Ints, LastShare, str | None]] = []
     if 1 < len(hosts) < len(steps.ranks):
         for host, share in enumerate(last_shares(steps, counted, groups)):
             members = groups == host
@@ -255,7 +255,7 @@ def _counted(steps: RankSteps) -> Bools:
     return np.asarray(steps.warm & (steps.last >= 0))
 
 
-def _nearest(steps: RankSteps, shares: Sequence[Share]) -> Straggler | None:
+def _nearest(steps: RankSteps, shares: Sequence[LastShare]) -> Straggler | None:
     """Who was last most often."""
     took = [row for row, share in enumerate(shares) if share.steps]
     if not took or not steps.synced:
@@ -265,7 +265,7 @@ def _nearest(steps: RankSteps, shares: Sequence[Share]) -> Straggler | None:
 
 
 def _straggler(
-    steps: RankSteps, rows: Ints, share: Share, host: str | None, why: Why | None
+    steps: RankSteps, rows: Ints, share: LastShare, host: str | None, why: Why | None
 ) -> Straggler:
     counted = _counted(steps)
     mine = counted & np.isin(steps.last, rows)
@@ -288,7 +288,7 @@ def _worst(steps: RankSteps, rows: Ints) -> int:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _table(steps: RankSteps, shares: Sequence[Share], facts: Facts) -> pd.DataFrame:
+def _table(steps: RankSteps, shares: Sequence[LastShare], facts: RankFacts) -> pd.DataFrame:
     present = steps.present
     warm = steps.warm
     some = warm.any()  # of a run of one step, that one

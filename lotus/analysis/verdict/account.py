@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from lotus.analysis.batches.core_use import CoreUse
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, Charge
@@ -17,7 +18,7 @@ class Account:
     """The loop of one loader, all epochs and ranks added up.
 
     `charges` add up to `loop_ns`. `epochs` is `waits.loop_times`, `phases` is `waits.wait_phases`
-    per batch, `workers` is `components.slow_workers`.
+    per batch, `workers` is `components.slow_workers`, `use` is `core_use`.
     """
 
     loop_ns: float
@@ -30,6 +31,7 @@ class Account:
     phases: pd.DataFrame
     workers: pd.DataFrame
     charges: list[Charge]
+    use: CoreUse
 
 
 def account(scope: Scope) -> Account:
@@ -54,6 +56,7 @@ def account(scope: Scope) -> Account:
         phases=ledger.phases,
         workers=ledger.workers,
         charges=sorted(charges, key=lambda charge: -charge.ns),
+        use=ledger.use,
     )
 
 

@@ -18,9 +18,10 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances, circumsta
 from lotus.analysis.verdict.causes.edges import REST, TRACING
 from lotus.analysis.verdict.causes.memory import is_grave
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
+from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
-from lotus.common.formatting import plain
+from lotus.common.formatting import plain, size
 
 MODERATE, HIGH = 0.05, 0.20
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
@@ -32,7 +33,9 @@ _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NEAR = 0.8  # of a limit
-_LITTLE = 0.02  # of the loop: a cause of less is ruled out
+_SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
+_STALLED = 0.05  # of the loop in which some thread waited for memory
+LITTLE = 0.02  # of the loop: a cause of less is ruled out
 # Causes that every recording measures; of workers only where there are any.
 _OF_WORKERS = ("send", "start-up", "shut-down")
 _RULED_OUT = {
@@ -60,6 +63,7 @@ class Cause:
     ns: float
     evidence: dict[str, float]
     advice: str
+    remedy: Remedy = CODE  # what the advice changes, where it is no change of code
 
     @property
     def gain(self) -> float:
@@ -113,7 +117,8 @@ class Verdict:
 
 def verdict(scope: Scope) -> Verdict:
     """Judge one loader's loop."""
-    return judge(account(scope), circumstances(scope))
+    books = account(scope)
+    return judge(books, circumstances(scope, books.use))
 
 
 def judge(books: Account, around: Circumstances) -> Verdict:
@@ -134,7 +139,9 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     causes = [_cause(charge, books, around) for charge in _ranked(books.charges, kind)]
     causes = [cause for cause in causes if _counts(cause)] or causes[:1]
     low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
-    summary = _summary(kind, degree, inputs, startup + shutdown, step, _interval(low, high))
+    summary = _summary(
+        kind, degree, inputs, startup + shutdown, step, _interval(low, high), ratio(others, loop)
+    )
     shares = (inputs, startup, step, shutdown)
     return Verdict(
         kind,
@@ -146,6 +153,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         flaws=(
             *_flaws(around),
             *_near_limits(around),
+            *_short_memory(around, loop),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
         ruled_out=tuple(_ruled_out(books, around)),
@@ -198,6 +206,22 @@ def _near_limits(around: Circumstances) -> Iterator[str]:
         )
 
 
+def _short_memory(around: Circumstances, loop_ns: float) -> Iterator[str]:
+    """That memory was full while the loader was iterated."""
+    stalled = ratio(around.memory_stall_ns, loop_ns)
+    if around.swapped_bytes < _SWAPPED and not stalled >= _STALLED:
+        return
+    parts = []
+    if around.swapped_bytes >= _SWAPPED:
+        parts.append(f"{size(around.swapped_bytes)} were swapped in and out")
+    if stalled >= _STALLED:
+        parts.append(f"threads waited for memory for {min(stalled, 1.0):.0%} of the time")
+    yield (
+        f"Memory was full: {', '.join(parts)}. Have fewer workers or a smaller prefetch_factor, or "
+        "hold less data in memory."
+    )
+
+
 def _ruled_out(books: Account, around: Circumstances) -> Iterator[str]:
     """Causes that were looked for, measured, and take next to nothing."""
     charged: dict[str, float] = {}
@@ -213,9 +237,9 @@ def _ruled_out(books: Account, around: Circumstances) -> Iterator[str]:
     for row in CAUSES:
         words = "" if row.kind in unknown else _RULED_OUT.get(row.kind)
         share = ratio(charged.get(row.kind, 0.0), books.loop_ns)
-        if words and share < _LITTLE:
+        if words and share < LITTLE:
             yield words
-    if math.isfinite(around.use.own_share) and around.use.fetch.delay_share < _LITTLE:
+    if math.isfinite(around.use.own_share) and around.use.fetch.delay_share < LITTLE:
         yield "missing cores"
 
 
@@ -237,7 +261,7 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
 
     def place(charge: Charge) -> tuple[int, float]:
         group, part = 1, BY_KIND[charge.kind].part
-        if charge.kind in _DEFECTS:
+        if charge.kind in _DEFECTS and (charge.kind != STARVED.kind or kind == "input-bound"):
             return (-1, -charge.ns)
         if charge.kind == TRACING.kind:
             return (3, 0.0)  # nothing that a user could change
@@ -267,6 +291,7 @@ def _cause(charge: Charge, books: Account, around: Circumstances) -> Cause:
         ns=charge.ns,
         evidence=charge.evidence,
         advice=row.advice(charge, around),
+        remedy=row.remedy(charge, around),
     )
 
 
@@ -278,9 +303,15 @@ def _interval(low: float, high: float) -> str:
 
 
 def _summary(
-    kind: str, degree: str, inputs: float, edges: float, step: float, interval: str
+    kind: str,
+    degree: str,
+    inputs: float,
+    edges: float,
+    step: float,
+    interval: str,
+    others: float,
 ) -> str:
-    """One sentence with the numbers that say so."""
+    """One sentence with the numbers that say so; `others`: share of waits for others' cores."""
     if kind == "start-up-bound":
         return (
             f"{edges:.0%} of the loop passes before the first batch or after the last one, "
@@ -288,12 +319,17 @@ def _summary(
         )
     if kind == "consumer-bound":
         return (
-            f"The loop waits for data {inputs:.1%}{interval} of its time; the training step takes "
-            f"{step:.0%}."
+            f"The loop waits for data {inputs:.1%}{interval} of its time{_of_others(others)}; the "
+            f"training step takes {step:.0%}."
         )
     limit = HIGH if degree == "highly" else MODERATE
     part = f"{inputs:.0%}" if inputs >= 0.0995 else f"{inputs:.1%}"  # 5.3 %, not 5, is more than 5
     return (
-        f"The loop waits for data {part}{interval} of its time; more than {limit:.0%} is "
-        f"{degree} input-bound."
+        f"The loop waits for data {part}{interval} of its time{_of_others(others)}; more than "
+        f"{limit:.0%} {'beside that ' if _of_others(others) else ''}is {degree} input-bound."
     )
+
+
+def _of_others(others: float) -> str:
+    """That a part of the waits does not count, as it is the machine's and not the program's."""
+    return f", {others:.0%} while other programs had the cores" if others >= LITTLE else ""

@@ -28,7 +28,7 @@ class Command(Protocol):
         """Add the options of the verb to its parser."""
 
     @property
-    def run(self) -> "Run":
+    def run(self) -> "RunCommand":
         """Run the verb and return the exit code. Raises LotusError with one line for the user."""
 
 
@@ -38,7 +38,7 @@ class AddArguments(Protocol):
     def __call__(self, parser: argparse.ArgumentParser) -> None: ...
 
 
-class Run(Protocol):
+class RunCommand(Protocol):
     """The type of `run`."""
 
     def __call__(self, args: argparse.Namespace) -> int: ...

@@ -93,7 +93,7 @@ class Applier:
         import json
 
         from ..common import patching
-        from . import loader_hooks, rng_parity
+        from . import rng_parity, settings_hooks
 
         fields = json.loads(self.text)
         self.entries, self.notes.path = fields["loaders"], fields.get("said")
@@ -101,8 +101,8 @@ class Applier:
         torch = str(sys.modules["torch"].__version__)
         loader, base = module.DataLoader, module._BaseDataLoaderIter
         plan: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
-            (loader, "__init__", loader_hooks.init),
-            (loader, "_get_iterator", loader_hooks.get_iterator),
+            (loader, "__init__", settings_hooks.init),
+            (loader, "_get_iterator", settings_hooks.get_iterator),
             (base, "__init__", rng_parity.init),
             (base, "_reset", rng_parity.reset),
         )

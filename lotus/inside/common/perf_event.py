@@ -123,7 +123,7 @@ def open_event(
     return int(fd)
 
 
-class Group:
+class EventGroup:
     """Counters of one thread that are counted and read together."""
 
     def __init__(

@@ -40,7 +40,7 @@ class _PlannedLoader:
         self.agreed = False
 
 
-class Balance(Acting):
+class ShareApplier(Acting):
     """Applies the plan of this run in this process."""
 
     feature = "balance"
@@ -222,9 +222,9 @@ class Balance(Acting):
 
     def _ask(self, answer: "dict[str, Any]") -> str:
         """Return the decision of all ranks: see `consensus.agree`."""
-        Balance.questions += 1
+        ShareApplier.questions += 1
         try:
-            name = f"balance/{Balance.questions}"
+            name = f"balance/{ShareApplier.questions}"
             refused, self.store = consensus.ask(name, answer, self._wait_s())
             return refused
         except consensus.Silent as error:
@@ -375,7 +375,7 @@ def _many(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("s" if number != 1 else "")
 
 
-def _note_out_of_memory(balance: Balance, share_now: "Callable[[], int]", own: int) -> None:
+def _note_out_of_memory(balance: ShareApplier, share_now: "Callable[[], int]", own: int) -> None:
     """If the program runs out of memory, note that its share exceeds its own batch size."""
 
     def ends(kind: "Any", error: "Any") -> None:
@@ -404,7 +404,7 @@ def _init(original: "Callable[..., Any]", balance: "Any") -> "Callable[..., Any]
     return hook(__init__)
 
 
-def _get_iterator(original: "Callable[..., Any]", balance: Balance) -> "Callable[..., Any]":
+def _get_iterator(original: "Callable[..., Any]", balance: ShareApplier) -> "Callable[..., Any]":
     """Hook for `DataLoader._get_iterator`, outside that of settings_applier.py."""
 
     def _get_iterator(self: "Any") -> "Any":

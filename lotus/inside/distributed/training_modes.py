@@ -47,7 +47,7 @@ class _CannotTakePart(Exception):
     """The reason why this rank cannot take part in a mode."""
 
 
-class Mode(Acting):
+class ModeApplier(Acting):
     """Applies the mode of this run in this process."""
 
     feature = "mode"
@@ -123,10 +123,10 @@ class Mode(Acting):
             answer["refused"] = str(why)
         except Exception as error:
             answer["refused"] = f"{type(error).__name__}: {error}"
-        Mode.questions += 1
+        ModeApplier.questions += 1
         store: Any = None
         try:
-            decision, store = consensus.ask(f"mode/{Mode.questions}", answer, self.wait_s)
+            decision, store = consensus.ask(f"mode/{ModeApplier.questions}", answer, self.wait_s)
             answers = [] if decision else consensus.answers(store, world, self.wait_s)
         except consensus.Silent as error:
             decision = f"{words}: the job's store takes no answer ({error})"
@@ -379,7 +379,7 @@ def _post_local() -> "Any":
     return importlib.import_module(name)
 
 
-def _get_iterator(original: "Callable[..., Any]", mode: Mode) -> "Callable[..., Any]":
+def _get_iterator(original: "Callable[..., Any]", mode: ModeApplier) -> "Callable[..., Any]":
     """Hook for `DataLoader._get_iterator`, outside that of settings_applier.py."""
 
     def _get_iterator(self: "Any") -> "Any":
@@ -396,7 +396,7 @@ def _get_iterator(original: "Callable[..., Any]", mode: Mode) -> "Callable[..., 
     return hook(_get_iterator)
 
 
-def _reset(original: "Callable[..., Any]", mode: Mode) -> "Callable[..., Any]":
+def _reset(original: "Callable[..., Any]", mode: ModeApplier) -> "Callable[..., Any]":
     """Hook for `_BaseDataLoaderIter._reset`: an epoch of persistent workers begins."""
 
     def _reset(self: "Any", loader: "Any", first_iter: bool = False) -> None:
@@ -412,7 +412,7 @@ def _reset(original: "Callable[..., Any]", mode: Mode) -> "Callable[..., Any]":
     return hook(_reset)
 
 
-def _watch(iterator: "Any", loader: "Any", agreed: Agreed, mode: Mode) -> None:
+def _watch(iterator: "Any", loader: "Any", agreed: Agreed, mode: ModeApplier) -> None:
     """Report requests for a batch of an iterator to `mode`."""
     known: LoaderPass | None = vars(iterator).get(_PASS)
     if known is not None:

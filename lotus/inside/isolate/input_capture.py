@@ -96,7 +96,7 @@ class Catcher:
     def __init__(self, samples: int, say: Callable[[Mapping[str, object]], None]) -> None:
         self.samples = samples
         self.say = say
-        # Of which only `operation` and `define` are used.
+        # Of which only `operation`, `define` and `name_function` are used.
         self.timers = self.definitions = self
         self.mode = _OFF
         self.names: list[str] = []  # the number of an operation is its index here plus one
@@ -119,6 +119,9 @@ class Catcher:
         if name not in self.names:
             self.names.append(name)
         return self.names.index(name) + 1
+
+    def name_function(self, number: int, function: str) -> None:
+        """The recorder keeps it for reports; nothing is reported here."""
 
     def event(self, event: Mapping[str, object]) -> None:
         self.say(event)

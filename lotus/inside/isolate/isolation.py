@@ -28,7 +28,7 @@ from ..trace.log_writer import put
 from ..trace.tracer import Tracer
 from .input_capture import LOADER, CannotCopy, Catcher, describe
 from .op_bench import Bench
-from .request import Settings
+from .request import IsolationRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Isolator(Tracer):
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         super().__init__(environ)
-        self.settings = Settings(environ["LOTUS_ISOLATE"])
+        self.settings = IsolationRequest(environ["LOTUS_ISOLATE"])
         self.path = os.path.join(environ["LOTUS_RUN"], NAME)
         self.catcher = Catcher(self.settings.samples, self.say)
         self.busy = False

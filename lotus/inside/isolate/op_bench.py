@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .input_capture import Call
-    from .request import Settings
+    from .request import IsolationRequest
 # Least duration of a bucket, so that it gets many samples of perf.
 _LEAST_BUCKET_NS = 50_000_000
 # The calls of a bucket come in bursts, before each of which their inputs are copied.
@@ -46,7 +46,9 @@ def plan(
 class Bench:
     """Runs operations in buckets and reports their times."""
 
-    def __init__(self, settings: Settings, say: Callable[[Mapping[str, object]], None]) -> None:
+    def __init__(
+        self, settings: IsolationRequest, say: Callable[[Mapping[str, object]], None]
+    ) -> None:
         self.settings = settings
         self.say = say
         # Bursts have random lengths, as a rhythm might coincide with that of perf. This generator

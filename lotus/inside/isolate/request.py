@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 
-class Settings:
+class IsolationRequest:
     """The configuration in LOTUS_ISOLATE, which is JSON."""
 
     def __init__(self, text: str) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NamedTuple
 
-    from ..common.perf_event import Group
+    from ..common.perf_event import EventGroup
 
     class OpenGroups(NamedTuple):
         """The groups of one thread.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         `turn` has the index of the group that is counted now; `cost_ns` is the cost of a reading.
         """
 
-        groups: list[Group]
+        groups: list[EventGroup]
         turn: list[int]
         cost_ns: int
         pinned: bool
@@ -94,7 +94,7 @@ class Counters:
         self._taken_events = 0  # how many of these the recorder has taken
         self.fresh: Callable[..., int]
         self.shared: Callable[[], int]
-        self._use: Callable[[Group | None, int], None]
+        self._use: Callable[[EventGroup | None, int], None]
         self._around: tuple[bytes, bytes] = (b"", b"")  # the words of groups that wait
         self._make()
 
@@ -103,7 +103,7 @@ class Counters:
         add = readings.append
         fd, size, cost, last = -1, 0, 0, 0
 
-        def use(group: Group | None, cost_ns: int) -> None:
+        def use(group: EventGroup | None, cost_ns: int) -> None:
             nonlocal fd, size, cost, last
             last, cost = 0, cost_ns
             fd, size = (group.fd, group.size) if group is not None else (-1, 0)
@@ -278,10 +278,10 @@ class Counters:
         why = self._why_not()
         self._openings += 1
         for right_of_way in () if why else (True, False) if pinned else (False,):
-            groups: list[Group] = []
+            groups: list[EventGroup] = []
             try:
                 for events in self.groups:
-                    groups.append(perf_event.Group(events, 0, right_of_way, _lowest()))
+                    groups.append(perf_event.EventGroup(events, 0, right_of_way, _lowest()))
                     if len(self.groups) > 1:
                         groups[-1].pause()
                 cost = self._calibrate(groups, tid, right_of_way)
@@ -307,7 +307,7 @@ class Counters:
         self._unseen(why)
         return None
 
-    def _calibrate(self, groups: list[Group], tid: int, pinned: bool) -> int:
+    def _calibrate(self, groups: list[EventGroup], tid: int, pinned: bool) -> int:
         """Measure the cost of a reading: its time, and its contribution to each count.
 
         Raises ValueError if a group cannot be counted.
@@ -346,7 +346,7 @@ class Counters:
         )
         return cost
 
-    def _steps(self, group: Group) -> tuple[list[list[int]], int]:
+    def _steps(self, group: EventGroup) -> tuple[list[list[int]], int]:
         """Return (increments of each word between readings, ns of a reading)."""
         self._use(group, 0)
         took = []
@@ -371,7 +371,7 @@ def _median(values: Sequence[int]) -> int:
     return sorted(values)[len(values) // 2]
 
 
-def _close(groups: Sequence[Group]) -> None:
+def _close(groups: Sequence[EventGroup]) -> None:
     for group in groups:
         group.close()
 

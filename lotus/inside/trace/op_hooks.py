@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from ..common.config import Config
     from .counter_groups import Counters
     from .op_table import Definitions
-    from .state_page import Page
+    from .state_page import StatePage
 
     class Recorder(Protocol):
         """The lists that the hooks fill, and when they do not: `gate` is shut."""
 
         gate: Any
-        page: Page
+        page: StatePage
         samples: list[int]
         ops: list[int]
         ops_cpu: list[int]
@@ -52,6 +52,7 @@ class Timers:
         # Which thread is in a sample now; 0: none. A cell shared by all hooks made here is the
         # cheapest thing that they can look at. It is set where a signal handler of the program
         # that raises cannot come between it and its undoing.
+        # Only functions defined within one function can share a cell, so all of them stand here.
         live = 0
         gate = recorder.gate
         page = recorder.page.words

@@ -50,6 +50,12 @@ class Definitions:
             operation["file"], operation["first"] = code.co_filename, code.co_firstlineno
             operation["last"] = max(lines, default=code.co_firstlineno)
 
+    def name_function(self, number: int, function: str) -> None:
+        """Record the function that an operation calls, where its name does not say which."""
+        operation = self._by_id[number]
+        several = operation.get("function", function) != function
+        operation["function"] = "loader" if several else function
+
     def unwritten(self) -> list[dict[str, object]]:
         """Operations not yet in the log, which from now on count as written."""
         count = len(self._operations)

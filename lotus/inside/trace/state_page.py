@@ -40,7 +40,7 @@ _ALONE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _FAILED = (None, _pointer(-1).value)
 
 
-class Page:
+class StatePage:
     """512 words at a fixed address, so that hooks can keep `words`."""
 
     def __init__(self) -> None:

@@ -282,6 +282,8 @@ class Finder:
             kind = "loader" if loads else "transform"
             number = self.recorder.definitions.define(name, parent, index, kind)
             known = stand_in(child, number, self.recorder)
+            if loads:
+                self.recorder.definitions.name_function(number, label(child))
             self.made[id(child)] = known
             self.keep.append(child)
         return known

@@ -92,7 +92,7 @@ class Feeder:
             return
         if type(queue._buffer) is not collections.deque or queue._wlock is None:
             return
-        self.queued = queue._buffer = _Buffer(self, queue._buffer)
+        self.queued = queue._buffer = _SendBuffer(self, queue._buffer)
         queue._wlock = _Lock(self, queue._wlock)
         original = queue._send_bytes
 
@@ -130,7 +130,7 @@ class Feeder:
         self.batch = None
 
 
-class _Buffer(collections.deque["Any"]):
+class _SendBuffer(collections.deque["Any"]):
     def __init__(self, feeder: Feeder, items: collections.deque[Any]) -> None:
         super().__init__(items)
         self._feeder = feeder
@@ -173,7 +173,13 @@ class _Lock:
         return self._lock.__exit__(*args)
 
 
-for _method in (IndexQueue.get, ResultQueue.put, _Buffer.append, _Buffer.popleft, _Lock.acquire):
+for _method in (
+    IndexQueue.get,
+    ResultQueue.put,
+    _SendBuffer.append,
+    _SendBuffer.popleft,
+    _Lock.acquire,
+):
     hook(_method)
 
 

@@ -37,7 +37,7 @@ class Writer:
         """`stderr` is the (device, inode) of descriptor 2 when the process started, or None."""
         self.config = config
         self.on = True
-        self.page = state_page.Page()
+        self.page = state_page.StatePage()
         self.definitions = Definitions()
         self._stderr = stderr
         # Shared with forked children: the line is written once.

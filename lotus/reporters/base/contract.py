@@ -31,7 +31,7 @@ class Heading(Protocol):
     def __call__(self, summary: Any, /) -> Section: ...
 
 
-class Page(Protocol):
+class PageSections(Protocol):
     """`sections`: the sections of a page, with charts and tables."""
 
     def __call__(self, summary: Any, /) -> list[Section]: ...
@@ -43,7 +43,7 @@ class Csv(Protocol):
     def __call__(self, summary: Any, /) -> str: ...
 
 
-class Rows(Protocol):
+class TableRows(Protocol):
     """`rows`: a table as cells of text, without its columns."""
 
     def __call__(self, summary: Any, /) -> Sequence[Sequence[str]]: ...
@@ -53,7 +53,7 @@ CONTRACT: dict[str, type[Any]] = {
     "write": Terminal,
     "document": Document,
     "heading": Heading,
-    "sections": Page,
+    "sections": PageSections,
     "csv": Csv,
-    "rows": Rows,
+    "rows": TableRows,
 }

@@ -9,14 +9,14 @@ _INDENT, _ELSEWHERE = 2, "(inside others)"
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """A line of a table: the row that it shows, None for a heading; its name, indented."""
 
     row: int | None
     name: str
 
 
-def tree(names: Sequence[str], nested: Sequence[bool]) -> list[Line]:
+def tree(names: Sequence[str], nested: Sequence[bool]) -> list[TableLine]:
     """Lines of operations, each below the one around it, by its own name without that one's.
 
     names: "Outer/Inner" lies inside "Outer". Rows of one parent stay in their order. What has a
@@ -45,21 +45,23 @@ def tree(names: Sequence[str], nested: Sequence[bool]) -> list[Line]:
             below.setdefault(parent, []).append(row)
         else:
             elsewhere.append(row)
-    lines: list[Line] = []
+    lines: list[TableLine] = []
 
     def add(parent: str, depth: int) -> None:
         for child in below.get(parent, []):
             name = child if isinstance(child, str) else names[child]
             own = name[len(parent) + 1 :] if parent else name
             row = child if isinstance(child, int) else None
-            lines.append(Line(row, " " * _INDENT * depth + plain(operation_name(own))))
+            lines.append(TableLine(row, " " * _INDENT * depth + plain(operation_name(own))))
             if rows.get(name, row) == row:  # of two rows of one name the first has the children
                 add(name, depth + 1)
 
     add("", 0)
     if elsewhere:
-        lines.append(Line(None, _ELSEWHERE))
-        lines += [Line(row, " " * _INDENT + plain(operation_name(names[row]))) for row in elsewhere]
+        lines.append(TableLine(None, _ELSEWHERE))
+        lines += [
+            TableLine(row, " " * _INDENT + plain(operation_name(names[row]))) for row in elsewhere
+        ]
     return lines
 
 

@@ -117,7 +117,7 @@ def _loader(
         causes = records(loader.causes)
         rows = [[operation_name(row["name"]), share(row["a"]), share(row["b"])] for row in causes]
         columns = [("", LEFT), (comparison.a.letter, RIGHT), (comparison.b.letter, RIGHT)]
-        parts += ["What the loop's time is owed to (first runs)", Table(columns, rows)]
+        parts += ["What the loop's time is spent on (first runs)", Table(columns, rows)]
     return parts
 
 

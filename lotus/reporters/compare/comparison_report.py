@@ -284,7 +284,7 @@ def _lines(console: "Console", loader: LoaderComparison, comparison: Comparison)
         (comparison.b.letter, RIGHT),
         ("points", RIGHT),
     ]
-    print_table(console, "What the loop's time is owed to (first runs)", columns, rows)
+    print_table(console, "What the loop's time is spent on (first runs)", columns, rows)
 
 
 def _only(console: "Console", table: Any, letter: str) -> None:

@@ -10,8 +10,8 @@ one; null: not known, not measured, or none):
                seen_wall_ns (since 1970), age_ns, exit_code, signal, finished, notes, shm, shm_size
     verdict    that of the rank that holds up the others: kind, headline, lines, commands,
                quiet_ns, pid, worker (-1: the main process), batch, sample:
-               lotus.live.hang_detection.Verdict
-    groups     one for each main process: the fields of lotus.live.view.Group, with
+               lotus.live.hang_detection.HangVerdict
+    groups     one for each main process: the fields of lotus.live.view.LoopView, with
                main and workers: what each process does (lotus.live.hang_detection.Doing),
                recent and overall: lotus.live.view.Rates (batches and samples a second),
                operations: a list of {"name", "share"}, and the group's own verdict
@@ -38,8 +38,8 @@ from lotus.common.formatting import (
     shorten,
     size,
 )
-from lotus.live.hang_detection import Doing, Verdict
-from lotus.live.view import Group, Rates, View
+from lotus.live.hang_detection import Doing, HangVerdict
+from lotus.live.view import LoopView, Rates, View
 
 MOST_WORKERS = 24  # in a snapshot without an end of the screen
 MOST_RANKS = 8  # shown in full there
@@ -80,7 +80,7 @@ def lines(
         body.append(ScreenLine(f"and {len(groups) - len(shown)} more ranks, above"))
     whole = [*begun, *body]
     if view.shm_size and view.state == "running":
-        text = f"/dev/shm     {size(view.shm)} of {size(view.shm_size)} in use, by anybody"
+        text = f"/dev/shm     {size(view.shm)} of {size(view.shm_size)} in use, by all programs"
         whole.append(ScreenLine(_cut(text, width), "dim"))
     return whole if height is None else whole[:height]
 
@@ -95,7 +95,7 @@ def _title(view: View, run: str, width: int) -> list[ScreenLine]:
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.seen_wall_ns / 1e9))
     text = {
         "absent": "no run here yet",
-        "begun": f"begun {_time(view.elapsed_ns)} ago; no DataLoader was iterated yet",
+        "begun": f"begun {_time(view.elapsed_ns)} ago; no DataLoader has been iterated yet",
         "running": f"running for {_time(view.elapsed_ns)}",
         "ended": f"ended {clock}, after {_time(view.elapsed_ns)}",
         "killed": f"killed; last sign of life {clock}, after {_time(view.elapsed_ns)}",
@@ -115,12 +115,13 @@ def _verdict(view: View, run: str, width: int) -> list[ScreenLine]:
     if view.state == "ended":
         return [*_left(view, width), ScreenLine(f"  next: lotus report {_word(run)}", "bold")]
     if view.state == "killed":
-        text = "no process of it lives, and run.json has no end: it was killed, or the machine was"
+        text = "none of its processes is alive, and run.json has no end: the run was killed, or "
+        text += "its machine stopped"
         why = _wrapped(text, width, "bold red")
         return [*why, *_left(view, width), ScreenLine(f"  next: lotus report {_word(run)}", "bold")]
     if view.state == "elsewhere":
         hosts = ", ".join(sorted({plain(group.host) for group in view.groups}))
-        return _wrapped(f"run lotus top on {hosts} to see whether it lives", width, "yellow")
+        return _wrapped(f"run lotus top on {hosts} to see whether it is alive", width, "yellow")
     verdict = view.verdict
     if verdict is None or verdict.kind == "moving":
         return []
@@ -152,7 +153,7 @@ def _left(view: View, width: int) -> list[ScreenLine]:
     return lines
 
 
-def _short(group: Group, width: int) -> ScreenLine:
+def _short(group: LoopView, width: int) -> ScreenLine:
     """A rank in a line."""
     rates = group.overall if group.overall.loops else group.recent
     text = (
@@ -164,7 +165,7 @@ def _short(group: Group, width: int) -> ScreenLine:
 
 
 def _group(
-    group: Group, view: View, width: int, room: int | None, stacks: Stacks, named: bool
+    group: LoopView, view: View, width: int, room: int | None, stacks: Stacks, named: bool
 ) -> list[ScreenLine]:
     head = f"rank {group.rank}" + (f" on {group.host}" if group.host else "") if named else ""
     lines = [ScreenLine("")]
@@ -189,13 +190,13 @@ def _group(
     return lines
 
 
-def _pass(group: Group) -> str:
+def _pass(group: LoopView) -> str:
     """What to call its iteration: an epoch, where the loader tells a length and keeps to it."""
     length = group.loader.get("length")
     return "epoch" if isinstance(length, int) and group.epoch_batch <= length else "iteration"
 
 
-def _figures(group: Group) -> list[str]:
+def _figures(group: LoopView) -> list[str]:
     recent, overall = group.recent, group.overall
     texts = []
     if overall.loops:
@@ -230,7 +231,7 @@ def _figures(group: Group) -> list[str]:
     return [*texts, f"memory       {memory}"] if memory else texts
 
 
-def _memory(group: Group) -> str:
+def _memory(group: LoopView) -> str:
     parts = []
     if not math.isnan(group.main.rss):
         parts.append(f"main {size(group.main.rss)}")
@@ -240,12 +241,12 @@ def _memory(group: Group) -> str:
         parts.append(f"{plural(len(pss), 'worker')} {size(sum(pss))} (PSS)")
     elif rss:
         parts.append(
-            f"{plural(len(rss), 'worker')} {size(sum(rss))} (what is shared counted twice)"
+            f"{plural(len(rss), 'worker')} {size(sum(rss))} (shared memory counted more than once)"
         )
     return ", ".join(parts)
 
 
-def _processes(group: Group, width: int, room: int | None, stacks: Stacks) -> list[ScreenLine]:
+def _processes(group: LoopView, width: int, room: int | None, stacks: Stacks) -> list[ScreenLine]:
     """The main process, then the workers, those to look at first; the rest in a line."""
     workers = sorted(group.workers, key=lambda worker: _importance(worker, group.verdict))
     most = MOST_WORKERS if room is None else max(room - 2, 1)
@@ -281,7 +282,7 @@ def _processes(group: Group, width: int, room: int | None, stacks: Stacks) -> li
     return lines
 
 
-def _importance(doing: Doing, verdict: Verdict) -> tuple[bool, bool, bool, int]:
+def _importance(doing: Doing, verdict: HangVerdict) -> tuple[bool, bool, bool, int]:
     busy = doing.phase not in ("idle", "ended")
     return (doing.pid != verdict.pid, doing.alive is not False, not busy, -doing.quiet_ns)
 

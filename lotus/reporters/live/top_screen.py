@@ -35,7 +35,7 @@ def once(directory: Path, as_json: bool = False, with_stacks: bool = False) -> N
     view = watch.look()
     if view.state == "absent":
         raise LotusError(
-            f"{directory} is no run (yet): it is made by lotus trace -o {directory} -- COMMAND"
+            f"{directory} is not a run (yet): lotus trace -o {directory} -- COMMAND makes it one"
         )
     while watch.behind or (view.state == "running" and not _has_cpu(view)):
         if not watch.behind:
@@ -66,8 +66,8 @@ def _check_whose(directory: Path) -> None:
     manifest = manifest_of(directory)
     if manifest is not None and not run_claim.is_ours(directory, manifest):
         raise LotusError(
-            f"{directory} was recorded by another user, elsewhere, or by a lotus before this one, "
-            "and no program is run for what it names; leave --stacks out"
+            f"{directory} was recorded by another user, elsewhere, or by an earlier lotus, and no "
+            "program is run on what it names; leave out --stacks"
         )
 
 

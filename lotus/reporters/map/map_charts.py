@@ -13,7 +13,7 @@ from lotus.reporters.base.chart_parts import bars_height, label, names_axis
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.base.page import COLOURS, Chart, Table
 from lotus.reporters.map.map_report import turns_text
-from native_map.events.catalogue import METRICS
+from native_map.events.metrics import METRICS
 
 # As the literature of the top-down method stacks them.
 TOP_DOWN = {
@@ -196,7 +196,7 @@ def functions(measured: MapSummary) -> Chart | None:
     note = "Click on a part to see it alone. A function of a stripped library goes by the address "
     note += "where it starts."
     cut = sum(operation.left_out for operation in operations)
-    note += f" {cut:,} functions of fewer samples are put together." if cut else ""
+    note += f" {cut:,} functions with fewer samples are grouped." if cut else ""
     return Chart(
         "functions", "C and C++ functions under each operation",
         {"data": [data], "layout": {"height": 480, "margin": {"l": 0, "r": 0, "t": 26, "b": 0},

@@ -35,7 +35,7 @@ from lotus.reporters.base.console import (
     tight,
 )
 from lotus.reporters.base.display_names import shorten_apart, tree
-from native_map.events.catalogue import LEVEL_2, METRICS
+from native_map.events.metrics import LEVEL_2, METRICS
 from native_map.symbols.demangle import short
 
 if TYPE_CHECKING:  # rich is imported when there is something to print

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.common.columns import plain_value
-from lotus.balance.mode_prediction import WAITS, Mode, Modes
+from lotus.balance.mode_prediction import WAITS, Modes, PredictedMode
 from lotus.balance.more_workers import MoreWorkers
-from lotus.balance.split import Balance, Share
+from lotus.balance.split import BatchSplit, RankShare
 from lotus.balance.step_prediction import Predicted
 from lotus.common.formatting import MISSING, amount, duration, plain, plural, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
@@ -24,7 +24,7 @@ _MOST_ROWS = 16  # of ranks; those whose batch changes most are shown
 _MOST_GROUPS = 60  # characters of a list of groups
 
 
-def document(balance: Balance) -> dict[str, Any]:
+def document(balance: BatchSplit) -> dict[str, Any]:
     """The plan as balance.json has it, and what it was made of; times in seconds, null: unknown."""
     return {
         "schema": SCHEMA,
@@ -76,7 +76,9 @@ def _known(fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def write(console: "Console", balance: Balance, *, run: Path, written: Path | None = None) -> None:
+def write(
+    console: "Console", balance: BatchSplit, *, run: Path, written: Path | None = None
+) -> None:
     """Print the shares. `run`: the run directory, as the user named it; `written`: the plan."""
     rows = _shown(balance.shares)
     several = len({one.host for one in balance.shares}) > 1
@@ -137,7 +139,7 @@ def write(console: "Console", balance: Balance, *, run: Path, written: Path | No
     console.print(f"  {'next':11} {plain(words)}", soft_wrap=True)
 
 
-def _shown(rows: Sequence[Share]) -> list[Share]:
+def _shown(rows: Sequence[RankShare]) -> list[RankShare]:
     if len(rows) <= _MOST_ROWS:
         return list(rows)
     most = sorted(rows, key=lambda share: (-abs(share.after - share.before), share.rank))[
@@ -146,7 +148,7 @@ def _shown(rows: Sequence[Share]) -> list[Share]:
     return sorted(most, key=lambda share: share.rank)
 
 
-def _weights(console: Any, balance: Balance, rows: Sequence[Share]) -> None:
+def _weights(console: Any, balance: BatchSplit, rows: Sequence[RankShare]) -> None:
     """What BalanceNet Orchestrator's formula was given."""
     if not balance.weights:
         return
@@ -162,7 +164,7 @@ def _weights(console: Any, balance: Balance, rows: Sequence[Share]) -> None:
         print_paragraph(console, name, plain(how))
 
 
-def _modes(console: Any, balance: Balance) -> None:
+def _modes(console: Any, balance: BatchSplit) -> None:
     """What an epoch takes in each mode of training, and which of them to take."""
     modes = balance.modes
     if modes is None:
@@ -195,7 +197,7 @@ def _modes(console: Any, balance: Balance) -> None:
         print_paragraph(console, "note", note)
 
 
-def _named(mode: Mode, balance: Balance) -> str:
+def _named(mode: PredictedMode, balance: BatchSplit) -> str:
     if mode.name == "split":
         return f"sync, split by {balance.question.strategy}"
     return mode.name
@@ -210,11 +212,11 @@ def _waits(modes: Modes) -> str:
         f"{share(1 - modes.persistent)} for single slow steps"
     )
     if modes.persistent < 0.5:
-        text += ", which no split takes away; to meet less often (local, async) does"
+        text += ", which no split removes; averaging less often (local, async) does"
     return text
 
 
-def _recommended(modes: Modes, balance: Balance) -> str:
+def _recommended(modes: Modes, balance: BatchSplit) -> str:
     best = modes.of(modes.recommended)
     if best.name == "split":
         text = f"{_named(best, balance)}: {share(1 - best.times)} less time than now, learns as now"
@@ -223,7 +225,7 @@ def _recommended(modes: Modes, balance: Balance) -> str:
     if any(one.why or one.times > 1.0 for one in balance.tuned):
         text = f"tune the input first, as said above, and trace again. Until then {text}"
     if modes.option is None:
-        return f"{text}; no mode that learns otherwise is clearly quicker"
+        return f"{text}; no mode that learns otherwise is clearly faster"
     text += f". {modes.option} would take {share(modes.gain)} less than that by its times"
     if modes.option == "async":
         text += ", if averaging in the background costs the steps nothing"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lotus.analysis.common.columns import plain_value
-from lotus.balance.job_whatif import Answer
+from lotus.balance.job_whatif import JobPrediction
 from lotus.common.formatting import MISSING, amount, duration, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.tune.simulation import model_error
@@ -24,7 +24,7 @@ _NEXT = (
 _NAMED, _OFTEN = 3, 0.05  # ranks that come last most often, in so many steps at least
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: JobPrediction) -> dict[str, Any]:
     """Fields as in lotus.tune.simulation.job_simulation.JobOutcome, seconds; null: not known."""
     return {
         "schema": SCHEMA,
@@ -56,7 +56,7 @@ def _outcome(outcome: JobOutcome) -> dict[str, Any]:
     }
 
 
-def write(console: "Console", answer: Answer) -> None:
+def write(console: "Console", answer: JobPrediction) -> None:
     """Print what a job of many ranks would do, beside what it does."""
     today, then, measured = answer.today, answer.then, answer.measured_s
     columns = [("", LEFT), ("measured", RIGHT), ("simulated", RIGHT), ("what if", RIGHT)]

@@ -7,7 +7,7 @@ import numpy as np
 
 from lotus.analysis.common.columns import number, records
 from lotus.analysis.ranks.rank_reasons import Why
-from lotus.analysis.ranks.rank_verdict import LEAST_STEPS, RankSummary, Share, Straggler
+from lotus.analysis.ranks.rank_verdict import LEAST_STEPS, LastShare, RankSummary, Straggler
 from lotus.common.formatting import amount, duration, operation_name, plain, plural, share, shorten
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of, tight
 
@@ -85,11 +85,13 @@ def verdict(summary: RankSummary) -> list[str]:
     if texts:
         return texts
     if len(summary.steps.ranks) < 2:
-        return [f"Only rank {summary.steps.ranks[0]} is here: there is nothing to compare it with."]
+        return [
+            f"Only rank {summary.steps.ranks[0]} was recorded: there is nothing to compare it with."
+        ]
     if summary.decided < LEAST_STEPS:
         return [
-            f"Too few steps to say who holds the others up: {summary.decided} beyond the first in "
-            f"which it is known who was last, and {LEAST_STEPS} are needed."
+            f"Too few steps to say who holds the others up: who was last is known of "
+            f"{summary.decided} after the first, and {LEAST_STEPS} are needed."
         ]
     nearest = summary.nearest
     text = "No rank holds the others up"
@@ -121,7 +123,7 @@ def _apart(ns: float) -> str:
     return f"{duration(abs(ns))} {'after' if ns >= 0 else 'before'} the others"
 
 
-def _often(last: Share) -> str:
+def _often(last: LastShare) -> str:
     return (
         f"{share(last.share)} of {plural(last.steps, 'step')} (95 % interval {share(last.low)} to "
         f"{share(last.high)}; {share(last.fair)} if all were alike)"
@@ -151,7 +153,8 @@ def _why(why: Why) -> str:
     other = f"rank {why.reference}"
     if not why.kind:
         return (
-            f"On average its own time of a step is no longer than {other}'s: it is late at times."
+            f"On average its own time of a step is no longer than {other}'s: it is late only now "
+            "and then."
         )
     if why.kind == "batch size":
         cause = f"It takes {_size(why.size)} samples a step, {other} {_size(why.reference_size)}"
@@ -233,7 +236,7 @@ def _clocks(summary: RankSummary) -> Iterator[str]:
         names = ", ".join(_host(host) or "?" for host in unknown[:_MOST_NAMED])
         more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
         yield (
-            f"Of host {names}{more} it is not known how far its clock is off: lateness against "
+            f"How far the clock of host {names}{more} is off is not known: lateness against "
             "other hosts' ranks is not certain, and nobody is named last there."
         )
     elif errors.max(initial=0.0) > 0:
@@ -259,7 +262,7 @@ def _absent(summary: RankSummary) -> Iterator[str]:
     if len(some) > _MOST_NAMED:
         yield f"{len(some) - _MOST_NAMED} more ranks took part in some steps only."
     if steps.thinned > 1:
-        yield f"One step in {steps.thinned} was compared: there are very many."
+        yield f"One step in {steps.thinned} was compared, as there are very many."
 
 
 def _ranks(ranks: Sequence[int]) -> str:

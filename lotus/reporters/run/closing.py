@@ -23,7 +23,10 @@ _MOST_LOG, _MEMORY_PER_BYTE = 1 << 29, 20
 _ASCII_BARS = {ord(part): "#" for part in "█▉▊▋▌"} | {ord(part): " " for part in "▍▎▏"}
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _VERDICT = re.compile(r"^([A-Z][A-Z -]+)(?=:)", re.MULTILINE)
-_HEADING = re.compile(r"^(?:Where the .*|Why(?= \()|next step:|then,(?= for ))", re.MULTILINE)
+_HEADING = re.compile(
+    r"^(?:Where the .*|Why(?= \()|next step:|expected:|try it:|after that:|then,(?= for ))",
+    re.MULTILINE,
+)
 _SLOW_LOG = 16 << 20  # bytes that take about a second to read
 
 

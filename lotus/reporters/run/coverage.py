@@ -1,29 +1,26 @@
 """Lines that every form of the report shares: what was recorded, of what, and what is missing."""
 
 import math
-import os
 import shlex
 from collections.abc import Iterator
 
 from lotus.analysis.batches.epoch_coverage import Passes
 from lotus.analysis.common.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.analysis.verdict.causes.circumstances import without_data
 from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP
-from lotus.analysis.verdict.causes.ledger import core_shared
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.verdict import Cause, Verdict
-from lotus.common import redaction, tunable_loop
 from lotus.common.formatting import (
     amount,
     brief_command,
-    command,
     duration,
     plain,
     plural,
     share,
     size,
 )
+
+LEAST_SECOND = 0.05  # of the loop: a second cause of less needs no advice
 
 
 def heading_lines(summary: Summary) -> Iterator[str]:
@@ -99,14 +96,14 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
     whole = loader.coverage["batches_recorded_whole"]
     if taken and whole < taken:
         yield f"{amount(whole)} of {plural(taken, 'batch')} are recorded in detail."
-    shared = core_shared(scope)
+    shared = loader.core_shared
     if shared > 0 and not loader.verdict.doubt:  # which says it better
         whose, own = ("workers'", "their") if scope.num_workers else ("main process's", "its")
         yield (
             f"The cores were shared: {share(shared)} of the {whose} time off a core was not {own} "
             "own waiting; the verdict is less certain."
         )
-    empty = without_data(scope)
+    empty = loader.empty_workers
     if empty:
         yield (
             f"{empty} of the {scope.num_workers} workers made no batch: the data set gave them no "
@@ -124,7 +121,7 @@ def _passes(passes: Passes) -> str:
     """How often the loader was iterated; an epoch is what came to the end of the data."""
     count, left = passes.iterations, passes.iterations - passes.whole
     if passes.endless:
-        text = f"{plural(count, 'iteration')} past the length that it tells"
+        text = f"{plural(count, 'iteration')} past the length that it reports"
     elif left == 0:
         text = plural(count, "epoch")
     elif passes.whole == 0:
@@ -155,43 +152,14 @@ def share_words(cause: Cause) -> str:
 
 
 def second_cause(judged: Verdict) -> Cause | None:
-    """The cause to look at after the first, where there is other advice for it."""
+    """The cause to look at after the first: it takes a part, and has advice of its own."""
     if len(judged.causes) < 2:
         return None
     first, second = judged.causes[:2]
+    if second.share < LEAST_SECOND:
+        return None
     of_one_kind = {first.kind, second.kind} <= {STARTUP.kind, SHUTDOWN.kind}
     return None if of_one_kind or first.advice == second.advice else second
-
-
-def next_command(summary: Summary) -> str:
-    """What to type next; "" where no setting of a loader is to be looked for.
-
-    A command of which something was hidden cannot be typed again, nor one that was not recorded. A
-    loop that `lotus tune` would refuse as too short is not offered to it.
-    """
-    if not summary.loaders or summary.loaders[0].verdict.kind != "input-bound":
-        return ""
-    if tunable_loop.too_short(summary.loaders[0].longest_epoch_s):
-        return ""
-    manifest = summary.manifest
-    ends = (manifest.get(name) for name in ("exit_code", "signal"))
-    if manifest.get("state") == "ended" and all(end is None for end in ends):
-        return "lotus.tune(loader)"  # lotus.trace recorded it, in a notebook for one
-    words = [str(word) for word in manifest.get("command") or []]
-    whole = bool(words) and not any(redaction.HIDDEN in word for word in words)
-    if not whole:
-        return "lotus tune -- COMMAND"
-    return f"{_in_folder(manifest.get('cwd'))}lotus tune -- {command(words)}"
-
-
-def _in_folder(folder: object) -> str:
-    """What to put before a command so that it runs in `folder`; "" in that folder already.
-
-    A folder of another machine, which does not exist here, is left out.
-    """
-    if not isinstance(folder, str) or not os.path.isdir(folder) or os.path.samefile(folder, "."):
-        return ""
-    return f"env -C {plain(shlex.quote(folder))} "
 
 
 def open_waits(summary: Summary) -> Iterator[str]:
@@ -200,7 +168,7 @@ def open_waits(summary: Summary) -> Iterator[str]:
         of = f"loader {row['loader']}, " if len(summary.loaders) > 1 else ""
         yield (
             f"It ended after {duration(row['wait_ns'])} of waiting for batch {row['batch']} ({of}"
-            f"epoch {row['epoch']}), which no number here holds: `lotus top "
+            f"epoch {row['epoch']}), which no number here includes: `lotus top "
             f"{plain(shlex.quote(summary.path))}` says who held it up."
         )
 

@@ -27,7 +27,7 @@ from lotus.reporters.base.chart_parts import (
 )
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.base.page import Chart, Table
-from lotus.reporters.run import columns, time_bars
+from lotus.reporters.run import report_columns, time_bars
 
 PART_COLOURS = {"waits": WAIT, "step": STEP, "start-up": GREY, "shut-down": GREY}
 _MOST_NAMES, _MOST_WORKERS, _MOST_CAUSES = 25, 64, 10
@@ -44,7 +44,7 @@ def brief(title: str, width: int) -> str:
 
 
 def causes(loader: LoaderSummary) -> Chart:
-    """What the loop's time is owed to, the verdict's causes, as shares of the loop."""
+    """What the loop's time is spent on, the verdict's causes, as shares of the loop."""
     largest = sorted(loader.verdict.causes, key=lambda cause: -cause.share)[:_MOST_CAUSES]
     left = len(loader.verdict.causes) - len(largest)
     data: dict[str, Any] = {
@@ -65,13 +65,13 @@ def causes(loader: LoaderSummary) -> Chart:
         "yaxis": names_axis([brief(cause.title, 46) for cause in largest], 46),
         "showlegend": False,
     }
-    table = columns.shown(columns.CAUSES, loader, columns.PAGE)
+    table = report_columns.shown(report_columns.CAUSES, loader, report_columns.PAGE)
     return Chart(
         "causes",
-        "What the loop's time is owed to",
+        "What the loop's time is spent on",
         {"data": [data], "layout": layout},
         Table(table.headings, table.rows(vars(cause) for cause in largest)),
-        "Green is the training step, grey start-up and shut-down, red what it waits for."
+        "Green is the training step, grey start-up and shut-down, orange what it waits for."
         + (f" {left} smaller ones are left out here." if left > 0 else ""),
     )
 
@@ -123,7 +123,7 @@ def operations(quantiles: pd.DataFrame) -> Chart:
         for row in rows_of(quantiles)
     ]
     more = len(quantiles) - len(shown)
-    note = f"Those of most time in all; {more} more are in the table." if more else ""
+    note = f"Those that take the most time in all; {more} more are in the table." if more else ""
     return Chart(
         "operations", "How long each operation takes", {"data": [box, *ends], "layout": layout},
         Table(headings, rows), note,
@@ -184,7 +184,7 @@ def workers(loader: LoaderSummary) -> Chart:
     """Fetching and idle time of each worker, and what a sample takes it."""
     table = loader.workers
     shown = table.head(_MOST_WORKERS)
-    cells = columns.shown(columns.WORKERS, loader, columns.PAGE)
+    cells = report_columns.shown(report_columns.WORKERS, loader, report_columns.PAGE)
     rows = cells.rows(rows_of(shown))
     names = [row[0] for row in rows]
     data = [
@@ -242,7 +242,7 @@ def ranks(loader: LoaderSummary) -> Chart:
         "xaxis": {"title": {"text": "% of the rank's loop"}},
         "yaxis": names_axis([f"rank {rank}" for rank in table["rank"]]),
     }
-    cells = columns.shown(columns.RANKS, loader, columns.PAGE)
+    cells = report_columns.shown(report_columns.RANKS, loader, report_columns.PAGE)
     rows = cells.rows(rows_of(table))
     return Chart(
         "ranks",
@@ -279,7 +279,7 @@ def run_time(parts: Sequence[tuple[str, float, float]]) -> Chart:
         "Where the run's time went",
         {"data": [data], "layout": layout},
         Table([("part", LEFT), ("time", RIGHT), ("share", RIGHT)], rows),
-        "Red is waiting for data, green the training step, grey all else.",
+        "Orange is waiting for data, green the training step, grey all else.",
     )
 
 

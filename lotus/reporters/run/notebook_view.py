@@ -7,7 +7,7 @@ from typing import Any
 from lotus.analysis.summary import LoaderSummary
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import amount, duration, plain, share, shorten
-from lotus.reporters.run import cached_results, coverage
+from lotus.reporters.run import cached_results, coverage, trial
 
 _MOST_CAUSES, _MOST_LINES, _WIDTH = 5, 3, 300
 
@@ -41,7 +41,8 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
         first = judged.causes[0]
         text = f"First cause: {first.title}, {coverage.share_words(first)}."
         yield _paragraph(f"{text} {first.reason}")
-        yield _paragraph(f"Next step: {first.advice}")
+        gain = trial.expected(first.remedy)
+        yield _paragraph(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))
         yield _causes(loader)
     for line in coverage.loader_lines(loader):
         yield _paragraph(line)

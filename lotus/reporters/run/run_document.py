@@ -14,7 +14,9 @@ not measured is null. Keys are only ever added within one `schema`.
     "verdict": {"kind", "degree", "summary", "input_share", "input_low", "input_high",
                 "startup_share", "step_share", "shutdown_share", "doubt", "flaws": [sentences],
                 "ruled_out": [words],
-                "causes": [{"kind", "title", "share", "wait_share", "ns", "evidence", "advice"}]},
+                "causes": [{"kind", "title", "share", "wait_share", "ns", "evidence", "advice",
+                            "remedy": {"setting", "environment",
+                                       "expected": {"gain", "low", "high", "at_best"}}}]},
     "times": {...}, "phases": {...}, "operations": [...], "other_time": [...], "books": [...],
     "slowest_samples": [...], "slow_batches": [...], "batches": [...], "order": {...},
     "workers": [...], "rank_times": [...], "epochs": [...], "passes": {...}, "coverage": {...}
@@ -79,7 +81,7 @@ def document(summary: Summary, *, measured: MapSummary | None = None) -> dict[st
         "time": None if summary.time is None else dataclasses.asdict(summary.time),
         "map": None if measured is None else map_tables.document(measured),
     }
-    plain = _plain(whole)
+    plain = plain_document(whole)
     assert isinstance(plain, dict)
     return plain
 
@@ -125,16 +127,17 @@ def ranks_document(summary: RankSummary) -> dict[str, Any]:
         "loaders": summary.steps.loaders,
         "thinned": summary.steps.thinned,
     }
-    plain = _plain(whole)
+    plain = plain_document(whole)
     assert isinstance(plain, dict)
     return plain
 
 
-def _plain(value: Any) -> Any:
+def plain_document(value: Any) -> Any:
+    """Tables as lists of rows, and what is not finite as None."""
     if isinstance(value, pd.DataFrame):
         return records(value)
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): plain_document(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain_document(item) for item in value]
     return plain_value(value)

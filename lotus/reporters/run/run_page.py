@@ -18,12 +18,13 @@ from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.map import map_charts, map_report
 from lotus.reporters.ranks import rank_charts
 from lotus.reporters.run import (
-    columns,
     coverage,
     loader_charts,
+    report_columns,
     run_document,
     time_bars,
     time_charts,
+    trial,
 )  # fmt: skip
 
 _MOST_RANKS = 8  # as many as there are colours
@@ -55,7 +56,7 @@ def contents(
     if chosen is None:
         heading = Section("No DataLoader was iterated in what was recorded", [*stopped, *lines])
         return heading, [_footer(summary)]
-    following = coverage.next_command(summary)
+    following = trial.trial_command(summary)
     if following:
         lines.append(f"next: {following}")
     judged = chosen.verdict
@@ -88,7 +89,8 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
         text = f"First cause: {first.title}, {coverage.share_words(first)}."
         again = first.reason in judged.flaws
         parts.append(f"{text} {first.reason}" if first.reason and not again else text)
-        parts.append(f"Next step: {first.advice}")
+        gain = trial.expected(first.remedy)
+        parts.append(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))
         second = coverage.second_cause(judged)
         if second is not None:
             parts.append(f"Then, for {second.title}: {second.advice}")
@@ -154,13 +156,13 @@ def _loader(run: Run, summary: Summary, loader: LoaderSummary) -> list[Section]:
 def _slowest(loader: LoaderSummary) -> list[str | Table | Chart]:
     parts: list[str | Table | Chart] = []
     if len(loader.slowest):
-        table = columns.shown(columns.SLOWEST_SAMPLES, loader, columns.PAGE)
+        table = report_columns.shown(report_columns.SLOWEST_SAMPLES, loader, report_columns.PAGE)
         parts.append(Table(table.headings, table.rows(rows_of(loader.slowest))))
     if len(loader.slow_batches):
-        table = columns.shown(columns.SLOW_BATCHES, loader, columns.PAGE)
+        table = report_columns.shown(report_columns.SLOW_BATCHES, loader, report_columns.PAGE)
         parts.append("Batches that were slow as a whole:")
         parts.append(Table(table.headings, table.rows(rows_of(loader.slow_batches))))
-        parts.append(columns.SLOW_BATCHES_NOTE)
+        parts.append(report_columns.SLOW_BATCHES_NOTE)
     return parts
 
 
@@ -212,7 +214,7 @@ def _footer(summary: Summary) -> Section:
     host = summary.manifest.get("host")
     where = f"Recorded on {plain(host)} by lotus" if host else "Recorded by lotus"
     version = summary.manifest.get("lotus")
-    lines = lines or ["Nothing was lost, and nothing was met that could not be looked into."]
+    lines = lines or ["Nothing was lost, and there was nothing that lotus could not look into."]
     recorded = f"{where} {plain(version or '')}".strip()
     recorded += ". The terms of this page are defined in docs/glossary.md, in the source of lotus."
     return Section("Lost or not measured", [*lines, recorded])

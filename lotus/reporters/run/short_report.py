@@ -7,10 +7,10 @@ from typing import Any
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.causes.edges import TRACING
 from lotus.analysis.verdict.causes.outside import OUTSIDE
-from lotus.analysis.verdict.verdict import Verdict
+from lotus.analysis.verdict.verdict import LITTLE, Verdict
 from lotus.common.formatting import amount, duration, plain, plural, share, shorten
 from lotus.reporters.ranks import rank_report
-from lotus.reporters.run import coverage, time_bars
+from lotus.reporters.run import coverage, time_bars, trial
 
 _WIDTH, _MOST_CAUSES, _MOST_LOSSES = 78, 4, 3
 _MOST_LINES = 21  # of the verdict; rates and what is missing come after it
@@ -57,17 +57,28 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
     result += time_bars.lines(summary)
     of = plain(summary.loaders[0].scope.title)
     result.append(shorten(f"Why (share of the loop over {of})", _WIDTH))
-    for cause in judged.causes[:_MOST_CAUSES]:
+    shown = [each for each in judged.causes if each.is_silent or each.share >= LITTLE]
+    for cause in (shown or judged.causes)[:_MOST_CAUSES]:
         of_loop = cause.kind != OUTSIDE.kind and not cause.is_silent
         part = share(cause.share) if of_loop else ""
         result.append(f"  {part:>6}  {shorten(plain(cause.title), _WIDTH - 10)}")
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):
-        result.append(f"without the first, all else as it is: {gain:.3g} times as fast")
+        # The time without a core that its work has on a busy machine is charged to other programs.
+        least = "at least " if judged.doubt else ""
+        of = ", this loop" if len(summary.loaders) > 1 else ""
+        result.append(f"without the first, all else as it is: {least}{gain:.3g} times as fast{of}")
     if judged.ruled_out:
         result += _wrap(f"ruled out: {', '.join(judged.ruled_out)}")
     if judged.causes:
-        result += _wrap(f"next step: {plain(judged.causes[0].advice)}")
+        first = judged.causes[0]
+        result += _wrap(f"next step: {plain(first.advice)}")
+        setting = first.remedy.setting or first.remedy.environment
+        for words, text in (
+            ("expected", trial.expected(first.remedy)),
+            ("try it" if setting else "after that", trial.trial_command(summary)),
+        ):
+            result += _wrap(f"{words}: {text}") if text else []
     second = coverage.second_cause(judged)
     if second is not None and second.share >= _WORTH:
         more = _wrap(f"then, for {plain(second.title)}: {plain(second.advice)}")

@@ -13,7 +13,7 @@ from lotus.reporters.base.console import LEFT, plain_console, print_paragraph, p
 from lotus.reporters.base.display_names import tree
 from lotus.reporters.map import map_report
 from lotus.reporters.ranks import rank_report
-from lotus.reporters.run import columns, coverage, time_bars
+from lotus.reporters.run import coverage, report_columns, time_bars, trial
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
@@ -104,6 +104,9 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
             print_paragraph(console, "Reason", first.reason)
         if in_full:
             print_paragraph(console, "Next step", plain(first.advice))
+            gain = trial.expected(first.remedy)
+            if gain:
+                print_paragraph(console, "Expected", f"{gain}.")
         if in_full and judged.ruled_out:
             print_paragraph(console, "Ruled out", ", ".join(judged.ruled_out))
     console.print()
@@ -146,16 +149,16 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
 def _causes(console: "Console", loader: LoaderSummary) -> None:
     causes = loader.verdict.causes[:_MOST_CAUSES]
     if len(causes) > 1:
-        table = columns.shown(columns.CAUSES, loader, columns.TERMINAL)
+        table = report_columns.shown(report_columns.CAUSES, loader, report_columns.TERMINAL)
         rows = table.rows(vars(cause) for cause in causes)
-        print_table(console, "What the loop's time is owed to", table.headings, rows)
+        print_table(console, "What the loop's time is spent on", table.headings, rows)
         second = coverage.second_cause(loader.verdict)
         if second is not None:
             print_paragraph(console, "Then", f"for {plain(second.title)}: {plain(second.advice)}")
 
 
 def _operations(console: "Console", loader: LoaderSummary) -> None:
-    table = columns.shown(columns.OPERATIONS, loader, columns.TERMINAL)
+    table = report_columns.shown(report_columns.OPERATIONS, loader, report_columns.TERMINAL)
     rows = []
     shown = rows_of(loader.operations.head(_MOST_OPERATIONS))
     names, nested = ([row[key] for row in shown] for key in ("operation", "nested"))
@@ -174,7 +177,9 @@ def _operations(console: "Console", loader: LoaderSummary) -> None:
 
 
 def _batches(console: "Console", loader: LoaderSummary, threshold_ns: float) -> None:
-    table = columns.shown(columns.batches(threshold_ns), loader, columns.TERMINAL)
+    table = report_columns.shown(
+        report_columns.batches(threshold_ns), loader, report_columns.TERMINAL
+    )
     rows = table.rows(rows_of(loader.batches))
     print_table(console, "Per batch (delay: ready, but not yet taken)", table.headings, rows)
 
@@ -183,7 +188,7 @@ def _workers(console: "Console", loader: LoaderSummary) -> None:
     workers = loader.workers
     slow_first = workers.sort_values("times", ascending=False, na_position="last", kind="stable")
     shown = workers if len(workers) <= _MOST_WORKERS else slow_first.head(_MOST_WORKERS)
-    table = columns.shown(columns.WORKERS, loader, columns.TERMINAL)
+    table = report_columns.shown(report_columns.WORKERS, loader, report_columns.TERMINAL)
     rows = table.rows(rows_of(shown))
     print_table(console, "Workers (a sample: its typical share of a batch)", table.headings, rows)
     if len(workers) > len(shown):
@@ -201,7 +206,7 @@ def _workers(console: "Console", loader: LoaderSummary) -> None:
 def _ranks(console: "Console", loader: LoaderSummary) -> None:
     if len(loader.ranks) < 2:
         return
-    table = columns.shown(columns.RANKS, loader, columns.TERMINAL)
+    table = report_columns.shown(report_columns.RANKS, loader, report_columns.TERMINAL)
     blocked_first = loader.ranks.sort_values("wait_share", ascending=False).head(_MOST_WORKERS)
     rows = table.rows(rows_of(blocked_first))
     print_table(console, "Ranks (most blocked first)", table.headings, rows)
@@ -210,18 +215,18 @@ def _ranks(console: "Console", loader: LoaderSummary) -> None:
 def _slowest(console: "Console", loader: LoaderSummary) -> None:
     # Of samples that are all alike, three say as much as ten.
     slowest = loader.slowest[(loader.slowest["beyond"] >= SLOW_TIMES) | (loader.slowest.index < 3)]
-    table = columns.shown(columns.SLOWEST_SAMPLES, loader, columns.TERMINAL)
+    table = report_columns.shown(report_columns.SLOWEST_SAMPLES, loader, report_columns.TERMINAL)
     rows = table.rows(rows_of(slowest))
     print_table(console, "Slowest samples", table.headings, rows, names_in=(3,))
-    table = columns.shown(columns.SLOW_BATCHES, loader, columns.TERMINAL)
+    table = report_columns.shown(report_columns.SLOW_BATCHES, loader, report_columns.TERMINAL)
     rows = table.rows(rows_of(loader.slow_batches))
     print_table(console, "Batches that were slow as a whole", table.headings, rows)
     if rows:
-        print_paragraph(console, "", columns.SLOW_BATCHES_NOTE)
+        print_paragraph(console, "", report_columns.SLOW_BATCHES_NOTE)
 
 
 def _books(console: "Console", loader: LoaderSummary) -> None:
-    table = columns.shown(columns.BOOKS, loader, columns.TERMINAL)
+    table = report_columns.shown(report_columns.BOOKS, loader, report_columns.TERMINAL)
     rows = table.rows(rows_of(loader.books))
     print_table(console, "Books (fetch = samples + collate + itself)", table.headings, rows)
 
@@ -232,7 +237,7 @@ def _footer(console: "Console", summary: Summary) -> None:
         console.print("\nLost or not seen", style="bold")
         for line in lines:
             print_paragraph(console, "", line)
-    following = coverage.next_command(summary)
+    following = trial.trial_command(summary)
     console.print("\nterms: docs/glossary.md in the source of lotus", style="dim")
     if following:
         console.print(f"next: {following}", soft_wrap=True)

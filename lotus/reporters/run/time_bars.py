@@ -1,6 +1,6 @@
 """Where the wall time of a run went, as a bar a line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from lotus.analysis.summary import Summary
 from lotus.analysis.verdict import run_time
@@ -22,10 +22,16 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 def parts(summary: Summary) -> Iterator[tuple[str, float, float]]:
     """(what, nanoseconds, share of the wall time), in the order of a run."""
-    time = summary.time
+    names = {each.scope.loader: _name(each.scope.settings) for each in summary.loaders}
+    return parts_of(summary.time, names)
+
+
+def parts_of(
+    time: run_time.RunTime | None, names: Mapping[int, str]
+) -> Iterator[tuple[str, float, float]]:
+    """The same of a time and the names of loaders by their numbers."""
     if time is None:
         return
-    names = {each.scope.loader: _name(each.scope.settings) for each in summary.loaders}
     several = len({part.loader for part in time.parts if part.loader >= 0}) > 1
     for part in run_time.condensed(time):
         words = _WORDS[part.kind]
@@ -41,10 +47,16 @@ def _name(settings: dict[str, object]) -> str:
 
 def lines(summary: Summary) -> Iterator[str]:
     """A heading and a line for each part, at most 80 columns wide."""
-    shown = list(parts(summary))
-    if not shown or summary.time is None:
+    return lines_of(summary.time, list(parts(summary)))
+
+
+def lines_of(
+    time: run_time.RunTime | None, shown: Sequence[tuple[str, float, float]]
+) -> Iterator[str]:
+    """The same of parts that are known already."""
+    if not shown or time is None:
         return
-    yield f"Where the {duration(summary.time.wall_ns)} went"
+    yield f"Where the {duration(time.wall_ns)} went"
     widest = min(max(len(words) for words, _, _ in shown), _WIDEST)
     for words, ns, part in shown:
         figures = f"{duration(ns):>7} {share(part):>5}"

@@ -302,7 +302,7 @@ def _hardware(summary: SweepSummary, measure: str, title: str, unit: str, say: S
         )
     note = f"Of {best.name}; the table has all settings." if len(summary.series) > 1 else ""
     if len(means) > _MOST_OPERATIONS:
-        note = f"The {_MOST_OPERATIONS} of most CPU time, of {len(means)}. {note}".strip()
+        note = f"The {_MOST_OPERATIONS} with the most CPU time, of {len(means)}. {note}".strip()
     figure = {"data": data, "layout": _layout(summary, unit, True)}
     name = measure.replace("_", "-")
     table = _of_operations(summary, measure, say)
@@ -345,7 +345,7 @@ def _knees(summary: SweepSummary) -> list[str | Table | Chart]:
                ("best throughput at", RIGHT), ("share of resamples", LEFT)]  # fmt: skip
     about = (
         "The knee is the fewest workers whose mean throughput is within 5 % of the best mean. Its "
-        "interval comes from a bootstrap over repeats: what runs differ from the mean of their "
-        "setting is drawn again, 4,000 times, and the knee found anew."
+        "interval comes from a bootstrap over repeats: the runs' deviations from the mean of their "
+        "setting are resampled 4,000 times, and the knee is found each time."
     )
     return [about, Table(columns, rows)]

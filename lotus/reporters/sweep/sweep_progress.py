@@ -16,7 +16,7 @@ from lotus.sweep.sweep_summary import SweepSummary, label
 _MOST_LOST = 5
 
 
-class Live(Progress):
+class LiveProgress(Progress):
     """Tells of each run when it has ended; on a terminal, of the one that goes on too."""
 
     def __init__(self, terminal: bool, varied: tuple[str, ...] = ()) -> None:
@@ -28,7 +28,7 @@ class Live(Progress):
         if len(directories) > _MOST_LOST:
             shown += f" and {len(directories) - _MOST_LOST} more"
         what = plural(len(directories), "run")
-        say(f"lotus: {what} cannot be read any more, to be made again: {plain(shown)}")
+        say(f"lotus: {what} can no longer be read and will be made again: {plain(shown)}")
 
     def began(self, number: int, whole: int, setting: Setting, repeat: int) -> None:
         self._now = f"{number} of {whole}: {label(setting, self._varied)}, round {repeat + 1}"

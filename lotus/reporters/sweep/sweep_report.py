@@ -143,12 +143,12 @@ def knee_text(knee: Knee) -> str:
         best = _workers(knee.best_workers)
         return (
             "Repeats differ too much to tell how many workers are enough: the 95 % interval, "
-            f"{knee.low} to {knee.high}, holds all that were tried. {best} gave the best mean."
+            f"{knee.low} to {knee.high}, includes all that were tried. {best} gave the best mean."
         )
     if knee.last:
         text = f"{few}, the most that were tried, give{'s' if single else ''} the best throughput"
     elif knee.workers == knee.best_workers:
-        text = f"{few} {'is' if single else 'are'} enough: more bring nothing"
+        text = f"{few} {'is' if single else 'are'} enough: more gain nothing"
     else:
         text = (
             f"{few} {'is' if single else 'are'} enough: {knee.of_best:.1%} of the best throughput, "

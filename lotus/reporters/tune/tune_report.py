@@ -175,10 +175,10 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
             lines.append(("predicted", f"{result.predicted:.3g} times as fast"))
         return lines
     if result.best.normal() == result.own.normal() and result.interrupted:
-        return [("verdict", f"nothing was shown to be faster so far than {own}")]
+        return [("verdict", f"nothing has been shown to be faster than {own} so far")]
     if result.best.normal() == result.own.normal():
         return [("verdict", f"no benefit: no other setting was shown to be faster; keep {own}")]
-    text = f"no benefit in speed, but {best} does what {own} does, for less"
+    text = f"no benefit in speed, but {best} is as fast as {own} at less cost"
     return [("verdict", f"{text}: {search_notes.speedup(result.speedup)}")]
 
 

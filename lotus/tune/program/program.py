@@ -63,7 +63,7 @@ class Watched:
         return f"{self.name}, {self.loader.words()}" if self.name else self.loader.words()
 
 
-class Program(Protocol):
+class PausedProgram(Protocol):
     """A program that is paused at a batch of its loader."""
 
     watched: Watched

@@ -13,7 +13,7 @@ from lotus.tune.program.program import TrialFailed, Watched
 
 
 class RemoteProgram(ABC):
-    """A lotus.tune.program.program.Program; subclasses transport its messages."""
+    """A lotus.tune.program.program.PausedProgram; subclasses transport its messages."""
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
@@ -24,7 +24,7 @@ class RemoteProgram(ABC):
         """Send a message and return the value of its reply. Raises TrialFailed."""
 
     def perform(self, setting: Setting, request: Request[Reply]) -> Reply:
-        """Perform a request: see `Program.perform`."""
+        """Perform a request: see `PausedProgram.perform`."""
         value = self._send(trial_requests.message_of(request, setting.as_json()))
         try:
             reply = trial_requests.reply_from(request, value)

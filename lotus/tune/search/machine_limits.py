@@ -6,23 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotus.common import host
+from lotus.common import host, memory_headroom
 from lotus.common.formatting import size
+from lotus.common.memory_headroom import Headroom
 from lotus.inside.tune.pausing import LOCAL_WORLDS
 
-_NO_LIMIT = 1 << 62  # cgroup v1 writes the largest whole pages where v2 writes "max"
-
 
 @dataclass(frozen=True)
-class Headroom:
-    """How many bytes may still be used, and which limit says so."""
-
-    free: int
-    why: str
-
-
-@dataclass(frozen=True)
-class Limits:
+class MachineLimits:
     """What one rank may use; memory and /dev/shm are its share of what is free now."""
 
     cores: float
@@ -35,7 +26,7 @@ class Limits:
 
 def read(
     root: Path = Path("/"), environment: Mapping[str, str] = os.environ, pid: int = 0
-) -> Limits:
+) -> MachineLimits:
     """Return the limits of process `pid` (0: this one), which must be in this process's cgroup.
 
     `root` is the directory that contains /proc, /sys and /dev. Swap does not count.
@@ -49,10 +40,10 @@ def read(
         ranks=ranks,
         bound=ranks > 1 and affinity < _affinity_of_parent(pid),
     )
-    return Limits(
+    return MachineLimits(
         cores=count,
         cores_why=why,
-        memory=shared(memory(root), ranks),
+        memory=shared(memory_headroom.memory(root), ranks),
         shm=shared(shared_memory(root / "dev/shm"), ranks),
         descriptors=descriptors(pid),
         local_ranks=ranks,
@@ -105,57 +96,6 @@ def shared(room: Headroom | None, ranks: int) -> Headroom | None:
     if room is None or ranks == 1:
         return room
     return Headroom(room.free // ranks, f"{room.why}, shared by {ranks} local ranks")
-
-
-def memory(root: Path = Path("/")) -> Headroom | None:
-    """Return the memory that may still be used: the least that system and cgroups allow.
-
-    The cgroups are this process's and its parents, v1 or v2; inactive file pages count as free.
-    If a container hides the parents, only v1 reports their limit.
-    """
-    rooms = [_left(folder) for folder in host.cgroups(root, "memory")]
-    available = host.available_memory(root)
-    if available is not None:
-        rooms.append(Headroom(available, f"the system has {size(available)} of memory free"))
-    return min((room for room in rooms if room), key=lambda room: room.free, default=None)
-
-
-def _left(folder: Path) -> Headroom | None:
-    """The memory that a cgroup still allows; None without a limit."""
-    stat = _table(folder / "memory.stat")
-    version2 = (folder / "memory.current").exists()
-    names = ("memory.max", "memory.high") if version2 else ("memory.limit_in_bytes",)
-    limits = [_number(folder / name) for name in names]
-    if not version2:
-        limits.append(stat.get("hierarchical_memory_limit"))
-    limit = min(
-        (value for value in limits if value is not None and value < _NO_LIMIT), default=None
-    )
-    if limit is None:
-        return None
-    used = _number(folder / ("memory.current" if version2 else "memory.usage_in_bytes")) or 0
-    # In v1 only the total_ numbers include child cgroups, as the usage does.
-    used -= min(stat.get("inactive_file" if version2 else "total_inactive_file", 0), used)
-    why = f"the cgroup's memory limit is {size(limit)} and {size(used)} are in use"
-    return Headroom(max(limit - used, 0), why)
-
-
-def _number(path: Path) -> int | None:
-    """The integer in a file; None for "max" or a missing file."""
-    try:
-        return int(path.read_text(encoding="ascii", errors="replace"))
-    except (OSError, ValueError):
-        return None
-
-
-def _table(path: Path) -> dict[str, int]:
-    """The lines `name number` of a file; empty if it is missing."""
-    try:
-        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.split() for line in lines)
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
 def shared_memory(path: Path) -> Headroom | None:

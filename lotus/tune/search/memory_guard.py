@@ -6,8 +6,9 @@ It is pure: costs of one worker and limits of the machine go in, a verdict with 
 from dataclasses import dataclass
 
 from lotus.common.formatting import amount, plural, size
+from lotus.common.memory_headroom import Headroom
 from lotus.settings.space import Setting
-from lotus.tune.search.machine_limits import Headroom, Limits
+from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.resource_costs import ResourceCosts
 
 # Reserves: other programs use memory too, and growth measured over seconds continues.
@@ -57,7 +58,7 @@ class SafetyVerdict:
         return not self.reasons
 
 
-def judge(setting: Setting, costs: ResourceCosts, limits: Limits) -> SafetyVerdict:
+def judge(setting: Setting, costs: ResourceCosts, limits: MachineLimits) -> SafetyVerdict:
     """Judge whether `setting` fits in `limits`, which were read while no worker was running."""
     setting = setting.normal()
     need = predict(setting, costs)

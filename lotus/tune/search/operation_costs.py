@@ -17,7 +17,7 @@ from lotus.analysis.counters.counter_metrics import BASE as COUNTER_BASE
 from lotus.analysis.counters.counter_metrics import REST, counter_table, events_of
 from lotus.common.formatting import operation_name, plural
 from lotus.settings.space import Setting
-from native_map.events.event_model import Table
+from native_map.events.event_model import EventTable
 
 _OWN = "the data set's own code with collate"
 Rows = dict[str, dict[str, Any]]  # by operation
@@ -32,7 +32,7 @@ def operation_costs(
     run: Any,
     workers: Mapping[Setting, Sequence[int]],
     cpu: str = "",
-    known: Table | None = None,
+    known: EventTable | None = None,
 ) -> pd.DataFrame:
     """Return a row per setting and operation: fewest workers first, then most time first.
 

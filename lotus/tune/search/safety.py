@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from lotus.inside.tune.candidates.trial_requests import Block
+from lotus.common.memory_headroom import Headroom
+from lotus.inside.tune.candidates.trial_requests import TrialBlock
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import Watched
 from lotus.tune.search import machine_limits, memory_guard
-from lotus.tune.search.machine_limits import Headroom, Limits
+from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.memory_guard import Need
 from lotus.tune.search.resource_costs import ResourceCosts
 
@@ -19,7 +20,7 @@ from lotus.tune.search.resource_costs import ResourceCosts
 _PIPE = 4096
 
 
-def limits_of(pid: int) -> Limits:
+def limits_of(pid: int) -> MachineLimits:
     """Return the limits of a process, with the number of ranks from its own environment.
 
     If the process has ended, which the next request will report, these are this process's limits.
@@ -45,7 +46,7 @@ class Safety:
     The number of batches in an epoch is no bound, because trials repeat their indices.
     """
 
-    def __init__(self, watched: Watched, read: Callable[[], Limits]) -> None:
+    def __init__(self, watched: Watched, read: Callable[[], MachineLimits]) -> None:
         self._watched = watched
         self._read = read
         self.start = read()  # while no candidate is open
@@ -74,7 +75,7 @@ class Safety:
             and wanted.start_method in (None, own.start_method)
         )
 
-    def learn(self, setting: Setting, block: Block) -> None:
+    def learn(self, setting: Setting, block: TrialBlock) -> None:
         """Update the costs from a block; the largest values count."""
         before = self._sent if setting.num_workers else self._alone
         sent = (block.shared_bytes, block.pipe_bytes)
@@ -122,7 +123,7 @@ class Safety:
         return self.beside(setting, (), self.start)
 
     def beside(
-        self, setting: Setting, others: Collection[Setting], room: Limits | None = None
+        self, setting: Setting, others: Collection[Setting], room: MachineLimits | None = None
     ) -> str:
         """Return "", or why a setting does not fit beside the worst case of other candidates.
 
@@ -143,7 +144,7 @@ class Safety:
         self.unknown |= dict.fromkeys(verdict.unknown)
         return "; ".join(verdict.reasons)
 
-    def _now(self) -> Limits:
+    def _now(self) -> MachineLimits:
         try:
             return self._read()
         except OSError:  # the program has just ended, which the next trial will report
@@ -161,7 +162,7 @@ def _in_flight(setting: Setting) -> int:
     return setting.num_workers * (setting.prefetch_factor or 0)
 
 
-def _less(start: Limits, needs: Collection[Need]) -> Limits:
+def _less(start: MachineLimits, needs: Collection[Need]) -> MachineLimits:
     """The limits less what open candidates may need."""
     if not needs:
         return start

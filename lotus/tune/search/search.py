@@ -16,11 +16,11 @@ from lotus.common.errors import LotusError
 from lotus.inside.tune.candidates.trial_requests import CompareEpochs, EpochComparison
 from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting, Space
 from lotus.tune import strategies
-from lotus.tune.program.program import Program, TrialFailed, Watched
+from lotus.tune.program.program import PausedProgram, TrialFailed, Watched
 from lotus.tune.search import search_notes
 from lotus.tune.search.decision import Decision, is_faster
 from lotus.tune.search.default_space import VARIED, default_space, plain, step_of
-from lotus.tune.search.machine_limits import Limits
+from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.result import Result
 from lotus.tune.search.safety import Safety, limits_of
 from lotus.tune.search.trial_rates import Speedup
@@ -48,7 +48,7 @@ class SearchProgress:
 
 
 def search(
-    program: Program,
+    program: PausedProgram,
     *,
     strategy: str | Factory = "lotus",
     space: Space | None = None,
@@ -57,7 +57,7 @@ def search(
     seed: int = 0,
     vary: Collection[str] = (),
     on_progress: Callable[[SearchProgress], object] | None = None,
-    limits: Limits | None = None,
+    limits: MachineLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Result:
     """Find the setting that feeds a program fastest, within `budget_s` seconds.

@@ -121,7 +121,7 @@ def not_same_samples(own: int, tried: int, why: str) -> str:
 def failure(rows: Sequence[TrialRow], over: bool) -> str:
     """Why not even the program's own setting could be measured."""
     whys = [row.measurement.failed for row in rows if row.measurement.failed]
-    more = "; the budget is over: --budget gives more" if over else ""
+    more = "; the budget is spent: --budget allows more" if over else ""
     return "no trial of the loader worked, not even of its own setting" + (
         f": {whys[0]}{more}" if whys else more
     )
@@ -179,7 +179,7 @@ def nothing_worked(rows: Sequence[TrialRow], over: bool) -> str:
     """No trial worked, with the last reason."""
     whys = [row.measurement.failed for row in rows if row.measurement.failed]
     text = "no trial worked" + (f": {whys[-1]}" if whys else "")
-    return text + ("; the budget is over: a larger one may help" if over else "")
+    return text + ("; the budget is spent: a larger one may help" if over else "")
 
 
 def not_confirmed(candidate: Setting, why: str) -> str:

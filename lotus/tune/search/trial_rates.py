@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lotus.common.statistics import t_quantile
-from lotus.inside.tune.candidates.trial_requests import Block, Opened
+from lotus.inside.tune.candidates.trial_requests import Opened, TrialBlock
 from lotus.settings.space import Observed, Setting
 
 LEAST_PARTS = 4  # sub-blocks, unless a block has fewer batches
@@ -32,7 +32,7 @@ class Rate:
     samples: float  # mean of a batch
 
 
-def rate(block: Block, workers: int) -> Rate:
+def rate(block: TrialBlock, workers: int) -> Rate:
     """Return the mean time per sample in steady state, waits and steps together.
 
     A block begins with an empty queue. This is not typical of a loop with training steps, so the
@@ -87,7 +87,7 @@ def needed(variation: float, batch_s: float, block_s: float) -> int:
     return int(min((variation / _PRECISE) ** 2, _LONGER * block_s / batch_s))
 
 
-def observed(block: Block, opened: Opened, workers: int, shutdown_s: float) -> Observed:
+def observed(block: TrialBlock, opened: Opened, workers: int, shutdown_s: float) -> Observed:
     """Return what a block without steps shows; `shutdown_s` is that of the whole loader.
 
     Batches taken in turn hide how much their times vary, so `variation` is that of bursts, and 0

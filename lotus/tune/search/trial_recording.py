@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lotus.common.errors import LotusError
 from lotus.format import manifest
 from lotus.format import run_directory as directories
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.inside.common import perf_event
 from lotus.recording import measurement_plan
 from lotus.recording.session import trace
@@ -29,12 +29,12 @@ EVERY = 4
 LEVEL = "op+cpu"
 
 
-def settings() -> Settings:
+def settings() -> TraceSettings:
     """Return what to record: operations with CPU time, and hardware counters if there are any.
 
     CPU time is recorded anyway, so software counters of the kernel would add nothing.
     """
-    recorded = Settings(LEVEL, every=EVERY)
+    recorded = TraceSettings(LEVEL, every=EVERY)
     with contextlib.suppress(LotusError):
         plan = measurement_plan.plan("auto")
         if plan.counters is not None:
@@ -44,7 +44,9 @@ def settings() -> Settings:
     return recorded
 
 
-def begin(directory: Path, command: Sequence[str], environ: Mapping[str, str]) -> Settings | None:
+def begin(
+    directory: Path, command: Sequence[str], environ: Mapping[str, str]
+) -> TraceSettings | None:
     """Make a run directory for the trials of a command; returns None if that fails."""
     try:
         directories.make(directory, force=False)

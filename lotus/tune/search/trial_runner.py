@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from lotus.common.formatting import duration, plural
-from lotus.inside.tune.candidates.trial_requests import Block, Close, Measure, Open, Opened
+from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open, Opened, TrialBlock
 from lotus.settings.space import Measurement, Observed, Setting
-from lotus.tune.program.program import Program, TrialFailed, TrialsForbidden
+from lotus.tune.program.program import PausedProgram, TrialFailed, TrialsForbidden
 from lotus.tune.search.default_space import step_of
 from lotus.tune.search.safety import Safety
 from lotus.tune.search.trial_rates import Rate, needed, observed, rate
@@ -61,7 +61,7 @@ class TrialRunner:
 
     def __init__(
         self,
-        program: Program,
+        program: PausedProgram,
         safety: Safety,
         clock: Callable[[], float],
         budget_s: float,
@@ -199,7 +199,7 @@ class TrialRunner:
         self._first.setdefault(loader, measurement)
         return measurement
 
-    def _measurement(self, setting: Setting, block: Block, seconds: float) -> Measurement:
+    def _measurement(self, setting: Setting, block: TrialBlock, seconds: float) -> Measurement:
         try:
             block_rate = rate(block, setting.num_workers)
         except ValueError as error:
@@ -344,7 +344,7 @@ class TrialRunner:
             f"before each block, of a budget of {duration(self._budget_s * 1e9)}"
         )
 
-    def _block(self, setting: Setting, step: bool) -> Block:
+    def _block(self, setting: Setting, step: bool) -> TrialBlock:
         loader = loader_of(setting)
         batch_s = max(self._batch_s(), self._step_s if step else 0.0)
         least = max(_BATCHES, setting.num_workers) + 1  # a whole burst of the workers

@@ -135,7 +135,7 @@ def _objective(objective: str | None, step: object) -> str:
 
 
 class LocalProgram(RemoteProgram):
-    """A lotus.tune.program.program.Program in this process, with the user's own loader.
+    """A lotus.tune.program.program.PausedProgram in this process, with the user's own loader.
 
     Budgets and limits are seconds. Raises LotusError if the loader cannot be tuned.
     """

@@ -23,7 +23,7 @@ from typing import Any, Protocol, cast
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.common.stderr import say
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.inside.tune.candidates.trial_requests import Close, Reply, Request, Train
 from lotus.recording import launcher
 from lotus.recording.launcher import ProgramOutcome
@@ -53,7 +53,7 @@ class SearchResult(Protocol):
 
 
 Search = Callable[["PipedProgram"], SearchResult]
-Record = Callable[[Path, Sequence[str], Mapping[str, str]], Settings | None]
+Record = Callable[[Path, Sequence[str], Mapping[str, str]], TraceSettings | None]
 
 
 class Ended(Exception):
@@ -205,7 +205,7 @@ class Pipe:
 
 
 class PipedProgram(RemoteProgram):
-    """A lotus.tune.program.program.Program that runs in another process.
+    """A lotus.tune.program.program.PausedProgram that runs in another process.
 
     Requests raise KeyboardInterrupt if the program was interrupted or has ended.
     """
@@ -412,4 +412,4 @@ class _Beside(threading.Thread):
         short = f"{before} enough batches of {chosen[-1]} could be watched"
         if not taken or outcome.signal is not None or outcome.exit_code == 1:
             return short  # it failed, or asked for one batch only
-        return f"{short}; --watch {taken} takes so few"
+        return f"{short}; --watch {taken} makes do with these"

@@ -85,7 +85,7 @@ class Stages:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class SettingPrediction:
     """The predicted performance of one setting; rates leave out start-up and shutdown."""
 
     setting: Setting
@@ -112,7 +112,7 @@ class Prediction:
 
 def predict(
     setting: Setting, stages: Stages, cores: float, scalings: tuple[Scaling, ...] = (Scaling(),)
-) -> Prediction:
+) -> SettingPrediction:
     """Predict the performance of `setting` on so many cores.
 
     `scalings` starts with the expected one; the others, which the measurements also allow, give
@@ -138,7 +138,7 @@ def predict(
     fetch = stages.cpu_s + stages.send_s
     step = _step(setting, stages)
     ends = max(setting.num_workers / cores, 1.0) if setting.num_workers else 0.0
-    return Prediction(
+    return SettingPrediction(
         setting=setting,
         batches_per_s=expected,
         low=min(pessimist, expected),

@@ -1,9 +1,9 @@
 """Simulates a data-parallel job: ranks with prefetched input that synchronise at every step.
 
-Each rank has a DataLoader that prefetches as torch does: worker n mod workers makes batch n, once
-it is free and batch n - workers x prefetch has been taken; batches are taken in order. So a rank's
-input gets ahead while the rank waits for others. A step begins when the rank has its batch and all
-ranks have finished the previous step. When the last rank is done, the collective follows.
+Each rank has a DataLoader that prefetches as torch does (lotus.analysis.replay.loader_replay). So
+a rank's input gets ahead while the rank waits for others. A step begins when the rank has its
+batch and all ranks have finished the previous step. When the last rank is done, the collective
+follows.
 
 Times of steps and batches are drawn with replacement from the rank's own measurements, each
 independently. What slows all ranks down at once is not modelled, so real ranks may wait less.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lotus.analysis.common.columns import Floats, Ints
+from lotus.analysis.replay.loader_replay import Replay, replay
 
 COLLECTIVES = ("ring", "tree")
 
@@ -111,16 +112,6 @@ class JobOutcome:
         return self.waiting_s / self.step_s if self.step_s > 0 else 0.0
 
 
-@dataclass(frozen=True)
-class _Trace:
-    """Times after warm-up, shape (steps, ranks): when batches were taken and ranks done."""
-
-    begin: Floats  # end of the previous step
-    taken: Floats
-    done: Floats
-    end: Floats
-
-
 def simulate(
     members: Sequence[Member],
     *,
@@ -139,8 +130,8 @@ def simulate(
     warm = int(min(2 * depths.max(), 500))
     random = np.random.default_rng(seed)
     slower = stragglers or Stragglers()
-    job = _run(members, steps, warm, collective_ns, slower, random, together=True)
-    alone = _run(members, steps, warm, 0.0, slower, random, together=False)
+    job = _run(members, steps, warm, collective_ns, slower, random)
+    alone = _run(members, steps, warm, None, slower, random)
     samples = np.array([member.samples for member in members])
     whole = float(job.end[-1].max() - job.begin[0].min())
     each = alone.end[-1] - alone.begin[0]
@@ -168,35 +159,16 @@ def _run(
     members: Sequence[Member],
     steps: int,
     warm: int,
-    collective_ns: float,
+    collective: float | None,
     stragglers: Stragglers,
     random: np.random.Generator,
-    together: bool,
-) -> _Trace:
-    count, total = len(members), warm + steps
+) -> Replay:
+    """Replay the members after a warm-up; without a collective each by itself."""
+    own, fetch = _drawn(members, warm + steps, stragglers, random)
     workers = np.array([member.workers for member in members])
-    alone = workers == 0
-    lanes = np.maximum(workers, 1)
-    ahead = lanes * np.array([member.prefetch for member in members])
-    own, fetch = _drawn(members, total, stragglers, random)
-    ranks = np.arange(count)
-    made = np.zeros((int(lanes.max()), count))  # when each worker made its last batch
-    taken = np.full((int(ahead.max()), count), -math.inf)  # the latest batches, by number
-    now = np.zeros(count)
-    rows: list[tuple[Floats, Floats, Floats, Floats]] = []
-    for step in range(total):
-        lane, place = step % lanes, step % ahead
-        ready = np.maximum(made[lane, ranks], taken[place, ranks]) + fetch[step]
-        got = np.where(alone, now + fetch[step], np.maximum(ready, now))
-        made[lane, ranks] = ready
-        taken[place, ranks] = got
-        done = got + own[step]
-        end = np.full(count, done.max() + collective_ns) if together else done
-        if step >= warm:
-            rows.append((now, got, done, end))
-        now = end
-    begin, got, done, end = (np.array(column) for column in zip(*rows, strict=True))
-    return _Trace(begin, got, done, end)
+    prefetch = np.array([member.prefetch for member in members])
+    job = replay(fetch, own, workers, prefetch, collective=collective)
+    return Replay(job.begin[warm:], job.taken[warm:], job.done[warm:], job.end[warm:])
 
 
 def _drawn(

@@ -56,7 +56,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Profile:
+class RunProfile:
     """Costs of one loader's batches on one rank, in ns.
 
     `cpu` and `wait` have a row per batch and a column per part (operations, the data set's own
@@ -148,7 +148,7 @@ class Profile:
         )
 
 
-def profile(run: RunLike, loader: int | None = None, step_cores: float = 1.0) -> Profile:
+def profile(run: RunLike, loader: int | None = None, step_cores: float = 1.0) -> RunProfile:
     """Return the profile of a loader (default: the one with the most samples) on its first rank.
 
     `step_cores` is the number of cores that the training step keeps busy; a run does not record it.
@@ -167,7 +167,7 @@ def profile(run: RunLike, loader: int | None = None, step_cores: float = 1.0) ->
     return _profile(scope, table(run, "resources"), step_cores)
 
 
-def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profile:
+def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunProfile:
     notes: list[str] = []
     rank = scope.ranks[0] if scope.ranks else 0
     if len(scope.ranks) > 1:
@@ -243,7 +243,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> Profil
             "(--step-cores; use 0 if it waits for an accelerator)"
         )
     each = number(own["epochs"], "batches")
-    made_profile = Profile(
+    made_profile = RunProfile(
         loader=scope.loader,
         title=scope.title,
         setting=setting,
@@ -316,7 +316,7 @@ def _figures(
     )
 
 
-def _own_steps(made: Profile) -> Profile:
+def _own_steps(made: RunProfile) -> RunProfile:
     """Remove from the steps the time in which they waited for cores that workers used."""
     workers = made.setting.num_workers
     crowded = workers + made.step_cores > made.cores or made.others > 0
@@ -342,7 +342,7 @@ def _middle(values: Floats) -> float:
     return float(ordered[cut : len(ordered) - cut].mean())
 
 
-def contention(first: Profile, second: Profile) -> float:
+def contention(first: RunProfile, second: RunProfile) -> float:
     """The relative slowdown of all cores for each further busy core, from two runs.
 
     It follows from the CPU time per sample and the number of busy cores, so the runs must have

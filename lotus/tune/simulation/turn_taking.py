@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from lotus.analysis.common.columns import Floats
+from lotus.analysis.replay.loader_replay import replay
 
 _WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
 _PREFETCHES = (1, 2, 4, 8, 16)
@@ -90,16 +90,10 @@ def _table(number: int) -> Floats:
         )
     )
     step = ratio / workers  # in units of a batch's mean time
-    depth, every = workers * prefetch, np.arange(len(workers))
-    # Row n + most is batch n; rows before it stand for batches done and taken at time 0.
-    most = int(depth.max())
-    done = np.zeros((_BATCHES + most, len(workers)))
-    taken = np.zeros_like(done)
-    for batch in range(_BATCHES):
-        row = batch + most
-        free = np.maximum(done[row - workers, every], taken[row - depth, every])
-        done[row] = free + times[batch]
-        taken[row] = np.maximum(taken[row - 1] + step, done[row])
+    every = np.ones(len(workers))
+    taken = replay(
+        np.outer(times, every), np.outer(np.ones(_BATCHES), step), workers, prefetch
+    ).taken
     half = _BATCHES // 2
     each = (taken[-1] - taken[-1 - half]) / half
     # The mean time of that half may differ slightly from 1.

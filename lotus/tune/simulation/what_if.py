@@ -12,7 +12,7 @@ from lotus.settings.space import Setting
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.bottleneck import Binding, binding
 from lotus.tune.simulation.loader_simulation import simulate
-from lotus.tune.simulation.run_profile import Figures, Profile
+from lotus.tune.simulation.run_profile import Figures, RunProfile
 from lotus.tune.simulation.simulation_types import LoaderOutcome, Machine, Work
 
 
@@ -39,7 +39,7 @@ class WhatIfQuestion:
 class WhatIfAnswer:
     """Simulations of the run as it was (`today`) and with the changes (`then`)."""
 
-    profile: Profile
+    profile: RunProfile
     today: LoaderOutcome
     today_binding: Binding
     then: LoaderOutcome
@@ -76,7 +76,7 @@ class WhatIfAnswer:
         return self.then.steady_samples_per_s / max(self.today.steady_samples_per_s, 1e-9)
 
 
-def answer(profile: Profile, question: WhatIfQuestion) -> WhatIfAnswer:
+def answer(profile: RunProfile, question: WhatIfQuestion) -> WhatIfAnswer:
     """Simulate the run as it was and with the changes of `question`.
 
     Raises LotusError for changes that cannot be simulated.
@@ -140,7 +140,7 @@ def answer(profile: Profile, question: WhatIfQuestion) -> WhatIfAnswer:
 
 
 def _storage(
-    work: Work, machine: Machine, profile: Profile, question: WhatIfQuestion
+    work: Work, machine: Machine, profile: RunProfile, question: WhatIfQuestion
 ) -> tuple[Work, Machine]:
     """Replace the measured waiting by the storage that `question` describes."""
     if question.sample_bytes is not None and question.bandwidth is None:

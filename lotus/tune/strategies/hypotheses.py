@@ -56,7 +56,7 @@ class Hypothesis:
     limit: float  # batches per second, of a resource that all workers share
     weight: float  # likelihood; the weights of all hypotheses add up to 1
 
-    def predict(self, setting: Setting, cores: float) -> formula_model.Prediction:
+    def predict(self, setting: Setting, cores: float) -> formula_model.SettingPrediction:
         """Predict the performance of a setting under this hypothesis."""
         made = _predict(setting, self.stages, self.scaling, cores)
         if not setting.num_workers or self.limit >= made.batches_per_s:
@@ -76,7 +76,7 @@ def weighed(problem: Problem, known: Sequence[KnownRate], most: int) -> list[Hyp
 
 
 def epoch_rate(
-    problem: Problem, made: formula_model.Prediction, batches_per_s: float | None = None
+    problem: Problem, made: formula_model.SettingPrediction, batches_per_s: float | None = None
 ) -> float:
     """Samples per second over an epoch, as in `Measurement.samples_per_s`."""
     each = 1.0 / (made.batches_per_s if batches_per_s is None else batches_per_s)
@@ -110,7 +110,7 @@ def turns_rate(workers: int, cores: float, cpu_s: float, wait_s: float) -> float
 
 def _predict(
     setting: Setting, stages: formula_model.Stages, scaling: formula_model.Scaling, cores: float
-) -> formula_model.Prediction:
+) -> formula_model.SettingPrediction:
     """The model's prediction, reduced for cores left idle while many workers wait at once."""
     made = formula_model.predict(setting, stages, cores, (scaling,))
     workers = setting.num_workers
@@ -122,7 +122,9 @@ def _predict(
     return made if rate >= made.batches_per_s else _limited(made, rate, "cores")
 
 
-def _limited(made: formula_model.Prediction, rate: float, by: str) -> formula_model.Prediction:
+def _limited(
+    made: formula_model.SettingPrediction, rate: float, by: str
+) -> formula_model.SettingPrediction:
     return replace(
         made,
         batches_per_s=rate,
@@ -150,7 +152,7 @@ class _Shown:
     """A known setting and what given stages predict for it."""
 
     known: KnownRate
-    made: formula_model.Prediction
+    made: formula_model.SettingPrediction
     alone: float  # batches per second without training steps
     off: float  # log-likelihood penalty for a deviating CPU time
 

@@ -126,7 +126,7 @@ class Lotus:
         """Return (what was not tried, or not again, and why)."""
         return list(self._candidates.left_out.items())
 
-    def predicted(self, setting: Setting) -> formula_model.Prediction | None:
+    def predicted(self, setting: Setting) -> formula_model.SettingPrediction | None:
         """Predict a setting from all measurements; None before anything has worked."""
         estimate = self._expected()
         if estimate is None:

@@ -66,7 +66,7 @@ class Estimate:
             self._guesses[setting] = self._guess(setting)
         return self._guesses[setting]
 
-    def prediction(self, setting: Setting) -> formula_model.Prediction:
+    def prediction(self, setting: Setting) -> formula_model.SettingPrediction:
         """Return the prediction of the best hypothesis, corrected by the residuals."""
         setting = setting.normal()
         made = self.hypotheses[0].predict(setting, self.problem.cores)

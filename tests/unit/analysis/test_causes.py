@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from lotus.analysis.batches.core_use import core_use
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.causes.cause_row import Charge
-from lotus.analysis.verdict.causes.circumstances import circumstances
-from lotus.analysis.verdict.causes.ledger import core_shared
+from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.work import OPERATION
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from lotus.reporters.run.terminal import report
@@ -189,6 +189,11 @@ def on_shared_cores(batches: int = 20, epochs: int = 1, **changes: int) -> Simpl
     return run
 
 
+def around(run: SimpleNamespace) -> Circumstances:
+    scope = scopes(run)[0]
+    return circumstances(scope, core_use(scope))
+
+
 def cold_share(run: SimpleNamespace) -> float:
     return sum(one.share for one in judged(run).causes if one.kind == "cold-files")
 
@@ -252,16 +257,15 @@ def test_only_what_a_batch_read_itself_counts() -> None:
 
 def test_shared_cores_are_told_and_call_for_no_more_workers() -> None:
     run = on_shared_cores()
-    scope = scopes(run)[0]
-    assert core_shared(scope) == pytest.approx(20 / 24)
+    assert around(run).shared == pytest.approx(20 / 24)
     assert "less certain" in report(run)
     # 27% on a CPU and a sixth of the rest waiting: 40% of the fetch is the worker's own.
     own = 0.27 + 0.73 * 4 / 24
-    assert circumstances(scope).needed == pytest.approx(80.7 * own, rel=0.01)
+    assert around(run).needed == pytest.approx(80.7 * own, rel=0.01)
     assert judged(run).causes[0].evidence["waiting_share"] < 0.5
 
     alone = on_shared_cores(involuntary_switches=0)
-    assert core_shared(scopes(alone)[0]) == 0
+    assert around(alone).shared == 0
     assert "less certain" not in report(alone)
     assert judged(alone).causes[0].evidence["waiting_share"] > 0.5
 
@@ -270,18 +274,18 @@ def test_what_others_took_is_not_called_waiting_of_an_operation() -> None:
     """GIVEN an operation that was off the CPU, of a program whose cores others had
     THEN it is not said to wait, and no workers are advised against it."""
     charge = Charge(OPERATION.kind, "Decode", 100.0, {"waiting_share": 0.9})
-    around = circumstances(scopes(on_shared_cores())[0])
-    assert OPERATION.full_title(charge, around) == "Decode"
-    assert "others had the cores" in OPERATION.advice(charge, around)
-    assert "num_workers" not in OPERATION.advice(charge, around)
-    alone = circumstances(scopes(on_shared_cores(involuntary_switches=0))[0])
+    shared = around(on_shared_cores())
+    assert OPERATION.full_title(charge, shared) == "Decode"
+    assert "others had the cores" in OPERATION.advice(charge, shared)
+    assert "num_workers" not in OPERATION.advice(charge, shared)
+    alone = around(on_shared_cores(involuntary_switches=0))
     assert OPERATION.full_title(charge, alone) == "Decode (waits, not computing)"
 
 
 def test_workers_that_crowd_one_another_share_with_nobody() -> None:
     run = Plan(workers=8, operations={"Loader": 20.0}, cpu=0.25, cores=2).run()
     run.batches["voluntary_switches"], run.batches["involuntary_switches"] = 1, 50
-    assert core_shared(scopes(run)[0]) == 0
+    assert around(run).shared == 0
 
 
 def test_pickling_that_stops_the_fetch_is_charged_to_sending() -> None:
@@ -307,7 +311,7 @@ def test_no_more_workers_are_advised_than_an_epoch_has_batches() -> None:
     run = plan.run()
     assert "num_workers=20 " in judged(run).causes[0].advice
     run.epochs["exhausted"] = False  # it was left: more may have followed
-    assert "num_workers=4" in judged(run).causes[0].advice
+    assert "num_workers=32 " in judged(run).causes[0].advice  # four for each of the 8 cores
 
 
 def test_too_many_workers_are_told() -> None:

@@ -183,6 +183,7 @@ def test_what_other_programs_take_comes_last_and_makes_no_loop_input_bound() -> 
     others = [cause for cause in judgement.causes if cause.kind == "other-programs"]
     assert len(others) == 1
     assert others[0].share > 0.6 * judgement.input_share
+    assert "while other programs had the cores" in judgement.summary
     slow = judged(cores(Plan(operations={"Slow": 20.0}, cores=4).run(), (0.3, 0.65, 0.0), QUIET))
     assert slow.causes[0].kind == "operation"
     assert "other-programs" in {cause.kind for cause in slow.causes}
@@ -196,6 +197,37 @@ def test_a_program_that_may_use_few_of_the_cores_is_told_so() -> None:
     first = judged(run).causes[0]
     assert (first.kind, "2 of the machine's 16 cores" in first.title) == ("affinity", True)
     assert "More workers will not help" in first.advice
+    assert "quota" not in first.reason  # nobody read whether one held it back
+    run.machine = during(run, throttled_ns=[1e9, 6e9])
+    assert "held threads back for 5.00 s" in judged(run).causes[0].reason
+
+
+def during(run: SimpleNamespace, **counters: list[float]) -> pd.DataFrame:
+    """Readings of the machine at the begin of the first loop and at the end of the last one."""
+    times = [run.epochs["start_ns"].min(), run.epochs["end_ns"].max()]
+    return pd.DataFrame({"time_ns": times} | counters)
+
+
+def test_memory_that_was_full_is_said_whatever_the_causes() -> None:
+    run = Plan(operations={"Slow": 20.0}, cores=2).run()
+    assert not judged(run).flaws
+    loop = float((run.epochs["end_ns"] - run.epochs["start_ns"]).sum())
+    run.machine = during(run, swapped_bytes=[0, 3e9], memory_stall_ns=[0, 0.3 * loop])
+    (flaw,) = judged(run).flaws
+    assert "2.79 GiB were swapped in and out" in flaw
+    assert "waited for memory for 30% of the time" in flaw
+    run.machine = during(run, swapped_bytes=[5e9, 5e9 + 1e6], memory_stall_ns=[-1, -1])
+    assert not judged(run).flaws
+    before = float(run.epochs["start_ns"].min())
+    run.machine = pd.DataFrame(  # swapped before the loop, as another program was started
+        {"time_ns": [before - 2e9, before, before + 1e12], "swapped_bytes": [0, 3e9, 3e9]}
+    )
+    assert not judged(run).flaws
+
+
+def test_no_share_of_a_time_is_more_than_all_of_it() -> None:
+    run = cores(Plan(operations={"Slow": 20.0}, cores=4).run(), (0.3, 1.6, 0.0), QUIET)
+    assert core_use(scopes(run)[0]).fetch.delay_share == 1.0
 
 
 def test_a_feeder_thread_beside_samples_that_wait_is_no_helper() -> None:

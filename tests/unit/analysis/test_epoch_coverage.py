@@ -35,7 +35,7 @@ def words(run):
         ({"exhausted": [True, True, False], "length": None}, "3 epochs, 1 of them left early"),
         ({"exhausted": False, "length": 100}, "3 iterations, none to the end"),
         ({"exhausted": False, "length": 100, "epochs": 1}, "1 iteration, not to the end"),
-        ({"exhausted": False, "length": 10}, "3 iterations past the length that it tells"),
+        ({"exhausted": False, "length": 10}, "3 iterations past the length that it reports"),
         ({"sanity": [True, False, False]}, "2 epochs and Lightning's sanity check (40 batches)"),
         ({"sanity": True}, "Lightning's sanity check (120 batches)"),
     ],

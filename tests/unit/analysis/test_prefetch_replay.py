@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lotus.analysis.batches.prefetch_replay import NOTHING, enough_prefetch
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.replay.prefetch_replay import NOTHING, enough_prefetch
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 
@@ -59,7 +59,7 @@ def test_other_waits_are_not_hidden_by_prefetch(plan: dict[str, object]) -> None
 
 def test_a_loop_that_the_replay_does_not_follow_is_not_judged_by_it() -> None:
     run = loop()
-    run.batches["wait_ns"] *= 3
+    run.waits["wait_ns"] *= 3
     assert enough_prefetch(scopes(run)[0]) == NOTHING
     run = loop()
     run.batches = run.batches.drop(index=5)  # a batch without a record

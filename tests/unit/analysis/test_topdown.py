@@ -3,7 +3,7 @@
 import pandas as pd
 
 from lotus.analysis.counters.topdown import MEANING, THRESHOLDS, nodes
-from native_map.events.catalogue import LEVEL_2, METRICS
+from native_map.events.metrics import LEVEL_2, METRICS
 
 
 def table(**shares):

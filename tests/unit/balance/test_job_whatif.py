@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.balance.job_whatif import Answer, Question, answer
+from lotus.balance.job_whatif import JobChange, JobPrediction, answer
 from lotus.balance.rank_measurements import measure
 from lotus.cli import main
 from lotus.common.errors import LotusError
@@ -23,8 +23,8 @@ from tests.unit.many_ranks import Costs, job
 MIXED = [Costs(1.0), Costs(3.0), Costs(2.0), Costs(1.0)]
 
 
-def answered(ranks: int, **question: object) -> Answer:
-    return answer(measure(job(MIXED)), Question(ranks, **question))  # type: ignore[arg-type]
+def answered(ranks: int, **question: object) -> JobPrediction:
+    return answer(measure(job(MIXED)), JobChange(ranks, **question))  # type: ignore[arg-type]
 
 
 def test_the_job_itself_is_simulated_as_it_was() -> None:
@@ -44,13 +44,15 @@ def test_more_ranks_repeat_the_traced_ones() -> None:
     assert prediction.then.samples_per_s == pytest.approx(64 * 8 / prediction.then.step_s, rel=0.01)
     assert sum(prediction.then.last[1::4]) > 0.99
     assert any("runs as the traced rank n mod 4" in note for note in prediction.notes)
-    assert any("all latency, it would be 21.0 times, 21 ms" in note for note in prediction.notes)
+    assert any(
+        "if all were latency, it would be 21.0 times, 21 ms" in note for note in prediction.notes
+    )
 
 
 def test_a_plan_is_tried_by_each_ranks_line() -> None:
     prediction = answered(4, batch_sizes=(12, 4, 5, 11))
     assert prediction.then.step_s == pytest.approx(13e-3, rel=0.05)
-    with pytest.raises(LotusError, match="the plan is for 3 ranks, asked about are 4: --ranks 3"):
+    with pytest.raises(LotusError, match="the plan is for 3 ranks, not for 4: use --ranks 3"):
         answered(4, batch_sizes=(1, 2, 3))
 
 
@@ -71,7 +73,7 @@ def test_links_by_the_formula_and_stragglers() -> None:
 
 
 def test_a_collective_that_was_not_traced_is_said() -> None:
-    prediction = answer(measure(job(MIXED, synced=False)), Question(4))
+    prediction = answer(measure(job(MIXED, synced=False)), JobChange(4))
     assert prediction.collective == "not traced"
     assert any("taken as 0" in note for note in prediction.notes)
 
@@ -91,7 +93,7 @@ def test_a_job_that_is_not_simulated_as_it_was_gets_no_answer() -> None:
     measured = measure(job(MIXED))
     for times in (0.5, 2.0):
         prediction = answer(
-            replace(measured, measured_ns=times * measured.measured_ns), Question(64)
+            replace(measured, measured_ns=times * measured.measured_ns), JobChange(64)
         )
         file = io.StringIO()
         reporter.write(plain_console(file, 100), prediction)

@@ -13,7 +13,7 @@ from lotus.analysis.common.columns import Floats
 from lotus.balance.least_time import lasting, least
 from lotus.balance.mode_prediction import Modes, held_up, modes, persistent
 from lotus.balance.rank_measurements import Job, Rank
-from lotus.balance.split import Balance, Question, balance
+from lotus.balance.split import BatchSplit, SplitOptions, balance
 from lotus.balance.step_prediction import predict
 from lotus.balance.time_fit import curve
 from lotus.reporters.base.console import plain_console
@@ -266,10 +266,10 @@ def test_a_split_that_follows_chance_is_known_by_the_other_half() -> None:
         prediction = modes(made, before, after, [9, 10, 10, 3], lasts=lasts)
         assert prediction is not None
         assert prediction.recommended == recommended
-        assert any("gain is chance" in note for note in prediction.notes) == (not lasts)
+        assert any("gain is due to chance" in note for note in prediction.notes) == (not lasts)
 
 
-def _text(balanced: Balance) -> str:
+def _text(balanced: BatchSplit) -> str:
     file = io.StringIO()
     reporter.write(plain_console(file, 100), balanced, run=Path("R"))
     return " ".join(file.getvalue().split())
@@ -277,14 +277,14 @@ def _text(balanced: Balance) -> str:
 
 def test_a_plan_is_put_on_where_it_pays() -> None:
     command = "lotus balance R -o balance.json"
-    assert command in _text(balance(job([Costs(1.0)] * 3 + [Costs(3.0)]), Question()))
+    assert command in _text(balance(job([Costs(1.0)] * 3 + [Costs(3.0)]), SplitOptions()))
     alike = job([Costs(1.0), Costs(1.0)])
-    assert command not in _text(balance(alike, Question()))
-    assert command in _text(balance(alike, Question(strategy="equal")))  # asked for by name
+    assert command not in _text(balance(alike, SplitOptions()))
+    assert command in _text(balance(alike, SplitOptions(strategy="equal")))  # asked for by name
 
 
 def test_the_split_is_recommended_as_it_learns_as_now() -> None:
-    balanced = balance(job([Costs(1.0)] * 3 + [Costs(3.0)]), Question())
+    balanced = balance(job([Costs(1.0)] * 3 + [Costs(3.0)]), SplitOptions())
     assert balanced.modes is not None
     assert balanced.modes.recommended == "split"
     assert balanced.modes.of("split").learns_the_same
@@ -297,12 +297,12 @@ def test_the_split_is_recommended_as_it_learns_as_now() -> None:
 
 
 def test_jitter_is_told_from_a_slow_rank() -> None:
-    balanced = balance(job([Costs(1.0)] * 4, noise=0.4, steps=200), Question())
+    balanced = balance(job([Costs(1.0)] * 4, noise=0.4, steps=200), SplitOptions())
     assert balanced.modes is not None
     assert (balanced.modes.recommended, balanced.modes.option) == ("sync", "async")
     assert 0.2 < balanced.modes.gain < 0.5
     text = _text(balanced)
-    assert "which no split takes away; to meet less often (local, async) does" in text
+    assert "which no split removes; averaging less often (local, async) does" in text
     assert "mode sync, as it is. async would take" in text
 
 
@@ -320,14 +320,14 @@ def test_nothing_is_named_that_is_within_five_per_cent_or_the_intervals() -> Non
 
 
 def test_input_that_is_the_limit_is_tuned_first() -> None:
-    balanced = balance(job([Costs(1.0), Costs(1.0, fetch=4.0)]), Question())
+    balanced = balance(job([Costs(1.0), Costs(1.0, fetch=4.0)]), SplitOptions())
     assert "mode tune the input first, as said above, and trace again. Until then" in _text(
         balanced
     )
 
 
 def test_a_split_of_another_global_batch_learns_otherwise() -> None:
-    balanced = balance(job([Costs(1.0), Costs(3.0), Costs(1.0), Costs(1.0)]), Question("bno"))
+    balanced = balance(job([Costs(1.0), Costs(3.0), Costs(1.0), Costs(1.0)]), SplitOptions("bno"))
     assert balanced.modes is not None
     split = balanced.modes.of("split")
     assert not split.learns_the_same
@@ -337,14 +337,14 @@ def test_a_split_of_another_global_batch_learns_otherwise() -> None:
 
 
 def test_without_traced_synchronisation_nothing_is_predicted() -> None:
-    balanced = balance(job([Costs(1.0), Costs(3.0)], synced=False), Question())
+    balanced = balance(job([Costs(1.0), Costs(3.0)], synced=False), SplitOptions())
     assert balanced.modes is None
     assert reporter.document(balanced)["modes"] is None
     assert "modes not predicted: the synchronisation of gradients was not traced" in _text(balanced)
 
 
 def test_ranks_with_batches_of_several_sizes() -> None:
-    balanced = balance(job([Costs(1.0), Costs(1.0, batch=4)]), Question())
+    balanced = balance(job([Costs(1.0), Costs(1.0, batch=4)]), SplitOptions())
     assert balanced.modes is not None
     assert "async" not in _ms(balanced.modes)
     assert any("batches of one size" in note for note in balanced.modes.notes)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from lotus.balance.rank_measurements import measure
-from lotus.balance.split import Balance, Question, balance
+from lotus.balance.split import BatchSplit, SplitOptions, balance
 from lotus.balance.step_prediction import predict
 from lotus.common.errors import LotusError
 from lotus.settings.share_plan import STRATEGIES
@@ -18,12 +18,12 @@ from tests.unit.simulated import Plan
 GIB = float(1 << 30)
 
 
-def _noted(balanced: Balance, words: str) -> bool:
+def _noted(balanced: BatchSplit, words: str) -> bool:
     return any(words in note for note in balanced.notes)
 
 
 def test_a_rank_three_times_as_slow_takes_a_third() -> None:
-    balanced = balance(job([Costs(1.0), Costs(3.0)]), Question())
+    balanced = balance(job([Costs(1.0), Costs(3.0)]), SplitOptions())
     assert balanced.batch_sizes == (12, 4)
     assert balanced.before.seconds == pytest.approx(25e-3, rel=0.02)
     assert balanced.after.seconds == pytest.approx(13e-3, rel=0.04)
@@ -37,13 +37,13 @@ def test_a_rank_three_times_as_slow_takes_a_third() -> None:
 def test_fixed_times_are_told_apart_by_a_second_run() -> None:
     ranks = [Costs(1.0, fixed=10.0), Costs(3.0, fixed=2.0)]
     small = [Costs(1.0, fixed=10.0, batch=4), Costs(3.0, fixed=2.0, batch=4)]
-    balanced = balance(job(ranks), Question(), [job(small, seed=5)])
+    balanced = balance(job(ranks), SplitOptions(), [job(small, seed=5)])
     # 10 + 10 = 20 and 2 + 3 x 6 = 20.
     assert balanced.batch_sizes == (10, 6)
     assert balanced.after.low < 21.2e-3 < balanced.after.high
     assert balanced.after.high - balanced.after.low < 2e-3
     assert balanced.after.high < balanced.before.low
-    assert not _noted(balanced, "one size only, so what of its time") or _noted(balanced, "input:")
+    assert not _noted(balanced, "one size only, so it is not known") or _noted(balanced, "input:")
 
 
 def test_the_prediction_holds_for_the_job_that_it_makes() -> None:
@@ -63,7 +63,7 @@ def test_the_prediction_holds_for_the_job_that_it_makes() -> None:
 
 def test_an_input_that_binds_counts_and_it_is_said_what_more_workers_give() -> None:
     # Rank 1: 8 samples of 4 ms by one worker are 32 ms, its step 8 ms.
-    balanced = balance(job([Costs(1.0), Costs(1.0, fetch=4.0)]), Question())
+    balanced = balance(job([Costs(1.0), Costs(1.0, fetch=4.0)]), SplitOptions())
     share = balanced.shares[1]
     assert share.input_binds
     assert share.input_before_s == pytest.approx(32e-3, rel=0.02)
@@ -71,34 +71,34 @@ def test_an_input_that_binds_counts_and_it_is_said_what_more_workers_give() -> N
 
 
 def test_without_workers_input_and_step_follow_each_other() -> None:
-    balanced = balance(job([Costs(1.0), Costs(1.0, fetch=1.0, workers=0)]), Question())
+    balanced = balance(job([Costs(1.0), Costs(1.0, fetch=1.0, workers=0)]), SplitOptions())
     assert balanced.shares[1].own_before_s == pytest.approx(16e-3, rel=0.02)
     assert balanced.batch_sizes == (11, 5)
 
 
 def test_nothing_is_changed_where_nothing_is_gained() -> None:
-    balanced = balance(job([Costs(1.0), Costs(1.0)]), Question())
+    balanced = balance(job([Costs(1.0), Costs(1.0)]), SplitOptions())
     assert balanced.batch_sizes == (8, 8)
-    assert _noted(balanced, "no split of this global batch is quicker")
+    assert _noted(balanced, "no split of this global batch is faster")
 
 
 def test_a_gain_within_what_steps_vary_by_is_said_to_be_none() -> None:
-    some = balance(job([Costs(1.0), Costs(1.2), Costs(1.0)], noise=0.3, steps=40), Question())
+    some = balance(job([Costs(1.0), Costs(1.2), Costs(1.0)], noise=0.3, steps=40), SplitOptions())
     assert _noted(some, "not worth a change")
-    sure = balance(job([Costs(1.0), Costs(3.0), Costs(1.0)], noise=0.3), Question())
+    sure = balance(job([Costs(1.0), Costs(3.0), Costs(1.0)], noise=0.3), SplitOptions())
     assert not _noted(sure, "not worth a change")
 
 
 def test_a_rank_takes_no_more_than_it_can_hold() -> None:
     ranks = [Costs(1.0), Costs(3.0)]
-    balanced = balance(job(ranks), Question(most={0: 10}))
+    balanced = balance(job(ranks), SplitOptions(most={0: 10}))
     assert balanced.batch_sizes == (10, 6)
     with pytest.raises(LotusError, match=r"can hold 12 samples between them, of a global batch of"):
-        balance(job(ranks), Question(most={0: 6, 1: 6}))
+        balance(job(ranks), SplitOptions(most={0: 6, 1: 6}))
     with pytest.raises(LotusError, match="ranks 0 to 1"):
-        balance(job(ranks), Question(most={2: 6}))
+        balance(job(ranks), SplitOptions(most={2: 6}))
     # Two ranks share 64 GiB; a worker of 13 GiB and the main process it was forked from: 26 of 32.
-    full = balance(job([Costs(1.0, memory=13 * GIB), Costs(3.0, memory=GIB)]), Question())
+    full = balance(job([Costs(1.0, memory=13 * GIB), Costs(3.0, memory=GIB)]), SplitOptions())
     assert full.batch_sizes == (9, 7)
     # The host's memory was read, a GPU's never is.
     assert _noted(full, "--most RANK=SAMPLES (larger for: 0)")
@@ -106,23 +106,23 @@ def test_a_rank_takes_no_more_than_it_can_hold() -> None:
     assert full.shares[0].cap.samples == 9
     # A main process that came to hold 19 GiB in training, with that worker, and one without any.
     ranks = [Costs(1.0, memory=13 * GIB, peak=19 * GIB), Costs(3.0, memory=GIB, peak=GIB / 2)]
-    assert [one.cap.samples for one in balance(job(ranks), Question()).shares] == [8, 128]
+    assert [one.cap.samples for one in balance(job(ranks), SplitOptions()).shares] == [8, 128]
     ranks = [Costs(1.0, peak=26 * GIB), Costs(3.0)]
-    assert [one.cap.samples for one in balance(job(ranks), Question()).shares] == [9, None]
+    assert [one.cap.samples for one in balance(job(ranks), SplitOptions()).shares] == [9, None]
 
 
 def test_equal_and_random_keep_the_global_batch() -> None:
     run = job([Costs(1.0, batch=10), Costs(3.0, batch=7), Costs(1.0, batch=8)])
-    assert balance(run, Question("equal")).batch_sizes == (9, 8, 8)
-    drawn = balance(run, Question("random", seed=3))
+    assert balance(run, SplitOptions("equal")).batch_sizes == (9, 8, 8)
+    drawn = balance(run, SplitOptions("random", seed=3))
     assert sum(drawn.batch_sizes) == 25
-    assert drawn.batch_sizes == balance(run, Question("random", seed=3)).batch_sizes
-    over = balance(run, Question("equal", most={1: 7}))
+    assert drawn.batch_sizes == balance(run, SplitOptions("random", seed=3)).batch_sizes
+    over = balance(run, SplitOptions("equal", most={1: 7}))
     assert _noted(over, "rank 1 would take 8 samples and can hold 7 (as given)")
 
 
 def test_bno_says_that_it_does_not_keep_the_global_batch_and_what_it_took() -> None:
-    balanced = balance(job([Costs(1.0), Costs(3.0), Costs(1.0), Costs(1.0)]), Question("bno"))
+    balanced = balance(job([Costs(1.0), Costs(3.0), Costs(1.0), Costs(1.0)]), SplitOptions("bno"))
     # K: 3/10, 1/10, 3/10, 3/10; MW 3/4; NCW 1 each (all links alike): x 8 / 3.
     assert balanced.batch_sizes == (5, 4, 5, 5)
     assert balanced.weights[1]["K"] == pytest.approx(0.1, rel=0.05)
@@ -130,17 +130,17 @@ def test_bno_says_that_it_does_not_keep_the_global_batch_and_what_it_took() -> N
     assert _noted(balanced, "its sum over NCW is 4.0")
     assert balanced.quantities["MU"].startswith("not measured")
     assert "last rank's arrival" in balanced.quantities["NL"]
-    question = Question("bno", links={(0, 1): 5.0, (2, 0): 1.0, (2, 1): 1.0}, base=30.0)
+    question = SplitOptions("bno", links={(0, 1): 5.0, (2, 0): 1.0, (2, 1): 1.0}, base=30.0)
     other = balance(job([Costs(1.0), Costs(1.0), Costs(1.0)]), question)
     assert other.quantities["NL"] == "as given"
     assert other.quantities["B"] == "30 samples, as given"
     assert [one["NCW"] for one in other.weights] == pytest.approx([1.8, 1.8, 1.0])
     with pytest.raises(LotusError, match="ranks 0 to 2"):
-        balance(job([Costs(1.0)] * 3), Question("bno", links={(0, 3): 1.0}))
+        balance(job([Costs(1.0)] * 3), SplitOptions("bno", links={(0, 3): 1.0}))
 
 
 def test_the_plan_is_a_sound_document() -> None:
-    made = balance(job([Costs(1.0), Costs(3.0)], synced=False), Question()).plan()
+    made = balance(job([Costs(1.0), Costs(3.0)], synced=False), SplitOptions()).plan()
     assert made.global_batch == 16
     assert made.loader is not None
     assert made.predicted["step_before_s"]["seconds"] > 0
@@ -148,7 +148,7 @@ def test_the_plan_is_a_sound_document() -> None:
 
 
 def test_fewer_samples_than_ranks() -> None:
-    balanced = balance(job([Costs(1.0, batch=1)] * 2), Question())
+    balanced = balance(job([Costs(1.0, batch=1)] * 2), SplitOptions())
     assert balanced.batch_sizes == (1, 1)
 
 
@@ -164,7 +164,7 @@ def test_what_more_workers_would_give_is_simulated_first() -> None:
     # One worker needs 8 x 4 = 32 ms for a batch that the step takes 10 ms for; 8 cores for two.
     slow = Plan(workers=1, operations={"Loader": 8.0}, step=10.0, rank=1)
     run = _together(Plan(workers=1, step=10.0, operations={"Loader": 0.5}).run(), slow.run())
-    balanced = balance(run, Question())
+    balanced = balance(run, SplitOptions())
     (tuned,) = balanced.tuned
     assert (tuned.rank, tuned.workers_now, tuned.why) == (1, 1, "")
     assert tuned.now == pytest.approx(4 / 32.7e-3, rel=0.03)
@@ -173,7 +173,7 @@ def test_what_more_workers_would_give_is_simulated_first() -> None:
     assert balanced.after_tuned is not None
     assert balanced.after_tuned.seconds < 0.7 * balanced.after.seconds
     full = _together(*(Plan(workers=8, operations={"Loader": 40.0}, rank=r).run() for r in (0, 1)))
-    assert all(one.workers == one.workers_now == 8 for one in balance(full, Question()).tuned)
+    assert all(one.workers == one.workers_now == 8 for one in balance(full, SplitOptions()).tuned)
 
 
 def test_damaged_numbers_end_in_a_plan_or_in_one_line() -> None:
@@ -190,7 +190,7 @@ def test_damaged_numbers_end_in_a_plan_or_in_one_line() -> None:
                 frame.loc[int(random.integers(len(frame))), random.choice(columns)] = value
             setattr(run, name, frame.infer_objects())
         try:
-            balanced = balance(run, Question(STRATEGIES[turn % 4]))
+            balanced = balance(run, SplitOptions(STRATEGIES[turn % 4]))
         except LotusError:
             refused += 1
             continue
@@ -206,5 +206,5 @@ def test_damaged_numbers_end_in_a_plan_or_in_one_line() -> None:
 def test_a_run_that_speaks_of_too_many_ranks() -> None:
     run = job([Costs(), Costs()])
     run.batches.loc[3, "rank"] = 2**31 - 1
-    with pytest.raises(LotusError, match="speaks of 2,147,483,648 ranks"):
+    with pytest.raises(LotusError, match="the run has 2,147,483,648 ranks"):
         measure(run)

@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("map build --budget 0 -- python train.py", "as in: --budget 5"),
         ("map build --wanted 2 -- python train.py", "see: lotus map build --help"),
         ("whatif run", "record one with: lotus trace --level op+cpu -- COMMAND"),
-        ("top nothing", "it is made by lotus trace -o nothing -- COMMAND"),
+        ("top nothing", "lotus trace -o nothing -- COMMAND makes it one"),
         ("top file", "give the directory that lotus trace made"),
         ("top foreign", "give the directory that lotus trace made"),
         ("compare run", "type: lotus compare A B"),
@@ -55,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sweep --resume nothing", "make a sweep with: lotus sweep --workers 1,2,4"),
         ("run --settings nothing.json -- true", "--settings FILE names what"),
         ("tune", "try `lotus tune -- python train.py`"),
-        ("schema nothing", "there are: balance, "),
+        ("schema nothing", "there are: attach, "),
     ],
 )
 def test_an_error_is_one_line_that_says_what_to_do_next(

@@ -34,7 +34,7 @@ def test_a_verb_has_every_member(verb: ModuleType) -> None:
 
 
 def test_the_signatures_are_those_of_the_protocol(verb: ModuleType) -> None:
-    for name, kind in (("add_arguments", protocol.AddArguments), ("run", protocol.Run)):
+    for name, kind in (("add_arguments", protocol.AddArguments), ("run", protocol.RunCommand)):
         expected = inspect.signature(kind.__call__)
         own = inspect.signature(getattr(verb, name))
         assert list(own.parameters.values()) == list(expected.parameters.values())[1:]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lotus.doctor import environment, examination
+from lotus.doctor import checks, environment, examination
 from lotus.doctor.checks import NOTE, OK
-from lotus.doctor.environment import Helpers, Library, PerfTool, Python, Room
+from lotus.doctor.environment import Library, OptionalTools, PerfTool, Python, Room
 from lotus.hardware.counter_probe import CYCLES, GENERIC, Capacity
 from lotus.hardware.event_selection import Chosen
-from lotus.hardware.sampling_probe import Sampled
+from lotus.hardware.sampling_probe import ProbeSampling
 from lotus.reporters import doctor_report as reporter
 from lotus.reporters.base.console import plain_console
 from tests.unit.machines import NO_PMU, WHOLE, counted, fixes, gaps, machine, nothing_opens
@@ -35,7 +35,7 @@ def test_every_gap_has_a_command_or_someone_to_ask_and_names_what_works():
             container="docker", virtual="QEMU",
         ),
         perf=PerfTool(None),
-        helpers=Helpers(),
+        helpers=OptionalTools(),
         room=Room(1 << 20, 1 << 20, "/"),
     )  # fmt: skip
     surveys = [NO_PMU, *(nothing_opens(code) for code in (errno.EACCES, errno.EPERM, errno.ENOSYS))]
@@ -167,7 +167,7 @@ def test_the_nmi_watchdog_holds_a_counter():
 
 
 def test_cycles_that_count_but_do_not_sample_are_told():
-    samplers = (Sampled(CYCLES, error=errno.EOPNOTSUPP), WHOLE.survey.samplers[1])
+    samplers = (ProbeSampling(CYCLES, error=errno.EOPNOTSUPP), WHOLE.survey.samplers[1])
     facts = dataclasses.replace(WHOLE, survey=dataclasses.replace(WHOLE.survey, samplers=samplers))
     texts = [one.text for one in examination.report(facts).findings]
     assert any("counted but not sampled" in text for text in texts)
@@ -175,7 +175,7 @@ def test_cycles_that_count_but_do_not_sample_are_told():
 
 def test_interrupts_are_called_dear_where_they_are():
     def words(ns: float) -> str:
-        samplers = (Sampled(CYCLES, 20, monotonic=True, interrupt_ns=ns),)
+        samplers = (ProbeSampling(CYCLES, 20, monotonic=True, interrupt_ns=ns),)
         facts = dataclasses.replace(
             WHOLE, survey=dataclasses.replace(WHOLE.survey, samplers=samplers)
         )
@@ -307,9 +307,19 @@ def test_py_spy_needs_the_right_to_look_into_other_processes(scope, capabilities
 
 def test_what_is_not_installed_comes_with_its_installation(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/a b/lotus/.venv/bin/python")
-    facts = dataclasses.replace(WHOLE, helpers=Helpers())
+    facts = dataclasses.replace(WHOLE, helpers=OptionalTools())
     assert fixes(facts, "py-spy") == "'/a b/lotus/.venv/bin/python' -m pip install py-spy"
     assert "libstdc++6" in fixes(facts, "C++ names")
+
+
+def test_another_package_called_lotus_is_a_gap():
+    tools = dataclasses.replace(WHOLE.helpers, namesakes=("lotus-ai 1.2.4",))
+    (gap,) = [
+        one for one in checks.findings(dataclasses.replace(WHOLE, helpers=tools)) if one.fixes
+    ]
+    assert (gap.state, gap.topic) == (checks.GAP, "package")
+    assert "lotus-ai 1.2.4" in gap.text
+    assert "pip uninstall lotus-ai, then install lotus-profiler again" in gap.fixes[0]
 
 
 def test_little_shared_memory_is_a_gap():
@@ -359,7 +369,7 @@ def test_the_first_lines_are_the_summary_and_commands_are_whole():
             "1 gap, with what to ask others for after `Ask for:`.",
         ),
         (
-            dataclasses.replace(machine(virtual="KVM"), survey=NO_PMU, helpers=Helpers()),
+            dataclasses.replace(machine(virtual="KVM"), survey=NO_PMU, helpers=OptionalTools()),
             "3 gaps, with the commands for it after `$` and what to ask others for after",
         ),
     ],

@@ -92,3 +92,17 @@ def test_symbols_of_a_file_are_read_from_its_headers(tmp_path: Path):
     junk.write_bytes(b"\x7fELF" + bytes(80))
     assert environment.library("x", junk).symbols in ("unreadable", "none")
     assert environment.library("x", tmp_path / "missing.so").symbols == "unreadable"
+
+
+def test_another_distribution_with_a_package_lotus_is_seen(tmp_path: Path):
+    def installed(name: str, record: str, top: str = "") -> None:
+        folder = tmp_path / f"{name}-1.2.4.dist-info"
+        files = {"METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2.4\n"}
+        make(folder, files | {"RECORD": record} | ({"top_level.txt": top} if top else {}))
+
+    installed("lotus_profiler", "lotus/__init__.py,,\n")
+    installed("flowers", "flowers/lotus/__init__.py,,\nlotus.py,,\n")
+    assert environment.namesakes([str(tmp_path)]) == ()
+    installed("lotus_ai", "lotus/__init__.py,sha256=x,12\n")
+    installed("older", "", top="lotus\n")
+    assert environment.namesakes([str(tmp_path)]) == ("lotus_ai 1.2.4", "older 1.2.4")

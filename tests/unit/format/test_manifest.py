@@ -10,13 +10,13 @@ import pytest
 from lotus.common import host
 from lotus.common.errors import LotusError
 from lotus.format import manifest, run_claim, run_directory
-from lotus.format.manifest import Settings
+from lotus.format.manifest import TraceSettings
 from lotus.reading.run import load
 from tests.logs import RunBuilder
 
 
 def _begin(environ: dict[str, str], *command: str) -> dict[str, object]:
-    return manifest.begin(command or ("python", "train.py"), Settings(), environ)
+    return manifest.begin(command or ("python", "train.py"), TraceSettings(), environ)
 
 
 def test_the_command_and_the_environment_are_redacted() -> None:

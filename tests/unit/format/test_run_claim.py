@@ -13,7 +13,7 @@ import pytest
 from lotus import cli
 from lotus.common.errors import LotusError
 from lotus.format import manifest, run_claim, run_directory
-from lotus.format.manifest import Settings, begin
+from lotus.format.manifest import TraceSettings, begin
 from lotus.reading.run import load
 from tests.logs import MS, START_NS
 from tests.simulation import simulate
@@ -24,7 +24,7 @@ ANOTHER = 4321
 
 def started(path: Path, force: bool = False) -> None:
     run_directory.make(path, force)
-    manifest.write(path, begin(["x"], Settings(), {}))
+    manifest.write(path, begin(["x"], TraceSettings(), {}))
 
 
 def test_what_was_recorded_here_is_ours(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ sys.stdin.readline()
 path = Path(sys.argv[1])
 try:
     directory.make(path, sys.argv[2] == "f")
-    manifest.write(path, manifest.begin(["x"], manifest.Settings(), {}))
+    manifest.write(path, manifest.begin(["x"], manifest.TraceSettings(), {}))
     print("begun", flush=True)
 except LotusError as error:
     print(error, flush=True)
@@ -299,4 +299,4 @@ def test_no_program_looks_at_the_processes_that_a_foreign_run_names(
     shutil.copytree(path, tmp_path / "copied")
     assert cli.main(["top", "--once", "--stacks", str(path)]) == 0
     assert cli.main(["top", "--once", "--stacks", str(tmp_path / "copied")]) == 2
-    assert "leave --stacks out" in capfd.readouterr().err
+    assert "leave out --stacks" in capfd.readouterr().err

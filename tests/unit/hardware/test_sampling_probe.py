@@ -9,7 +9,7 @@ import pytest
 
 from lotus.hardware import sampling_probe
 from lotus.hardware.counter_probe import CPU_CLOCK, CYCLES
-from lotus.hardware.sampling_probe import Sampled
+from lotus.hardware.sampling_probe import ProbeSampling
 from tests.unit.kernels import Samples, samplers
 
 
@@ -101,9 +101,9 @@ def test_a_perf_that_has_rights_of_its_own_may_sample_where_we_may_not(tmp_path:
 
 
 def test_samples_of_another_clock_are_noticed():
-    assert sampling_probe.sample(CYCLES, 997, samplers(cycles=Samples(3, now=False))) == Sampled(
-        CYCLES, 3, 0, 0, False
-    )
+    assert sampling_probe.sample(
+        CYCLES, 997, samplers(cycles=Samples(3, now=False))
+    ) == ProbeSampling(CYCLES, 3, 0, 0, False)
 
 
 def test_samples_of_this_kernel_carry_the_clock_that_lotus_uses():

@@ -9,8 +9,8 @@ from lotus.analysis.counters.function_profile import summarise_map
 from lotus.common.errors import LotusError
 from lotus.inside.trace import log_format
 from lotus.joining import sample_join
-from native_map.recording.perf_header import Event
-from native_map.recording.perf_recording import Recording
+from native_map.recording.perf_header import EventAttr
+from native_map.recording.perf_recording import PerfRecording
 from tests.logs import MS, START_NS, RunBuilder, Sample
 
 AT = START_NS + 10 * MS
@@ -42,10 +42,10 @@ def recording(times, tid=100, period=MS, clock="monotonic", **attributes):
 
     event = {**CPU_CLOCK, "sample_type": 7, "sample_id_all": True, "period": period, **attributes}
     fields = {"frequency": 0, "clock": clock, **event}
-    return Recording(
+    return PerfRecording(
         path="made.data",
         events=[fields["name"]],
-        attrs=[Event(**fields)],
+        attrs=[EventAttr(**fields)],
         mappings=mappings,
         comms=empty("pid tid time_ns exec").assign(comm=np.empty(0, object)),
         forks=empty("pid ppid tid ptid time_ns"),

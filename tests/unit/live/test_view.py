@@ -19,7 +19,7 @@ from lotus.live.log_digest import WANTED
 from lotus.live.loop_times import Loops, Total
 from lotus.live.snapshots import Seen, Snapshot
 from lotus.live.tailing import Tail
-from lotus.live.view import Live, View
+from lotus.live.view import LiveRun, View
 from lotus.reading.process_states import State
 from lotus.reading.run import load
 from lotus.reporters.live import top_report
@@ -48,9 +48,9 @@ def shot(*processes: Seen, now: int = NOW) -> Snapshot:
     return Snapshot(now, processes, wall, "host", alive)
 
 
-def followed(run: RunBuilder) -> Live:
+def followed(run: RunBuilder) -> LiveRun:
     run.save()  # not `end`: the run goes on
-    live = Live()
+    live = LiveRun()
     live.add(Tail(run.path, WANTED).read())
     return live
 
@@ -161,7 +161,7 @@ def test_logs_are_read_as_they_grow_and_a_torn_frame_waits(tmp_path: Path) -> No
     followed(run)
     log: ProcessLog = run.logs[0]
     whole, header = bytes(log.data), log.header_size
-    tail, live = Tail(run.path, WANTED), Live()
+    tail, live = Tail(run.path, WANTED), LiveRun()
     for end in (3, header + 5, len(whole) - 7, len(whole), len(whole)):
         log.path.write_bytes(whole[:end])
         live.add(tail.read())
@@ -179,7 +179,7 @@ def test_damage_in_a_log_is_passed_over(tmp_path: Path) -> None:
     main.path.write_bytes(bytes(data))
     (run.path / "events" / "foreign.ltr").write_bytes(b"something else")
     (run.path / "events" / "link.ltr").symlink_to("/etc/passwd")
-    live = Live()
+    live = LiveRun()
     live.add(Tail(run.path, WANTED).read())
     (group,) = live.view(shot(*map(seen, pages())), run.manifest).groups
     assert 8 <= group.taken <= 9
@@ -316,7 +316,7 @@ def test_states_of_a_run(
 ) -> None:
     if manifest is not None:
         manifest = {"state": "running", "command": ["x"], "start_ns": START_NS} | manifest
-    assert Live().view(shot(*processes), manifest).state == expected
+    assert LiveRun().view(shot(*processes), manifest).state == expected
 
 
 def test_a_killed_run_is_seen_at_its_last_sign_of_life(tmp_path: Path) -> None:

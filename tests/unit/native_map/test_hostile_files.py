@@ -128,7 +128,7 @@ class _nothing:
 def test_perf_is_stopped_where_it_takes_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from native_map.programs import Limits
+    from native_map.programs import ProgramLimits
     from native_map.recording import perf_script
 
     perf = tmp_path / "perf"
@@ -136,11 +136,11 @@ def test_perf_is_stopped_where_it_takes_too_much(
     perf.write_text(f"#!{sys.executable} -IS\nprint('{line}')\nwhile True: print('{line}')\n")
     perf.chmod(0o755)
     (tmp_path / "f").write_bytes(attacks.pipe_of_events(1000))
-    monkeypatch.setattr(perf_script, "limits_for", lambda size: Limits(output=1 << 20))
+    monkeypatch.setattr(perf_script, "limits_for", lambda size: ProgramLimits(output=1 << 20))
     recording = perf_data.read(tmp_path / "f", str(perf))
     assert len(recording) == (1 << 20) // (len(line) + 1)
     assert "perf script stopped: it wrote more than 1 MiB" in recording.damage[0]
-    monkeypatch.setattr(perf_script, "limits_for", lambda size: Limits(cpu_s=1))
+    monkeypatch.setattr(perf_script, "limits_for", lambda size: ProgramLimits(cpu_s=1))
     perf.write_text(f"#!{sys.executable} -IS\nprint('{line}', flush=True)\nwhile True: pass\n")
     recording = perf_data.read(tmp_path / "f", str(perf))
     assert (len(recording), recording.damage) == (
@@ -370,7 +370,7 @@ def test_any_profile_is_read_or_refused_in_bounds(tmp_path: Path, make: attacks.
     assert "functions" in message or "export it again" in message or "export it grouped" in message
 
 
-def stacks(path: Path) -> py_spy.Stacks:
+def stacks(path: Path) -> py_spy.PySpyStacks:
     return py_spy.read(path, 0, 10**9, 10**18, 10**7, {5: 10**18})
 
 

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from native_map.programs import Limits, Program, answer
+from native_map.programs import LimitedProgram, ProgramLimits, answer
 
 ENDLESS = "while True: pass"
 
 
-def python(code: str, limits: Limits | None = None, stdin: bytes = b""):
+def python(code: str, limits: ProgramLimits | None = None, stdin: bytes = b""):
     return answer([sys.executable, "-I", "-S", "-c", code], limits, stdin)
 
 
@@ -26,7 +26,7 @@ def test_what_it_reads_writes_and_complains_of_is_the_answer() -> None:
 
 def test_one_that_hangs_is_stopped_with_all_that_it_started() -> None:
     code = "import os, time; print(os.getpid(), os.fork(), flush=True); time.sleep(600)"
-    got = python(code, Limits(wait_s=2))
+    got = python(code, ProgramLimits(wait_s=2))
     assert got.stopped == "it took more than 2 s"
     for pid in {int(word) for word in got.out.split()} - {0}:
         until = time.monotonic() + 60
@@ -44,15 +44,15 @@ def _runs(pid: int) -> bool:
 
 
 def test_one_that_closes_its_output_and_goes_on_is_stopped() -> None:
-    got = python("import os, time; os.close(1); time.sleep(600)", Limits(wait_s=2))
+    got = python("import os, time; os.close(1); time.sleep(600)", ProgramLimits(wait_s=2))
     assert got.stopped == "it took more than 2 s"
 
 
 def test_cpu_time_memory_and_output_are_bounded() -> None:
-    assert "1 s of CPU time" in python(ENDLESS, Limits(cpu_s=1)).stopped
-    got = python("print(1); b = bytearray(1 << 30)", Limits(memory=512 << 20))
+    assert "1 s of CPU time" in python(ENDLESS, ProgramLimits(cpu_s=1)).stopped
+    got = python("print(1); b = bytearray(1 << 30)", ProgramLimits(memory=512 << 20))
     assert (got.code, got.out, got.complaint) == (1, b"1\n", "MemoryError")
-    got = python("while True: print('x' * 1000)", Limits(output=1 << 20))
+    got = python("while True: print('x' * 1000)", ProgramLimits(output=1 << 20))
     assert len(got.out) == 1 << 20
     assert got.stopped == "it wrote more than 1 MiB"
     got = python("import sys\nwhile True: sys.stderr.write('x' * 65536)")
@@ -62,7 +62,7 @@ def test_cpu_time_memory_and_output_are_bounded() -> None:
 def test_time_of_the_caller_is_not_counted_as_waiting() -> None:
     code = "for n in range(40): print('x' * 65535, flush=True)"
     began = time.monotonic()
-    with Program([sys.executable, "-I", "-S", "-c", code]) as program:
+    with LimitedProgram([sys.executable, "-I", "-S", "-c", code]) as program:
         seen = 0
         for line in program.lines():
             if not seen:
@@ -74,7 +74,7 @@ def test_time_of_the_caller_is_not_counted_as_waiting() -> None:
 
 def test_lines_without_end_come_in_parts() -> None:
     code = "print('a'); print('b' * 200_000); print('c', end='')"
-    with Program([sys.executable, "-I", "-S", "-c", code]) as program:
+    with LimitedProgram([sys.executable, "-I", "-S", "-c", code]) as program:
         lines = list(program.lines())
     assert lines[0] == b"a\n"
     assert lines[-1] == b"c"
@@ -83,7 +83,7 @@ def test_lines_without_end_come_in_parts() -> None:
 
 
 def test_one_that_is_left_early_has_ended() -> None:
-    with Program(
+    with LimitedProgram(
         [sys.executable, "-c", "print('x', flush=True); import time; time.sleep(600)"]
     ) as p:
         next(p.lines())

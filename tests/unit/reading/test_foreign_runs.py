@@ -15,9 +15,9 @@ import lotus
 from lotus import cli
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks, run_claim, run_directory
-from lotus.format.manifest import Settings, begin, sound
+from lotus.format.manifest import TraceSettings, begin, sound
 from lotus.inside.trace import state_page as pages
-from lotus.live.snapshots import Looks
+from lotus.live.snapshots import SnapshotTaker
 from lotus.live.tailing import Tail, manifest_of
 from lotus.reading import process_states
 from lotus.reading.run import load
@@ -37,7 +37,7 @@ BETWEEN_OUR_PROCESSES = {
     "inside/tune/candidates/batch_contents.py",  # dumps for a digest
     "inside/tune/candidates/open_candidates.py",  # a candidate's batch, from our own child
     "inside/tune/candidates/forked_child.py",  # questions to it and its answers, through a pipe
-    "inside/apply/loader_hooks.py",  # the class of an error
+    "inside/apply/settings_hooks.py",  # the class of an error
 }
 
 
@@ -108,7 +108,7 @@ def seen(run: Path) -> str:
     texts.append(str(process_states.read(run)))
     texts.append(str(job_ranks.recorded(run)))
     texts.append(str([one.header for one in Tail(run).read()]))
-    texts.append(str(Looks(run).take({})))
+    texts.append(str(SnapshotTaker(run).take({})))
     try:
         texts.append(str(manifest_of(run)))
     except LotusError as error:
@@ -243,7 +243,7 @@ def test_whatever_stands_in_a_manifest_is_left_out_and_told(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = json.loads((run / "run.json").read_text())
-    fields = [*begin(["x"], Settings(), {}), "recorders", "ranks"]
+    fields = [*begin(["x"], TraceSettings(), {}), "recorders", "ranks"]
     for number, value in enumerate(ODD):
         wrong = {name: value for name in fields[number % 4 :: 4] if name != "schema"}
         for name in wrong:
@@ -265,5 +265,5 @@ def test_whatever_stands_in_a_manifest_is_left_out_and_told(
 
 
 def test_what_begins_a_run_is_sound() -> None:
-    whole = begin(["python", "train.py"], Settings(max_log=5, ops=("a",)), dict(os.environ))
+    whole = begin(["python", "train.py"], TraceSettings(max_log=5, ops=("a",)), dict(os.environ))
     assert sound(whole) == (whole, [])

@@ -8,7 +8,7 @@ import pytest
 
 from lotus.reading import launcher_readings, launcher_record
 
-ROW = [5, 4, 3, 2, 1, 0]
+ROW = [5, 4, 3, 2, 1, 0, 7, 8]
 
 
 def readings(folder: Path) -> pd.DataFrame:
@@ -24,6 +24,10 @@ def table(folder: Path, content: str) -> list[list[int]]:
 def test_readings_are_rows_in_the_order_of_time(tmp_path: Path) -> None:
     later = [9, *ROW[1:]]
     assert table(tmp_path, json.dumps({"machine": [later, ROW]})) == [ROW, later]
+
+
+def test_readings_of_an_older_lotus_lack_what_it_did_not_read(tmp_path: Path) -> None:
+    assert table(tmp_path, json.dumps({"machine": [ROW[:6]]})) == [[*ROW[:6], -1, -1]]
 
 
 @pytest.mark.parametrize(

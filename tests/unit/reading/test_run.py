@@ -45,7 +45,8 @@ COLUMNS = {
     "own_code": "part stack depth function file line samples",
     "memory": "time_ns pid worker rss pss private shared anonymous descriptor_limit",
     "children": "pid worker cpu_ns",
-    "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes",
+    "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes throttled_ns "
+    "memory_stall_ns",
     "first_batches": WHOSE + "worker loader epoch content generator state",
     "paths": WHOSE + "worker sample path duration_ns",
     "processes": "pid ppid time_ns executable argv python torch torch_ns",
@@ -67,7 +68,7 @@ def full_run(path):
     row = {"pid": worker.pid, "worker": 0, "operation": -1, "reason": "sleep", "looks": 5}
     own = ["fetch (<lotus hook, as importlib._bootstrap>:1);__getitem__ (data.py:4) 3"]
     memory = [[START_NS, 7, 0, 9, 8, 4, 5, 6, -1], [START_NS, 7, 0, -2, 8, 4, 5, 6, -1], [START_NS]]
-    machine = [[START_NS, 1, 2, 0, 0, 3], [START_NS + 1, 2, 2, 0, -1, -1]]
+    machine = [[START_NS, 1, 2, 0, 0, 3, 4, 5], [START_NS + 1, 2, 2, 0, -1, -1]]
     (path / "blocking.json").write_text(
         json.dumps(
             {

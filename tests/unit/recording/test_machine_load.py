@@ -12,6 +12,8 @@ def test_a_reading_has_what_the_kernel_tells() -> None:
     assert last[1] >= first[1] >= 0  # busy since the boot, in ticks
     assert first[2] >= 0
     assert first[5] == -1 or first[5] > 0
+    assert last[6] >= first[6] >= -1  # held back by a quota
+    assert last[7] >= first[7] >= -1  # waited for memory
 
 
 def test_a_reading_is_made_only_when_it_is_due() -> None:

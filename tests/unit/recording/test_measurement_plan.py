@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.hardware.sampling_probe import Sampled
+from lotus.hardware.sampling_probe import ProbeSampling
 from lotus.inside.common.perf_event import Event
 from lotus.recording import measurement_plan, sidecars
 
@@ -14,10 +14,10 @@ from lotus.recording import measurement_plan, sidecars
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that samples the software clock only, at 4000 Hz at most, the kernel's part too."""
 
-    def sample(event: Event, frequency: int) -> Sampled:
+    def sample(event: Event, frequency: int) -> ProbeSampling:
         if event.name in ("cycles", "instructions"):
-            return Sampled(event, error=errno.ENOENT)
-        return Sampled(event, 20)
+            return ProbeSampling(event, error=errno.ENOENT)
+        return ProbeSampling(event, 20)
 
     monkeypatch.setattr(measurement_plan, "sampling_event", lambda: ("cpu-clock:u", 997, "made"))
     monkeypatch.setattr(measurement_plan, "sample", sample)

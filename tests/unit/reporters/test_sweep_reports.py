@@ -137,8 +137,8 @@ def test_an_interval_of_all_that_was_tried_gives_no_verdict(tmp_path: Path) -> N
     text = " ".join(text_of(wide).split())
     assert "Repeats differ too much to tell how many workers are enough" in text
     best = max(RATES, key=lambda workers: wide.of(list(RATES).index(workers), "samples_per_s")[0])
-    assert f"holds all that were tried. {best} worker" in text
-    for claim in ("bring nothing", "are enough:", "is enough:", "still grows", "no longer grows"):
+    assert f"includes all that were tried. {best} worker" in text
+    for claim in ("gain nothing", "are enough:", "is enough:", "still grows", "no longer grows"):
         assert claim not in text.replace("how many workers are enough:", "")
     assert " < " not in text.replace("; < the knee", "")
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lotus.live import stack_dump
-from lotus.live.hang_detection import Doing, Loop, Verdict, judge
-from lotus.live.view import Group, Rates, View
+from lotus.live.hang_detection import Doing, HangVerdict, Loop, judge
+from lotus.live.view import LoopView, Rates, View
 from lotus.reporters.live import top_report
 from tests.unit.live.test_view import IDLE, WAIT, S, at_sample, doing
 
@@ -17,22 +17,22 @@ LOADER = {"call_site": "train.py:31", "dataset": "ImageFolder", "num_workers": 2
 RATES = Rates(10 * S, 12.5, 800.0, 0.25)
 
 
-def group(workers: Sequence[Doing] = (), main: Doing = WAIT, **fields: Any) -> Group:
-    moving = Verdict("moving", "moving")
+def group(workers: Sequence[Doing] = (), main: Doing = WAIT, **fields: Any) -> LoopView:
+    moving = HangVerdict("moving", "moving")
     known: dict[str, Any] = {
         "rank": 0, "host": "host", "others": 0, "loader": LOADER, "loader_number": 0, "epoch": 1,
         "epoch_batch": 5, "recent": RATES, "overall": RATES, "taken": 5, "ready": 3, "capacity": 4,
         "operations": [("Decode", 0.7), ("collate", 0.3)], "verdict": moving, "in_loop": True,
     }  # fmt: skip
-    return Group(main=main, workers=workers, **(known | fields))
+    return LoopView(main=main, workers=workers, **(known | fields))
 
 
-def running(*groups: Group, **fields: Any) -> View:
+def running(*groups: LoopView, **fields: Any) -> View:
     known: dict[str, Any] = {"command": "python train.py", "elapsed_ns": 60 * S}
     return View("running", groups=groups, **(known | fields))
 
 
-def hung(workers: Sequence[Doing], **fields: Any) -> Group:
+def hung(workers: Sequence[Doing], **fields: Any) -> LoopView:
     return group(workers, verdict=judge(Loop(WAIT, workers, awaited=5)), **fields)
 
 
@@ -101,10 +101,10 @@ def test_ranks_stand_in_a_line_each_and_the_worst_in_full() -> None:
     ("fields", "message"),
     [
         ({"state": "absent"}, "no run here yet"),
-        ({"state": "begun"}, "no DataLoader was iterated yet"),
+        ({"state": "begun"}, "no DataLoader has been iterated yet"),
         ({"state": "ended", "exit_code": 0}, "next: lotus report 'a run'"),
         ({"state": "ended", "signal": 9}, "by signal 9"),
-        ({"state": "killed"}, "no process of it lives"),
+        ({"state": "killed"}, "none of its processes is alive"),
         ({"state": "elsewhere"}, "run lotus top on host"),
     ],
 )

@@ -16,9 +16,10 @@ from jsonschema import Draft202012Validator
 
 import lotus
 from lotus import cli
+from lotus.analysis.attached import sampled_verdict
 from lotus.analysis.counters.function_profile import summarise_map
 from lotus.analysis.summary import summarise
-from lotus.balance.split import Question, balance
+from lotus.balance.split import SplitOptions, balance
 from lotus.compare import gate
 from lotus.doctor import examination
 from lotus.format import manifest
@@ -30,7 +31,7 @@ from lotus.reporters.live import top_report
 from lotus.reporters.map import attribution_report, map_tables, validation_report
 from lotus.reporters.ranks import balance_report as balancing
 from lotus.reporters.ranks import job_report
-from lotus.reporters.run import run_document
+from lotus.reporters.run import attached_report, run_document
 from lotus.reporters.sweep import sweep_report
 from lotus.reporters.tune import tune_report, whatif_report
 from lotus.schemas import documents
@@ -42,8 +43,9 @@ from lotus.tune.search.operation_costs import operation_costs
 from lotus.tune.search.trial_rates import Checked, Speedup
 from native_map.paper import paper_mapping as maps
 from tests.logs import MS, RunBuilder
-from tests.unit import machines, sides
+from tests.unit import machines, sampled_program, sides
 from tests.unit.analysis import test_rank_verdict
+from tests.unit.attach import test_attached_run
 from tests.unit.balance import test_job_whatif
 from tests.unit.joining.test_sample_join import AT, batch, every_ms, recording
 from tests.unit.live.test_view import IDLE, at_sample
@@ -94,7 +96,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     profile = folder / "report.txt"
     profile.write_text(REPORT)
     ranks = many_ranks([Costs(1.0), Costs(1.0, fetch=4.0)])
+    test_attached_run.write(folder)
     return {
+        "attach": [json.loads((folder / "attach.json").read_bytes())],
+        "attached": [
+            attached_report.document(sampled_verdict.summarise(program.evidence()))
+            for program in (
+                sampled_program.Program(
+                    sampled_program.turns((sampled_program.WAIT, 1), (sampled_program.STEP, 1)),
+                    [sampled_program.always(sampled_program.operation("Decode"))],
+                ),
+                sampled_program.Program(sampled_program.always(("outside", ""))),
+            )
+        ],
         "report": [
             run_document.document(summarise(test_report.hostile()), measured=measured),
             run_document.document(
@@ -144,7 +158,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
         "tuned": [tuned_file(folder / "tuned.json")],
         "mapping": [json.loads(maps.to_json(a_mapping("work", "Decode")))],
         "balance-report": [
-            balancing.document(balance(ranks, Question(strategy))) for strategy in ("lotus", "bno")
+            balancing.document(balance(ranks, SplitOptions(strategy)))
+            for strategy in ("lotus", "bno")
         ],
         "whatif-ranks": [job_report.document(test_job_whatif.answered(64))],
         "balance": [plan.document(plan.SharePlan((3, 5), "lotus", settings_file.Target(number=0)))],
@@ -192,7 +207,7 @@ def compared() -> dict[str, Any]:
 
 
 def run_files() -> list[Any]:
-    began = manifest.begin(["python", "train.py"], manifest.Settings(), {"RANK": "1"})
+    began = manifest.begin(["python", "train.py"], manifest.TraceSettings(), {"RANK": "1"})
     rank = {"rank": 0, "local_rank": 0, "world_size": 2, "host": "h", "pid": 7}
     perf = sidecars.Perf(sidecars.Sampling(("cpu-clock",), 997))
     recorders = {"perf": perf.note(), "py_spy": sidecars.PySpy().note()}
@@ -345,5 +360,5 @@ def test_a_schema_that_is_not_there_is_said_with_those_that_are(
     assert cli.main(["schema", "../run"]) == 2
     message = capfd.readouterr().err
     assert message.startswith(
-        "lotus: there is no schema ../run; there are: balance, balance-report,"
+        "lotus: there is no schema ../run; there are: attach, attached, balance,"
     )

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lotus
+from lotus.common import memory_headroom
+from lotus.common.memory_headroom import Headroom
 from lotus.settings.space import Setting
 from lotus.tune.search import machine_limits, memory_guard
-from lotus.tune.search.machine_limits import Headroom, Limits
+from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.resource_costs import ResourceCosts
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -27,7 +29,7 @@ COSTS = ResourceCosts(
     tensors=2,
     start_method="fork",
 )
-ROOMY = Limits(4.0, "", Headroom(1 << 50, "much"), Headroom(1 << 50, "much"), 1 << 30)
+ROOMY = MachineLimits(4.0, "", Headroom(1 << 50, "much"), Headroom(1 << 50, "much"), 1 << 30)
 V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
 V1_MOUNT = "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 V2, V1 = "sys/fs/cgroup", "sys/fs/cgroup/memory"
@@ -42,7 +44,7 @@ def machine(root: Path, files: dict[str, str]) -> Path:
 
 
 def free(root: Path, files: dict[str, str]) -> int:
-    room = machine_limits.memory(machine(root, files))
+    room = memory_headroom.memory(machine(root, files))
     assert room is not None
     return room.free
 
@@ -73,14 +75,14 @@ def test_without_a_cgroup_the_memory_available_counts_and_swap_does_not(tmp_path
 
 
 def test_a_system_that_tells_nothing_has_no_known_memory(tmp_path: Path) -> None:
-    assert machine_limits.memory(tmp_path) is None
+    assert memory_headroom.memory(tmp_path) is None
 
 
 def test_the_limit_of_cgroup_v2_less_use_more_file_pages(tmp_path: Path) -> None:
     own = v2(f"{V2}/job", str(4 * GIB), 3 * GIB, GIB)
     root = {"proc/self/cgroup": "0::/job\n", "proc/self/mountinfo": V2_MOUNT}
     assert free(tmp_path, root | own) == 2 * GIB
-    room = machine_limits.memory(tmp_path)
+    room = memory_headroom.memory(tmp_path)
     assert room is not None
     assert room.why == "the cgroup's memory limit is 4.00 GiB and 2.00 GiB are in use"
 

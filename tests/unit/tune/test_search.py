@@ -12,7 +12,7 @@ from lotus.common.errors import LotusError
 from lotus.inside.tune.candidates.trial_requests import Measure
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting, Space
-from lotus.tune.search.machine_limits import Limits
+from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.safety import Safety
 from lotus.tune.search.search import SearchProgress, search
 from tests.unit.tuned_program import MIB, Asks, Fake, closed_and_in_time, find, room
@@ -160,7 +160,7 @@ def test_what_could_not_be_checked_is_said_and_a_program_that_ended_is_no_fault(
     program = Fake(own=Setting(1))
     readings = iter([room()])
 
-    def read() -> Limits:
+    def read() -> MachineLimits:
         for reading in readings:
             return reading
         raise ProcessLookupError

@@ -6,16 +6,16 @@ import statistics
 
 import pytest
 
-from lotus.inside.tune.candidates.trial_requests import Block, Opened
+from lotus.inside.tune.candidates.trial_requests import Opened, TrialBlock
 from lotus.tune.search import trial_rates
 from lotus.tune.simulation import epoch_time
 
 
 def block(
     waits: list[float], steps: list[float] | None = None, sizes: list[int] | None = None
-) -> Block:
+) -> TrialBlock:
     count = len(waits)
-    return Block(
+    return TrialBlock(
         waits_s=tuple(waits),
         steps_s=tuple(steps or [0.0] * count),
         sizes=tuple(sizes or [10] * count),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 
 # The parts of a loop; the waits are what remains between its start-up and its shut-down.
 WAITS, STEP, STARTUP, SHUTDOWN = "waits", "step", "start-up", "shut-down"
@@ -44,7 +45,8 @@ class CauseRow:
 
     `charges` takes the cause's time from the ledger: what rows before it in the table have left.
     `facts` describes each number of its evidence. `reason` makes a sentence of them, "" if the
-    share says all. `full_title` is the title with what is known of this charge.
+    share says all. `full_title` is the title with what is known of this charge. `remedy` is what
+    the advice changes, where that is no change of code.
     """
 
     kind: str  # as stored in documents
@@ -55,6 +57,7 @@ class CauseRow:
     full_title: Words = lambda charge, around: charge.name
     facts: Mapping[str, str] = field(default_factory=dict)
     reason: Callable[[Evidence], str] = lambda evidence: ""
+    remedy: Callable[[Charge, Circumstances], Remedy] = lambda charge, around: CODE
     silent: bool = False  # takes no time, until it ends the program
 
 

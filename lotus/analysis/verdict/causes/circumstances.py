@@ -7,16 +7,16 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import core_taken
-from lotus.analysis.batches.core_use import CoreUse, core_use
+from lotus.analysis.batches.core_use import CoreUse
+from lotus.analysis.batches.data_shares import DataShares, data_shares
+from lotus.analysis.batches.machine_readings import within_loops
 from lotus.analysis.batches.own_code import HotFunction, hot_functions
 from lotus.analysis.batches.repeated_samples import shared_generators, times_read
 from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.verdict.causes.ledger import SHARED, core_shared
-from lotus.common.formatting import plural
-
-_SEVERAL = 3  # batches of a worker
+from lotus.analysis.replay.gain_prediction import GainPrediction
+from lotus.analysis.verdict.causes.ledger import core_shared
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,15 @@ class Circumstances:
     descriptors: float  # open in a process at a time, at most; NaN: not known
     descriptor_limit: float  # the highest of a process; NaN: none, or not known
     shm_share: float  # of /dev/shm that was filled, at most; NaN: not known
-    without_data: int  # workers that made no batch while others made several each
+    shares: DataShares  # of the data, among the workers
+    swapped_bytes: float  # in and out while it was iterated; 0.0: none, or not known
+    memory_stall_ns: float  # in which some thread waited for memory then; 0.0: none, or not known
+    affordable: float  # workers that the machine's memory is enough for; inf: not known
+    predict: GainPrediction | None = None  # None: batches were not recorded
 
 
-def circumstances(scope: Scope) -> Circumstances:
-    """Gather them from a loader's tables."""
+def circumstances(scope: Scope, use: CoreUse) -> Circumstances:
+    """Gather them from a loader's tables; `use` is `core_use` of it."""
     batches, settings = scope.batches, scope.settings
     fetch, step = number(batches, "fetch_ns"), number(scope.waits, "step_ns")
     idle = total(number(batches, "idle_in_loop_ns"))
@@ -71,7 +75,7 @@ def circumstances(scope: Scope) -> Circumstances:
         needed=ratio(mean, step_ns),
         batches=_most_batches(scope),
         idle_share=ratio(idle, idle + total(fetch)),
-        shared=core_shared(scope),
+        shared=core_shared(scope, use),
         prefetch=int(settings.get("prefetch_factor") or 2),
         pinned=bool(settings.get("pin_memory")),
         persistent=bool(settings.get("persistent_workers")),
@@ -96,13 +100,33 @@ def circumstances(scope: Scope) -> Circumstances:
                 strict=True,
             )
         ),
-        use=core_use(scope),
+        use=use,
         wait_spread=wait_spread(scope),
         descriptors=_most(scope.resources, "descriptors"),
         descriptor_limit=_descriptor_limit(scope),
         shm_share=ratio(_most(scope.resources, "shm"), scope.shm_bytes),
-        without_data=without_data(scope),
+        shares=data_shares(scope),
+        swapped_bytes=within_loops(scope, "swapped_bytes"),
+        memory_stall_ns=within_loops(scope, "memory_stall_ns"),
+        affordable=_affordable(scope),
+        predict=_prediction(scope, use),
     )
+
+
+def _prediction(scope: Scope, use: CoreUse) -> GainPrediction | None:
+    """None where other programs had the cores: what a change gains then is theirs to say."""
+    others = use.others_share if math.isfinite(use.others_share) else 0.0
+    return None if use.rivals else GainPrediction(scope, scope.cores * (1.0 - others))
+
+
+def _affordable(scope: Scope) -> float:
+    """How many workers there could be before half of the memory that was left is theirs."""
+    of_workers = integer(scope.memory, "worker") >= 0
+    each = np.nanmax(number(scope.memory, "private")[of_workers], initial=0.0)
+    left = np.nanmin(number(scope.machine, "available_bytes"), initial=math.inf)
+    if not each > 0 or not 0 <= left < math.inf:
+        return math.inf
+    return max(scope.num_workers, 1) + float(left) / 2 / float(each)
 
 
 def _descriptor_limit(scope: Scope) -> float:
@@ -118,66 +142,3 @@ def _most_batches(scope: Scope) -> float:
     """Of an epoch that came to its end, on one rank."""
     batches = number(scope.epochs, "batches")[flag(scope.epochs, "exhausted")]
     return float(np.nanmax(batches, initial=0.0)) or math.inf
-
-
-def without_data(scope: Scope) -> int:
-    """How many workers made no batch in the whole run, while the others made several each.
-
-    So it is where an iterable data set has fewer shards than there are workers.
-    """
-    workers = scope.num_workers
-    if scope.partial or workers < 2 or scope.settings.get("dataset_kind") != "iterable":
-        return 0
-    made = integer(scope.batches, "worker")[number(scope.batches, "size") > 0]
-    counts = np.bincount(made[(made >= 0) & (made < workers)], minlength=workers)
-    busy = counts[counts > 0]
-    return int((counts == 0).sum()) if busy.size and busy.min() >= _SEVERAL else 0
-
-
-def workers_help(around: Circumstances, waits: bool = False) -> bool:
-    """Whether `more_workers` advises some."""
-    return "not help" not in more_workers(around, waits)
-
-
-def more_workers(around: Circumstances, waits: bool = False) -> str:
-    """A sentence on the number of workers; `waits`: the cause needs no core."""
-    cores = math.inf if waits or math.isnan(around.cores) else int(around.cores)
-    wanted = min(around.needed * 1.1, around.batches) if around.needed > 0 else math.nan
-    number_of = f"about {math.ceil(wanted)}" if wanted < 1000 else "as many as there are cores"
-    if around.workers == 0:
-        count = min(math.ceil(wanted) if wanted < 1000 else cores, cores)
-        shown = f"num_workers={max(1, int(count))}" if math.isfinite(count) else "num_workers"
-        return (
-            f"The main process makes every batch itself: set {shown} to overlap it with the step."
-        )
-    if around.without_data:
-        return (
-            f"{around.without_data} of the {around.workers} workers had no data: split it into at "
-            "least as many shards as there are workers. More workers will not help."
-        )
-    if around.workers >= cores:
-        who = "worker has" if around.workers == 1 else f"{around.workers} workers have"
-        return (
-            f"The {who} {plural(int(cores), 'core')}: more workers will not help without more "
-            "cores."
-        )
-    if not waits and around.use.fetch.delay_share >= SHARED:
-        who = "worker was" if around.workers == 1 else f"{around.workers} workers were"
-        return (
-            f"The {who} ready without a free core for "
-            f"{around.use.fetch.delay_share:.0%} of the time: more will not help."
-        )
-    if not waits and around.use.full:
-        return (
-            f"The program keeps {around.use.own_share:.0%} of its cores busy: more workers will "
-            "not help without more cores."
-        )
-    if wanted > around.workers and wanted < 1000:
-        if wanted <= cores:
-            return f"Raise num_workers from {around.workers} to {number_of}."
-        return (
-            f"Raise num_workers from {around.workers} to {int(cores)} (the cores there are; to "
-            f"keep up it would take {number_of})."
-        )
-    limit = "" if math.isinf(cores) else f" (there are {int(cores)} cores)"
-    return f"Raise num_workers from {around.workers}{limit}."

@@ -8,6 +8,7 @@ from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.remedy import CODE, Remedy, keep_workers
 from lotus.common.formatting import duration, plural
 
 
@@ -111,6 +112,12 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
     )
 
 
+def _kept_workers(around: Circumstances, epochs: float = 2.0) -> Remedy:
+    if around.made > 1 or around.persistent or not around.workers or epochs < 2:
+        return CODE
+    return keep_workers(around)
+
+
 STARTUP = CauseRow(
     kind="start-up",
     title="start-up",
@@ -126,6 +133,7 @@ STARTUP = CauseRow(
     },
     reason=_startup_reason,
     advice=_against_startup,
+    remedy=lambda charge, around: _kept_workers(around, charge.evidence.get("epochs", 1.0)),
 )
 
 
@@ -148,6 +156,7 @@ SHUTDOWN = CauseRow(
     part=cause_row.SHUTDOWN,
     charges=_shutdown,
     advice=_against_shutdown,
+    remedy=lambda charge, around: _kept_workers(around),
 )
 
 

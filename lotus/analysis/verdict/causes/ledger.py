@@ -55,7 +55,7 @@ class Ledger:
         self.components = components(batches, samples, ops)
         self.first = first_of_process(batches, scope.workers)
         self.phases = wait_phases(batches, scope.workers)
-        self.crowded = _crowded(scope, self.loop, self.use)
+        self.crowded = _crowded(scope, self.use)
         whole = slow_as_a_whole(batches, samples)
         rows = self.components.sample_rows
         self.outliers = outlier_samples(batches, samples, rows, self.first, whole)
@@ -237,23 +237,23 @@ class Ledger:
         return rest
 
 
-def _crowded(scope: Scope, loop: pd.DataFrame, use: CoreUse) -> bool:
+def _crowded(scope: Scope, use: CoreUse) -> bool:
     if np.isfinite(use.own_share):
         return use.full
     # Of a partly recorded loop the mean stands for all batches.
     used = mean(number(scope.batches, "cpu_ns")) * len(scope.waits)
-    return ratio(used, total(number(loop, "loop_ns")) * scope.cores) > CROWDED
+    loop_ns = total(number(loop_times(scope.epochs, scope.waits), "loop_ns"))
+    return ratio(used, loop_ns * scope.cores) > CROWDED
 
 
-def core_shared(scope: Scope) -> float:
+def core_shared(scope: Scope, use: CoreUse) -> float:
     """How much of the workers' time off a core others had it; 0.0 where that is of no weight.
 
     Where the program itself keeps the cores busy, it is its own workers that wait for one another.
     """
     fetch = np.nan_to_num(number(scope.batches, "fetch_ns"))
     taken, off = (total(part(scope.batches, fetch)) for part in (core_taken, off_cpu))
-    loop, use = loop_times(scope.epochs, scope.waits), core_use(scope)
-    if taken < SHARED * total(fetch) or _crowded(scope, loop, use):
+    if taken < SHARED * total(fetch) or _crowded(scope, use):
         return 0.0
     return ratio(taken, taken + off)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lotus.analysis.batches.memory_growth import memory_growth
+from lotus.analysis.batches.memory_growth import MemoryGrowth, memory_growth
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
@@ -12,7 +12,11 @@ _GRAVE = 0.02  # of the memory that is left: copies of less do no harm
 
 
 def _charges(ledger: Ledger) -> Iterable[Charge]:
-    growth = memory_growth(ledger.scope)
+    yield from charges_of(memory_growth(ledger.scope))
+
+
+def charges_of(growth: MemoryGrowth) -> Iterable[Charge]:
+    """A charge where the workers' memory grows much."""
     if not growth.copies and growth.seconds_left == float("inf"):
         return
     evidence = {

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
-from lotus.analysis.batches.prefetch_replay import enough_prefetch
 from lotus.analysis.common.columns import ratio, total
+from lotus.analysis.replay.prefetch_replay import enough_prefetch
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.remedy import set_prefetch
 from lotus.common.formatting import plural, share, size
 
 _LEAST_SAVED = 0.5  # of the waits
@@ -62,4 +63,5 @@ PREFETCH = CauseRow(
     },
     reason=_reason,
     advice=_advice,
+    remedy=lambda charge, around: set_prefetch(around, int(charge.evidence["prefetch_factor"])),
 )

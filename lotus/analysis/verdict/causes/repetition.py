@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from lotus.analysis.batches.data_shares import data_shares
 from lotus.analysis.batches.repeated_samples import times_read
-from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.circumstances import Circumstances, without_data
+from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import plural
 
@@ -53,26 +53,41 @@ SAMPLES_TWICE = CauseRow(
 
 
 def _starved(ledger: Ledger) -> Iterable[Charge]:
-    """What the others' making would have been shortened by: their share of all workers."""
-    empty, workers = without_data(ledger.scope), ledger.scope.num_workers
-    if empty:
-        ns = ledger.take(ledger.making * ratio(empty, workers))
-        evidence = {"workers_without_data": float(empty), "workers": float(workers)}
+    """What the making would have been shortened by, if all workers had made equal parts."""
+    shares = data_shares(ledger.scope)
+    if shares.lost:
+        ns = ledger.take(ledger.making * shares.lost)
+        evidence = {
+            "workers_without_data": float(shares.empty),
+            "workers": float(ledger.scope.num_workers),
+            "largest_share": shares.largest,
+        }
         yield Charge(STARVED.kind, STARVED.title, ns, evidence)
 
 
 def _starved_title(charge: Charge, around: Circumstances) -> str:
     empty = charge.evidence["workers_without_data"]
+    workers = plural(around.workers, "worker")
+    if not empty:
+        largest = charge.evidence["largest_share"]
+        return f"uneven data: one of the {workers} makes {largest:.0%} of an epoch's samples"
     have = "has" if empty == 1 else "have"
-    return f"{empty:.0f} of the {plural(around.workers, 'worker')} {have} no data"
+    return f"{empty:.0f} of the {workers} {have} no data"
 
 
 def _starved_reason(evidence: Evidence) -> str:
+    if not evidence["workers_without_data"]:
+        return "When the others have come to the end of their data, one worker alone makes batches."
     made = evidence["workers"] - evidence["workers_without_data"]
     return f"All batches came from {plural(made, 'worker')}; the others had none in the whole run."
 
 
 def _against_starved(charge: Charge, around: Circumstances) -> str:
+    if not charge.evidence["workers_without_data"]:
+        return (
+            "Divide the data evenly: shards of equal size, or a part of each shard, of which a "
+            "worker reads every num_workers-th sample."
+        )
     return (
         "Split the data into at least as many shards as there are workers, or divide the samples "
         "of a shard among them. More workers will not help."
@@ -81,12 +96,13 @@ def _against_starved(charge: Charge, around: Circumstances) -> str:
 
 STARVED = CauseRow(
     kind="starved-workers",
-    title="workers without data",
+    title="workers without data, or with little",
     full_title=_starved_title,
     charges=_starved,
     facts={
         "workers_without_data": "Workers that made no batch while others made several.",
         "workers": "Workers of the loader.",
+        "largest_share": "Share of the samples that one worker made, 0 to 1.",
     },
     reason=_starved_reason,
     advice=_against_starved,

@@ -9,6 +9,7 @@ from lotus.analysis.common.columns import number, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.remedy import set_workers
 from lotus.common.formatting import amount, operation_name, share, size
 
 
@@ -56,4 +57,5 @@ COLD_FILES = CauseRow(
         "The files came from storage, not from the page cache: keep them on a faster or local "
         "disk, in memory, or in fewer and larger files. More workers read more at a time."
     ),
+    remedy=lambda charge, around: set_workers(around, waits=True, steady=False),
 )

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 
 from lotus.analysis.batches.core_use import LEAST_DELAY, Threads
+from lotus.analysis.batches.machine_readings import within_loops
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.common.formatting import plural, share
+from lotus.analysis.verdict.causes.remedy import CODE, set_threads
+from lotus.common.formatting import duration, plural, share
 
 _FACTS = {
     "run_delay_share": "Share of the time that its thread was ready to run without a core, 0 to 1.",
@@ -16,16 +18,17 @@ _FACTS = {
 }
 
 
-def _lost_share(threads: Threads) -> float:
-    """Part of the time that is owed to missing cores; an estimate.
+def lost_share(threads: Threads) -> float:
+    """Part of the time, 0 to 1, that is owed to missing cores; an estimate.
 
     What the thread itself was kept from its core is measured. Its helpers are kept as long, and it
     is blocked until they are done: as far as it was blocked for as much.
     """
-    return threads.delay_share + min(threads.blocked_share, threads.delay_share)
+    return min(threads.delay_share + min(threads.blocked_share, threads.delay_share), 1.0)
 
 
-def _evidence(threads: Threads) -> dict[str, float]:
+def crowd_evidence(threads: Threads) -> dict[str, float]:
+    """The evidence of threads beyond the cores."""
     return {
         "run_delay_share": threads.delay_share,
         "helper_share": threads.helper_share,
@@ -36,8 +39,8 @@ def _evidence(threads: Threads) -> dict[str, float]:
 def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
     if threads.crowded and not (of_main and ledger.looks_of_main.tell):
-        ns = ledger.take(ledger.making * min(_lost_share(threads), 1.0))
-        yield Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, _evidence(threads))
+        ns = ledger.take(ledger.making * lost_share(threads))
+        yield Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, crowd_evidence(threads))
 
 
 def _workers_title(charge: Charge, around: Circumstances) -> str:
@@ -69,8 +72,7 @@ def _against_workers(charge: Charge, around: Circumstances) -> str:
 def _with_fewer(count: int) -> str:
     return (
         f"Compute in fewer threads: start the program with OMP_NUM_THREADS={count} in its "
-        f"environment, or call torch.set_num_threads({count}). To measure the gain, trace it so "
-        "and compare the two runs with lotus compare."
+        f"environment, or call torch.set_num_threads({count})."
     )
 
 
@@ -82,6 +84,9 @@ WORKER_THREADS = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_workers,
+    remedy=lambda charge, around: (
+        CODE if around.workers else set_threads(around.use.fetch.affordable)
+    ),
 )
 
 
@@ -95,6 +100,7 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
             "run_delay_share": delay,
             "cores": scope.cores * max(len(scope.ranks), 1),
             "machine_cores": scope.machine_cores,
+            "throttled_ns": within_loops(scope, "throttled_ns"),
         }
         ns = ledger.take(ledger.making * delay)
         yield Charge(AFFINITY.kind, AFFINITY.title, ns, evidence)
@@ -106,11 +112,17 @@ def _cores_title(charge: Charge, around: Circumstances) -> str:
 
 
 def _cores_reason(evidence: Evidence) -> str:
-    return (
+    text = (
         "The making of batches was ready to run without a core for "
         f"{share(evidence['run_delay_share'])} of its time, while the program kept the cores busy "
         "that it may use."
     )
+    if evidence["throttled_ns"] > 0:
+        text += (
+            f" The CPU quota of its container or job held threads back for "
+            f"{duration(evidence['throttled_ns'])}, added up over the cores."
+        )
+    return text
 
 
 AFFINITY = CauseRow(
@@ -122,6 +134,7 @@ AFFINITY = CauseRow(
         "run_delay_share": _FACTS["run_delay_share"],
         "cores": "Cores that the program may use.",
         "machine_cores": "Cores of the machine.",
+        "throttled_ns": "For how long a CPU quota held threads back, all cores, nanoseconds.",
     },
     reason=_cores_reason,
     advice=fixed(
@@ -174,9 +187,9 @@ OTHERS = CauseRow(
 def _of_step(ledger: Ledger) -> Iterable[Charge]:
     threads = ledger.use.step
     if threads.crowded and not ledger.looks_of_main.tell:  # the other threads are the program's own
-        lost = ledger.step_left_ns * min(_lost_share(threads), 1.0)
+        lost = ledger.step_left_ns * lost_share(threads)
         ledger.step_left_ns -= lost
-        yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, _evidence(threads))
+        yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, crowd_evidence(threads))
 
 
 def _step_title(charge: Charge, around: Circumstances) -> str:
@@ -197,4 +210,5 @@ STEP_THREADS = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_step,
+    remedy=lambda charge, around: set_threads(around.use.step.affordable),
 )

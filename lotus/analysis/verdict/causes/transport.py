@@ -9,6 +9,7 @@ from lotus.analysis.common.columns import number, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger, mean
+from lotus.analysis.verdict.causes.remedy import PINNED, Remedy
 from lotus.common.formatting import duration, size
 
 
@@ -86,6 +87,7 @@ PINNING = CauseRow(
     title="pinning memory",
     charges=_pinning,
     advice=fixed("Pinning copies every batch: try pin_memory=False, or smaller batches (uint8)."),
+    remedy=lambda charge, around: Remedy({PINNED: False}),
 )
 
 
@@ -103,7 +105,7 @@ def _against_handover(charge: Charge, around: Circumstances) -> str:
     if around.hot_in_sampler:
         hot = around.hot_in_sampler[-1]
         return (
-            f"Make the sampler cheaper: {hot.share:.0%} of two seconds of it were in {hot}. It "
+            f"Make the sampler cheaper: {hot.share:.0%} of its stacks were in {hot}. It "
             "runs in the main process: draw many indices at a time, ahead of the epoch, with "
             "numpy or torch."
         )

@@ -10,8 +10,10 @@ from lotus.analysis.batches.looks import LEAST_LOOKS, SHARED_LOCK, Looks, looks_
 from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
-from lotus.analysis.verdict.causes.circumstances import Circumstances, more_workers, workers_help
+from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_workers
+from lotus.analysis.verdict.causes.worker_advice import more_workers, workers_help
 from lotus.common.formatting import amount, operation_name, share
 
 OWN_CODE = ""  # its name in the table of looks
@@ -27,6 +29,7 @@ _STORAGE = (
     "keep the files on a faster or local disk, in memory, or in fewer and larger files. More "
     "workers read more at a time. "
 )
+_STORED = ("storage", "file", "page-fault")  # what more workers may slow down for each other
 _REASONS = {
     SHARED_LOCK: ("takes turns at a lock that processes share", ""),
     "lock": ("waits for other threads of its process", "look at what they do. "),
@@ -174,6 +177,21 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
     return f"{more_workers(around)} Or make it cheaper, or do it once, ahead of time.{look}"
 
 
+def _work_remedy(charge: Charge, around: Circumstances) -> Remedy:
+    """The number of workers, wherever `_against_work` names one."""
+    reason = _looked(charge).reason
+    if reason == SHARED_LOCK and around.workers > 1:
+        return CODE
+    waits = _waits(charge, around)
+    if waits and not _starts_programs(charge, around):
+        if reason in ("child", "pipe") and around.use.all_used:
+            return CODE
+        return set_workers(around, waits=True, steady=reason not in _STORED)
+    if _off_cpu(charge) and not _starts_programs(charge, around):
+        return CODE
+    return set_workers(around)
+
+
 def _looked(charge: Charge) -> Looks:
     """The looks of its evidence."""
     shares = {reason: charge.evidence.get(_fact(reason), 0.0) for reason in _REASONS}
@@ -206,6 +224,7 @@ OPERATION = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_work,
+    remedy=_work_remedy,
 )
 
 
@@ -224,7 +243,7 @@ def _against_dataset(charge: Charge, around: Circumstances) -> str:
     look = " Its functions: lotus trace --py-spy, then lotus map."
     if around.hot:
         chain = " > ".join(map(str, around.hot[-_CHAIN:]))
-        look = f" {around.hot[-1].share:.0%} of two seconds of it were in {chain}."
+        look = f" {around.hot[-1].share:.0%} of its stacks were in {chain}."
     return _against_work(charge, around, look)
 
 
@@ -240,6 +259,9 @@ DATASET = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_dataset,
+    remedy=lambda charge, around: (
+        set_workers(around) if around.level == "sample" else _work_remedy(charge, around)
+    ),
 )
 
 
@@ -258,6 +280,7 @@ COLLATE = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_collate,
+    remedy=lambda charge, around: set_workers(around),
 )
 
 
@@ -281,4 +304,7 @@ FETCH = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_fetch,
+    remedy=lambda charge, around: (
+        set_workers(around) if around.level == "batch" else _work_remedy(charge, around)
+    ),
 )

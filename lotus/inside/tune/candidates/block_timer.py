@@ -6,7 +6,7 @@ import os
 import time
 
 from . import batch_contents, worker_processes
-from .trial_requests import Block
+from .trial_requests import TrialBlock
 from .watchdog import Failed
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ def measure(
     watchdog: Watchdog,
     request: Measure,
     step: Callable[[Any], object] | None,
-) -> Block:
+) -> TrialBlock:
     """Measure a block of `loading`, with `step` after each batch. Raises Failed.
 
     No batch may take longer than the limit of `watchdog`. Workers continue while this thread works
@@ -92,7 +92,7 @@ def measure(
         before = time.perf_counter()
         batch, _, _ = loading.take(watchdog)
         looks.look(batch, before)
-    return Block(
+    return TrialBlock(
         waits_s=tuple(waits),
         steps_s=tuple(steps),
         sizes=tuple(sizes),

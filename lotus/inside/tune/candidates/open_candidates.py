@@ -13,7 +13,7 @@ from . import block_timer
 from .candidate_loader import Loading
 from .forked_child import Forked
 from .step_emulator import StepEmulator
-from .trial_requests import Block, Opened
+from .trial_requests import Opened, TrialBlock
 from .watchdog import Watchdog, end_words
 from .worker_processes import Usage, resident_bytes
 
@@ -49,7 +49,7 @@ class LocalCandidate:
             first_batch_s, iter_s, tuple(worker.pid for worker in self._loading.workers())
         )
 
-    def measure(self, request: Measure, step: _Step) -> Block:
+    def measure(self, request: Measure, step: _Step) -> TrialBlock:
         """Measure a block; `step` follows each batch."""
         watchdog = Watchdog(request.limit_s, BATCH)
         self._loading.limit(watchdog)
@@ -124,9 +124,9 @@ class ForkedCandidate:
         opened: Opened = self._call(request.limit_s, OPENING, "open", request)
         return replace(opened, workers=())
 
-    def measure(self, request: Measure, step: _Step) -> Block:
+    def measure(self, request: Measure, step: _Step) -> TrialBlock:
         """Measure a block; `step` follows each batch."""
-        block: Block
+        block: TrialBlock
         if step is None or isinstance(step, StepEmulator):
             # Each batch and all of them are limited, but the last batch may begin just before the
             # limit.

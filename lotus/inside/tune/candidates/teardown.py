@@ -198,7 +198,7 @@ def half_made(traceback: TracebackType | None, kind: type) -> Any:
     return iterator
 
 
-class Helpers:
+class HelperProcesses:
     """Helper processes of multiprocessing and torch; `end` stops those that are new."""
 
     def __init__(self) -> None:

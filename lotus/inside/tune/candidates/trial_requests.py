@@ -31,7 +31,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Block:
+class TrialBlock:
     """Some batches of a candidate loader. The tuples have an element for each batch."""
 
     waits_s: tuple[float, ...]  # in `next`
@@ -96,7 +96,7 @@ class Open(Request[Opened]):
 
 
 @dataclass(frozen=True)
-class Measure(Request[Block]):
+class Measure(Request[TrialBlock]):
     """Measure batches of an open candidate for `seconds`, and at least `least` of them.
 
     First `discard` batches are taken and not counted, without steps between them: None takes as
@@ -141,7 +141,7 @@ class Train(Request[TrainedBatches]):
 # Name in messages, and of the method that does it: request, reply.
 REQUESTS: dict[str, tuple[type[Request[Any]], type]] = {
     "open": (Open, Opened),
-    "measure": (Measure, Block),
+    "measure": (Measure, TrialBlock),
     "close": (Close, float),
     "compare_epochs": (CompareEpochs, EpochComparison),
     "train": (Train, TrainedBatches),

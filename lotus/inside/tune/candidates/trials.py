@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .trial_requests import Block, Close, CompareEpochs, Measure, Open, Opened
+    from .trial_requests import Close, CompareEpochs, Measure, Open, Opened, TrialBlock
 
     _Setting = dict[str, Any]
     _Key = tuple[Any, ...]
@@ -79,7 +79,7 @@ class Trials:
         self._step_work: StepEmulator | Callable[[Any], object] | None = None
         self._cycle: Cycle | None = None
         self._open: dict[_Key, _Candidate] = {}
-        self._helpers = teardown.Helpers()
+        self._helpers = teardown.HelperProcesses()
         self._files = file_offsets.Trial()
         self._forbidden = ""
 
@@ -209,7 +209,7 @@ class Trials:
             setting = {**setting, "pin_memory": False}
         return copy_of(self.loader, setting, self._cycle)
 
-    def measure(self, setting: _Setting, request: Measure) -> Block:
+    def measure(self, setting: _Setting, request: Measure) -> TrialBlock:
         """Measure an open candidate."""
         candidate = self._open.get(_key(setting))
         if candidate is None:

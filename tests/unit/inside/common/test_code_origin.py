@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lotus.inside.common import code_origin, variable_names
-from lotus.inside.distributed.share_applier import Balance
+from lotus.inside.distributed.share_applier import ShareApplier
 from lotus.inside.tune.loader_choice import LoaderChoice
 
 # Walks from inside a package: prints the place that is shown.
@@ -266,7 +266,7 @@ def test_no_code_of_the_data_set_runs():
 
 def test_shares_are_for_a_loader_that_is_iterated_where_an_old_run_says():
     loader = Data(dataset=Data(), batch_sampler=None, sampler=[])
-    balance = Balance.__new__(Balance)
+    balance = ShareApplier.__new__(ShareApplier)
     balance.over = False
     balance.target = {"call_site": f"test_code_origin.py:{sys._getframe().f_lineno + 1}"}
     assert balance._meant_now(loader, 0)

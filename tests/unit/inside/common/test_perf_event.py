@@ -7,14 +7,14 @@ import time
 import pytest
 
 from lotus.inside.common import perf_event
-from lotus.inside.common.perf_event import SOFTWARE, Event, Group
+from lotus.inside.common.perf_event import SOFTWARE, Event, EventGroup
 
 CLOCK, FAULTS = Event("task_clock", SOFTWARE, 1), Event("page_faults", SOFTWARE, 2)
 
 
 def opened(*events, **options):
     try:
-        return Group(events or (CLOCK, FAULTS), **options)
+        return EventGroup(events or (CLOCK, FAULTS), **options)
     except OSError as error:
         pytest.skip(f"{error.filename} cannot be counted here: {error.strerror}")
 
@@ -91,7 +91,7 @@ def test_an_event_that_does_not_exist_has_a_name_in_the_error():
     opened().close()
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="nonsense") as raised:
-        Group([CLOCK, Event("nonsense", 0x7FFF, 1)])
+        EventGroup([CLOCK, Event("nonsense", 0x7FFF, 1)])
     assert raised.value.filename == "nonsense"
     assert raised.value.errno
     assert set(os.listdir("/proc/self/fd")) == before

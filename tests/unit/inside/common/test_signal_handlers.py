@@ -35,7 +35,7 @@ def fetches(request: pytest.FixtureRequest, tmp_path: Path) -> Fetches:
     if request.param != "counters":
         return Fetches(tmp_path / "R", level=request.param)
     try:
-        perf_event.Group(perf_event.parse(SOFTWARE), 0, False, 500).close()
+        perf_event.EventGroup(perf_event.parse(SOFTWARE), 0, False, 500).close()
     except OSError as error:
         pytest.skip(f"software events cannot be counted here: {error}")
     return Fetches(tmp_path / "R", level="op+cpu", counters=SOFTWARE)

@@ -18,7 +18,7 @@ from lotus.inside.distributed import consensus
 from lotus.inside.distributed.batch_shares import Shared, places, rest
 from lotus.inside.distributed.gradient_weights import Weights
 from lotus.inside.distributed.job_incarnation import NoAnswer, Start
-from lotus.inside.distributed.share_applier import Balance, _note_out_of_memory
+from lotus.inside.distributed.share_applier import ShareApplier, _note_out_of_memory
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
@@ -239,7 +239,7 @@ def test_want_of_memory_at_a_larger_share_is_told(
     monkeypatch.setattr(sys, "excepthook", lambda *error: shown.append(error))
     applier = Applier({"LOTUS_SETTINGS": "{}"})
     monkeypatch.setattr(applier, "note", lambda text: shown.append(text))
-    _note_out_of_memory(Balance(applier, {"batch_sizes": [24, 8]}), lambda: share, 16)
+    _note_out_of_memory(ShareApplier(applier, {"batch_sizes": [24, 8]}), lambda: share, 16)
     sys.excepthook(type(error), error, None)
     assert shown[-1] == (type(error), error, None)
     assert len(shown) == 1 + is_said

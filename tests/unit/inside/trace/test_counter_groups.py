@@ -37,7 +37,7 @@ class Turns:
         return struct.pack(f"<{len(words)}Q", *words)
 
 
-class TurnGroup(perf_event.Group):
+class TurnGroup(perf_event.EventGroup):
     kernel: Turns
 
     def __init__(self, events: list[Event], pid: int, pinned: bool, lowest: int) -> None:
@@ -71,7 +71,7 @@ def turns(monkeypatch):
 
     monkeypatch.setattr(os, "read", read_one)
     monkeypatch.setattr(counter_groups, "_TIMES", (*counter_groups._TIMES[:3], kernel.switch))
-    monkeypatch.setattr(perf_event, "Group", type("Made", (TurnGroup,), {"kernel": kernel}))
+    monkeypatch.setattr(perf_event, "EventGroup", type("Made", (TurnGroup,), {"kernel": kernel}))
     return kernel
 
 
@@ -130,7 +130,7 @@ def test_one_group_is_never_paused(turns):
 
 def test_a_paused_group_counts_nothing_until_it_resumes():
     try:
-        group = perf_event.Group([Event("cpu_clock", SOFTWARE, 0)])
+        group = perf_event.EventGroup([Event("cpu_clock", SOFTWARE, 0)])
     except OSError as error:
         pytest.skip(f"nothing can be counted here: {error}")
     readings = []

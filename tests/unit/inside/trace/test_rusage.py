@@ -43,11 +43,47 @@ def test_other_threads_are_in_the_process_alone() -> None:
     assert delay == UNMEASURED or delay >= 0
 
 
-def test_what_the_kernel_does_not_tell_is_no_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("hold", [False, True])
+def test_what_the_kernel_does_not_tell_is_no_zero(
+    hold: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing:
+        @staticmethod
+        def open(*args: object) -> int:
+            return -1
+
     def refuse(*args: object) -> int:
         raise FileNotFoundError
 
     before = rusage.core_times()
+    monkeypatch.setattr(rusage, "_hold", hold)
+    monkeypatch.setattr(rusage, "_libc", Refusing)
     monkeypatch.setattr(os, "open", refuse)
     assert rusage.run_delay_ns() == UNMEASURED
     assert rusage.core_times_since(before[1:])[0] == UNMEASURED
+
+
+def test_a_reading_that_took_long_is_followed_by_some_that_keep_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = rusage.run_delay_ns()
+    if first == UNMEASURED:
+        pytest.skip("this kernel does not tell how long a thread waited for a core")
+    times = iter((0, 5_000_000))
+    monkeypatch.setattr(rusage, "_hold", False)
+    monkeypatch.setattr(rusage, "clock", lambda: next(times))
+    again = rusage.run_delay_ns()
+    held = rusage.run_delay_ns()  # no clock is left to read
+    assert first <= again <= held
+    monkeypatch.setattr(rusage, "_libc", None)  # so it was these calls that answered
+    with pytest.raises(AttributeError):
+        rusage.run_delay_ns()
+
+
+def test_a_reading_leaves_no_descriptor_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    for hold in (False, True):
+        monkeypatch.setattr(rusage, "_hold", hold)
+        before = os.listdir("/proc/self/fd")
+        for _ in range(50):
+            rusage.run_delay_ns()
+        assert len(os.listdir("/proc/self/fd")) == len(before)

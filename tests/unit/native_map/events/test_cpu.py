@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from native_map.events import TABLES, cpu
-from native_map.events.event_model import Models, Table
+from native_map.events.event_model import EventTable, Models
 
 
 def x86(vendor: str, family: int, model: int, stepping: int = 1, flags: str = "fpu sse") -> str:
@@ -182,6 +182,6 @@ def test_a_new_table_in_the_list_is_all_that_detection_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     models = Models("GenuineIntel", 19, (1,))
-    monkeypatch.setitem(TABLES, "intel_new", Table("intel_new", "new", cpus=(models,)))
+    monkeypatch.setitem(TABLES, "intel_new", EventTable("intel_new", "new", cpus=(models,)))
     assert cpu.detect(x86("GenuineIntel", 19, 1)).uarch == "intel_new"
     assert cpu.detect(x86("GenuineIntel", 19, 2)).uarch == "generic"

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native_map.events import TABLES, catalogue, formulas, pmu
+from native_map.events import TABLES, formulas, pmu
 from native_map.events.cpu import Cpu
+from native_map.events.metrics import METRICS, gives
 from tests.unit.pmus import UARCHES, cpu_of, row
 
 FOUR = ["frontend_bound", "backend_bound", "retiring", "bad_speculation"]
@@ -288,11 +289,11 @@ def test_what_events_give_is_known_before_they_are_counted(uarch: str) -> None:
     for chosen in itertools.product([False, True], repeat=len(events)):
         some = list(itertools.compress(events, chosen))
         metrics = formulas.metrics(row(**dict.fromkeys(some, 1.0)), uarch)
-        assert set(metrics.columns) == catalogue.gives(some, TABLES[uarch])
+        assert set(metrics.columns) == gives(some, TABLES[uarch])
 
 
 def test_every_metric_says_what_it_is() -> None:
-    for name, metric in catalogue.METRICS.items():
+    for name, metric in METRICS.items():
         assert re.fullmatch("[a-z0-9_]+", name)
         assert all(metric), name
 

@@ -12,7 +12,7 @@ import pytest
 from native_map.recording import perf_data, perf_records, perf_tasks
 from native_map.recording.perf_data import read
 from native_map.recording.perf_header import NeedsPerf, read_header
-from native_map.recording.perf_recording import Recording
+from native_map.recording.perf_recording import PerfRecording
 from tests.unit.perf_files import BOTH_WAYS, DIRECT, THROUGH_PERF, TRACES, needs_perf
 
 TRACE = [
@@ -112,7 +112,7 @@ def test_as_many_samples_as_the_perf_of_this_machine_prints_lines(name: str) -> 
 def test_both_ways_of_reading_agree(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     direct = read(TRACES / f"{name}.data")
 
-    def refuse(path: Path) -> Recording:
+    def refuse(path: Path) -> PerfRecording:
         with path.open("rb") as file:
             raise NeedsPerf("told so", read_header(file, path.stat().st_size))
 

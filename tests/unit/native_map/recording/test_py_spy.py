@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from native_map.errors import Unusable
 from native_map.recording import py_spy
-from native_map.recording.py_spy import Frame, Stacks
+from native_map.recording.py_spy import Frame, PySpyStacks
 
 PERIOD_US = 10_000
 START_NS = 5_000_000_000_000
@@ -53,12 +53,12 @@ class Writer:
         return path
 
 
-def read(path: Path, **kwargs: Any) -> Stacks:
+def read(path: Path, **kwargs: Any) -> PySpyStacks:
     """Read with an origin of START_NS, known exactly."""
     return py_spy.read(path, START_NS, START_NS, 10**15, PERIOD_US * 1000, **kwargs)
 
 
-def seen(stacks: Stacks, tid: int) -> list[tuple[int, list[str]]]:
+def seen(stacks: PySpyStacks, tid: int) -> list[tuple[int, list[str]]]:
     """Return (microseconds, functions) of each sample of a thread."""
     table = stacks.samples[stacks.samples["tid"] == tid]
     return [

@@ -15,7 +15,7 @@ from lotus.export.export_request import ExportRequest
 from lotus.format import job_ranks
 from lotus.inside.trace import log_format
 from lotus.reading.run import load
-from lotus.recording import merge
+from lotus.recording import run_merge
 from lotus.schemas import documents
 from tests.logs import MS, START_NS, RunBuilder, Sample, pack_frame
 
@@ -129,7 +129,7 @@ def test_all_times_are_on_the_first_hosts_clock(hosts, tmp_path, capfd):
 def test_pieces_of_a_merged_run_are_its_tables(hosts, tmp_path, monkeypatch):
     # GIVEN a merged run, WHEN it is read in pieces, as by an export, of a few batches each
     monkeypatch.setattr(table_pieces, "ROWS", 1)
-    run = merge.merge(hosts, tmp_path / "R")
+    run = run_merge.merge(hosts, tmp_path / "R")
     pieces = [piece for number in range(4) for piece in table_pieces.of_process(run, number)]
     loose = [table_pieces.loose_of(run, number) for number in range(4)]
     assert len(pieces) > 10
@@ -148,7 +148,7 @@ def test_pieces_of_a_merged_run_are_its_tables(hosts, tmp_path, monkeypatch):
 
 def test_a_merged_run_keeps_what_its_parts_told(hosts, tmp_path):
     # WHEN runs are merged, in which both hosts gave the same pids
-    run = merge.merge(hosts, tmp_path / "R")
+    run = run_merge.merge(hosts, tmp_path / "R")
     # THEN both run.json are kept, notes and processes too, and the logs to the byte
     assert [one["host"] for one in run.manifest["merged"]] == ["one", "two"]
     assert run.notes == ["of one", "of two"]
@@ -177,7 +177,7 @@ def test_what_is_not_merged_is_named(hosts, tmp_path, capfd):
     manifest["recorders"] = {"perf": {}, "py_spy": {"slices": [{"file": "0.json"}]}}
     (hosts[0] / "run.json").write_text(json.dumps(manifest))
     # WHEN they are merged
-    run = merge.merge(hosts, tmp_path / "R")
+    run = run_merge.merge(hosts, tmp_path / "R")
     # THEN the run says what it does not have, and where that is
     assert run.notes[:-2] == [
         "perf's samples stayed in the hosts' runs: A",
@@ -194,7 +194,7 @@ def test_what_is_not_merged_is_named(hosts, tmp_path, capfd):
 
 def test_where_rank_0_is_not_on_the_first_host(hosts, tmp_path):
     # WHEN the host of rank 0 is given last
-    run = merge.merge(hosts[::-1], tmp_path / "R")
+    run = run_merge.merge(hosts[::-1], tmp_path / "R")
     # THEN times are on the other clock, as near to the truth
     (own, other) = run.manifest["hosts"]
     assert (own["host"], own["offset_ns"], own["error_ns"]) == ("two", 0, 0)
@@ -209,7 +209,7 @@ def test_hosts_of_one_name_are_numbered(tmp_path):
     first = part(tmp_path / "A", 0, "node", "one").end(end_ns=START_NS + HOUR)
     other = part(tmp_path / "B", 1, "node", "two", of_other).end(end_ns=of_other(START_NS + HOUR))
     # WHEN their runs are merged, THEN each host has its ranks and its error
-    run = merge.merge([first, other], tmp_path / "R")
+    run = run_merge.merge([first, other], tmp_path / "R")
     hosts = [(entry["host"], entry["clock"]) for entry in run.manifest["hosts"]]
     assert hosts == [("node", "one"), ("node (2)", "two")]
     for table in (run.syncs, run.batches, run.waits):
@@ -218,7 +218,7 @@ def test_hosts_of_one_name_are_numbered(tmp_path):
     written = json.loads((run.path / "run.json").read_text())
     for manifest in (written, run.manifest):
         assert [rank["host"] for rank in manifest["ranks"]] == ["node", "node (2)"]
-    assert merge.sentences(run)[1].startswith("host node (2): ranks 1; clock by 5 meetings")
+    assert run_merge.sentences(run)[1].startswith("host node (2): ranks 1; clock by 5 meetings")
     # AND who was last is told within the error of two clocks, not as if they were one
     steps = rank_steps(run)
     assert steps.clock_error_ns.tolist() == [0, run.manifest["hosts"][1]["error_ns"]]
@@ -233,10 +233,10 @@ def test_clocks_that_nobody_compared(tmp_path):
         run.manifest["start_wall_ns"] += 5 * MS * rank
         runs.append(run.end(end_ns=at(START_NS + HOUR)))
     # WHEN they are merged, THEN the wall clocks serve, and the error is said to be unknown
-    run = merge.merge(runs, tmp_path / "R")
+    run = run_merge.merge(runs, tmp_path / "R")
     other = run.manifest["hosts"][1]
     assert (other["error_ns"], other["offset_ns"]) == (None, 5 * MS - HOUR)
-    assert "unknown error" in merge.sentences(run)[1]
+    assert "unknown error" in run_merge.sentences(run)[1]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_runs_of_other_jobs_are_refused(hosts, tmp_path, change, words):
     other = part(tmp_path / "C", **({"rank": 1, "host": "two", "clock": "two"} | change)).end()
     # WHEN it is merged, THEN one line names both, says why and what to type; nothing is written
     with pytest.raises(LotusError) as raised:
-        merge.merge([hosts[0], other], tmp_path / "R")
+        run_merge.merge([hosts[0], other], tmp_path / "R")
     assert words in str(raised.value)
     assert "lotus merge A B ... -o R" in str(raised.value)
     assert not (tmp_path / "R").exists()
@@ -260,7 +260,7 @@ def test_runs_of_other_jobs_are_refused(hosts, tmp_path, change, words):
 
 def test_what_is_no_run_of_a_job_is_refused(hosts, tmp_path):
     # GIVEN a run alone, one that is merged already, one of a single process, and one of last year
-    whole = merge.merge(hosts, tmp_path / "R").path
+    whole = run_merge.merge(hosts, tmp_path / "R").path
     single = part(tmp_path / "S", None, "one", "one", world=None, job="").end()
     last = part(tmp_path / "L", 1, "two", "two", job="")
     last.manifest["start_wall_ns"] -= 365 * 24 * HOUR
@@ -273,12 +273,12 @@ def test_what_is_no_run_of_a_job_is_refused(hosts, tmp_path):
     ):
         # WHEN they are merged, THEN each is refused in a line of its own
         with pytest.raises(LotusError, match=words):
-            merge.merge(paths, tmp_path / "N")
+            run_merge.merge(paths, tmp_path / "N")
     with pytest.raises(LotusError, match="earlier run; -f overwrites"):
-        merge.merge(hosts, tmp_path / "R")
+        run_merge.merge(hosts, tmp_path / "R")
     with pytest.raises(LotusError, match="one of the runs to merge"):
-        merge.merge(hosts, hosts[0], force=True)
-    assert merge.merge(hosts, tmp_path / "R", force=True).manifest["hosts"]
+        run_merge.merge(hosts, hosts[0], force=True)
+    assert run_merge.merge(hosts, tmp_path / "R", force=True).manifest["hosts"]
 
 
 # -- ranks that are missing ------------------------------------------------------------------
@@ -293,7 +293,7 @@ def test_ranks_that_are_missing_are_named(hosts, tmp_path):
     assert "lotus merge" in run.notes[0]
     # AND whole runs, or such of one process, say nothing of the kind
     assert job_ranks.missing([]) == []
-    assert not any("ranks are not" in note for note in merge.merge(hosts, tmp_path / "R").notes)
+    assert not any("ranks are not" in note for note in run_merge.merge(hosts, tmp_path / "R").notes)
 
 
 def test_many_missing_ranks_are_counted():

@@ -7,8 +7,8 @@ import pytest
 from lotus.analysis.summary import LoaderSummary, summarise
 from lotus.common.formatting import duration
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.run import columns, loader_charts, terminal
-from lotus.reporters.run.columns import BOTH, PAGE, TERMINAL, Column
+from lotus.reporters.run import loader_charts, report_columns, terminal
+from lotus.reporters.run.report_columns import BOTH, PAGE, TERMINAL, Column
 from tests.unit.simulated import Plan
 
 
@@ -28,7 +28,7 @@ def test_a_column_more_is_shown_where_its_row_says(
     loader = summarise(Plan().run()).loaders[0]
     before, page_before = shown(loader)
     more = Column("all of it", lambda row: duration(row["fetch_ns"]), where)
-    monkeypatch.setattr(columns, "WORKERS", (*columns.WORKERS, more))
+    monkeypatch.setattr(report_columns, "WORKERS", (*report_columns.WORKERS, more))
     table, page = shown(loader)
     assert ("all of it" in table) == (TERMINAL in where)
     assert ("all of it" in page) == (PAGE in where)
@@ -40,17 +40,25 @@ def test_a_column_more_is_shown_where_its_row_says(
 
 def test_columns_are_shown_for_the_loaders_that_they_are_of() -> None:
     one_rank = summarise(Plan().run()).loaders[0]
-    titles = [title for title, _ in columns.shown(columns.WORKERS, one_rank, TERMINAL).headings]
+    titles = [
+        title
+        for title, _ in report_columns.shown(report_columns.WORKERS, one_rank, TERMINAL).headings
+    ]
     assert titles[0] == "worker"
     assert "memory" not in titles
     for where in BOTH:
-        for table in (columns.WORKERS, columns.SLOWEST_SAMPLES, columns.CAUSES, columns.RANKS):
-            rows = columns.shown(table, one_rank, where)
+        for table in (
+            report_columns.WORKERS,
+            report_columns.SLOWEST_SAMPLES,
+            report_columns.CAUSES,
+            report_columns.RANKS,
+        ):
+            rows = report_columns.shown(table, one_rank, where)
             assert len({title for title, _ in rows.headings}) == len(rows.headings)
 
 
 def test_a_row_without_a_value_has_an_empty_cell() -> None:
     loader = summarise(Plan().run()).loaders[0]
-    table = columns.shown(columns.OPERATIONS, loader, TERMINAL)
+    table = report_columns.shown(report_columns.OPERATIONS, loader, TERMINAL)
     assert table.cells({}) == [""] * len(table.headings)
     assert table.cells({"workers_share": 0.5}).count("50%") == 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from native_map.events.event_model import Table
+from native_map.events.event_model import EventTable
 
 
 class Metric(NamedTuple):
@@ -282,7 +282,7 @@ _TOPDOWN_NEEDS: Mapping[str, _Needs] = {
 }
 
 
-def gives(events: Iterable[str], table: Table) -> set[str]:
+def gives(events: Iterable[str], table: EventTable) -> set[str]:
     """Return the names of the metrics that these events give on the table's CPU."""
     counted = set(events)
     names = {name for name, above, below in RATIOS if {above, below} <= counted}

@@ -1,0 +1,1 @@
+"""The verdict on a program that was sampled from outside."""

@@ -1,0 +1,81 @@
+"""Brings stacks and looks at threads onto one clock: py-spy does not tell when it began."""
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Floats, Ints
+
+_STEP_NS = 4_000_000
+_MARGIN_NS = 40_000_000  # py-spy takes the time after it has sampled all processes
+_MOST_STEPS = 400
+NONE = -1
+
+
+def labels_of_looks(looks: pd.DataFrame, samples: pd.DataFrame, bound_ns: float) -> Ints:
+    """The label of the stack at each look's time (NONE: there is none), of the same process.
+
+    A look stands for the time since the one before: its middle counts. The offset between the
+    clocks is that, within `bound_ns`, at which what a thread was blocked in tells most of what its
+    stack was at (mutual information). Where neither changes, any offset serves.
+    """
+    if not len(looks) or not len(samples):
+        return np.full(len(looks), NONE, np.int64)
+    width = bound_ns + _MARGIN_NS
+    step = max(_STEP_NS, 2 * width / _MOST_STEPS)
+    offsets = np.arange(-width, width + step, step)
+    kinds = pd.factorize(looks["reason"])[0]
+    lookup = _SampleLookup(looks, samples)
+    scores = [_information(lookup.at(offset), kinds) for offset in offsets]
+    # Of offsets that tell as much, the smallest.
+    best = max(range(len(offsets)), key=lambda k: (round(scores[k], 3), -abs(offsets[k])))
+    return lookup.at(float(offsets[best]))
+
+
+class _SampleLookup:
+    def __init__(self, looks: pd.DataFrame, samples: pd.DataFrame) -> None:
+        self._count = len(looks)
+        self._each: list[tuple[Ints, Floats, Floats, Ints, float]] = []
+        middle = looks["time_ns"].to_numpy(np.float64) - looks["wall_ns"].to_numpy(np.float64) / 2
+        pid = looks["pid"].to_numpy()
+        main = samples[samples["pid"] == samples["tid"]]
+        for each, mine in main.groupby("pid"):
+            rows = np.flatnonzero(pid == each)
+            times = mine["time_ns"].to_numpy(np.float64)
+            if rows.size and times.size:
+                gap = 2.0 * float(np.median(np.diff(times))) if times.size > 1 else 1e9
+                label = mine["label"].to_numpy(np.int64)
+                self._each.append((rows, middle[rows], times, label, gap))
+
+    def at(self, offset: float) -> Ints:
+        """Labels with this offset added to the looks' times."""
+        result = np.full(self._count, NONE, np.int64)
+        for rows, middle, times, label, gap in self._each:
+            wanted = middle + offset
+            place = nearest(times, wanted)
+            near = np.abs(times[place] - wanted) <= gap
+            result[rows[near]] = label[place[near]]
+        return result
+
+
+def nearest(times: Floats, wanted: Floats) -> Ints:
+    """The place of the time, of sorted ones, that is nearest to each wanted one."""
+    after = np.clip(np.searchsorted(times, wanted), 1, max(len(times) - 1, 1))
+    if len(times) == 1:
+        return np.zeros(len(wanted), np.int64)
+    before = after - 1
+    closer = wanted - times[before] <= times[after] - wanted
+    return np.asarray(np.where(closer, before, after), np.int64)
+
+
+def _information(labels: Ints, kinds: Ints) -> float:
+    """Mutual information, in nats, of labels and kinds where both are known."""
+    known = labels != NONE
+    if not known.any():
+        return 0.0
+    label, kind = np.unique(labels[known], return_inverse=True)[1], kinds[known]
+    table = np.zeros((int(label.max()) + 1, int(kind.max()) + 1))
+    np.add.at(table, (label, kind), 1.0)
+    table /= table.sum()
+    apart = table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True)
+    filled = table > 0
+    return float((table[filled] * np.log(table[filled] / apart[filled])).sum())

@@ -1,0 +1,55 @@
+"""What was seen of a running program from outside, as tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+UNKNOWN_CLOCK_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class AttachEvidence:
+    """What was sampled of one program: a main process and its workers, or all ranks of a job.
+
+    facts      attach.json without its tables: command, start_ns, end_ns, cores, machine_cores, ...
+    processes  pid, main (pid of its main process; its own for one), worker (-1: main), rank,
+               threads (Python threads seen), cpu_ns, read_bytes, children_ns (CPU time of what it
+               started and has ended), descriptors, descriptor_limit
+    loops      function, file, head, first, last: the loops over loaders
+    labels     phase, name, loop: what a thread was at
+    chains     label, depth, function, file, line: the program's frames of a label
+    samples    time_ns, weight_ns, pid, tid, label: stacks, by time, on a clock that may differ from
+               that of `looks` by `bound_ns`
+    threads    pid, tid, name
+    looks      time_ns, pid, reason, wall_ns, cpu_ns, delay_ns, process_ns: a process's main thread,
+               and what it did since the look before: on a core, ready without one; process_ns: the
+               time on cores of all threads of the process
+    machine    time_ns, busy_ns, idle_ns, stolen_ns, swapped_bytes, available_bytes
+    memory     time_ns, pid, worker, rss, pss, private, shared, anonymous, descriptor_limit
+    missing    sentences: what could not be seen
+    """
+
+    facts: Mapping[str, Any]
+    processes: pd.DataFrame
+    loops: pd.DataFrame
+    labels: pd.DataFrame
+    chains: pd.DataFrame
+    samples: pd.DataFrame
+    threads: pd.DataFrame
+    looks: pd.DataFrame
+    machine: pd.DataFrame
+    memory: pd.DataFrame
+    missing: tuple[str, ...] = ()
+
+    @property
+    def elapsed_ns(self) -> float:
+        """How long it was watched."""
+        return float(self.facts["end_ns"] - self.facts["start_ns"])
+
+    @property
+    def mains(self) -> list[int]:
+        """Main processes, by rank."""
+        mains = self.processes[self.processes["worker"] < 0].sort_values(["rank", "pid"])
+        return [int(pid) for pid in mains["pid"]]

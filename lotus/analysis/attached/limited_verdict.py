@@ -1,0 +1,57 @@
+"""A verdict without stacks: from what any user can read of a process's threads."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.analysis.common.columns import ratio
+from lotus.analysis.verdict.verdict import Verdict
+from lotus.common.formatting import share
+
+_BUSY, _IDLE = 0.8, 0.5
+_LEAST_LOOKS = 50
+_DOUBT = (
+    "Stacks were refused, so this is a conclusion from the use of cores alone; what the time goes "
+    "to is not known."
+)
+
+
+def limited_verdict(evidence: AttachEvidence) -> Verdict:
+    """Who computes and who is blocked: workers that never rest feed a loop that waits."""
+    mains = evidence.looks[evidence.looks["pid"].isin(evidence.mains)]
+    workers = evidence.looks[~evidence.looks["pid"].isin(evidence.mains)]
+    if len(mains) < _LEAST_LOOKS or not len(workers):
+        return _verdict("unknown", "", "Too little could be read for a verdict.")
+    busy, idle = (_wanting(looks) for looks in (workers, mains))
+    cores = _cores_of(evidence)
+    figures = (
+        f"The workers compute, or are ready to, {share(busy)} of their time; the main process uses "
+        f"{cores:.2g} cores, its main thread {share(idle)} of one"
+    )
+    if busy >= _BUSY and idle <= _IDLE:
+        text = f"{figures}: most likely the loop waits for the workers."
+        return _verdict("input-bound", "highly", text)
+    if busy <= _IDLE and max(idle, cores) >= _BUSY:
+        text = f"{figures}: most likely the training step binds, and the workers wait for it."
+        return _verdict("consumer-bound", "not", text)
+    return _verdict("unknown", "", f"{figures}: both may be.")
+
+
+def _wanting(looks: pd.DataFrame) -> float:
+    """Share of the time on a core, or ready for one."""
+    wall = float(looks["wall_ns"].sum())
+    return ratio(float(looks["cpu_ns"].sum() + looks["delay_ns"].sum()), wall)
+
+
+def _cores_of(evidence: AttachEvidence) -> float:
+    processes = evidence.processes
+    mine = processes[processes["worker"] < 0]
+    used = mine["cpu_ns"].to_numpy(np.float64)
+    return float(used[used >= 0].sum()) / evidence.elapsed_ns
+
+
+def _verdict(kind: str, degree: str, summary: str) -> Verdict:
+    nan = math.nan
+    return Verdict(kind, degree, summary, nan, nan, nan, nan, [], doubt=_DOUBT)

@@ -1,0 +1,329 @@
+"""Divides the sampled time of one loop: what it was spent on, and what the waits waited for."""
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.clock_offset import NONE, labels_of_looks, nearest
+from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.analysis.common.columns import Floats, Ints, ratio
+
+# A component of the making of batches: (phase, name of the operation).
+Component = tuple[str, str]
+_STEADY = 0.2  # of waits and steps: then first batches are waited for like all others
+_MOST = 0.5  # of the loop
+_NEAR = 2.0  # periods
+_Key = TypeVar("_Key")
+
+
+@dataclass
+class LoopShares:
+    """Nanoseconds of one loop of one or more ranks (one after the other in `ranks`).
+
+    `phases`: time of the thread that iterates. `making`: waits, by what was being made meanwhile;
+    `receiving`: time of receiving in which workers made batches; `by_worker`: `making` by worker's
+    place. `made`: time that whoever makes batches spent in each
+    component. `idle_ns`: of the workers. `rows`: (time, in a wait, whole) of each sample.
+    """
+
+    loop: int
+    phases: dict[str, float] = field(default_factory=dict)
+    making: dict[Component, float] = field(default_factory=dict)
+    receiving: dict[Component, float] = field(default_factory=dict)
+    by_worker: dict[int, float] = field(default_factory=dict)
+    made: dict[Component, float] = field(default_factory=dict)
+    made_by: dict[int, float] = field(default_factory=dict)
+    sending_ns: float = 0.0
+    startup_ns: float = 0.0
+    index_ns: float = 0.0
+    idle_ns: float = 0.0
+    idle_by: dict[int, float] = field(default_factory=dict)
+    left_out_ns: float = 0.0  # the program's first start-up, which says nothing of its epochs
+    alone_ns: float = 0.0  # waits in which one worker of several made a batch
+    rows: list[tuple[float, float, float]] = field(default_factory=list)
+    workers: int = 0
+
+    def of(self, *names: str) -> float:
+        """Nanoseconds in these phases."""
+        return sum(self.phases.get(name, 0.0) for name in names)
+
+    @property
+    def loop_ns(self) -> float:
+        """All of the loop."""
+        return sum(self.phases.values())
+
+    @property
+    def wait_ns(self) -> float:
+        """In `next`."""
+        return self.of(*phases.IN_NEXT)
+
+    @property
+    def made_ns(self) -> float:
+        """The making of batches, of all who make them."""
+        return sum(self.made.values())
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The evidence with labels joined: `samples` with phase, name and loop; `looks` the same."""
+
+    evidence: AttachEvidence
+    samples: pd.DataFrame
+    looks: pd.DataFrame
+
+
+def sampled(evidence: AttachEvidence) -> Sampled:
+    """Join labels to the samples, and to the looks by time."""
+    labels = evidence.labels
+    samples = evidence.samples.join(labels, on="label")
+    looks = evidence.looks
+    number = labels_of_looks(looks, evidence.samples, evidence.facts["bound_ns"])
+    known = labels.reindex(number)  # a row of NaN for NONE
+    looks = looks.assign(
+        label=number,
+        phase=np.where(number == NONE, "", known["phase"].fillna("").to_numpy()),
+        name=np.where(number == NONE, "", known["name"].fillna("").to_numpy()),
+        loop=known["loop"].fillna(-1).to_numpy().astype(np.int64),
+    )
+    return Sampled(evidence, samples, looks)
+
+
+def loops_of(seen: Sampled) -> list[int]:
+    """Loops that main processes were in, the one with the most time first."""
+    mains = seen.samples["pid"].isin(seen.evidence.mains)
+    of_loops = seen.samples[mains & (seen.samples["loop"] >= 0)]
+    weights = of_loops.groupby("loop")["weight_ns"].sum().sort_values(ascending=False)
+    return [int(loop) for loop in weights.index]
+
+
+def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
+    """The shares of one loop in one main process."""
+    shares = LoopShares(loop)
+    processes = seen.evidence.processes
+    mine = processes[processes["main"] == main]
+    workers = [int(pid) for pid in mine.loc[mine["worker"] >= 0, "pid"]]
+    samples = seen.samples
+    main_samples = samples[(samples["pid"] == main) & (samples["loop"] == loop)]
+    shares.phases = _sums(main_samples, "phase")
+    of_workers = samples[samples["pid"].isin(workers)]
+    # Workers that were spawned do not tell of which loop they are.
+    of_workers = of_workers[of_workers["loop"].isin((loop, -1)) | ~_forked(of_workers, loop)]
+    in_main = main_samples[main_samples["phase"].isin(phases.MAKING)]
+    _made(shares, in_main, -1)
+    for place, pid in enumerate(workers):
+        own = of_workers[(of_workers["pid"] == pid) & (of_workers["tid"] == pid)]
+        _made(shares, own[own["phase"].isin(phases.MAKING)], place)
+        idle = float(own.loc[own["phase"] == phases.IDLE, "weight_ns"].sum())
+        shares.idle_ns += idle
+        shares.idle_by[place] = idle
+    for component, ns in _components(in_main).items():
+        shares.making[component] = shares.making.get(component, 0.0) + ns
+    shares.workers = _at_a_time(of_workers, workers)
+    _charge_waits(shares, main_samples, of_workers, workers)
+    _leave_out_start(shares, main_samples.sort_values("time_ns")["phase"].to_numpy())
+    waited = main_samples["phase"].isin(phases.IN_NEXT).to_numpy()
+    weight = main_samples["weight_ns"].to_numpy(np.float64)
+    time = main_samples["time_ns"].astype(float).tolist()
+    shares.rows = list(zip(time, (waited * weight).tolist(), weight.tolist(), strict=True))
+    return shares
+
+
+def _leave_out_start(shares: LoopShares, phase: np.ndarray) -> None:
+    """Take a start-up out of the loop that was met once, where the loop began while it was watched.
+
+    How long the epoch is that follows is not known. One that is most of the time stays.
+    """
+    starts = phase == phases.STARTUP
+    count = int((starts[1:] & ~starts[:-1]).sum()) + int(starts[:1].sum())
+    startup = shares.of(phases.STARTUP) + shares.startup_ns
+    if count != 1 or not starts[0] or startup >= _MOST * shares.loop_ns:
+        return
+    shares.left_out_ns = startup
+    shares.phases.pop(phases.STARTUP)
+    shares.phases[phases.WAIT] = max(shares.of(phases.WAIT) - shares.startup_ns, 0.0)
+    shares.startup_ns = 0.0
+
+
+def _forked(of_workers: pd.DataFrame, loop: int) -> pd.Series:
+    """Whether other samples of a sample's process show that it was forked in another loop."""
+    loop_of_process = of_workers.groupby("pid")["loop"].transform("max")
+    return (loop_of_process >= 0) & (loop_of_process != loop)
+
+
+def _at_a_time(of_workers: pd.DataFrame, workers: list[int]) -> int:
+    """How many workers there were at a time: those of an epoch may follow those of another."""
+    seen = of_workers[of_workers["tid"] == of_workers["pid"]]
+    if not len(seen):
+        return 0
+    spans = seen.groupby("pid")["time_ns"].agg(["min", "max"])
+    middles = spans.mean(axis=1)
+    return int(max(((spans["min"] <= at) & (spans["max"] >= at)).sum() for at in middles))
+
+
+def _sums(samples: pd.DataFrame, name: str) -> dict[str, float]:
+    return {str(key): float(ns) for key, ns in samples.groupby(name)["weight_ns"].sum().items()}
+
+
+def _components(samples: pd.DataFrame) -> dict[Component, float]:
+    sums: dict[Component, float] = {}
+    rows = zip(samples["phase"], samples["name"], samples["weight_ns"], strict=True)
+    for phase, name, ns in rows:
+        sums[str(phase), str(name)] = sums.get((str(phase), str(name)), 0.0) + float(ns)
+    return sums
+
+
+def _made(shares: LoopShares, samples: pd.DataFrame, place: int) -> None:
+    parts = _components(samples)
+    for component, ns in parts.items():
+        shares.made[component] = shares.made.get(component, 0.0) + ns
+    if parts:
+        shares.made_by[place] = shares.made_by.get(place, 0.0) + sum(parts.values())
+
+
+def _charge_waits(
+    shares: LoopShares, main: pd.DataFrame, of_workers: pd.DataFrame, workers: list[int]
+) -> None:
+    """Divide waits for the queue: among those who made batches meanwhile, in equal parts."""
+    ordered = main.sort_values("time_ns")
+    phase = ordered["phase"].to_numpy()
+    waits = phase == phases.WAIT
+    weight = ordered["weight_ns"].to_numpy(np.float64)
+    first = waits & _of_first_batches(phase, weight)
+    shares.startup_ns += float(weight[first].sum())
+    wanted = waits & ~first
+    times, weight = ordered["time_ns"].to_numpy(np.float64)[wanted], weight[wanted]
+    labels = of_workers[["label", "phase", "name"]].drop_duplicates("label")
+    component_of: dict[int, Component] = {
+        int(label): (str(phase), str(name))
+        for label, phase, name in labels.itertuples(index=False, name=None)
+    }
+    phase_of = {label: phase for label, (phase, _) in component_of.items()}
+    receiving = ordered[phase == phases.RECEIVE]
+    _charge_receiving(shares, receiving, of_workers, workers, component_of)
+    states = [_states(of_workers, pid, times) for pid in workers]
+    for k, ns in enumerate(weight.tolist()):
+        _charge_wait(shares, ns, [main_of[k] for main_of, _ in states],
+                     [feeds[k] for _, feeds in states], phase_of, component_of)  # fmt: skip
+
+
+def _charge_receiving(
+    shares: LoopShares,
+    main: pd.DataFrame,
+    of_workers: pd.DataFrame,
+    workers: list[int],
+    component_of: dict[int, Component],
+) -> None:
+    """What workers made while a batch was received: a thread of theirs has to hand it over."""
+    times = main["time_ns"].to_numpy(np.float64)
+    labels = [_states(of_workers, pid, times)[0] for pid in workers]
+    for k, ns in enumerate(main["weight_ns"].tolist()):
+        there = [component_of[int(label[k])] for label in labels if label[k] != NONE]
+        for component in there:
+            if component[0] in phases.MAKING:
+                part = ns / len(there)
+                shares.receiving[component] = shares.receiving.get(component, 0.0) + part
+
+
+def _charge_wait(
+    shares: LoopShares,
+    ns: float,
+    labels: list[int],
+    sending: list[bool],
+    phase_of: dict[int, str],
+    component_of: dict[int, Component],
+) -> None:
+    making = [k for k, label in enumerate(labels) if phase_of.get(label) in phases.MAKING]
+    if making:
+        for place in making:
+            component = component_of[labels[place]]
+            shares.making[component] = shares.making.get(component, 0.0) + ns / len(making)
+            shares.by_worker[place] = shares.by_worker.get(place, 0.0) + ns / len(making)
+        idle = sum(phase_of.get(label) == phases.IDLE for label in labels)
+        if len(making) == 1 and idle:
+            shares.alone_ns += ns
+    elif any(sending) or any(phase_of.get(label) == phases.SEND for label in labels):
+        shares.sending_ns += ns
+    elif all(label == NONE or phase_of[label] == phases.STARTUP for label in labels):
+        shares.startup_ns += ns
+    else:
+        shares.index_ns += ns
+
+
+def _of_first_batches(phase: np.ndarray, weight: Floats) -> np.ndarray:
+    """Samples between a start-up and its first step, where later batches are hardly waited for.
+
+    Else the first batch is waited for like all others. Where no step was met after a start-up,
+    steps are too short to be met, and most of the waits are of later batches.
+    """
+    result = np.zeros(len(phase), np.bool_)
+    starts = phase == phases.STARTUP
+    begins = np.flatnonzero(starts & ~np.concatenate([[False], starts[:-1]]))
+    for begin, end in zip(begins, np.append(begins, len(phase))[1:], strict=True):
+        steps = np.flatnonzero(phase[begin:end] == phases.STEP)
+        if not steps.size:
+            continue
+        first = begin + steps[0]
+        later = phase[first:end]
+        waited = float(weight[first:end][later == phases.WAIT].sum())
+        stepped = float(weight[first:end][later == phases.STEP].sum())
+        result[begin:first] = ratio(waited, waited + stepped) < _STEADY
+    return result
+
+
+def _states(of_workers: pd.DataFrame, pid: int, times: Floats) -> tuple[Ints, list[bool]]:
+    """(label of a worker's main thread at each time or NONE, whether its feeder was sending)."""
+    own = of_workers[of_workers["pid"] == pid].sort_values("time_ns")
+    is_main = (own["tid"] == own["pid"]).to_numpy()
+    label = _at(own[is_main], times)
+    feeds = own[~is_main & own["phase"].isin((phases.SEND, phases.FEEDER_IDLE)).to_numpy()]
+    sending = set(feeds.loc[feeds["phase"] == phases.SEND, "label"].astype(int))
+    return label, [number in sending for number in _at(feeds, times).tolist()]
+
+
+def _at(samples: pd.DataFrame, times: Floats) -> Ints:
+    if not len(samples) or not times.size:
+        return np.full(len(times), NONE, np.int64)
+    own = samples["time_ns"].to_numpy(np.float64)
+    place = nearest(own, times)
+    gap = _NEAR * float(np.median(np.diff(own))) if len(own) > 1 else 1e9
+    labels = samples["label"].to_numpy(np.int64)[place]
+    return np.asarray(np.where(np.abs(own[place] - times) <= gap, labels, NONE), np.int64)
+
+
+def added(parts: list[LoopShares]) -> LoopShares:
+    """The shares of all ranks together; their workers are numbered one after the other."""
+    whole = LoopShares(parts[0].loop, workers=max(each.workers for each in parts))
+    for part in parts:
+        base = len(whole.idle_by)
+        _add(whole.phases, part.phases)
+        _add(whole.making, part.making)
+        _add(whole.receiving, part.receiving)
+        _add(whole.made, part.made)
+        _add(whole.by_worker, _moved(part.by_worker, base))
+        _add(whole.made_by, _moved(part.made_by, base))
+        _add(whole.idle_by, _moved(part.idle_by, base))
+        whole.sending_ns += part.sending_ns
+        whole.startup_ns += part.startup_ns
+        whole.index_ns += part.index_ns
+        whole.idle_ns += part.idle_ns
+        whole.alone_ns += part.alone_ns
+        whole.left_out_ns += part.left_out_ns
+        whole.rows += part.rows
+    return whole
+
+
+def _add(sums: dict[_Key, float], more: dict[_Key, float]) -> None:
+    for key, ns in more.items():
+        sums[key] = sums.get(key, 0.0) + ns
+
+
+def _moved(by_place: dict[int, float], base: int) -> dict[int, float]:
+    return {place + base if place >= 0 else place: ns for place, ns in by_place.items()}
+
+
+def idle_share(shares: LoopShares) -> float:
+    """Share of the workers' time in which they had nothing to do."""
+    return ratio(shares.idle_ns, shares.idle_ns + shares.made_ns)

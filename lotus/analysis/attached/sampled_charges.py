@@ -1,0 +1,445 @@
+"""Charges the sampled time of a loop to causes: the kinds, titles and advice of a recorded loop."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.loop_shares import Component, LoopShares, Sampled, idle_share
+from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse, Threads
+from lotus.analysis.batches.data_shares import DataShares
+from lotus.analysis.batches.looks import COMPUTING, LEAST_LOCKED, LEAST_LOOKS, LOCK
+from lotus.analysis.batches.memory_growth import MemoryGrowth, growth_of
+from lotus.analysis.batches.own_code import HotFunction, hot_functions
+from lotus.analysis.batches.wait_spread import spread_of
+from lotus.analysis.common.columns import number, ratio
+from lotus.analysis.verdict.account import Account
+from lotus.analysis.verdict.causes.cause_row import Charge
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
+from lotus.analysis.verdict.causes.interpreter import INTERPRETER
+from lotus.analysis.verdict.causes.ledger import COLD_SHARE
+from lotus.analysis.verdict.causes.memory import charges_of
+from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
+from lotus.analysis.verdict.causes.repetition import STARVED
+from lotus.analysis.verdict.causes.storage import COLD_FILES
+from lotus.analysis.verdict.causes.threads import (
+    AFFINITY,
+    OTHERS,
+    STEP_THREADS,
+    WORKER_THREADS,
+    crowd_evidence,
+    lost_share,
+)
+from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, SENDING
+from lotus.analysis.verdict.causes.work import COLLATE, DATASET, OPERATION
+
+ASLEEP = "asleep"  # blocked in what the kernel did not tell
+_KINDS = {
+    phases.OPERATION: OPERATION.kind,
+    phases.DATASET: DATASET.kind,
+    phases.COLLATE: COLLATE.kind,
+}
+_SLOW_TIMES = 1.5  # a worker's making over the others'
+_LEAST_NS = 1e6
+_STARVED = 0.02  # of its time: a worker that makes less has no data
+
+
+@dataclass(frozen=True)
+class SampledAccount:
+    """What `judge` takes: the account, and what surrounds it."""
+
+    account: Account
+    around: Circumstances
+
+
+def charged(seen: Sampled, shares: LoopShares) -> SampledAccount:
+    """The charges of one loop, which add up to its time."""
+    use = _core_use(seen, shares)
+    ledger = _Ledger(seen, shares, use)
+    charges = ledger.charges()
+    empty = pd.DataFrame()
+    account = Account(
+        loop_ns=shares.loop_ns,
+        iter_ns=0.0,
+        wait_ns=shares.wait_ns,
+        step_ns=shares.of(phases.STEP),
+        own_ns=0.0,
+        tail_ns=shares.of(phases.SHUTDOWN),
+        epochs=empty,
+        phases=empty,
+        workers=empty,
+        charges=sorted(charges, key=lambda charge: -charge.ns),
+        use=use,
+    )
+    return SampledAccount(account, _circumstances(seen, shares, use, ledger.starved))
+
+
+class _Ledger:
+    def __init__(self, seen: Sampled, shares: LoopShares, use: CoreUse) -> None:
+        self._seen, self._shares, self._use = seen, shares, use
+        self._making = dict(shares.making)
+        self._pid_of = _makers(seen, shares)
+        self.starved = _starved(shares)
+
+    def charges(self) -> list[Charge]:
+        """All charges, each from what those before it have left."""
+        shares, step = self._shares, self._shares.of(phases.STEP)
+        result = []
+        if self._use.step.crowded and not self._interpreter():
+            lost = step * lost_share(self._use.step)
+            step -= lost
+            result.append(
+                Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, crowd_evidence(self._use.step))
+            )
+        result.append(Charge(TRAINING_STEP.kind, TRAINING_STEP.title, step))
+        startup = shares.of(phases.STARTUP) + shares.startup_ns
+        result.append(Charge(STARTUP.kind, STARTUP.title, startup, self._startup(startup)))
+        result.append(Charge(SHUTDOWN.kind, SHUTDOWN.title, shares.of(phases.SHUTDOWN)))
+        made = {
+            SENDING.kind: shares.sending_ns + shares.of(phases.RECEIVE),
+            HANDOVER.kind: shares.of(phases.SAMPLER, phases.NEXT),
+        }
+        made[SENDING.kind] -= self._handed_over()
+        result += self._held(made)
+        without = self._without_core(made)
+        result.append(Charge(SENDING.kind, SENDING.title, made[SENDING.kind]))
+        result.append(Charge(HANDOVER.kind, HANDOVER.title, made[HANDOVER.kind]))
+        result.append(Charge(INDEX.kind, INDEX.title, shares.index_ns))
+        result += self._workers()
+        result += self._cores(without)
+        result += self._components()
+        left = shares.loop_ns - sum(charge.ns for charge in result)
+        if left > _LEAST_NS:
+            result.append(Charge(REST.kind, REST.title, left, {"broken_off_ns": 0.0}))
+        result = [charge for charge in result if charge.ns >= _LEAST_NS]
+        return [*result, *charges_of(_growth(self._seen, shares))]
+
+    def _take(self, share: float) -> float:
+        """Take a share of the waits in which batches were being made."""
+        taken = sum(self._making.values()) * share
+        self._making = {key: ns * (1.0 - share) for key, ns in self._making.items()}
+        return taken
+
+    def _startup(self, whole: float) -> dict[str, float]:
+        in_iter = self._shares.of(phases.STARTUP)
+        return {
+            "iter_ns": in_iter,
+            "workers_ns": whole - in_iter,
+            "first_batch_ns": 0.0,
+            "first_send_ns": 0.0,
+            "epochs": 1.0,
+        }
+
+    def _interpreter(self) -> dict[str, float]:
+        """Evidence that another thread holds the interpreter; empty where none does."""
+        looks = self._seen.looks
+        mains = self._seen.evidence.mains
+        processes = self._seen.evidence.processes
+        threads = processes.loc[processes["pid"].isin(mains), "threads"].max()
+        wanted = phases.IN_NEXT if self._shares.workers else phases.MAKING
+        mine = looks[looks["pid"].isin(mains) & looks["phase"].isin(wanted)]
+        held = ratio(float((mine["reason"] == LOCK).sum()), float(len(mine)))
+        if threads < 1 or len(mine) < LEAST_LOOKS or held < LEAST_LOCKED:
+            return {}
+        if not self._busy_threads():
+            return {}
+        return {
+            "held_looks_share": held,
+            "held_looks": float(len(mine)),
+            "python_threads": float(threads),
+        }
+
+    def _busy_threads(self) -> bool:
+        samples = self._seen.samples
+        mains = self._seen.evidence.mains
+        others = samples[samples["pid"].isin(mains) & (samples["phase"] == phases.HELPER)]
+        spent = float(others["weight_ns"].sum())
+        return spent >= LEAST_LOCKED * self._shares.loop_ns
+
+    def _held(self, made: dict[str, float]) -> list[Charge]:
+        evidence = self._interpreter()
+        if not evidence:
+            return []
+        held = evidence["held_looks_share"]
+        taken = self._take(held)
+        for kind, ns in made.items():
+            made[kind] = ns * (1.0 - held)
+            taken += ns * held
+        return [Charge(INTERPRETER.kind, INTERPRETER.title, taken, evidence)]
+
+    def _workers(self) -> list[Charge]:
+        """One slow worker, and workers without data."""
+        shares, result = self._shares, []
+        count = shares.workers
+        if self.starved:
+            ns = self._take(ratio(self.starved, count))
+            evidence = {"workers_without_data": float(self.starved), "workers": float(count)}
+            result.append(Charge(STARVED.kind, STARVED.title, ns, evidence))
+            return result
+        busy = {place: shares.made_by.get(place, 0.0) for place in shares.idle_by}
+        if count < 2 or len(busy) != count:
+            return result
+        slowest = max(busy, key=lambda place: busy[place])
+        others = [ns for place, ns in busy.items() if place != slowest]
+        typical = float(np.median(others))
+        waited = ratio(shares.by_worker.get(slowest, 0.0), sum(shares.by_worker.values()))
+        times = ratio(busy[slowest], typical) if typical > 0 else math.inf
+        if times >= _SLOW_TIMES and waited >= 1.0 / count + 0.5 * (1.0 - 1.0 / count):
+            # All make as many batches: their times are as their makings.
+            evidence = {
+                "rank": 0.0,
+                "worker": float(slowest),
+                "own_ns": busy[slowest],
+                "others_ns": typical,
+                "times": times,
+            }
+            ns = self._take(waited * (1.0 - 1.0 / times))
+            result.append(Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence))
+        return result
+
+    def _handed_over(self) -> float:
+        """Charge to the making what it held up of the receiving; returns how much that is.
+
+        The main process is blocked until a thread of the worker hands over the memory of a batch:
+        that thread waits for the worker's interpreter, as long as it makes the next one.
+        """
+        looks, mains = self._seen.looks, self._seen.evidence.mains
+        receiving = looks[looks["pid"].isin(mains) & (looks["phase"] == phases.RECEIVE)]
+        blocked = _threads(receiving).blocked_share
+        if not math.isfinite(blocked):
+            return 0.0
+        for component, ns in self._shares.receiving.items():
+            self._making[component] = self._making.get(component, 0.0) + ns * blocked
+        return sum(self._shares.receiving.values()) * blocked
+
+    def _without_core(self, made: dict[str, float]) -> float:
+        """Take the time for batches that were made, in which others had the cores."""
+        if not self._use.rivals:
+            return 0.0
+        looks, mains = self._seen.looks, self._seen.evidence.mains
+        receiving = looks["phase"].isin((phases.RECEIVE, phases.SAMPLER, phases.NEXT))
+        main, maker = _threads(looks[looks["pid"].isin(mains) & receiving]), self._use.fetch
+        # Where it is blocked it waits for a thread of a worker, which has as few cores.
+        wanting = ratio(maker.delay_share, 1.0 - maker.blocked_share)
+        delay = min(main.delay_share + main.blocked_share * wanting, 1.0)
+        delay = delay if math.isfinite(delay) else wanting
+        taken = 0.0
+        for kind, ns in made.items():
+            made[kind] = ns * (1.0 - delay)
+            taken += ns * delay
+        return taken
+
+    def _cores(self, without: float) -> list[Charge]:
+        """Threads beyond the cores, too few cores, cold files, and other programs on the cores."""
+        use, facts, result = self._use, self._seen.evidence.facts, []
+        if use.fetch.crowded and (self._shares.workers or not self._interpreter()):
+            ns = self._take(lost_share(use.fetch))
+            result.append(
+                Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, crowd_evidence(use.fetch))
+            )
+        delay = use.fetch.delay_share
+        if facts["cores"] < facts["machine_cores"] and use.full and delay >= LEAST_DELAY:
+            evidence = {
+                "run_delay_share": delay,
+                "cores": facts["cores"],
+                "machine_cores": facts["machine_cores"],
+            }
+            result.append(Charge(AFFINITY.kind, AFFINITY.title, self._take(delay), evidence))
+        result += self._cold()
+        if use.rivals:
+            ns = without + self._take(min(delay, 1.0))
+            evidence = {"run_delay_share": delay, "others_share": use.others_share}
+            result.append(Charge(OTHERS.kind, OTHERS.title, ns, evidence))
+        return result
+
+    def _cold(self) -> list[Charge]:
+        processes = self._seen.evidence.processes
+        read = number(processes, "read_bytes")
+        read_bytes = float(read[read >= 0].sum())
+        cold: dict[Component, float] = {}
+        for component, ns in self._making.items():
+            looks = self._looks(component)
+            part = ratio(float(looks["reason"].isin(("storage", "page-fault")).sum()), len(looks))
+            if len(looks) >= LEAST_LOOKS and part >= COLD_SHARE and read_bytes > 1e6:
+                cold[component] = ns
+        if not cold:
+            return []
+        for component in cold:
+            self._making[component] = 0.0
+        largest = max(cold, key=lambda component: cold[component])
+        making = self._seen.looks[self._seen.looks["phase"].isin(phases.MAKING)]
+        evidence = {
+            "read_bytes": read_bytes,
+            "major_faults": math.nan,
+            "fetch_ns": float(making["wall_ns"].sum()),
+            "cpu_ns": float(making["cpu_ns"].sum()),
+        }
+        return [Charge(COLD_FILES.kind, largest[1] or largest[0], sum(cold.values()), evidence)]
+
+    def _looks(self, component: Component) -> pd.DataFrame:
+        looks = self._seen.looks
+        phase, name = component
+        mine = (looks["phase"] == phase) & (looks["name"] == name)
+        return looks[mine & looks["pid"].isin(self._pid_of)]
+
+    def _components(self) -> list[Charge]:
+        shares, result = self._shares, []
+        for component, ns in self._making.items():
+            phase, name = component
+            looks = self._looks(component)
+            made = shares.made.get(component, 0.0)
+            count = len(looks)
+            reasons = looks.loc[~looks["reason"].isin((COMPUTING, ASLEEP)), "reason"]
+            parts = reasons.value_counts()
+            wall = float(looks["wall_ns"].sum())
+            on = float(looks["cpu_ns"].sum() + looks["delay_ns"].sum())
+            reasons_known = not (looks["reason"] == ASLEEP).any()
+            evidence = {
+                "fetch_share": ratio(made, shares.made_ns),
+                "waiting_share": max(1.0 - ratio(on, wall), 0.0) if wall > 0 else math.nan,
+                "total_ns": made,
+                "looks": float(count if reasons_known else 0),
+            }
+            if reasons_known:
+                for reason, seen in parts.items():
+                    evidence[f"{str(reason).replace('-', '_')}_looks_share"] = seen / count
+            result.append(Charge(_KINDS[phase], name, ns, evidence))
+        return result
+
+
+def _makers(seen: Sampled, shares: LoopShares) -> list[int]:
+    """Processes that make batches."""
+    processes = seen.evidence.processes
+    in_main = -1 in shares.made_by
+    return [int(pid) for pid in processes.loc[(processes["worker"] >= 0) | in_main, "pid"]]
+
+
+def _starved(shares: LoopShares) -> int:
+    """Workers that were idle all the time, where others made batches all the time."""
+    busy = {
+        place: ratio(shares.made_by.get(place, 0.0), shares.made_by.get(place, 0.0) + idle)
+        for place, idle in shares.idle_by.items()
+        if shares.made_by.get(place, 0.0) + idle > 0
+    }
+    empty = sum(part < _STARVED for part in busy.values())
+    full = [part for part in busy.values() if part > 0.5]
+    return empty if full and empty + len(full) == len(busy) else 0
+
+
+def _threads(looks: pd.DataFrame) -> Threads:
+    if not len(looks):
+        return Threads(math.nan, math.nan, math.nan, math.nan)
+    wall, on, ready, whole = (
+        float(looks[name].sum()) for name in ("wall_ns", "cpu_ns", "delay_ns", "process_ns")
+    )
+    return Threads(
+        delay_share=ratio(ready, wall),
+        blocked_share=ratio(max(wall - on - ready, 0.0), wall),
+        helper_share=ratio(max(whole - on, 0.0), whole),
+        cores=ratio(whole, wall),
+    )
+
+
+def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
+    looks, evidence = seen.looks, seen.evidence
+    makers = _makers(seen, shares)
+    making = looks[looks["pid"].isin(makers) & looks["phase"].isin(phases.MAKING)]
+    stepping = looks[looks["pid"].isin(evidence.mains) & (looks["phase"] == phases.STEP)]
+    cores_ns = evidence.elapsed_ns * evidence.facts["cores"]
+    cpu = number(evidence.processes, "cpu_ns")
+    children = number(evidence.processes, "children_ns")
+    started = float(children[(children >= 0) & evidence.processes["pid"].isin(makers)].sum())
+    own = ratio(float(cpu[cpu >= 0].sum()) + started, cores_ns)
+    used = math.nan
+    machine = evidence.machine
+    if len(machine) > 1:
+        first, last = machine.iloc[0], machine.iloc[-1]
+        busy = last["busy_ns"] + last["stolen_ns"] - first["busy_ns"] - first["stolen_ns"]
+        used = ratio(float(busy), float(busy + last["idle_ns"] - first["idle_ns"]))
+    ours = ratio(float(evidence.facts["cost_ns"]), cores_ns)
+    others = max(used - own - ours, 0.0) if math.isfinite(used) else math.nan
+    return CoreUse(
+        fetch=_threads(making),
+        step=_threads(stepping),
+        own_share=own,
+        others_share=others,
+        children_share=ratio(started, started + float(making["cpu_ns"].sum())),
+        used_share=used,
+    )
+
+
+def _hot(seen: Sampled, shares: LoopShares, phase: str, part: str) -> list[HotFunction]:
+    labels, samples = seen.evidence.labels, seen.samples
+    mine = samples[(samples["phase"] == phase) & (samples["loop"].isin((shares.loop, -1)))]
+    counts = mine.groupby("label").size()
+    chains = seen.evidence.chains
+    chains = chains[chains["label"].isin(counts.index)]
+    frame = chains.rename(columns={"label": "stack"})
+    frame = frame.assign(part=part, samples=frame["stack"].map(counts).fillna(0).astype("int64"))
+    return hot_functions(frame, part) if len(labels) else []
+
+
+def _grown(seen: Sampled, name: str) -> float:
+    """By how much a reading of the machine grew; 0.0: not, or not known."""
+    values = number(seen.evidence.machine, name)
+    values = values[values >= 0]
+    return float(values[-1] - values[0]) if values.size > 1 else 0.0
+
+
+def _growth(seen: Sampled, shares: LoopShares) -> MemoryGrowth:
+    memory = seen.evidence.memory
+    workers = memory[number(memory, "worker") >= 0].rename(columns={"time_ns": "time"})
+    count, ranks = max(shares.workers, 1), max(len(seen.evidence.mains), 1)
+    return growth_of(workers, seen.evidence.machine, count * ranks, count > 1, {})
+
+
+def _sends_tensors(seen: Sampled) -> bool:
+    samples = seen.samples
+    sent = samples[samples["phase"].isin((phases.SEND, phases.RECEIVE))]
+    return not len(sent) or bool((sent["name"] == phases.TENSORS).any())
+
+
+def _circumstances(seen: Sampled, shares: LoopShares, use: CoreUse, starved: int) -> Circumstances:
+    step = shares.of(phases.STEP)
+    made = shares.made_ns * (1.0 - min(use.fetch.delay_share, 0.9) if use.rivals else 1.0)
+    processes = seen.evidence.processes
+    descriptors = number(processes, "descriptors")
+    return Circumstances(
+        workers=shares.workers,
+        cores=seen.evidence.facts["cores"],
+        needed=ratio(made, step) if step > 0 else math.nan,
+        batches=math.inf,
+        idle_share=idle_share(shares),
+        shared=0.0,
+        prefetch=2,
+        pinned=bool((seen.samples["phase"] == phases.PIN).any()),
+        persistent=False,
+        in_order=True,
+        made=1,
+        call_site="",
+        hot=_hot(seen, shares, phases.DATASET, "fetch"),
+        hot_in_sampler=_hot(seen, shares, phases.SAMPLER, "sampler"),
+        times_read=1,
+        shared_generators={},
+        spawned=False,
+        level="op",
+        partial=True,
+        # Sizes are not seen; of tensors and pickled objects, which they are.
+        batch_bytes=math.inf,
+        pipe_bytes=0.0 if _sends_tensors(seen) else math.inf,
+        iterable=False,
+        in_sequence=False,
+        paths={},
+        use=use,
+        wait_spread=spread_of(np.array(sorted(shares.rows), np.float64).reshape(-1, 3)[:, 1:]),
+        descriptors=float(descriptors.max(initial=-1.0)),
+        descriptor_limit=math.nan,
+        shm_share=math.nan,
+        shares=DataShares(empty=starved),
+        swapped_bytes=_grown(seen, "swapped_bytes"),
+        memory_stall_ns=_grown(seen, "memory_stall_ns"),
+        affordable=math.inf,
+    )

@@ -1,0 +1,341 @@
+"""Everything that is shown of a program that was watched from outside, computed once."""
+
+import math
+import os
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.analysis.attached.limited_verdict import limited_verdict
+from lotus.analysis.attached.loop_shares import (
+    LoopShares,
+    Sampled,
+    added,
+    idle_share,
+    loop_shares,
+    loops_of,
+    sampled,
+)
+from lotus.analysis.attached.sampled_charges import charged
+from lotus.analysis.common.columns import ratio
+from lotus.analysis.verdict.causes.cause_row import STEP as STEP_PART
+from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
+from lotus.analysis.verdict.causes.repetition import STARVED
+from lotus.analysis.verdict.run_time import (
+    AFTER,
+    BETWEEN,
+    IMPORTS,
+    SETUP,
+    SHUTDOWN,
+    STARTUP,
+    STEP,
+    WAIT,
+    RunPart,
+    RunTime,
+)  # fmt: skip
+from lotus.analysis.verdict.time_outside import with_outside
+from lotus.analysis.verdict.verdict import MODERATE, Verdict, judge
+from lotus.common.errors import LotusError
+from lotus.common.formatting import duration, share
+from lotus.common.statistics import wilson, z_quantile
+
+_CLEARLY = 1.5  # times as much waiting puts a loop before the one with the most time
+_FEW = 100  # samples of the thread that iterates: the verdict is rough
+_MOST_LOOPS = 8
+_UNEVEN, _IDLE = 0.5, 0.2  # of the waits, and of the workers' time: batches of unequal cost
+_Z = z_quantile()
+
+
+@dataclass(frozen=True)
+class LoopSummary:
+    """One loop over a loader, all ranks. `operations`: phase name made_ns share waiting_share
+    computing_share; `wait_ns` and the like are of the time that was watched.
+    """
+
+    loop: int
+    title: str
+    verdict: Verdict
+    workers: int
+    loop_ns: float
+    wait_ns: float
+    step_ns: float
+    idle_share: float
+    ceiling: float  # times as fast as now, if no batch were waited for; NaN: not known
+    operations: pd.DataFrame
+    worker_rows: pd.DataFrame
+    rank_rows: pd.DataFrame
+    samples: int
+    left_out_ns: float  # a start-up that was met once
+    alone_share: float  # of the waits for workers: one of several made a batch, others were idle
+
+    @property
+    def intervals(self) -> list[tuple[float, float]]:
+        """The 95 % interval of each cause's share of the loop; (nan, nan) where it is not known.
+
+        Wilson's, with as many independent samples as the interval of the waits tells.
+        """
+        judged = self.verdict
+        part, spread = judged.input_share, (judged.input_high - judged.input_low) / 2 / _Z
+        if not spread > 0 or not 0 < part < 1:
+            return [(math.nan, math.nan) for _ in judged.causes]
+        trials = min(part * (1 - part) / spread**2, float(self.samples))
+        return [wilson(min(cause.share, 1.0), trials) for cause in judged.causes]
+
+
+@dataclass(frozen=True)
+class AttachedSummary:
+    """A watched program. `verdict` None: no loop over a loader was met."""
+
+    path: str
+    evidence: AttachEvidence
+    loops: list[LoopSummary]
+    time: RunTime | None
+    verdict: Verdict | None
+    processes: pd.DataFrame  # pid worker rank cores_used computing_share ready_share blocked_share
+    stacks: int  # samples that could be read
+    remarks: tuple[str, ...]
+
+
+def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
+    """Compute all that is shown."""
+    seen = sampled(evidence)
+    numbers = loops_of(seen)[:_MOST_LOOPS]
+    loops = [_loop(seen, number) for number in numbers]
+    loops = _by_waiting(loops)
+    time = _time(seen, loops)
+    judged = None
+    if loops:
+        judged = with_outside(loops[0].verdict, _within(time))
+    elif not len(evidence.samples):
+        judged = limited_verdict(evidence)
+    return AttachedSummary(
+        path=path,
+        evidence=evidence,
+        loops=loops,
+        time=time,
+        verdict=judged,
+        processes=_processes(seen),
+        stacks=len(evidence.samples),
+        remarks=tuple(_remarks(seen, loops)),
+    )
+
+
+def with_loop(summary: AttachedSummary) -> AttachedSummary:
+    """The same. Raises LotusError where no loop over a loader was met, though stacks were read."""
+    if summary.verdict is not None:
+        return summary
+    facts = summary.evidence.facts
+    seconds = summary.evidence.elapsed_ns / 1e9
+    if facts["state"] == "ended":
+        raise LotusError(
+            f"process {facts['pid']} ended after {seconds:.1f} s, before it was met in a loop over "
+            "a DataLoader; start it again with: lotus trace -- COMMAND"
+        )
+    raise LotusError(
+        f"process {facts['pid']} was in no loop over a DataLoader in the {seconds:.0f} s that it "
+        "was watched: it has none, or loading takes next to none of its time; look for longer: "
+        f"lotus attach {facts['pid']} --seconds {max(60, round(3 * seconds))}"
+    )
+
+
+def _loop(seen: Sampled, number: int) -> LoopSummary:
+    parts = {main: loop_shares(seen, number, main) for main in seen.evidence.mains}
+    parts = {main: part for main, part in parts.items() if part.loop_ns > 0}
+    whole = added(list(parts.values()))
+    account = charged(seen, whole)
+    row = seen.evidence.loops.iloc[number]
+    step = whole.of(phases.STEP)
+    return LoopSummary(
+        loop=number,
+        title=f"the loop at {os.path.basename(str(row['file']))}:{row['head']}",
+        verdict=_cautious(judge(account.account, account.around)),
+        workers=whole.workers,
+        loop_ns=whole.loop_ns,
+        wait_ns=whole.wait_ns,
+        step_ns=step,
+        idle_share=idle_share(whole),
+        ceiling=ratio(whole.loop_ns, step) if step > 0 else math.nan,
+        operations=_operations(seen, whole),
+        worker_rows=_worker_rows(whole),
+        rank_rows=_rank_rows(seen, parts),
+        samples=len(whole.rows),
+        left_out_ns=whole.left_out_ns,
+        alone_share=ratio(whole.alone_ns, sum(whole.by_worker.values())),
+    )
+
+
+def _cautious(judged: Verdict) -> Verdict:
+    """The same, but not input-bound where the samples cannot tell it from a loop that is not."""
+    if judged.degree != "moderately" or judged.kind != "input-bound":
+        return judged
+    if not judged.input_low < MODERATE:
+        return judged
+    summary = (
+        f"The loop waits for data {share(judged.input_share)} ({share(judged.input_low)} to "
+        f"{share(judged.input_high)}) of its time: it is not shown that this is more than "
+        f"{share(MODERATE)}. The training step takes {share(judged.step_share)}."
+    )
+    causes = sorted(judged.causes, key=lambda cause: cause.part != STEP_PART)
+    return replace(judged, kind="consumer-bound", degree="not", summary=summary, causes=causes)
+
+
+def _by_waiting(loops: list[LoopSummary]) -> list[LoopSummary]:
+    """Put first the loop that is waited for most, where that is a part of all that matters."""
+    if len(loops) < 2:
+        return loops
+    whole = sum(loop.loop_ns for loop in loops)
+    most = max(loops, key=lambda loop: loop.wait_ns)
+    much = most.wait_ns > MODERATE * whole and most.wait_ns >= _CLEARLY * loops[0].wait_ns
+    return [most, *(loop for loop in loops if loop is not most)] if much else loops
+
+
+def _operations(seen: Sampled, shares: LoopShares) -> pd.DataFrame:
+    rows = []
+    looks = seen.looks
+    for (phase, name), ns in sorted(shares.made.items(), key=lambda item: -item[1]):
+        mine = looks[(looks["phase"] == phase) & (looks["name"] == name)]
+        wall = float(mine["wall_ns"].sum())
+        rows.append(
+            {
+                "phase": phase,
+                "name": name,
+                "made_ns": ns,
+                "share": ratio(ns, shares.made_ns),
+                "computing_share": ratio(float(mine["cpu_ns"].sum()), wall),
+                "ready_share": ratio(float(mine["delay_ns"].sum()), wall),
+                "waited_ns": shares.making.get((phase, name), 0.0),
+                "reason": _reason(mine),
+            }
+        )
+    columns = ["phase", "name", "made_ns", "share", "computing_share", "ready_share", "waited_ns",
+               "reason"]  # fmt: skip
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _reason(looks: pd.DataFrame) -> str:
+    """What most looks that found it blocked found it blocked in; "" where few did."""
+    blocked = looks.loc[looks["reason"] != "computing", "reason"]
+    if not len(blocked) or len(blocked) < 0.1 * len(looks):
+        return ""
+    return str(blocked.value_counts().index[0])
+
+
+def _worker_rows(shares: LoopShares) -> pd.DataFrame:
+    rows = []
+    for place in sorted(shares.idle_by):
+        made, idle = shares.made_by.get(place, 0.0), shares.idle_by[place]
+        rows.append({"worker": place, "made_ns": made, "idle_share": ratio(idle, made + idle)})
+    return pd.DataFrame(rows, columns=["worker", "made_ns", "idle_share"])
+
+
+def _rank_rows(seen: Sampled, parts: dict[int, LoopShares]) -> pd.DataFrame:
+    processes = seen.evidence.processes
+    rank_of = dict(zip(processes["pid"].tolist(), processes["rank"].tolist(), strict=True))
+    rows = [
+        {
+            "rank": rank_of[main],
+            "pid": main,
+            "loop_ns": part.loop_ns,
+            "wait_share": ratio(part.wait_ns, part.loop_ns),
+            "step_share": ratio(part.of(phases.STEP), part.loop_ns),
+        }
+        for main, part in parts.items()
+    ]
+    return pd.DataFrame(rows, columns=["rank", "pid", "loop_ns", "wait_share", "step_share"])
+
+
+def _processes(seen: Sampled) -> pd.DataFrame:
+    looks, elapsed = seen.looks, seen.evidence.elapsed_ns
+    rows = []
+    for process in seen.evidence.processes.to_dict("records"):
+        mine = looks[looks["pid"] == process["pid"]]
+        wall = float(mine["wall_ns"].sum())
+        on, ready = float(mine["cpu_ns"].sum()), float(mine["delay_ns"].sum())
+        used = process["cpu_ns"] / elapsed if process["cpu_ns"] >= 0 else math.nan
+        rows.append(
+            {
+                **{name: process[name] for name in ("pid", "worker", "rank", "threads")},
+                "cores_used": used,
+                "computing_share": ratio(on, wall),
+                "ready_share": ratio(ready, wall),
+                "blocked_share": ratio(max(wall - on - ready, 0.0), wall),
+                "read_bytes": process["read_bytes"] if process["read_bytes"] >= 0 else math.nan,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _time(seen: Sampled, loops: list[LoopSummary]) -> RunTime | None:
+    """Where the time of the first main process went."""
+    if not loops:
+        return None
+    main = seen.evidence.mains[0]
+    mine = seen.samples[seen.samples["pid"] == main]
+    thread = mine.loc[mine["loop"] >= 0, "tid"]
+    if not len(thread):
+        return None
+    mine = mine[mine["tid"] == thread.mode().iloc[0]].sort_values("time_ns")
+    weight, phase = mine["weight_ns"].to_numpy(np.float64), mine["phase"].to_numpy()
+    loop = mine["loop"].to_numpy()
+    kinds = {phases.STEP: STEP, phases.STARTUP: STARTUP, phases.SHUTDOWN: SHUTDOWN}
+    kinds |= dict.fromkeys(phases.IN_NEXT, WAIT)
+    parts: dict[tuple[str, int], float] = {}
+    in_loop = np.flatnonzero(loop >= 0)
+    first, last = int(in_loop[0]), int(in_loop[-1])
+    for place, (its, number, ns) in enumerate(zip(phase, loop, weight, strict=True)):
+        if its == phases.IMPORTS:
+            key = (IMPORTS, -1)
+        elif its in kinds and number >= 0:
+            key = (kinds[its], int(number))
+        else:
+            key = (SETUP if place < first else AFTER if place > last else BETWEEN, -1)
+        parts[key] = parts.get(key, 0.0) + float(ns)
+    outside = np.asarray(loop < 0) & (np.arange(len(loop)) > first) & (np.arange(len(loop)) < last)
+    pauses = int((outside[1:] & ~outside[:-1]).sum())
+    rows = tuple(RunPart(kind, number, ns) for (kind, number), ns in parts.items())
+    return RunTime(wall_ns=float(weight.sum()), parts=rows, pauses=pauses)
+
+
+def _is_uneven(loop: LoopSummary) -> bool:
+    """Whether some batches are waited for while their worker's neighbours are idle."""
+    of_workers = (SLOW_WORKER.kind, STARVED.kind)
+    if loop.workers < 2 or loop.verdict.kind != "input-bound":
+        return False
+    if any(cause.kind in of_workers for cause in loop.verdict.causes):
+        return False
+    return loop.alone_share >= _UNEVEN and loop.idle_share >= _IDLE
+
+
+def _within(time: RunTime | None) -> RunTime | None:
+    """Without what came before the first loop and after the last: it is not all that there was."""
+    if time is None:
+        return None
+    parts = tuple(part for part in time.parts if part.kind not in (IMPORTS, SETUP, AFTER))
+    return replace(time, wall_ns=sum(part.ns for part in parts), parts=parts)
+
+
+def _remarks(seen: Sampled, loops: list[LoopSummary]) -> list[str]:
+    result = []
+    if seen.evidence.facts["state"] == "ended":
+        result.append("The program ended while it was watched.")
+    if loops and loops[0].samples < _FEW:
+        result.append(
+            f"Only {loops[0].samples} samples of the loop: the verdict is rough; watch longer "
+            "(--seconds)."
+        )
+    if loops and loops[0].left_out_ns > 0:
+        took = duration(loops[0].left_out_ns)
+        result.append(f"The loop began while it was watched: its start-up of {took} is left out.")
+    if loops and _is_uneven(loops[0]):
+        result.append(
+            f"In {share(loops[0].alone_share)} of the waits for workers a single one made a batch, "
+            "and others had nothing to do: batches are of unequal cost. Which samples are slow, "
+            "lotus trace tells."
+        )
+    torn, errors = seen.evidence.facts["torn"], seen.evidence.facts["errors"]
+    if torn + errors > 0.1 * (len(seen.samples) + torn + errors):
+        result.append(f"{torn + errors} stacks could not be read, as the program ran on meanwhile.")
+    return result

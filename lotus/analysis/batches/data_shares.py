@@ -1,0 +1,57 @@
+"""How the data of an iterable data set are divided among its workers."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import integer, number
+from lotus.analysis.common.scope import Scope
+
+_SEVERAL = 3  # batches of a worker; fewer are the rest of a division
+_LEAST_LOST = 0.2
+
+
+@dataclass(frozen=True)
+class DataShares:
+    """`empty`: workers that made no batch in the whole run, while each other made several.
+
+    `lost`: share of the making, 0 to 1, that equal shares of the data would save; 0.0 where little
+    is lost, or where samples go to the workers in turn. `largest`: share of the samples that the
+    worker with the most made; NaN where nothing is lost.
+    """
+
+    empty: int = 0
+    lost: float = 0.0
+    largest: float = math.nan
+
+
+def data_shares(scope: Scope) -> DataShares:
+    """What each worker was given; an epoch takes as long as the worker with the most data."""
+    workers = scope.num_workers
+    if scope.partial or workers < 2 or scope.settings.get("dataset_kind") != "iterable":
+        return DataShares()
+    batches = scope.batches
+    worker, size = integer(batches, "worker"), np.nan_to_num(number(batches, "size"))
+    made = (size > 0) & (worker >= 0) & (worker < workers)
+    if not made.any():
+        return DataShares()
+    rows = pd.DataFrame(
+        {
+            "rank": integer(batches, "rank")[made],
+            "epoch": integer(batches, "epoch")[made],
+            "worker": worker[made],
+            "size": size[made],
+        }
+    )
+    counts = np.bincount(rows["worker"], minlength=workers)
+    empty = int((counts == 0).sum()) if counts[counts > 0].min() >= _SEVERAL else 0
+    each = rows.groupby(["rank", "epoch", "worker"])["size"].agg(["sum", "count"])
+    of_epoch = each.groupby(["rank", "epoch"])
+    (whole, batches_made), (most, of_most) = of_epoch.sum().sum(), of_epoch.max().sum()
+    lost = 1.0 - float(whole / workers / most)
+    ahead = (of_most - batches_made / workers) / of_epoch.ngroups
+    if empty or (lost >= _LEAST_LOST and ahead >= _SEVERAL):
+        return DataShares(empty, lost, float(most / whole))
+    return DataShares()

@@ -1,0 +1,1 @@
+"""A loader's epochs made again from their own times, with other settings."""

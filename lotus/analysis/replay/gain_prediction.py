@@ -1,0 +1,159 @@
+"""How many times as fast a loop would be with other settings: replayed from its own times."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from lotus.analysis.batches.waits import loop_times
+from lotus.analysis.common.columns import Floats, number, ratio, total
+from lotus.analysis.common.scope import Scope
+from lotus.analysis.replay.loader_replay import replay
+from lotus.analysis.replay.recorded_epochs import LEAST_BATCHES, RecordedEpoch, recorded_epochs
+from lotus.common import bootstrap
+
+_DRAWS = 64
+_LEAST_OF_EPOCH = 3  # batches; of all epochs there must be LEAST_BATCHES
+_MOST_BATCHES = 1000  # of an epoch that is drawn
+_SEED = 0  # a report of one run always says the same
+# A replay with the settings as they are must come this near to the measured time of the loops.
+_TOLERANCE = 0.15
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """How many times as fast the loop would be, with its 95 % interval; NaN: not predictable.
+
+    `at_best`: what the change costs is not known, as the sending of batches by the first worker.
+    """
+
+    gain: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    at_best: bool = False
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the gain could be predicted."""
+        return math.isfinite(self.gain)
+
+
+UNKNOWN = Prediction()
+
+
+class GainPrediction:
+    """Predictions for one loader. `cores`: those that its processes had, others' use left out."""
+
+    def __init__(self, scope: Scope, cores: float) -> None:
+        self._scope = scope
+        self._cores = cores
+        self._workers = scope.num_workers
+        self._prefetch = int(scope.settings.get("prefetch_factor") or 2)
+        self._changed = lru_cache(self._predicted)  # several causes ask for the same
+
+    def with_workers(self, workers: int) -> Prediction:
+        """With so many workers, each batch taking its worker as long as it did."""
+        return self._changed(workers, self._prefetch)
+
+    def with_prefetch(self, prefetch: int) -> Prediction:
+        """With this prefetch factor."""
+        return self._changed(self._workers, prefetch)
+
+    def with_kept_workers(self) -> Prediction:
+        """Without the start-ups and shut-downs of all epochs but one."""
+        epochs = self._scope.epochs
+        times = number(epochs, "startup_ns"), number(epochs, "shutdown_ns")
+        spent = sum((np.nan_to_num(each) for each in times), np.zeros(len(epochs)))
+        loop = self._loop_ns
+        if len(self._scope.ranks) > 1 or len(epochs) < 2 or not loop > 0:
+            return UNKNOWN
+        saved = total(spent) * (1.0 - 1.0 / len(epochs))
+        # A kept worker's epoch still begins with a first batch; a start may slow the next batches.
+        return Prediction(loop / (loop - saved), 1.0, loop / (loop - total(spent)))
+
+    @cached_property
+    def _loop_ns(self) -> float:
+        scope = self._scope
+        return total(number(loop_times(scope.epochs, scope.waits), "loop_ns"))
+
+    @cached_property
+    def _epochs(self) -> list[RecordedEpoch]:
+        return recorded_epochs(self._scope, _LEAST_OF_EPOCH)
+
+    @cached_property
+    def _rows(self) -> Floats:
+        """made, delivery, step and CPU time of the batches of all epochs (n, 4)."""
+        parts = [
+            np.stack([epoch.made, epoch.delivery, epoch.step, epoch.cpu], axis=1)
+            for epoch in self._epochs
+        ]
+        return np.concatenate(parts) if parts else np.zeros((0, 4))
+
+    @cached_property
+    def _measured(self) -> float:
+        """Time from the first batch made on to the end of the last step, a batch; nanoseconds."""
+        spent = sum(float((epoch.wait + epoch.step)[1:].sum()) for epoch in self._epochs)
+        return ratio(spent, sum(len(epoch.wait) - 1 for epoch in self._epochs))
+
+    @cached_property
+    def _drawn(self) -> Floats:
+        """Epochs drawn in blocks of neighbouring batches (batches of an epoch, draws, 4)."""
+        rows = self._rows
+        batches = min(max(len(epoch.made) for epoch in self._epochs), _MOST_BATCHES)
+        length = bootstrap.block_length(rows[:, [0, 2]] - rows[:, [0, 2]].mean(axis=0))
+        blocks = -(-batches // length)
+        random = np.random.default_rng(_SEED)
+        begin = random.integers(0, len(rows), (blocks, _DRAWS))
+        places = (begin[:, None, :] + np.arange(length)[None, :, None]) % len(rows)
+        return np.asarray(rows[places.reshape(-1, _DRAWS)[:batches]])
+
+    @cached_property
+    def _today(self) -> Floats:
+        """Duration of each drawn epoch with the settings as they are (draws,)."""
+        return self._times(self._workers, self._prefetch)
+
+    def _times(self, workers: int, prefetch: int) -> Floats:
+        """Duration of each drawn epoch after its first batch (draws,)."""
+        made, delivery, step, _ = np.moveaxis(self._drawn, 2, 0)
+        every = np.ones(made.shape[1], np.int64)
+        outcome = replay(made, step, workers * every, prefetch * every, delivery=delivery)
+        return np.asarray(outcome.end[-1] - outcome.taken[0])
+
+    def _predicted(self, workers: int, prefetch: int) -> Prediction:
+        if len(self._scope.ranks) > 1 or len(self._rows) < LEAST_BATCHES:
+            return UNKNOWN
+        today = self._today
+        each = float(today.mean()) / max(len(self._drawn) - 1, 1)
+        agreement = ratio(each, self._measured)
+        if not abs(agreement - 1.0) <= _TOLERANCE:
+            return UNKNOWN
+        after = np.maximum(self._times(workers, prefetch), self._least_time(today))
+        share, extra = self._replayed_share(), self._started_share(workers)
+        gains = 1.0 / (1.0 - share * (1.0 - after / today) + extra)
+        low, gain, high = (float(each) for each in np.quantile(gains, [0.025, 0.5, 0.975]))
+        # As far as the replay of the settings as they are is off, the other one may be.
+        off = max(agreement, 1.0 / agreement)
+        return Prediction(gain, low / off, high * off, at_best=not self._workers)
+
+    def _least_time(self, today: Floats) -> Floats:
+        """What the cores need for each drawn epoch, at most as long as it took."""
+        cpu = self._drawn[1:, :, 3]
+        if np.isnan(cpu).any() or not self._cores > 0:
+            return np.zeros_like(today)
+        return np.asarray(np.minimum(cpu.sum(axis=0) / self._cores, today))
+
+    def _replayed_share(self) -> float:
+        """Share of the loops' time that is replayed: after each epoch's first batch."""
+        waits = self._scope.waits
+        first = number(waits, "batch") == 0
+        spent = np.nan_to_num(number(waits, "wait_ns")) + np.nan_to_num(number(waits, "step_ns"))
+        before = total(np.nan_to_num(number(waits, "wait_ns"))[first])
+        return min(max(ratio(total(spent) - before, self._loop_ns), 0.0), 1.0)
+
+    def _started_share(self, workers: int) -> float:
+        """What the start of other numbers of workers costs in iter(), as a share of the loops."""
+        if not self._workers:
+            return 0.0
+        in_iter = total(number(self._scope.epochs, "iter_ns"))
+        return ratio(in_iter, self._loop_ns) * (workers / self._workers - 1.0)

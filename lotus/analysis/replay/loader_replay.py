@@ -1,0 +1,81 @@
+"""Replays a DataLoader's prefetching: when batches are made and taken, for many cases at once.
+
+As torch does it: batch n is made by worker n modulo the number of workers, once that worker is free
+and batch n - workers x prefetch_factor has been taken; batches are taken in order, each as the
+training step before it ends. Without workers the loop makes each batch itself.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """When each batch was asked for, taken, and its step done, and when the next one may begin.
+
+    Each of shape (batches, cases), in the unit of the times that were given.
+    """
+
+    begin: Floats
+    taken: Floats
+    done: Floats
+    end: Floats
+
+    @property
+    def duration(self) -> Floats:
+        """From the first batch's request to the end of the last step, of each case (cases,)."""
+        return np.asarray(self.end[-1] - self.begin[0])
+
+    @property
+    def waits(self) -> Floats:
+        """The loop's waiting for each batch (batches, cases)."""
+        return self.taken - self.begin
+
+
+def replay(
+    made: Floats,
+    step: Floats,
+    workers: Ints,
+    prefetch: Ints,
+    *,
+    delivery: Floats | float = 0.0,
+    begin: Floats | float = 0.0,
+    collective: float | None = None,
+) -> Replay:
+    """Replay n batches in k cases.
+
+    `made`, `step`, `delivery` (n, k): how long a worker takes for a batch, the training step after
+    it, and the way from the worker to the loop. `workers`, `prefetch` (k,); 0 workers: the loop
+    makes its batches. `begin` (most workers, k): when each worker can begin. `collective`: the
+    cases are ranks of one job, which end each step together, and then take so long for a
+    collective operation. Raises ValueError without a batch.
+    """
+    batches, cases = made.shape
+    if not batches:
+        raise ValueError("there must be a batch")
+    every = np.arange(cases)
+    alone, lanes = workers == 0, np.maximum(workers, 1)
+    ahead = lanes * prefetch
+    free = np.zeros((int(lanes.max()), cases))
+    free[:] = begin
+    late = np.broadcast_to(np.asarray(delivery, np.float64), made.shape)
+    latest = np.full((int(ahead.max()), cases), -math.inf)  # when the latest batches were taken
+    now = np.zeros(cases)
+    times = np.empty((4, batches, cases))
+    for batch in range(batches):
+        lane, place = batch % lanes, batch % ahead
+        ready = np.maximum(free[lane, every], latest[place, every]) + made[batch]
+        taken = np.where(alone, now + made[batch], np.maximum(ready + late[batch], now))
+        free[lane, every] = ready
+        latest[place, every] = taken
+        done = taken + step[batch]
+        end = done if collective is None else np.full(cases, done.max() + collective)
+        times[:, batch] = now, taken, done, end
+        now = end
+    return Replay(*times)

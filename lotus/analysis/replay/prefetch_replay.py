@@ -1,0 +1,89 @@
+"""What the waits would be if workers made batches further ahead, replayed from their own times."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import median, number
+from lotus.analysis.common.scope import Scope
+from lotus.analysis.replay.loader_replay import Replay, replay
+from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
+
+# Where fewer batches than this share take twice the usual, they are stalls, which come by chance.
+_COSTLY_TIMES, _COSTLY_SHARE = 2.0, 0.08
+_MOST_PREFETCH = 64
+_ENOUGH = 0.8  # of what a prefetch without a limit would save
+# A replay with the prefetch as it is must come this near to the measured waits, of their time.
+_TOLERANCE = 0.3
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """Waits after an epoch's first batch, in nanoseconds, of the epochs that were replayed.
+
+    `prefetch_factor`: the smallest power of two that saves most of what more prefetch can save; 0
+    where there is nothing to save, or where a replay does not come near to what was measured.
+    """
+
+    prefetch_factor: int
+    saved_ns: float  # with that prefetch factor
+    wait_ns: float  # as measured
+
+    @property
+    def saved_share(self) -> float:
+        """Share of these waits that it would save, 0 to 1."""
+        return self.saved_ns / self.wait_ns if self.prefetch_factor else 0.0
+
+
+NOTHING = Prefetch(0, 0.0, 0.0)
+
+
+def enough_prefetch(scope: Scope) -> Prefetch:
+    """Find the prefetch factor that hides bursts of costly batches; NOTHING where none does."""
+    now = int(scope.settings.get("prefetch_factor") or 2)
+    most = min(_MOST_PREFETCH, _fitting(scope))
+    if scope.num_workers < 1 or not _has_bursts(scope.batches):
+        return NOTHING
+    epochs = recorded_epochs(scope)
+    measured = sum(float(epoch.wait[1:].sum()) for epoch in epochs)
+    if measured <= 0:
+        return NOTHING
+    factors = [now]
+    while factors[-1] < most:
+        factors.append(min(2 * factors[-1], most))
+    waits = np.zeros(len(factors))
+    for epoch in epochs:
+        waits += _with_prefetch(epoch, factors).waits[1:].sum(axis=0)
+    if abs(waits[0] - measured) > _TOLERANCE * measured:
+        return NOTHING
+    saved = waits[0] - waits
+    best = int(np.argmax(saved >= _ENOUGH * saved[-1]))
+    return Prefetch(factors[best], float(saved[best]), measured) if saved[best] > 0 else NOTHING
+
+
+def _fitting(scope: Scope) -> int:
+    """The prefetch factor at which the batches that are held fill half of /dev/shm."""
+    a_turn = median(number(scope.batches, "bytes")) * scope.num_workers
+    return int(scope.shm_bytes / 2 / a_turn) if scope.shm_bytes > 0 and a_turn > 0 else 1 << 30
+
+
+def _has_bursts(batches: pd.DataFrame) -> bool:
+    made = number(batches, "ready_ns") - number(batches, "fetch_start_ns")
+    made = made[np.isfinite(made)]
+    return bool(made.size) and bool(
+        (made > _COSTLY_TIMES * np.median(made)).mean() >= _COSTLY_SHARE
+    )
+
+
+def _with_prefetch(epoch: RecordedEpoch, prefetch: list[int]) -> Replay:
+    """Replay an epoch of workers with each of these prefetch factors: the cases."""
+    cases = np.ones(len(prefetch))
+    return replay(
+        np.outer(epoch.made, cases),
+        np.outer(epoch.step, cases),
+        np.full(len(prefetch), len(epoch.begin)),
+        np.array(prefetch),
+        delivery=np.outer(epoch.delivery, cases),
+        begin=np.outer(epoch.begin - epoch.begin.min(), cases),
+    )

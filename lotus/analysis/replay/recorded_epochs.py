@@ -1,0 +1,111 @@
+"""The epochs of a loader as times that can be replayed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Floats, integer, number
+from lotus.analysis.common.scope import Scope
+
+LEAST_BATCHES = 16  # of an epoch that is replayed
+_MOST_BATCHES = 20_000
+
+
+@dataclass(frozen=True)
+class RecordedEpoch:
+    """An epoch of one rank in the order of its batches; nanoseconds (n,)."""
+
+    made: Floats  # how long its worker was occupied with the batch
+    delivery: Floats  # from made to arrived
+    step: Floats  # training step after it
+    wait: Floats
+    cpu: Floats  # on a core, for the batch: in its worker, in `next` and in the step; NaN: unknown
+    begin: Floats  # when each worker could begin with its first one (workers,); empty without any
+
+
+def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> list[RecordedEpoch]:
+    """The epochs of which every batch was recorded, and was made by the worker whose turn it was.
+
+    Of an epoch's batches at most the first 20,000; no epoch with fewer than `least`. What was made
+    and not taken, as at the end of an iterable data set, is left out.
+    """
+    if scope.partial or scope.settings.get("in_order") is False:
+        return []
+    names = ("rank", "epoch", "batch")
+    batches, waits = scope.batches, scope.waits
+    frame = pd.DataFrame(
+        {
+            **{name: integer(batches, name) for name in (*names, "worker")},
+            "start": number(batches, "fetch_start_ns"),
+            "fetch": number(batches, "fetch_ns"),
+            "end": number(batches, "ready_ns"),
+            "arrival": number(batches, "arrival_ns"),
+            "made_cpu": number(batches, "process_cpu_ns"),
+        }
+    )
+    steps = pd.DataFrame(
+        {
+            **{name: integer(waits, name) for name in names},
+            "wait": number(waits, "wait_ns"),
+            "step": np.nan_to_num(number(waits, "step_ns")),
+            "main_cpu": number(waits, "wait_process_cpu_ns") + _step_cpu(waits),
+        }
+    )
+    frame = frame.merge(steps, on=list(names), how="left")
+    frame = frame.sort_values(list(names), kind="stable")
+    epochs = (
+        _epoch(rows[: _taken(rows)].head(_MOST_BATCHES), scope.num_workers, least)
+        for _, rows in frame.groupby(["rank", "epoch"], sort=False)
+    )
+    return [epoch for epoch in epochs if epoch is not None]
+
+
+def _step_cpu(waits: pd.DataFrame) -> Floats:
+    """CPU time of the training steps; 0.0 after the last batch, which no step follows."""
+    cpu = number(waits, "step_process_cpu_ns")
+    return np.where(np.isnan(number(waits, "step_ns")), 0.0, cpu)
+
+
+def _taken(rows: pd.DataFrame) -> int:
+    """How many batches there are up to the last one that was taken."""
+    taken = np.flatnonzero(~np.isnan(number(rows, "wait")))
+    return int(taken[-1]) + 1 if taken.size else 0
+
+
+def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None:
+    worker = integer(rows, "worker")
+    if len(rows) < max(least, 2) or (rows["batch"].diff().dropna() != 1).any():
+        return None
+    if not workers:
+        return _made_by_the_loop(rows) if (worker < 0).all() else None
+    in_turn = (worker == integer(rows, "batch") % workers).all()
+    times = rows[["start", "end", "arrival", "wait", "step"]]
+    if not in_turn or rows["batch"].iloc[0] or times.isna().any(axis=None):
+        return None
+    # A worker that works off several batches at once is occupied from one to the next.
+    end, wait = number(rows, "end"), number(rows, "wait")
+    began = np.fmax(number(rows, "start"), rows.groupby("worker")["end"].shift().to_numpy())
+    delivery = np.maximum(number(rows, "arrival") - end, 0.0)
+    waited = delivery[wait > 0]  # the others lay there until the loop came
+    return RecordedEpoch(
+        made=np.maximum(end - began, 0.0),
+        delivery=np.minimum(delivery, np.median(waited) if waited.size else 0.0),
+        step=number(rows, "step"),
+        wait=wait,
+        cpu=number(rows, "made_cpu") + number(rows, "main_cpu"),
+        begin=number(rows, "start")[:workers],
+    )
+
+
+def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
+    if rows[["fetch", "wait", "step"]].isna().any(axis=None):
+        return None
+    return RecordedEpoch(
+        made=number(rows, "fetch"),
+        delivery=np.zeros(len(rows)),
+        step=number(rows, "step"),
+        wait=number(rows, "wait"),
+        cpu=number(rows, "main_cpu"),  # its own process makes the batches
+        begin=np.zeros(0),
+    )

@@ -1,0 +1,132 @@
+"""Whether more workers help, and how many."""
+
+import math
+from dataclasses import dataclass
+
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.ledger import SHARED
+from lotus.common.formatting import plural
+
+_HEADROOM = 1.1  # over the workers that keep up on average
+# Beyond so many, nobody has tried what they do to start-up, storage and network.
+_MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
+
+
+@dataclass(frozen=True)
+class WorkerAdvice:
+    """A sentence on the number of workers, and that number; None: the sentence names none."""
+
+    text: str
+    workers: int | None = None
+
+
+def more_workers(around: Circumstances, waits: bool = False) -> str:
+    """The sentence; `waits`: the cause needs no core."""
+    return worker_advice(around, waits).text
+
+
+def workers_help(around: Circumstances, waits: bool = False) -> bool:
+    """Whether more of them are advised."""
+    return not _futile(around, waits)
+
+
+def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
+    """Advise a number of workers; `waits`: the cause needs no core."""
+    if around.workers == 0:
+        return _first_workers(around, waits)
+    reason = _futile(around, waits)
+    if reason:
+        return WorkerAdvice(reason)
+    cores = _cores(around, waits)
+    wanted = _wanted(around)
+    if not wanted > around.workers:
+        limit = "" if math.isinf(cores) else f" (there are {int(cores)} cores)"
+        return WorkerAdvice(f"Raise num_workers from {around.workers}{limit}.")
+    most = min(cores, around.affordable, _most_for_waiting(around) if waits else math.inf)
+    count = _worth_their_start(around, int(min(math.ceil(wanted), max(most, around.workers + 1))))
+    if count == around.workers:
+        short = "In epochs as short as these, more workers start for longer than they save."
+        return WorkerAdvice(short)
+    short = f"Raise num_workers from {around.workers} to"
+    if count >= wanted:
+        return WorkerAdvice(f"{short} about {count}.", count)
+    why = "the cores there are; " if count == cores else ""
+    why = "what memory there is for; " if count < cores and count >= around.affordable - 1 else why
+    if wanted < 1000:
+        why += f"to keep up it would take about {math.ceil(wanted)}"
+    else:
+        why += "the training step takes next to no time"
+    return WorkerAdvice(f"{short} {count} ({why}).", count)
+
+
+def _worth_their_start(around: Circumstances, count: int) -> int:
+    """The number, or as many fewer as it takes until their start costs less than they save."""
+    while around.predict is not None and count > around.workers:
+        prediction = around.predict.with_workers(count)
+        if not prediction.is_possible or prediction.gain >= 1.0:
+            break
+        count = (count + around.workers) // 2
+    return count
+
+
+def _wanted(around: Circumstances) -> float:
+    """Workers that keep up with the training step; NaN: not known."""
+    return min(around.needed * _HEADROOM, around.batches) if around.needed > 0 else math.nan
+
+
+def _cores(around: Circumstances, waits: bool) -> float:
+    return math.inf if waits or math.isnan(around.cores) else max(int(around.cores), 1)
+
+
+def _most_for_waiting(around: Circumstances) -> float:
+    cores = around.cores if math.isfinite(around.cores) else 0.0
+    return max(_MOST_FOR_WAITING, _MOST_A_CORE * cores, 2.0 * around.workers)
+
+
+def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
+    """Advice for a loop that makes its batches itself."""
+    cores = _cores(around, waits)
+    wanted = _wanted(around)
+    most = min(cores, around.affordable, _most_for_waiting(around))
+    known = wanted < 1000 or math.isfinite(cores)
+    count = max(1, int(min(math.ceil(wanted), most) if wanted < 1000 else most)) if known else None
+    shown = f"num_workers={count}" if count else "num_workers"
+    return WorkerAdvice(
+        f"The main process makes every batch itself: set {shown} to overlap it with the step.",
+        count,
+    )
+
+
+def _futile(around: Circumstances, waits: bool) -> str:
+    """Why more workers than there are would not help; "" where they may, or where there is none."""
+    workers, cores = around.workers, _cores(around, waits)
+    if workers == 0:
+        return ""
+    if around.shares.empty:
+        return (
+            f"{around.shares.empty} of the {workers} workers had no data: split it into at "
+            "least as many shards as there are workers. More workers will not help."
+        )
+    if around.shares.lost:
+        return (
+            f"One of the {workers} workers made {around.shares.largest:.0%} of an epoch's samples: "
+            "divide the data evenly first."
+        )
+    if workers >= cores:
+        who = "worker has" if workers == 1 else f"{workers} workers have"
+        return (
+            f"The {who} {plural(around.cores, 'core')}: more workers will not help without more "
+            "cores."
+        )
+    if not waits and around.use.fetch.delay_share >= SHARED:
+        who = "worker was" if workers == 1 else f"{workers} workers were"
+        return (
+            f"The {who} ready without a free core for "
+            f"{around.use.fetch.delay_share:.0%} of the time: more will not help."
+        )
+    if not waits and around.use.full:
+        return (
+            f"The program keeps {around.use.own_share:.0%} of its cores busy: more workers will "
+            "not help without more cores."
+        )
+    return ""

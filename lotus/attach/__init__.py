@@ -1,0 +1,1 @@
+"""A running program looked at from outside: `lotus attach`."""

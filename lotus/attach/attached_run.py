@@ -1,0 +1,242 @@
+"""attach.json: what was seen of a running program; written once, read with suspicion."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.attach.stack_phases import Label, Site
+from lotus.attach.thread_readings import ASLEEP, COLUMNS
+from lotus.common import files, redaction
+from lotus.common.errors import LotusError
+from lotus.format.run_directory import ATTACHED
+from lotus.reading import launcher_readings
+from lotus.reading.launcher_record import LauncherRecord
+from lotus.recording.blocked_reason import REASONS
+
+SCHEMA = 1
+_MOST_BYTES = 64 << 20
+_MOST_LABELS, _MOST_ROWS, _MOST_CHAIN = 20_000, 2_000_000, 16
+_LONGEST = 2000  # characters of a name
+_WHOLE = range(-1, 1 << 62)
+_PIDS = range(0, 1 << 31)
+_ALL_REASONS = (*REASONS, ASLEEP)
+PROCESS = {
+    "pid": _PIDS, "main": _PIDS, "worker": range(-1, 1 << 16), "rank": range(-1, 1 << 24),
+    "threads": range(-1, 1 << 20), "cpu_ns": _WHOLE, "read_bytes": _WHOLE, "children_ns": _WHOLE,
+    "descriptors": _WHOLE, "descriptor_limit": _WHOLE,
+}  # fmt: skip
+_SAMPLE = {
+    "time_ns": range(-(1 << 62), 1 << 62), "weight_ns": range(0, 1 << 50), "pid": _PIDS,
+    "tid": _PIDS, "label": range(0, _MOST_LABELS),
+}  # fmt: skip
+_LOOK = dict.fromkeys(COLUMNS, _WHOLE) | {"reason": range(0, len(_ALL_REASONS)), "pid": _PIDS}
+_NUMBERS = {"cores": (0, 1 << 20), "machine_cores": (0, 1 << 20), "bound_ns": (0, 1 << 62)}
+_COUNTS = ("start_ns", "end_ns", "pid", "stacks", "errors", "torn", "cost_ns", "memory_bytes")
+
+
+def is_attached(path: str | os.PathLike[str]) -> bool:
+    """Whether a directory holds what `lotus attach` saw."""
+    return os.path.isfile(Path(path) / ATTACHED)
+
+
+def write(
+    directory: Path,
+    facts: Mapping[str, Any],
+    processes: Sequence[Mapping[str, int]],
+    sites: Sequence[Site],
+    labels: Sequence[Label],
+    samples: pd.DataFrame,
+    threads: Sequence[tuple[int, int, str]],
+    looks: Sequence[tuple[int, int, str, int, int, int, int]],
+    machine: Sequence[Sequence[int]],
+    memory: Sequence[Sequence[int]],
+    missing: Sequence[str],
+) -> None:
+    """Write attach.json. Raises LotusError."""
+    numbers = {reason: number for number, reason in enumerate(_ALL_REASONS)}
+    columns = list(zip(*looks, strict=True)) or [() for _ in COLUMNS]
+    record = {
+        "schema": SCHEMA,
+        **facts,
+        "processes": list(processes),
+        "loops": [
+            {
+                "function": site.function,
+                "file": redaction.text(site.file),
+                "head": site.head,
+                "first": site.first,
+                "last": site.last,
+            }
+            for site in sites
+        ],
+        "labels": [
+            [label.phase, label.name, label.loop, [_frame(frame) for frame in label.chain]]
+            for label in labels[:_MOST_LABELS]
+        ],
+        "samples": {name: samples[name].tolist() for name in _SAMPLE},
+        "threads": [list(thread) for thread in threads],
+        "looks": {
+            name: [numbers[value] for value in column] if name == "reason" else list(column)
+            for name, column in zip(COLUMNS, columns, strict=True)
+        },
+        "machine": list(machine),
+        "memory": list(memory),
+        "missing": list(missing),
+    }  # fmt: skip
+    text = files.json_text(record, indent=None) + "\n"
+    files.replace(directory / ATTACHED, text, mode=0o600)
+
+
+def _frame(frame: Any) -> list[Any]:
+    return [redaction.text(frame.function), redaction.text(frame.file), frame.line]
+
+
+def load(directory: str | os.PathLike[str]) -> AttachEvidence:
+    """Read attach.json. Raises LotusError, with one line that names the next step."""
+    path = Path(directory) / ATTACHED
+    again = "look again with: lotus attach PID"
+    try:
+        content = files.read_json(path, _MOST_BYTES)
+    except OSError as error:
+        raise LotusError(f"cannot read {path}: {error.strerror}; see: ls -ld {path}") from None
+    except ValueError as error:
+        raise LotusError(f"{path} is damaged: {error}; {again}") from None
+    if not isinstance(content, dict) or type(content.get("schema")) is not int:
+        raise LotusError(f"{path} is damaged, or lotus did not write it; {again}")
+    if content["schema"] > SCHEMA:
+        raise LotusError(f"{path} was written by a newer lotus; update lotus to read it")
+    try:
+        return _evidence(content)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        what = "".join(char if char.isprintable() else "?" for char in str(error))[:200]
+        raise LotusError(f"{path} is damaged: {what}; {again}") from None
+
+
+def _evidence(content: Mapping[str, Any]) -> AttachEvidence:
+    record = LauncherRecord(dict(content))
+    loops = _rows(content, "loops", _loop, ["function", "file", "head", "first", "last"])
+    labels, chains = _labels(content, len(loops))
+    samples = _columns(content, "samples", _SAMPLE)
+    if len(samples) and int(samples["label"].max()) >= len(labels):
+        raise ValueError("a sample has a label that is not there")
+    looks = _columns(content, "looks", _LOOK)
+    looks["reason"] = [_ALL_REASONS[number] for number in looks["reason"]]
+    return AttachEvidence(
+        facts=_facts(content),
+        processes=_rows(content, "processes", _process, list(PROCESS)),
+        loops=loops,
+        labels=labels,
+        chains=chains,
+        samples=samples.sort_values("time_ns", kind="stable", ignore_index=True),
+        threads=_rows(content, "threads", _thread, ["pid", "tid", "name"]),
+        looks=looks.sort_values("time_ns", kind="stable", ignore_index=True),
+        machine=launcher_readings.table(record, "machine"),
+        memory=launcher_readings.table(record, "memory"),
+        missing=tuple(_text(each) for each in _list(content, "missing")[:50]),
+    )
+
+
+def _facts(content: Mapping[str, Any]) -> dict[str, Any]:
+    facts: dict[str, Any] = {"schema": content["schema"]}
+    for name in ("lotus", "state", "host"):
+        facts[name] = _text(content.get(name) or "")
+    facts["command"] = redaction.command([_text(word) for word in _list(content, "command")])
+    for name in _COUNTS:
+        facts[name] = _whole(content.get(name), _WHOLE, name)
+    for name, (least, most) in _NUMBERS.items():
+        value = content.get(name)
+        if value is None:
+            facts[name] = float("nan")
+        elif type(value) in (int, float) and least <= value < most:
+            facts[name] = float(value)
+        else:
+            raise ValueError(f"{name} is {value!r:.50}")
+    if not facts["end_ns"] > facts["start_ns"]:
+        raise ValueError("it ends before it starts")
+    return facts
+
+
+def _labels(content: Mapping[str, Any], loops: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    labels, chains = [], []
+    for number, row in enumerate(_list(content, "labels")[: _MOST_LABELS + 1]):
+        if not isinstance(row, list) or len(row) != 4 or not isinstance(row[3], list):
+            raise ValueError("a label is not of four parts")
+        if row[0] not in phases.ALL:
+            raise ValueError(f"a label has the phase {row[0]!r:.50}")
+        labels.append((row[0], _text(row[1]), _whole(row[2], range(-1, loops), "a label's loop")))
+        for depth, frame in enumerate(row[3][:_MOST_CHAIN]):
+            if not isinstance(frame, list) or len(frame) != 3:
+                raise ValueError("a frame is not of three parts")
+            line = _whole(frame[2], range(0, 1 << 31), "a frame's line")
+            chains.append((number, depth, _text(frame[0]), _text(frame[1]), line))
+    return (
+        pd.DataFrame(labels, columns=["phase", "name", "loop"]),
+        pd.DataFrame(chains, columns=["label", "depth", "function", "file", "line"]),
+    )
+
+
+def _columns(content: Mapping[str, Any], name: str, kinds: Mapping[str, range]) -> pd.DataFrame:
+    table = content.get(name)
+    if not isinstance(table, dict):
+        raise ValueError(f"{name} is no table")
+    arrays = {}
+    for column, sound in kinds.items():
+        values = table.get(column)
+        if not isinstance(values, list) or len(values) > _MOST_ROWS:
+            raise ValueError(f"{name}.{column} is no list")
+        if any(type(value) is not int or value not in sound for value in values):
+            raise ValueError(f"{name}.{column} has a value that lotus does not write")
+        arrays[column] = np.array(values, dtype=np.int64)
+    if len({len(values) for values in arrays.values()}) > 1:
+        raise ValueError(f"{name} has columns of several lengths")
+    return pd.DataFrame(arrays)
+
+
+def _rows(content: Mapping[str, Any], name: str, row_of: Any, columns: list[str]) -> pd.DataFrame:
+    rows = [row_of(row) for row in _list(content, name)[:_MOST_LABELS]]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _process(row: Any) -> list[int]:
+    if not isinstance(row, dict):
+        raise ValueError("a process is no object")
+    return [_whole(row.get(name), sound, name) for name, sound in PROCESS.items()]
+
+
+def _loop(row: Any) -> list[Any]:
+    if not isinstance(row, dict):
+        raise ValueError("a loop is no object")
+    lines = [_whole(row.get(name), _PIDS, name) for name in ("head", "first", "last")]
+    return [_text(row.get("function")), _text(row.get("file")), *lines]
+
+
+def _thread(row: Any) -> list[Any]:
+    if not isinstance(row, list) or len(row) != 3:
+        raise ValueError("a thread is not of three parts")
+    return [_whole(row[0], _PIDS, "pid"), _whole(row[1], _PIDS, "tid"), _text(row[2])]
+
+
+def _list(content: Mapping[str, Any], name: str) -> list[Any]:
+    items = content.get(name)
+    if not isinstance(items, list):
+        raise ValueError(f"{name} is no list")
+    return items
+
+
+def _whole(value: Any, sound: range, name: str) -> int:
+    if type(value) is not int or value not in sound:
+        raise ValueError(f"{name} is {value!r:.50}")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        raise ValueError(f"a text is {value!r:.50}")
+    return re.sub(r"[\ud800-\udfff]", "\ufffd", value)

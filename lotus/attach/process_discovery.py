@@ -1,0 +1,261 @@
+"""Finds running programs that use torch, and which of their processes are workers or ranks."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lotus.common import redaction
+from lotus.common.errors import LotusError
+from lotus.common.formatting import brief_command, plain, plural
+
+_PYTHON = re.compile(r"(^|/)(python|pypy)[\d.]*[a-z]*$|libpython\d")
+_TORCH = re.compile(r"/torch/lib/libtorch|/libtorch_(cpu|python)|/torch/_C\.")
+_AGENT = re.compile(
+    r"(^|[/\s])(torchrun|accelerate|deepspeed)(\s|$)|torch\.distributed\.(run|launch)|"
+    r"torch/distributed/(run|launch)\.py"
+)
+_SPAWNED = re.compile(r"multiprocessing\.(spawn|forkserver)|multiprocessing-fork")
+_HELPERS = re.compile(r"multiprocessing\.resource_tracker|multiprocessing\.resource_sharer")
+_MOST_LISTED = 8
+
+
+@dataclass(frozen=True)
+class ProcessFacts:
+    """What /proc tells of a process; `torch` and `python` are None where we may not look."""
+
+    pid: int
+    parent: int
+    uid: int
+    state: str
+    start_ticks: int
+    command: tuple[str, ...]
+    name: str
+    python: bool | None
+    torch: bool | None
+    rank: int = -1
+
+    @property
+    def words(self) -> str:
+        """Its command, shortened, for a line of text."""
+        return plain(brief_command(list(redaction.command(self.command)), 50)) or self.name
+
+
+@dataclass(frozen=True)
+class Program:
+    """A main process with its workers, in the order in which they started."""
+
+    main: ProcessFacts
+    workers: tuple[ProcessFacts, ...] = ()
+    remarks: tuple[str, ...] = field(default=())
+
+
+def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> list[Program]:
+    """The programs that a process id stands for: of a worker its parent's, of a launcher's agent
+    those of all its ranks.
+
+    Raises LotusError, one line with the next step, where there is none.
+    """
+    processes = read_processes() if table is None else table
+    facts = processes.get(pid)
+    if facts is None:
+        raise LotusError(
+            f"there is no process {pid} here; lotus attach without a number lists those with "
+            "torch (in a container, take the number that the host has for it)"
+        )
+    if facts.state in "ZX":
+        raise LotusError(f"process {pid} has ended; start the program again, or lotus trace it")
+    if facts.state in "Tt":
+        raise LotusError(
+            f"process {pid} ({facts.words}) is stopped; let it go on with: kill -CONT {pid}"
+        )
+    children = _children(processes)
+    below = [processes[each] for each in _below(pid, children)]
+    ranks = [each for each in below if each.torch and not _is_worker(each, processes, children)]
+    agent = bool(_AGENT.search(" ".join(facts.command)))
+    if agent and ranks:
+        return _joined([_program(each, processes, children) for each in ranks])
+    if facts.torch is None and facts.python:  # of another user: a little can be read
+        return [_program(facts, processes, children)]
+    if not facts.torch and not facts.python and not ranks:
+        raise LotusError(
+            f"process {pid} ({facts.words}) is no Python program; lotus attach without a number "
+            "lists those with torch"
+        )
+    if facts.torch is False and ranks:  # a shell, uv, or a launcher of its own
+        return _joined([_program(each, processes, children) for each in ranks])
+    if facts.torch is False:
+        raise LotusError(
+            f"process {pid} ({facts.words}) has not loaded torch; if it is still starting, try "
+            "again, else lotus attach without a number lists those that have"
+        )
+    main = facts
+    while _is_worker(main, processes, children):
+        main = _starter(main, processes) or main
+    return [_program(main, processes, children)]
+
+
+def only_program() -> list[Program]:
+    """The one program with torch that this user may look at. Raises LotusError with a list."""
+    processes = read_processes()
+    children = _children(processes)
+    mains = [
+        each
+        for each in processes.values()
+        if each.torch
+        and each.pid != os.getpid()
+        and not _is_worker(each, processes, children)
+        and not _AGENT.search(" ".join(each.command))
+    ]
+    programs = _joined([_program(each, processes, children) for each in mains])
+    with_workers = [each for each in programs if each.workers]
+    if not programs:
+        raise LotusError(
+            "no process here has torch loaded that you may look at; name one: lotus attach PID "
+            "(of another user: sudo lotus attach PID)"
+        )
+    ranks = {each.main.parent for each in programs}
+    if len(programs) == 1 or (
+        len(ranks) == 1 and next(iter(ranks)) in processes and _of_agent(programs)
+    ):
+        return programs
+    if len(with_workers) == 1:
+        return with_workers
+    lines = [
+        f"{each.main.pid} ({each.main.words}, {plural(len(each.workers), 'worker')})"
+        for each in (with_workers or programs)[:_MOST_LISTED]
+    ]
+    raise LotusError(f"several processes have torch; name one: {'; '.join(lines)}")
+
+
+def _of_agent(programs: Iterable[Program]) -> bool:
+    return all(each.main.rank >= 0 for each in programs)
+
+
+def _joined(programs: list[Program]) -> list[Program]:
+    """By rank and process id."""
+    return sorted(programs, key=lambda each: (each.main.rank, each.main.pid))
+
+
+def _program(
+    main: ProcessFacts,
+    processes: Mapping[int, ProcessFacts],
+    children: Mapping[int, list[int]],
+) -> Program:
+    workers = [processes[pid] for pid in children.get(main.pid, ())]
+    # The fork server stands between.
+    for pid in children.get(main.pid, ()):
+        if "forkserver" in " ".join(processes[pid].command):
+            workers = [each for each in workers if each.pid != pid]
+            workers += [processes[each] for each in children.get(pid, ())]
+    workers = [each for each in workers if each.torch is not False and each.state not in "ZX"]
+    workers = [each for each in workers if is_worker_of(each, main)]
+    workers.sort(key=lambda each: (each.start_ticks, each.pid))
+    return Program(main, tuple(workers))
+
+
+def is_worker_of(facts: ProcessFacts, main: ProcessFacts) -> bool:
+    """Whether a child looks like a worker of a process.
+
+    A forked one has the command line of its parent; one that was spawned says so.
+    """
+    if facts.name.startswith("pt_data_worker"):
+        return True
+    if _HELPERS.search(" ".join(facts.command)):
+        return False
+    return facts.command == main.command or bool(_SPAWNED.search(" ".join(facts.command)))
+
+
+def _starter(facts: ProcessFacts, processes: Mapping[int, ProcessFacts]) -> ProcessFacts | None:
+    """Who started a process; where a fork server stands between, who started that."""
+    parent = processes.get(facts.parent)
+    if parent is not None and "forkserver" in " ".join(parent.command):
+        return processes.get(parent.parent)
+    return parent
+
+
+def _is_worker(
+    facts: ProcessFacts,
+    processes: Mapping[int, ProcessFacts],
+    children: Mapping[int, list[int]],
+) -> bool:
+    parent = _starter(facts, processes)
+    if parent is None or not parent.torch or not is_worker_of(facts, parent):
+        return False
+    if facts.name.startswith("pt_data_worker"):
+        return True
+    # torch.multiprocessing.spawn starts ranks in the same way: those have workers of their own.
+    own = [processes[pid] for pid in children.get(facts.pid, ()) if processes[pid].torch]
+    return not any(is_worker_of(each, facts) for each in own)
+
+
+def _children(processes: Mapping[int, ProcessFacts]) -> dict[int, list[int]]:
+    below: dict[int, list[int]] = {}
+    for facts in processes.values():
+        below.setdefault(facts.parent, []).append(facts.pid)
+    return below
+
+
+def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
+    result, waiting = [], list(children.get(pid, ()))
+    while waiting:
+        each = waiting.pop(0)
+        if each not in result:
+            result.append(each)
+            waiting += children.get(each, ())
+    return result
+
+
+def read_processes(proc: Path = Path("/proc")) -> dict[int, ProcessFacts]:
+    """All processes that can be seen, by process id."""
+    result = {}
+    for name in os.listdir(proc):
+        if name.isdecimal() and (facts := read_process(int(name), proc)) is not None:
+            result[facts.pid] = facts
+    return result
+
+
+def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessFacts | None:
+    """One process; None where it is gone."""
+    folder = proc / str(pid)
+    try:
+        text = (folder / "stat").read_bytes()
+        uid = folder.stat().st_uid
+        words = (folder / "cmdline").read_bytes()[:65536].rstrip(b"\0").split(b"\0")
+        before, _, rest = text.rpartition(b") ")
+        fields = rest.split()
+        facts = ProcessFacts(
+            pid=pid,
+            parent=int(fields[1]),
+            uid=uid,
+            state=fields[0].decode("ascii", "replace"),
+            start_ticks=int(fields[19]),
+            command=tuple(os.fsdecode(word) for word in words),
+            name=before.partition(b"(")[2].decode("utf-8", "replace"),
+            python=None,
+            torch=None,
+        )
+    except (OSError, ValueError, IndexError):
+        return None
+    if words == [b""]:  # a thread of the kernel, or one that has ended
+        return replace(facts, python=False, torch=False)
+    python = bool(_PYTHON.search(os.path.basename(facts.command[0])))
+    try:
+        maps = (folder / "maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return replace(facts, python=python or None)
+    python = python or bool(re.search(r"libpython\d|/python\d", maps))
+    torch = bool(_TORCH.search(maps))
+    return replace(facts, python=python, torch=torch, rank=_rank(folder) if torch else -1)
+
+
+def _rank(folder: Path) -> int:
+    try:
+        for pair in (folder / "environ").read_bytes().split(b"\0"):
+            name, _, number = pair.partition(b"=")
+            if name == b"RANK" and number.isdigit() and len(number) < 9:
+                return int(number)
+    except OSError:
+        pass
+    return -1

@@ -1,0 +1,107 @@
+"""What the source of a watched program says of a line: its function, the loop around it, its text.
+
+The source is parsed, never run. It is read as the program sees it (/proc/PID/root), so that a
+container's files are found from the host.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lotus.common import files
+
+_MOST_BYTES, _MOST_FILES = 2 << 20, 400
+
+
+@dataclass(frozen=True)
+class SourceLoop:
+    """The lines of a loop's body, and that of its head."""
+
+    head: int
+    first: int
+    last: int
+
+
+@dataclass
+class _SourcePlaces:
+    loops: list[SourceLoop] = field(default_factory=list)
+    functions: list[tuple[int, int, str]] = field(default_factory=list)
+
+
+class SourceLines:
+    """Reads and keeps the sources of one program; what cannot be read is as if it were empty."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._texts: dict[str, list[str]] = {}
+        self._places: dict[str, _SourcePlaces] = {}
+
+    def text(self, file: str, line: int) -> str:
+        """The text of a line; "" where it is not known."""
+        lines = self._lines(file)
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+    def qualified_name(self, file: str, line: int) -> str:
+        """The function around a line, with its classes; "" where it is not known."""
+        inside = [each for each in self._parsed(file).functions if each[0] <= line <= each[1]]
+        return max(inside)[2] if inside else ""
+
+    def loop(self, file: str, line: int) -> SourceLoop | None:
+        """The innermost loop with this line in its head or body; None without one."""
+        inside = [each for each in self._parsed(file).loops if each.head <= line <= each.last]
+        return max(inside, key=lambda each: (each.head, -each.last)) if inside else None
+
+    def _lines(self, file: str) -> list[str]:
+        lines = self._texts.get(file)
+        if lines is None:
+            if len(self._texts) >= _MOST_FILES:
+                return []
+            lines = self._texts[file] = self._read(file)
+        return lines
+
+    def _read(self, file: str) -> list[str]:
+        if not file.startswith("/") or not file.endswith(".py"):
+            return []
+        try:
+            content = files.read(Path(f"{self._root}/{file}"), _MOST_BYTES + 1, follow=True)
+        except OSError:
+            return []
+        return content.decode("utf-8", "replace").split("\n") if len(content) <= _MOST_BYTES else []
+
+    def _parsed(self, file: str) -> _SourcePlaces:
+        places = self._places.get(file)
+        if places is None:
+            places = self._places[file] = _parsed("\n".join(self._lines(file)))
+        return places
+
+
+def _parsed(text: str) -> _SourcePlaces:
+    places = _SourcePlaces()
+    try:
+        tree = ast.parse(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return places
+    for node, name in _named(tree):
+        last = node.end_lineno or node.lineno
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            places.functions.append((node.lineno, last, name))
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            end = node.body[-1].end_lineno or last
+            places.loops.append(SourceLoop(node.lineno, node.body[0].lineno, end))
+    return places
+
+
+def _named(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
+    """Statements, each with the qualified name of the function or class that it is, or is in."""
+    waiting: list[tuple[ast.AST, str]] = [(tree, "")]  # expressions hold no statements
+    while waiting:
+        node, around = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            name = around
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                name = f"{around}.{child.name}" if around else child.name
+            if isinstance(child, ast.stmt):
+                yield child, name
+            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+                waiting.append((child, name))

@@ -1,0 +1,377 @@
+"""Tells from the frames of a Python stack at what a thread is: waiting, stepping, making a batch.
+
+Pure: stacks in, labels out. The names of torch's own functions tell nearly all of it; the lines of
+the training loop tell a step from what is outside of the loop.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lotus.analysis.attached import phases
+from lotus.attach.source_lines import SourceLoop
+from native_map.recording.py_spy import Frame
+
+_LOADER = re.compile(r"/torch/utils/data/dataloader\.py$|/torchdata/stateful_dataloader/.+\.py$")
+_WORKER = re.compile(r"/torch/utils/data/_utils/worker\.py$|/torchdata/stateful_dataloader/.+\.py$")
+_FETCHER = re.compile(r"/torch/utils/data/_utils/fetch\.py$|/torchdata/.+/fetch\.py$")
+_PIN = re.compile(r"/torch/utils/data/_utils/pin_memory\.py$")
+_QUEUES = re.compile(r"/(multiprocessing|torch/multiprocessing)/\w+\.py$")
+_WAITERS = re.compile(r"/(selectors|threading|queue)\.py$")
+_TRANSFORMS = re.compile(r"transform|augment|albument|kornia|monai", re.IGNORECASE)
+_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen ")
+_TRANSFORM_CALL = re.compile(r"\b\w*(transform|augment)\w*\s*\(", re.IGNORECASE)
+_LIST_LOOP = re.compile(r"\bin\s+.*\bself\.\w*(transforms|augment|ops\b|steps\b|stages\b)")
+_LOADER_CALL = re.compile(r"\bself\.loader\(")
+_CONTAINERS = frozenset(
+    "Compose Sequential StandardTransform RandomApply RandomChoice RandomOrder OneOf SomeOf".split()
+)
+_LISTS = frozenset("Compose Sequential StandardTransform".split())  # what is in them is named
+_BASES = frozenset(
+    "Transform BasicTransform ImageOnlyTransform DualTransform BaseWaveformTransform Module".split()
+)
+_DRAWING = frozenset(("_next_index",))
+_RECEIVING = frozenset(("rebuild_storage_fd", "recv", "recv_bytes", "_recv_bytes", "detach"))
+_ACCESS = frozenset("__getitem__ __getitems__ __iter__ __next__".split())
+_PLAIN = frozenset("<listcomp> <genexpr> <dictcomp>".split())
+_MOST_FRAMES, _MOST_CHARACTERS, _MOST_CHAIN = 500, 2000, 16
+FEEDER = "QueueFeederThread"
+
+
+class Sources(Protocol):
+    """What is known of the source; see lotus.attach.source_lines."""
+
+    def text(self, file: str, line: int) -> str:
+        """The text of a line; "" where it is not known."""
+
+    def qualified_name(self, file: str, line: int) -> str:
+        """The function around a line, with its classes; "" where it is not known."""
+
+    def loop(self, file: str, line: int) -> SourceLoop | None:
+        """The innermost loop around a line."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """What a thread is at. `loop`: number of the loop, -1 for none; `chain`: frames of its code."""
+
+    phase: str
+    name: str = ""  # of the operation
+    loop: int = -1
+    chain: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True)
+class Site:
+    """A loop over a loader: where it stands, and its lines (0, 0: all of the function)."""
+
+    function: str
+    file: str
+    head: int
+    first: int
+    last: int
+
+    def holds(self, frame: Frame) -> bool:
+        """Whether a frame is in the body of the loop."""
+        if (frame.function, frame.file) != (self.function, self.file):
+            return False
+        return not self.last or self.first <= frame.line <= self.last
+
+
+def is_torn(frames: Sequence[Frame]) -> bool:
+    """Whether a stack that was read beside the running program holds what no stack can hold."""
+    if len(frames) > _MOST_FRAMES:
+        return True
+    return any(
+        not frame.function
+        or not frame.function.isprintable()
+        or len(frame.function) > _MOST_CHARACTERS
+        or "\ufffd" in frame.function + frame.file
+        for frame in frames
+    )
+
+
+def qualified(frames: Sequence[Frame], sources: Sources) -> list[Frame]:
+    """Frames with the classes of their functions, which Python before 3.11 does not tell."""
+    if any("." in frame.function for frame in frames):
+        return list(frames)
+    result = []
+    for frame in frames:
+        function = frame.function
+        if "." not in function and not function.startswith("<"):
+            name = sources.qualified_name(frame.file, frame.line)
+            function = name if name.rpartition(".")[2] == function else function
+        result.append(frame._replace(function=function))
+    return result
+
+
+def find_loops(stacks: Iterable[Sequence[Frame]], sources: Sources) -> list[Site]:
+    """The loops over loaders, from all stacks of a program.
+
+    A forked worker has the frames in which its parent started it: it tells of a loop whose `next`
+    is too short to be met.
+    """
+    stacks = list(stacks)
+    elsewhere: dict[tuple[str, str], set[int]] = {}
+    for frames in stacks:
+        if _loader_frame(frames) is None:
+            for frame in frames:
+                elsewhere.setdefault((frame.function, frame.file), set()).add(frame.line)
+    sites: dict[Site, None] = {}
+    for frames in stacks:
+        at = _loader_frame(frames)
+        ends = at is None or not {"__next__", "__iter__"} & {_last(frame) for frame in frames[at:]}
+        site = None if ends else _site(frames[:at], elsewhere, sources)
+        if site is not None:
+            sites[site] = None
+    return list(sites)
+
+
+def _site(
+    above: Sequence[Frame], elsewhere: Mapping[tuple[str, str], set[int]], sources: Sources
+) -> Site | None:
+    """The loop that calls the loader: the innermost that is also seen outside of `next`."""
+    looped = None
+    for frame in reversed(above):
+        lines = elsewhere.get((frame.function, frame.file), set())
+        loop = sources.loop(frame.file, frame.line)
+        if loop is None:
+            continue
+        site = Site(frame.function, frame.file, loop.head, loop.first, loop.last)
+        looped = looped or site
+        if any(site.first <= line <= site.last for line in lines):
+            return site
+    if looped is not None:
+        return looped
+    if any(sources.text(frame.file, frame.line) for frame in above):
+        return None  # a batch that is taken outside of any loop
+    known = [frame for frame in above if (frame.function, frame.file) in elsewhere]
+    chosen = known[-1] if known else above[-1] if above else None
+    return None if chosen is None else Site(chosen.function, chosen.file, chosen.line, 0, 0)
+
+
+def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> Label:
+    """What a thread of a main process is at."""
+    at = _loader_frame(frames)
+    if at is None:
+        return _outside_of_next(frames, sites)
+    loop = _loop_of(frames[: at + 1], sites, sources)
+    below = frames[at:]
+    names = [_last(frame) for frame in below if _LOADER.search(frame.file)]
+    if "_shutdown_workers" in names or "__del__" in names:
+        return Label(phases.SHUTDOWN, loop=loop)
+    if "__next__" not in names:
+        return Label(phases.STARTUP, loop=loop)
+    fetch = _fetch_frame(below)
+    if fetch is not None:
+        return _making(below, fetch, loop, sources)
+    drawn = [k for k, frame in enumerate(below) if _last(frame) in _DRAWING]
+    if drawn:
+        own = below[drawn[-1] + 1 :]
+        return Label(phases.SAMPLER, loop=loop, chain=tuple(own[:_MOST_CHAIN]))
+    if "_reset" in names:
+        return Label(phases.STARTUP, loop=loop)
+    if any(_last(frame) in ("_try_get_data", "_get_data") for frame in below):
+        phase = _queue_phase(below)
+        return Label(phase, _sent(below) if phase == phases.RECEIVE else "", loop)
+    return Label(phases.NEXT, loop=loop)
+
+
+def _queue_phase(below: Sequence[Frame]) -> str:
+    """Waiting for the queue, or receiving what is in it."""
+    names = {_last(frame) for frame in below}
+    if names & {"poll", "_poll", "wait", "select"} and not names & {"rebuild_storage_fd", "detach"}:
+        return phases.WAIT
+    if names & _RECEIVING or any("rebuild" in name for name in names):
+        return phases.RECEIVE
+    inner = below[-1]
+    if _last(inner) == "get" and (_QUEUES.search(inner.file) or _WAITERS.search(inner.file)):
+        return phases.RECEIVE if _QUEUES.search(inner.file) else phases.WAIT
+    return phases.WAIT
+
+
+def _sent(frames: Sequence[Frame]) -> str:
+    """Whether what is sent or received are tensors, which travel in shared memory."""
+    names = " ".join(frame.function for frame in frames)
+    shared = re.search(r"rebuild_(storage|tensor)|reduce_(storage|tensor)|resource_sharer", names)
+    return phases.TENSORS if shared else ""
+
+
+def _outside_of_next(frames: Sequence[Frame], sites: Sequence[Site]) -> Label:
+    for frame in reversed(frames):
+        if _last(frame) in ("_shutdown_workers",) and _LOADER.search(frame.file):
+            return Label(phases.SHUTDOWN)
+        for number, site in enumerate(sites):
+            if site.holds(frame):
+                return Label(phases.STEP, loop=number, chain=_of_program(frames))
+    if any(frame.file.startswith("<frozen importlib") for frame in frames):
+        return Label(phases.IMPORTS)
+    return Label(phases.OUTSIDE, chain=_of_program(frames))
+
+
+def _of_program(frames: Sequence[Frame]) -> tuple[Frame, ...]:
+    return tuple(frame for frame in frames if not _LIBRARY.search(frame.file))[-2:]
+
+
+def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> Label:
+    """What the main thread of a worker is at; a forked one has its parent's frames as well."""
+    loops = [
+        k
+        for k, frame in enumerate(frames)
+        if _last(frame) == "_worker_loop" and _WORKER.search(frame.file)
+    ]
+    at = _loader_frame(frames)
+    loop = -1 if at is None else _loop_of(frames[: at + 1], sites, sources)
+    if not loops:
+        return Label(phases.STARTUP, loop=loop)
+    below = frames[loops[-1] :]
+    fetch = _fetch_frame(below)
+    if fetch is not None:
+        return _making(below, fetch, loop, sources)
+    names = {_last(frame) for frame in below}
+    if "put" in names:
+        return Label(phases.SEND, loop=loop)
+    text = sources.text(below[0].file, below[0].line)
+    if len(below) == 1 or "get" in names or "poll" in names:
+        busy = text and ".get(" not in text and len(below) == 1
+        return Label(phases.SEND if busy and ".put(" in text else phases.IDLE, loop=loop)
+    return Label(phases.STARTUP, loop=loop)
+
+
+def label_helper(name: str, frames: Sequence[Frame]) -> Label:
+    """What another Python thread is at: the feeder of a queue, the pinning thread, any other."""
+    names = {_last(frame) for frame in frames}
+    if name.startswith(FEEDER) or "_feed" in names:
+        waits = bool(frames) and _last(frames[-1]) == "wait"
+        return Label(phases.FEEDER_IDLE) if waits else Label(phases.SEND, _sent(frames))
+    if any(_PIN.search(frame.file) for frame in frames):
+        waits = bool(names & {"wait", "poll", "_poll", "select"})
+        return Label(phases.HELPER_IDLE if waits else phases.PIN)
+    waits = bool(frames) and _is_idle(frames[-1])
+    return Label(phases.HELPER_IDLE if waits else phases.HELPER, chain=_of_program(frames))
+
+
+def _is_idle(frame: Frame) -> bool:
+    return bool(_WAITERS.search(frame.file)) or _last(frame) in ("accept", "poll", "select", "wait")
+
+
+def _loader_frame(frames: Sequence[Frame]) -> int | None:
+    """The place of the frame in which the program calls the innermost loader; None: in none."""
+    within = None
+    for place, frame in enumerate(frames):
+        if not _LOADER.search(frame.file):
+            continue
+        name = _last(frame)
+        if name in ("__next__", "__iter__", "_get_iterator", "_shutdown_workers", "__del__") and (
+            place == 0 or not _LOADER.search(frames[place - 1].file)
+        ):
+            within = place if within is None else within
+    return within
+
+
+def _loop_of(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> int:
+    """The innermost loop that calls the loader, of those that were found; -1: none."""
+    for frame in reversed(frames[:-1]):
+        for number, site in enumerate(sites):
+            if (frame.function, frame.file) != (site.function, site.file):
+                continue
+            if not site.last or site.head <= frame.line <= site.last:
+                return number
+    return -1
+
+
+def _fetch_frame(frames: Sequence[Frame]) -> int | None:
+    for place, frame in enumerate(frames):
+        if _FETCHER.search(frame.file) and _last(frame) == "fetch":
+            return place
+    return None
+
+
+def _making(frames: Sequence[Frame], fetch: int, loop: int, sources: Sources) -> Label:
+    """Which part of a fetch: samples by operation, the data set's own code, collate."""
+    at = fetch
+    while at + 1 < len(frames) and _FETCHER.search(frames[at + 1].file):
+        at += 1
+    inner, text = frames[at + 1 :], sources.text(frames[at].file, frames[at].line)
+    collates = "collate" in text
+    if not text and inner:
+        collates = "collate" in inner[0].function.lower() or _last(inner[0]) not in _ACCESS
+    if collates:
+        return Label(phases.COLLATE, loop=loop, chain=tuple(inner[:_MOST_CHAIN]))
+    if not inner:
+        return Label(phases.DATASET, loop=loop)
+    outermost = _operation(frames[at], inner, sources)
+    if outermost is None:
+        return Label(phases.DATASET, loop=loop, chain=tuple(inner[:_MOST_CHAIN]))
+    place, name = outermost
+    return Label(phases.OPERATION, name, loop, tuple(inner[place : place + _MOST_CHAIN]))
+
+
+def _operation(caller: Frame, inner: Sequence[Frame], sources: Sources) -> tuple[int, str] | None:
+    """The outermost operation in the stack of a sample: (its place, its name)."""
+    listed = False
+    for place, frame in enumerate(inner):
+        before = inner[place - 1] if place else caller
+        name = _last(frame)
+        if name in ("_wrapped_call_impl", "_call_impl") or name in _PLAIN:
+            continue
+        if name in ("__call__", "forward") and _is_list(frame, inner[place + 1 :], sources):
+            listed = True
+            continue
+        if listed or _is_transform(frame, place):
+            return place, _shown(inner[place:])
+        if name in _ACCESS:
+            continue
+        text = sources.text(before.file, before.line)
+        if _LOADER_CALL.search(text) or name in ("default_loader", "pil_loader"):
+            return place, "Loader"
+        if place and _TRANSFORM_CALL.search(text) and not _LIBRARY.search(before.file):
+            return place, _shown(inner[place:])
+    return None
+
+
+def _is_list(frame: Frame, below: Sequence[Frame], sources: Sources) -> bool:
+    """Whether a call is that of a list of transforms, each of which is an operation."""
+    owner = _owner(frame)
+    if owner in _LISTS:
+        return True
+    loop = sources.loop(frame.file, frame.line) if below and owner not in _CONTAINERS else None
+    return loop is not None and bool(_LIST_LOOP.search(sources.text(frame.file, loop.head)))
+
+
+def _is_transform(frame: Frame, place: int) -> bool:
+    """Whether it is a call of an object that the data set holds."""
+    if not place or _last(frame) not in ("__call__", "forward") or not _owner(frame):
+        return False
+    return not _LIBRARY.search(frame.file) or bool(_TRANSFORMS.search(frame.file))
+
+
+def _shown(frames: Sequence[Frame]) -> str:
+    """The name of an operation: its class, maybe that below a base class; else its function."""
+    for frame in _of_calls(frames):
+        owner = _owner(frame)
+        if owner == "Lambda":
+            continue
+        if owner not in _BASES:
+            return owner or _last(frame)
+    return _owner(frames[0]) or _last(frames[0])
+
+
+def _of_calls(frames: Sequence[Frame]) -> Iterator[Frame]:
+    yield frames[0]
+    for frame in frames[1:8]:
+        if _owner(frames[0]) not in _BASES | {"Lambda"}:
+            return
+        if _last(frame) not in ("_wrapped_call_impl", "_call_impl") and _last(frame) not in _PLAIN:
+            yield frame
+
+
+def _last(frame: Frame) -> str:
+    return frame.function.rpartition(".")[2]
+
+
+def _owner(frame: Frame) -> str:
+    """The class of a method; "" of a plain function."""
+    parts = frame.function.split(".")
+    return parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else ""

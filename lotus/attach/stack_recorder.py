@@ -1,0 +1,104 @@
+"""py-spy beside a program that was not started by lotus; it ends where lotus ends, however."""
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lotus.recording.child_process import Child, Version
+from native_map.errors import Unusable
+from native_map.recording import py_spy
+from native_map.recording.py_spy import PySpyStacks
+
+_OLDEST = (0, 4)  # the first with times in its output
+# The kernel kills it where lotus is killed; where lotus has gone already, it does not begin.
+_TIED = """\
+import os, sys
+try:
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+except Exception:
+    pass
+os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])
+"""
+INSTALL = "pip install 'py-spy>=0.4'"
+
+
+def find() -> tuple[str, str]:
+    """(path of py-spy, "" or why there is none that serves)."""
+    beside = os.path.dirname(sys.executable)  # where pip installed it
+    search = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
+    path = shutil.which("py-spy", path=search)
+    if path is None:
+        return "", f"py-spy is not installed; {INSTALL}"
+    try:
+        text = Version(path).text() or ""
+    except OSError:
+        text = ""
+    version = re.search(r"(\d+)\.(\d+)", text)
+    if version is None:
+        return "", f"py-spy does not start; {INSTALL}"
+    if (int(version[1]), int(version[2])) < _OLDEST:
+        return "", f"py-spy {version[0]} is too old; {INSTALL}"
+    return path, ""
+
+
+class StackRecorder:
+    """Samples the Python stacks of a process and of all that it started."""
+
+    def __init__(self, path: str, pid: int, rate: int, seconds: float, output: Path) -> None:
+        self._rate, self._output = rate, output
+        self._seen_ns: int | None = None
+        words = [path, "record", f"--pid={pid}", "--subprocesses", "--threads", "--idle"]
+        words += ["--nonblocking", "--full-filenames", "--format=chrometrace", f"--rate={rate}"]
+        words += [f"--duration={max(1, round(seconds))}", f"--output={output}"]
+        tied = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *words]
+        self._child = Child(tied)
+
+    def watch(self) -> bool:
+        """Whether it still samples."""
+        if self._seen_ns is None and "Sampling process" in self._child.text():
+            self._seen_ns = time.monotonic_ns()
+        return not self._child.ended()
+
+    def kill(self) -> None:
+        """End it without its samples."""
+        self._child.kill()
+        self._output.unlink(missing_ok=True)
+
+    def stacks(self, ends: Mapping[int, int]) -> tuple[PySpyStacks | None, dict[str, Any]]:
+        """End it; its samples (None: there are none), and facts with `problem` ("" for none).
+
+        `ends`: when threads have ended, by the kernel's id.
+        """
+        problem = self._child.finish() or ""
+        text = self._child.text()
+        facts: dict[str, Any] = {"rate": self._rate, "cpu_ns": self._child.cpu_ns or 0}
+        wrote = re.search(r"Wrote chrome trace.*Samples: (\d+) Errors: (\d+)", text)
+        facts["stacks"], facts["errors"] = (int(wrote[1]), int(wrote[2])) if wrote else (0, 0)
+        result = None
+        try:
+            if not problem and wrote and self._child.end_ns is not None:
+                seen = self._seen_ns or self._child.end_ns
+                period = 1_000_000_000 // self._rate
+                result = py_spy.read(
+                    self._output, self._child.start_ns, seen, self._child.end_ns, period, ends
+                )
+            elif not problem:
+                problem = _reason(text)
+        except (OSError, Unusable) as error:
+            problem = str(error).partition(";")[0]
+        finally:
+            self._output.unlink(missing_ok=True)
+        return result, {**facts, "problem": problem}
+
+
+def _reason(text: str) -> str:
+    """The line of py-spy's words that says most."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    chosen = [line for line in lines if line.startswith(("Error:", "Reason:"))] or lines[:1]
+    return " ".join(chosen)[:200] or "py-spy ended without a word"

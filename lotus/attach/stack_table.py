@@ -1,0 +1,133 @@
+"""Turns sampled stacks into labelled samples: at what each thread was, when."""
+
+import pandas as pd
+
+from lotus.analysis.attached import phases
+from lotus.attach import stack_phases
+from lotus.attach.source_lines import SourceLines
+from lotus.attach.stack_phases import FEEDER, Label, Site
+from native_map.recording.py_spy import Frame, PySpyStacks
+
+_COLUMNS = ("time_ns", "weight_ns", "pid", "tid", "label")
+_MOST_LABELS = 19_000
+
+
+class StackTable:
+    """Labels of all samples. `torn`: how many stacks could not be; `own_threads`: by process, how
+    many Python threads the program has beside its main thread.
+    """
+
+    def __init__(self, sources: SourceLines, watched: set[int]) -> None:
+        self.labels: list[Label] = []
+        self.sites: list[Site] = []
+        self.threads: list[tuple[int, int, str]] = []
+        self.samples = pd.DataFrame({name: pd.Series(dtype="int64") for name in _COLUMNS})
+        self.torn = 0
+        self.own_threads: dict[int, int] = {}
+        self._sources = sources
+        self._watched = watched
+        self._numbers: dict[Label, int] = {}
+        self._parts: list[tuple[PySpyStacks, set[int]]] = []
+
+    def add(self, stacks: PySpyStacks, mains: set[int]) -> None:
+        """Take the samples of one recorder; `mains`: the main processes."""
+        self._parts.append((stacks, mains))
+
+    def finish(self) -> None:
+        """Label all samples: the loops are known when all stacks are."""
+        frames: dict[tuple[int, int], list[Frame] | None] = {}
+        for part, (stacks, _) in enumerate(self._parts):
+            for node, stack in _stacks(stacks).items():
+                torn = stack_phases.is_torn(stack)
+                frames[part, node] = None if torn else stack_phases.qualified(stack, self._sources)
+        every: list[list[Frame]] = []
+        for part, (stacks, _) in enumerate(self._parts):
+            table = stacks.samples
+            nodes = table.loc[table["pid"].isin(self._watched), "node"].unique()
+            every += [kept for node in nodes if (kept := frames[part, int(node)])]
+        self.sites = stack_phases.find_loops(every, self._sources)
+        tables = []
+        for part, (stacks, mains) in enumerate(self._parts):
+            tables.append(self._labelled(part, stacks, mains, frames))
+        if tables:
+            self.samples = pd.concat(tables, ignore_index=True)
+
+    def _labelled(
+        self,
+        part: int,
+        stacks: PySpyStacks,
+        mains: set[int],
+        frames: dict[tuple[int, int], list[Frame] | None],
+    ) -> pd.DataFrame:
+        names = {
+            (int(pid), int(tid)): str(name)
+            for pid, tid, name in stacks.threads.itertuples(index=False)
+        }
+        table = stacks.samples[stacks.samples["pid"].isin(self._watched)]
+        numbers: dict[tuple[int, int, int], int] = {}
+        keys = table[["pid", "tid", "node"]].drop_duplicates()
+        for pid, tid, node in keys.itertuples(index=False, name=None):
+            stack = frames[part, int(node)]
+            if stack is None:
+                numbers[pid, tid, node] = -1
+                continue
+            label = self._label(int(pid), int(tid), names.get((pid, tid), ""), stack, mains)
+            numbers[pid, tid, node] = self._number(label)
+        rows = zip(table["pid"], table["tid"], table["node"], strict=True)
+        labelled = table.assign(label=[numbers[row] for row in rows])
+        torn = labelled["label"] < 0
+        self.torn += int(labelled.loc[torn, "count"].sum())
+        kept = labelled.loc[~torn, list(_COLUMNS)].astype("int64")
+        for pid, tid in kept[["pid", "tid"]].drop_duplicates().itertuples(index=False, name=None):
+            name = names.get((pid, tid), "")
+            self.threads.append((int(pid), int(tid), name[:200]))
+            if tid != pid and not _is_of_loader(name, kept, self.labels, pid, tid):
+                self.own_threads[int(pid)] = self.own_threads.get(int(pid), 0) + 1
+        for pid in self._watched:
+            self.own_threads.setdefault(pid, 0)
+        return kept
+
+    def _label(self, pid: int, tid: int, name: str, stack: list[Frame], mains: set[int]) -> Label:
+        if pid not in mains:
+            if tid != pid:
+                return stack_phases.label_helper(name, stack)
+            return stack_phases.label_worker(stack, self.sites, self._sources)
+        label = stack_phases.label_main(stack, self.sites, self._sources)
+        if tid != pid and label.phase in (phases.OUTSIDE, phases.IMPORTS):
+            return stack_phases.label_helper(name, stack)
+        return label
+
+    def _number(self, label: Label) -> int:
+        if len(self._numbers) >= _MOST_LABELS:
+            label = Label(label.phase, label.name, label.loop)
+        number = self._numbers.get(label)
+        if number is None:
+            number = self._numbers[label] = len(self.labels)
+            self.labels.append(label)
+        return number
+
+
+def _stacks(stacks: PySpyStacks) -> dict[int, list[Frame]]:
+    """The frames of each node that was sampled, outermost first."""
+    columns = (stacks.nodes[name].tolist() for name in ("parent", "function", "file", "line"))
+    nodes = list(zip(*columns, strict=True))
+    result: dict[int, list[Frame]] = {}
+    for node in stacks.samples["node"].unique().tolist():
+        frames, at = [], node
+        while at >= 0:
+            parent, *frame = nodes[at]
+            frames.append(Frame(*frame))
+            at = parent
+        result[node] = frames[::-1]
+    return result
+
+
+def _is_of_loader(
+    name: str, samples: pd.DataFrame, labels: list[Label], pid: int, tid: int
+) -> bool:
+    """Whether a thread is torch's own: a queue's feeder, the one that pins, the one that shares."""
+    if name.startswith(FEEDER) or "_serve" in name or "_pin_memory_loop" in name:
+        return True
+    mine = samples[(samples["pid"] == pid) & (samples["tid"] == tid)]
+    of_loader = (phases.FEEDER_IDLE, phases.PIN)
+    return any(labels[int(number)].phase in of_loader for number in mine["label"].unique())

@@ -1,0 +1,67 @@
+"""`lotus attach`: a verdict on a program that runs already."""
+
+import argparse
+
+from lotus.commands.common import arguments, options, output
+
+NAME = "attach"
+HELP = "look at a running program from outside: the verdict without a restart"
+EPILOG = """\
+Nothing is installed in the program and no code runs in it: py-spy reads its
+Python stacks, and /proc tells what its threads wait for. PID is the training's
+process; of a worker its parent is taken, of torchrun all ranks.
+
+examples:
+  lotus attach 4711
+      the verdict after 20 s, marked as sampled, with its next step
+  lotus attach
+      the same for the only process with torch
+  lotus attach 4711 --seconds 60
+      with narrower intervals
+  lotus attach 4711 --json | jq .verdict.causes[0]
+      the same for programs
+
+It writes a run directory, by default lotus-runs/SCRIPT-TIME, which lotus
+report shows again.
+
+exit codes: 0 shown, 2 the process cannot be watched
+
+see also: lotus trace, lotus top, lotus report
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "pid", type=arguments.whole(1, 1 << 31), nargs="?", metavar="PID",
+        help="process to look at (default: the only one with torch)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seconds",
+        type=arguments.real(1, 600),
+        default=20.0,
+        metavar="S",
+        help="how long to look (default: 20)",
+    )
+    options.add_output(parser, "run directory (default: lotus-runs/SCRIPT-TIME)")
+    options.add_force(parser)
+    options.add_json(parser, "attached")
+
+
+def run(args: argparse.Namespace) -> int:
+    # pandas and rich are slow to import: not for `lotus --help`.
+    from lotus.analysis.attached.sampled_verdict import summarise, with_loop
+    from lotus.attach import attached_run, observation
+    from lotus.common.stderr import progress, say
+    from lotus.reporters.base.console import plain_console
+    from lotus.reporters.run import attached_report
+
+    with progress("watching") as advance:
+        directory = observation.attach(args.pid, args.seconds, args.output, args.force, advance)
+    summary = with_loop(summarise(attached_run.load(directory), str(directory)))
+    if args.json:
+        output.print_document(attached_report.document(summary))
+        return 0
+    output.replace_unprintable()
+    attached_report.write(plain_console(), summary)
+    say(f"next: {attached_report.next_command(summary, str(directory))}")
+    return 0

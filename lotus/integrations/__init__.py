@@ -1,0 +1,1 @@
+"""Lotus inside other tools: notebooks, and the callbacks of training frameworks."""

@@ -1,0 +1,142 @@
+"""What a training framework's own loggers are told after each epoch, and the verdict at the end.
+
+Stands below the callbacks of Lightning and transformers. A fault of it never reaches the training:
+it is one line on stderr, and the training goes on without it.
+"""
+
+import contextlib
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lotus.common.stderr import say
+from lotus.format import run_directory
+from lotus.live.log_digest import WANTED, LogDigest
+from lotus.live.tailing import Tail
+from lotus.recording import session
+
+_T = TypeVar("_T")
+# Judging the run takes time that grows with it: at most this share of what an epoch takes.
+_JUDGING_SHARE = 0.01
+_MOST_LOG = 64 << 20  # bytes of the logs: about a second to judge
+
+
+class TrainingLog:
+    """Records the process's loaders from `start` to `finish`.
+
+    In a program under `lotus trace` that run is looked at, and nothing else recorded. `directory`:
+    of the run (default: lotus-runs/SCRIPT-TIME).
+    """
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None, level: str = "op") -> None:
+        self._wanted, self._level = directory, level
+        self._recording: Any = None  # the context manager of lotus.trace, while it is entered
+        self._path: Path | None = None
+        self._active = self._broken = False
+
+    @property
+    def path(self) -> Path | None:
+        """The run directory; None before `start`."""
+        return self._path
+
+    def start(self) -> None:
+        """Begin to record. Until `finish`, a second call does nothing."""
+        if not self._active:
+            self._guarded(self._start, None)
+
+    def epoch(self) -> dict[str, float]:
+        """What was measured since the last call; {} where nothing was.
+
+        lotus/wait_share: of the wall time, blocked in the loaders' `next`; lotus/samples_per_s:
+        made; lotus/cause_share/KIND: the first cause of the run so far and its share of the loop.
+        It is looked for after the first epoch, and again as long as that takes no more than a
+        hundredth of an epoch.
+        """
+        return self._guarded(self._epoch, {}) if self._active else {}
+
+    def finish(self) -> list[str]:
+        """End the recording and return the verdict as lines; [] under `lotus trace`, which says it.
+
+        A second call returns [].
+        """
+        active, self._active = self._active, False
+        return self._guarded(self._finish, []) if active and self._recording is not None else []
+
+    def _start(self) -> None:
+        importlib.import_module("lotus.analysis.summary")  # pandas, before the first epoch
+        outer = os.environ.get("LOTUS_RUN")
+        if outer and "_lotus_inside" in sys.modules:
+            self._path = Path(outer)
+        else:
+            path = self._wanted or run_directory.make_plain([sys.argv[0] or "training"])
+            recording = session.trace(path, level=self._level)
+            self._path = recording.__enter__().path
+            self._recording = recording
+        self._tail, self._digest = Tail(self._path, WANTED), LogDigest()
+        self._since = (time.monotonic_ns(), 0, 0)
+        self._judging_s = 0.0
+        self._active = True
+
+    def _epoch(self) -> dict[str, float]:
+        assert self._path is not None
+        while True:
+            self._digest.add(self._tail.read())
+            if not self._tail.behind:
+                break
+        mine = [log for key, log in self._digest.logs.items() if key[1] == os.getpid()]
+        samples = sum(size for log in self._digest.logs.values() for size, _ in log.sizes.values())
+        before, waited, made = self._since
+        now, waits = time.monotonic_ns(), sum(log.waited_ns for log in mine)
+        if not mine or now <= before:
+            return {}
+        seconds = (now - before) / 1e9
+        values = {
+            "lotus/wait_share": min((waits - waited) / (now - before), 1.0),
+            "lotus/samples_per_s": (samples - made) / seconds,
+        }
+        if self._judging_s <= _JUDGING_SHARE * seconds and self._size() <= _MOST_LOG:
+            began = time.monotonic()
+            values |= self._first_cause()
+            self._judging_s = time.monotonic() - began
+        self._since = time.monotonic_ns(), waits, samples  # judging is no part of an epoch
+        return values
+
+    def _size(self) -> int:
+        assert self._path is not None
+        return sum(path.stat().st_size for path in (self._path / "events").glob("*.ltr"))
+
+    def _first_cause(self) -> dict[str, float]:
+        from lotus.analysis.summary import summarise
+        from lotus.reading.run import load
+
+        judged = summarise(load(self._path or Path()), slowest=0).verdict
+        if judged is None or not judged.causes:
+            return {}
+        return {f"lotus/cause_share/{judged.causes[0].kind}": judged.causes[0].share}
+
+    def _finish(self) -> list[str]:
+        from lotus.reading.run import load
+        from lotus.reporters.run import short_report
+
+        recording, self._recording = self._recording, None
+        recording.__exit__(None, None, None)
+        assert self._path is not None
+        return [*short_report.short_report(load(self._path)), f"next: lotus report {self._path}"]
+
+    def _guarded(self, function: Callable[[], _T], otherwise: _T) -> _T:
+        if self._broken:
+            return otherwise
+        try:
+            return function()
+        except Exception as error:
+            self._broken, self._active = True, False
+            say(f"lotus: {type(error).__name__}: {error}; the training goes on without its log")
+            recording, self._recording = self._recording, None
+            if recording is not None:
+                with contextlib.suppress(Exception):
+                    recording.__exit__(None, None, None)
+            return otherwise

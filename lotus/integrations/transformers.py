@@ -1,0 +1,50 @@
+"""A callback for transformers: `trainer.add_callback(LotusCallback(trainer))`.
+
+At the end of each epoch `trainer.log` gets how long the training waited for data and why, and with
+it every integration that the Trainer reports to; at the end the verdict is printed. It costs what
+`lotus trace` costs, and records on the process of world rank 0.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from lotus.common.stderr import say
+from lotus.integrations.training_log import TrainingLog
+
+if TYPE_CHECKING:
+    TrainerCallback = object
+else:
+    from transformers import TrainerCallback
+
+
+class LotusCallback(TrainerCallback):
+    """`trainer`: whose `log` gets the values; without one only the verdict is printed.
+
+    `directory`: where the run is kept (default: lotus-runs/SCRIPT-TIME); `level` as of `lotus
+    trace`.
+    """
+
+    def __init__(
+        self,
+        trainer: Any = None,
+        directory: str | os.PathLike[str] | None = None,
+        level: str = "op",
+    ) -> None:
+        self._trainer = trainer
+        self._log = TrainingLog(directory, level)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Begin before the first loader is iterated."""
+        if state.is_world_process_zero:
+            self._log.start()
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Give the trainer what the epoch measured."""
+        values = self._log.epoch()
+        if values and self._trainer is not None:
+            self._trainer.log(values)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Print the verdict."""
+        for line in self._log.finish():
+            say(line)

@@ -1,0 +1,88 @@
+"""What a thread is blocked in, from the system call that the kernel says it is in."""
+
+import os
+
+_PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
+_FUTEX, _BY_DESCRIPTOR = "futex", "descriptor"
+# System calls by number; what is not named is "other".
+_CALLS = {
+    "x86_64": {
+        _FUTEX: (202, 449),
+        _BY_DESCRIPTOR: (0, 1, 17, 18, 19, 20, 40, 295, 327),  # read, write and their kin
+        "sleep": (35, 230),
+        "socket": (42, 43, 44, 45, 46, 47, 288, 299, 307),
+        "events": (7, 23, 232, 270, 271, 281),  # poll, select, epoll_wait
+        "file": (2, 4, 5, 6, 74, 75, 217, 257, 262, 332),  # open, stat, fsync, getdents
+        "child": (61, 247),
+        "shared-lock": (65, 72, 73, 220),  # semop, fcntl, flock
+    },
+    "aarch64": {
+        _FUTEX: (98, 449),
+        _BY_DESCRIPTOR: (63, 64, 65, 66, 67, 68, 69, 71),
+        "sleep": (101, 115),
+        "socket": (202, 203, 206, 207, 211, 212, 242, 243, 269),
+        "events": (22, 72, 73),
+        "file": (56, 61, 79, 80, 82, 83, 291),
+        "child": (95, 260),
+        "shared-lock": (25, 32, 192, 193),
+    },
+}
+COMPUTING = "computing"
+REASONS = (
+    COMPUTING, "storage", "page-fault", "lock", "shared-lock", "sleep", "socket", "pipe", "events",
+    "file", "child", "other",
+)  # fmt: skip
+
+
+class BlockedReasons:
+    """Names what threads are blocked in; `problem` says why it cannot, "" where it can."""
+
+    def __init__(self) -> None:
+        machine = os.uname().machine
+        calls = _CALLS.get(machine, {})
+        self._kinds = {str(number): kind for kind, numbers in calls.items() for number in numbers}
+        self.problem = "" if calls else f"system calls of {machine} are not known"
+        if not self.problem and not os.path.exists("/proc/self/syscall"):
+            self.problem = "this kernel does not tell in which system call a thread is"
+
+    def look(self, pid: int) -> tuple[str, list[bytes]]:
+        """The reason of a process's main thread, and its fields of /proc/PID/stat after the name.
+
+        The fields are read, and not empty, where it is blocked. Raises OSError, PermissionError
+        among them.
+        """
+        text = read(f"/proc/{pid}/syscall").split()
+        if not text or text[0] == b"running":
+            return COMPUTING, []
+        state, *fields = read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+        return self._reason(pid, text, state), fields
+
+    def _reason(self, pid: int, text: list[bytes], state: bytes) -> str:
+        if state == b"D":
+            return "storage"
+        if text[0] == b"-1":  # blocked, but in no system call
+            return "page-fault"
+        kind = self._kinds.get(text[0].decode(), "other")
+        if kind == _FUTEX:
+            private = len(text) > 2 and int(text[2], 16) & _PRIVATE
+            return "lock" if private else "shared-lock"
+        if kind == _BY_DESCRIPTOR:
+            return _kind_of_file(pid, int(text[1], 16))
+        return kind
+
+
+def read(path: str) -> bytes:
+    """The first kilobyte of a file of /proc. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 1024)
+    finally:
+        os.close(descriptor)
+
+
+def _kind_of_file(pid: int, number: int) -> str:
+    target = os.readlink(f"/proc/{pid}/fd/{number}")
+    for kind in ("socket", "pipe"):
+        if target.startswith(f"{kind}:"):
+            return kind
+    return "file"

@@ -1,0 +1,55 @@
+"""The page of a program that was watched from outside."""
+
+from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
+from lotus.common.formatting import plain, plural, share
+from lotus.reporters.base.console import LEFT, RIGHT, rows_of
+from lotus.reporters.base.page import Chart, Section, Table
+from lotus.reporters.run import attached_report, coverage, loader_charts
+
+Parts = list[str | Table | Chart]
+
+
+def heading(summary: AttachedSummary) -> Section:
+    """The verdict, and what stands under it."""
+    judged = summary.verdict
+    lines: Parts = list(attached_report.heading_lines(summary))
+    if judged is None:
+        return Section("No verdict (sampled)", [attached_report.no_verdict(), *lines])
+    parts: Parts = [judged.summary, *([judged.doubt] if judged.doubt else []), *judged.flaws]
+    if judged.causes:
+        first = judged.causes[0]
+        text = f"First cause: {first.title}, {coverage.share_words(first)}. {first.reason}"
+        parts += [text.strip(), f"Next step: {first.advice}"]
+    if judged.ruled_out:
+        parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
+    wall = attached_report.time_parts(summary)
+    if wall:
+        parts.append(loader_charts.run_time(wall))
+    return Section(attached_report.verdict_words(judged), [*parts, *lines])
+
+
+def sections(summary: AttachedSummary) -> list[Section]:
+    """Loops, processes, and what was not seen."""
+    result = [_loop(loop) for loop in summary.loops]
+    result.append(Section("Processes", [Table(*attached_report.process_cells(summary))]))
+    words: Parts = [*summary.evidence.missing, *summary.remarks, attached_report.EXACT]
+    result.append(Section("What was not seen", words))
+    return result
+
+
+def _loop(loop: LoopSummary) -> Section:
+    causes = [
+        [cause.title, share(cause.share), attached_report.interval(low, high)]
+        for cause, (low, high) in zip(loop.verdict.causes, loop.intervals, strict=True)
+    ]
+    columns = [("cause", LEFT), ("of loop", RIGHT), ("95 % interval", RIGHT)]
+    text = f"{plural(loop.workers, 'worker')}, idle {share(loop.idle_share)} of their time"
+    parts: Parts = [text] if loop.workers else []
+    parts += [Table(columns, causes), Table(*attached_report.operation_cells(loop))]
+    if len(loop.rank_rows) > 1:
+        rows = [
+            [f"{row['rank']:.0f}", share(row["wait_share"]), share(row["step_share"])]
+            for row in rows_of(loop.rank_rows)
+        ]
+        parts.append(Table([("rank", RIGHT), ("waits", RIGHT), ("step", RIGHT)], rows))
+    return Section(plain(loop.title)[:1].upper() + plain(loop.title)[1:], parts)

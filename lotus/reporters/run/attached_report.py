@@ -1,0 +1,252 @@
+"""The report on a program that was watched from outside: text and the document of --json."""
+
+import dataclasses
+import math
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
+from lotus.analysis.verdict.verdict import Verdict
+from lotus.common.formatting import (
+    amount,
+    brief_command,
+    duration,
+    operation_name,
+    plain,
+    plural,
+    share,
+    size,
+)
+from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
+from lotus.reporters.run import coverage, time_bars
+from lotus.reporters.run.run_document import plain_document
+
+if TYPE_CHECKING:  # rich is imported when there is something to print
+    from rich.console import Console
+
+SCHEMA = 1
+Cells = tuple[list[tuple[str, str]], list[list[str]]]
+_COLOURS = {"consumer-bound": "green", "unknown": "yellow"}
+_MOST_CAUSES, _MOST_OPERATIONS, _MOST_PROCESSES = 5, 20, 24
+_PARTS = {phases.DATASET: "(the data set's own code)", phases.COLLATE: "(collate)"}
+EXACT = "Sampled, not recorded: batches, samples and their order are in a run of lotus trace only."
+
+
+def write(console: "Console", summary: AttachedSummary) -> None:
+    """Print the report."""
+    for line in heading_lines(summary):
+        console.print(line, style="dim", soft_wrap=True)
+    console.print()
+    if summary.verdict is None:
+        console.print("NO VERDICT", style="bold yellow")
+        print_paragraph(console, "", no_verdict())
+    else:
+        _verdict(console, summary, summary.verdict)
+    lines = list(time_bars.lines_of(summary.time, time_parts(summary)))
+    if lines:
+        console.print()
+    for line in lines:
+        console.print(line, soft_wrap=True)
+    if summary.loops:
+        _loop(console, summary.loops[0])
+    for other in summary.loops[1:]:
+        words = coverage.verdict_words(other.verdict).lower()
+        print_paragraph(console, "", f"{plain(other.title)}: {words}")
+    _processes(console, summary)
+    for line in (*summary.evidence.missing, *summary.remarks):
+        print_paragraph(console, "", plain(line))
+    print_paragraph(console, "", EXACT)
+
+
+def heading_lines(summary: AttachedSummary) -> list[str]:
+    """What was watched, and by how many samples."""
+    facts = summary.evidence.facts
+    words = brief_command(facts["command"], 50)
+    looks = amount(len(summary.evidence.looks))
+    return [
+        f"lotus attach: {words}, process {facts['pid']}, watched for "
+        f"{duration(summary.evidence.elapsed_ns)}",
+        f"Sampled from outside: {plural(summary.stacks, 'stack')}, {looks} looks at threads",
+    ]
+
+
+def no_verdict() -> str:
+    """Why there is none."""
+    return "No loop over a DataLoader was met while it was watched."
+
+
+def verdict_words(judged: Verdict) -> str:
+    """The verdict in capitals, marked as sampled."""
+    return f"{coverage.verdict_words(judged)} (sampled)"
+
+
+def time_parts(summary: AttachedSummary) -> list[tuple[str, float, float]]:
+    """(what, nanoseconds, share) of the time that was watched."""
+    names = {loop.loop: plain(loop.title).removeprefix("the loop at ") for loop in summary.loops}
+    return list(time_bars.parts_of(summary.time, names))
+
+
+def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> None:
+    colour = _COLOURS.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
+    console.print(verdict_words(judged), style=f"bold {colour}")
+    print_paragraph(console, "", judged.summary)
+    for line in (judged.doubt, *judged.flaws):
+        if line:
+            print_paragraph(console, "", line)
+    if judged.causes:
+        first = judged.causes[0]
+        words = f"{plain(first.title)}, {coverage.share_words(first)}."
+        print_paragraph(console, "First cause", words)
+        if first.reason and first.reason not in judged.flaws:
+            print_paragraph(console, "Reason", first.reason)
+        print_paragraph(console, "Next step", plain(first.advice))
+    if judged.ruled_out:
+        print_paragraph(console, "Ruled out", ", ".join(judged.ruled_out))
+    if not summary.loops:
+        return
+    loop = summary.loops[0]
+    text = f"{plain(loop.title)}, {plural(loop.workers, 'worker')}"
+    if loop.workers:
+        text += f", idle {share(loop.idle_share)} of their time"
+    print_paragraph(console, "Loop", text)
+    if math.isfinite(loop.ceiling) and judged.kind == "input-bound":
+        print_paragraph(
+            console,
+            "Ceiling",
+            f"with every batch ready, and steps as they are, {loop.ceiling:.3g} times as fast",
+        )
+
+
+def _loop(console: "Console", loop: LoopSummary) -> None:
+    causes = loop.verdict.causes[:_MOST_CAUSES]
+    intervals = loop.intervals[:_MOST_CAUSES]
+    if len(causes) > 1:
+        rows = [
+            [plain(cause.title), share(cause.share), interval(low, high)]
+            for cause, (low, high) in zip(causes, intervals, strict=True)
+        ]
+        headings = [("", LEFT), ("of loop", RIGHT), ("95% interval", RIGHT)]
+        print_table(console, "What the loop's time is owed to", headings, rows)
+    headings, rows = operation_cells(loop)
+    print_table(console, "Operations (share: of the making of batches)", headings, rows, (0,))
+    if len(loop.rank_rows) > 1:
+        rows = [
+            [f"{row['rank']:.0f}", f"{row['pid']:.0f}", share(row["wait_share"]),
+             share(row["step_share"])]
+            for row in rows_of(loop.rank_rows)
+        ]  # fmt: skip
+        headings = [("rank", RIGHT), ("pid", RIGHT), ("waits", RIGHT), ("step", RIGHT)]
+        print_table(
+            console,
+            "Ranks (in a synchronised job who waits most holds up the others)",
+            headings,
+            rows,
+        )
+
+
+def operation_cells(loop: LoopSummary) -> Cells:
+    """Columns and rows of the parts of the making of batches."""
+    rows = [
+        [
+            operation_words(row["phase"], row["name"]),
+            share(row["share"]),
+            share(row["computing_share"]),
+            share(row["ready_share"]),
+            row["reason"] or "-",
+        ]
+        for row in rows_of(loop.operations.head(_MOST_OPERATIONS))
+    ]
+    headings = [
+        ("", LEFT), ("share", RIGHT), ("computing", RIGHT), ("without core", RIGHT),
+        ("blocked in", LEFT),
+    ]  # fmt: skip
+    return headings, rows
+
+
+def operation_words(phase: str, name: str) -> str:
+    """A part of the making of batches, as it is shown."""
+    return _PARTS.get(phase) or plain(operation_name(name))
+
+
+def interval(low: float, high: float) -> str:
+    """An interval of shares, "-" where it is not known."""
+    return f"{share(low)} to {share(high)}" if high >= low else "-"
+
+
+def _processes(console: "Console", summary: AttachedSummary) -> None:
+    headings, rows = process_cells(summary)
+    print_table(console, "Processes (main threads)", headings, rows)
+
+
+def process_cells(summary: AttachedSummary) -> Cells:
+    """Columns and rows of the processes."""
+    rows = []
+    for row in rows_of(summary.processes.head(_MOST_PROCESSES)):
+        who = "main" if row["worker"] < 0 else f"worker {row['worker']:.0f}"
+        who += f", rank {row['rank']:.0f}" if row["rank"] > 0 else ""
+        cores = f"{row['cores_used']:.2f}" if math.isfinite(row["cores_used"]) else "-"
+        shares = [
+            share(row[f"{name}_share"]) if math.isfinite(row[f"{name}_share"]) else "-"
+            for name in ("computing", "ready", "blocked")
+        ]
+        read = size(row["read_bytes"]) if math.isfinite(row["read_bytes"]) else "-"
+        rows.append([f"{row['pid']:.0f}", who, cores, *shares, read])
+    headings = [
+        ("pid", RIGHT), ("", LEFT), ("cores used", RIGHT), ("computing", RIGHT),
+        ("without core", RIGHT), ("blocked", RIGHT), ("read", RIGHT),
+    ]  # fmt: skip
+    return headings, rows
+
+
+def next_command(summary: AttachedSummary, path: str) -> str:
+    """What to type next."""
+    return f"lotus report {plain(shlex.quote(path))}"
+
+
+def document(summary: AttachedSummary) -> dict[str, Any]:
+    """The document as JSON-able values."""
+    facts = summary.evidence.facts
+    names = ("command", "host", "state", "pid", "cores", "machine_cores", "stacks", "errors",
+             "torn", "bound_ns", "lotus")  # fmt: skip
+    whole = {
+        "schema": SCHEMA,
+        "sampled": True,
+        "run": {
+            "path": summary.path,
+            **{name: facts[name] for name in names},
+            "elapsed_ns": summary.evidence.elapsed_ns,
+            "samples": summary.stacks,
+            "looks": len(summary.evidence.looks),
+        },
+        "verdict": None if summary.verdict is None else dataclasses.asdict(summary.verdict),
+        "loops": [_loop_document(loop) for loop in summary.loops],
+        "time": None if summary.time is None else dataclasses.asdict(summary.time),
+        "processes": summary.processes,
+        "missing": list(summary.evidence.missing),
+        "remarks": list(summary.remarks),
+    }
+    document = plain_document(whole)
+    assert isinstance(document, dict)
+    return document
+
+
+def _loop_document(loop: LoopSummary) -> dict[str, Any]:
+    return {
+        "loop": loop.loop,
+        "title": loop.title,
+        "workers": loop.workers,
+        "loop_ns": loop.loop_ns,
+        "wait_ns": loop.wait_ns,
+        "step_ns": loop.step_ns,
+        "idle_share": loop.idle_share,
+        "ceiling": loop.ceiling,
+        "samples": loop.samples,
+        "left_out_ns": loop.left_out_ns,
+        "alone_share": loop.alone_share,
+        "verdict": dataclasses.asdict(loop.verdict),
+        "intervals": [list(interval) for interval in loop.intervals],
+        "operations": loop.operations,
+        "workers_table": loop.worker_rows,
+        "ranks": loop.rank_rows,
+    }

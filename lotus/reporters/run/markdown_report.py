@@ -1,0 +1,92 @@
+"""The verdict as Markdown, for an issue or a pull request: `lotus report RUN --markdown`."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.verdict.verdict import Verdict
+from lotus.common.formatting import amount, duration, plain, share
+from lotus.reporters.run import coverage, time_bars, trial
+
+_MOST_CAUSES = 5
+_SPECIAL = re.compile(r"[\\`*_\[\]<>|~]")
+# A name in a run must neither mention a user nor refer to an issue.
+_REFERENCES = str.maketrans({"@": "&#64;", "#": "&#35;"})
+
+
+def markdown(summary: Summary) -> str:
+    """The verdict, its causes, what to try and where the time went; tables as GitHub reads them."""
+    return "\n".join(_lines(summary)) + "\n"
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    if not summary.loaders:
+        yield "**No DataLoader was iterated in what was recorded.**"
+    else:
+        first = summary.loaders[0]
+        yield from _verdict(summary, first, summary.verdict or first.verdict)
+        yield ""
+        parts = list(time_bars.parts(summary))
+        if parts:
+            rows = ((words, duration(ns), share(part)) for words, ns, part in parts)
+            yield from _table(("where the run's time went", "", ""), rows)
+            yield ""
+        yield from (f"- {_text(line)}" for line in _facts(summary, first))
+    for line in (*coverage.open_waits(summary), *coverage.unseen(summary)):
+        yield f"- {_text(line)}"
+    for line in coverage.losses(summary):
+        yield f"- {_text(line)}"
+
+
+def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> Iterator[str]:
+    yield f"**{_text(coverage.verdict_words(judged))}**: {_text(judged.summary)}"
+    for line in (judged.doubt, *judged.flaws):
+        if line:
+            yield f"\n> {_text(line)}"
+    if not judged.causes:
+        return
+    first = judged.causes[0]
+    yield f"\nFirst cause: **{_text(first.title)}**, {_text(coverage.share_words(first))}."
+    if first.reason:
+        yield _text(first.reason)
+    gain = trial.expected(first.remedy)
+    yield f"\nNext step: {_text(first.advice)}" + (f" Expected: {_text(gain)}." if gain else "")
+    command = trial.trial_command(summary)
+    if command:
+        yield f"\n```\n{plain(command).replace('`', '')}\n```"
+    yield ""
+    causes = judged.causes[:_MOST_CAUSES]
+    rows = ((cause.title, "" if cause.is_silent else share(cause.share)) for cause in causes)
+    yield from _table((f"cause ({loader.scope.title})", "share"), rows)
+    if judged.ruled_out:
+        yield f"\nRuled out: {_text(', '.join(judged.ruled_out))}."
+
+
+def _facts(summary: Summary, loader: LoaderSummary) -> Iterator[str]:
+    scope, times = loader.scope, loader.times
+    settings = ", ".join(
+        f"{name}={scope.settings[name]}"
+        for name in ("batch_size", "num_workers", "prefetch_factor", "pin_memory")
+        if scope.settings.get(name) is not None
+    )
+    loop = times["loop_ns"] / max(len(scope.ranks), 1)
+    yield f"{amount(times['samples_per_s'])} samples/s, loop {duration(loop)}; {settings}"
+    yield from coverage.heading_lines(summary)
+    cpu = summary.manifest.get("cpu")
+    if isinstance(cpu, dict) and cpu.get("model"):
+        yield f"{cpu['model']}, {cpu.get('affinity')} of {cpu.get('logical')} CPUs"
+
+
+def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Names to the left, figures to the right."""
+    titles = [_text(heading) for heading in headings]
+    yield f"| {' | '.join(titles)} |"
+    yield f"| --- |{' ---: |' * (len(titles) - 1)}"
+    for row in rows:
+        yield f"| {' | '.join(_text(cell) for cell in row)} |"
+
+
+def _text(words: str) -> str:
+    """Words that Markdown shows as they are, in one line."""
+    escaped = _SPECIAL.sub(lambda match: f"\\{match[0]}", plain(words))
+    return " ".join(escaped.translate(_REFERENCES).split())

@@ -1,0 +1,96 @@
+"""How to try what is advised: the command for it, and the gain that was predicted."""
+
+import os
+import shlex
+
+from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.verdict.causes.remedy import PERSISTENT, PINNED, PREFETCH, WORKERS, Remedy
+from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS
+from lotus.analysis.verdict.verdict import Cause
+from lotus.common import redaction, tunable_loop
+from lotus.common.formatting import command, plain
+from lotus.format.run_directory import RUNS
+
+_NARROW = 0.02  # an interval of less is not shown
+_NO_TRIAL = (OTHERS.kind, AFFINITY.kind)  # nothing in the program is to be changed
+_SWEPT = {WORKERS: "--workers", PREFETCH: "--prefetch"}
+_SWITCHED = {PERSISTENT: "--persistent", PINNED: "--pin-memory"}
+
+
+def expected(remedy: Remedy) -> str:
+    """The predicted gain in words; "" where there is none."""
+    gain = remedy.expected
+    if not gain.is_possible:
+        return ""
+    text = f"{'at most ' if gain.at_best else ''}{gain.gain:.3g} times as fast"
+    if gain.high - gain.low >= _NARROW and not gain.at_best:
+        text += f" ({gain.low:.3g} to {gain.high:.3g})"
+    return f"{text}, by a replay of its batches"
+
+
+def trial_command(summary: Summary) -> str:
+    """What to type to try the first cause's advice; "" where there is nothing to try.
+
+    A command of which something was hidden cannot be typed again, nor one that was not recorded. A
+    loop that `lotus tune` would refuse as too short is not offered to it.
+    """
+    if not summary.loaders:
+        return ""
+    loader = summary.loaders[0]
+    causes = loader.verdict.causes
+    threads = bool(causes) and bool(causes[0].remedy.environment)
+    if loader.verdict.kind not in ("input-bound", "start-up-bound") and not threads:
+        return ""
+    if not causes or causes[0].kind in _NO_TRIAL:
+        return ""
+    verbs, before = _verbs(summary, loader, causes[0])
+    manifest = summary.manifest
+    ends = (manifest.get(name) for name in ("exit_code", "signal"))
+    if manifest.get("state") == "ended" and all(end is None for end in ends):
+        return (
+            "lotus.tune(loader)" if verbs.startswith("lotus tune") else ""
+        )  # lotus.trace recorded it
+    words = [str(word) for word in manifest.get("command") or []]
+    whole = bool(words) and not any(redaction.HIDDEN in word for word in words)
+    program = command(words) if whole else "COMMAND"
+    folder = _in_folder(manifest.get("cwd")) if whole else ""
+    after = ""
+    if verbs == "lotus trace":
+        output, compare = _compare(summary)
+        verbs, after = verbs + output, f", then: {compare}"
+    return f"{folder}{before}{verbs} -- {program}{after}"
+
+
+def _verbs(summary: Summary, loader: LoaderSummary, cause: Cause) -> tuple[str, str]:
+    """(the verb with its options, variables of the environment to put before it)."""
+    remedy = cause.remedy
+    if remedy.environment:
+        variables = (f"{name}={value} " for name, value in remedy.environment.items())
+        return "lotus trace", "".join(variables)
+    if not remedy.setting:
+        return "lotus trace", ""
+    of = f" --loader {loader.scope.loader}" if len(summary.loaders) > 1 else ""
+    (name, value), *_ = remedy.setting.items()
+    if name in _SWITCHED:
+        return f"lotus sweep{of} {_SWITCHED[name]} on,off --repeat 2", ""
+    if not tunable_loop.too_short(summary.loaders[0].longest_epoch_s):
+        return f"lotus tune{of}", ""
+    now = loader.scope.num_workers if name == WORKERS else loader.scope.settings.get(name) or 2
+    return f"lotus sweep{of} {_SWEPT[name]} {now},{value} --repeat 2", ""
+
+
+def _compare(summary: Summary) -> tuple[str, str]:
+    """(where to record to, the comparison of this run with that one)."""
+    if os.path.basename(os.path.dirname(os.path.abspath(summary.path))) == RUNS:
+        return "", "lotus compare"
+    return " -o NEW", f"lotus compare {plain(shlex.quote(summary.path))} NEW"
+
+
+def _in_folder(folder: object) -> str:
+    """What to put before a command so that it runs in `folder`; "" in that folder already.
+
+    A folder of another machine, which does not exist here, is left out.
+    """
+    if not isinstance(folder, str) or not os.path.isdir(folder) or os.path.samefile(folder, "."):
+        return ""
+    return f"env -C {plain(shlex.quote(folder))} "

@@ -1,0 +1,183 @@
+"""`lotus attach` on running programs: planted causes, what it leaves behind, what it refuses."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lotus.attach import stack_recorder
+from tests.integration.launched import LOTUS
+
+OWN = Path(__file__).parents[1] / "diagnosis" / "own"
+pytestmark = pytest.mark.skipif(bool(stack_recorder.find()[1]), reason="py-spy is needed")
+
+
+@contextlib.contextmanager
+def running(*command: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A program and what it starts, until the end of the block."""
+    program = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, start_new_session=True)
+    try:
+        yield program
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+        program.communicate()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        time.sleep(0.05)
+
+
+def children(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def attach(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*LOTUS, "attach", *words], capture_output=True, text=True, **options)
+
+
+def sleeping(samples: int) -> list[str | Path]:
+    return [sys.executable, OWN / "sleeping.py", "--samples", str(samples)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What was seen of a program whose samples sleep."""
+    directory = tmp_path_factory.mktemp("attach") / "run"
+    with running(*sleeping(1_000_000)) as program:
+        until(lambda: len(children(program.pid)) == 2)
+        # A worker stands for its main process.
+        done = attach(children(program.pid)[1], "--seconds", "5", "-o", str(directory))
+        assert program.poll() is None
+    assert done.returncode == 0, done.stderr
+    assert "INPUT-BOUND (sampled)" in done.stdout
+    assert "Ask (sleeps, not computing)" in done.stdout
+    return directory
+
+
+def test_the_planted_cause_is_first(run: Path) -> None:
+    report = subprocess.run([*LOTUS, "report", "--json", run], capture_output=True, check=True)
+    document = json.loads(report.stdout)
+    judged = document["verdict"]
+    assert judged["kind"] == "input-bound"
+    assert judged["input_low"] < judged["input_share"] < judged["input_high"]
+    assert judged["causes"][0]["title"] == "Ask (sleeps, not computing)"
+    assert "num_workers" in judged["causes"][0]["advice"]
+    assert document["loops"][0]["workers"] == 2
+    assert document["loops"][0]["title"].startswith("the loop at planted.py:")
+
+
+def test_the_directory_holds_nothing_else(run: Path) -> None:
+    assert {path.name for path in run.iterdir()} <= {".made", "attach.json", "run.json"}
+    again = attach("1", "-o", str(run))
+    assert again.returncode == 2
+
+
+def test_other_commands_say_in_one_line_what_they_need(run: Path, tmp_path: Path) -> None:
+    for words in (["map", run], ["whatif", run], ["export", run, "--format", "folded", "-o", "x"]):
+        done = subprocess.run(
+            [*LOTUS, *words], capture_output=True, text=True, cwd=tmp_path
+        )  # fmt: skip
+        assert done.returncode == 2
+        assert "lotus attach" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_its_page_stands_alone(run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    subprocess.run([*LOTUS, "report", run, "--html", page], capture_output=True, check=True)
+    text = page.read_text()
+    assert "Ask (sleeps, not computing)" in text
+    assert "sampled" in text
+
+
+def test_the_program_does_not_notice_and_its_end_is_seen(tmp_path: Path) -> None:
+    with running(*sleeping(3000)) as program:
+        until(lambda: len(children(program.pid)) == 2)
+        done = attach(str(program.pid), "--seconds", "600", "-o", str(tmp_path / "run"))
+        assert program.wait() == 0
+        assert program.stdout is not None
+        assert program.stdout.read().startswith(b"seconds ")
+    assert done.returncode == 0, done.stderr
+    assert "ended while it was watched" in done.stdout
+
+
+def test_a_killed_attach_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = set(os.listdir(tmp_path))
+    with running(*sleeping(1_000_000)) as program:
+        until(lambda: len(children(program.pid)) == 2)
+        words = [*LOTUS, "attach", str(program.pid), "--seconds", "600", "-o", str(tmp_path / "r")]
+        watcher = subprocess.Popen(words, env={**os.environ, "TMPDIR": str(tmp_path)})
+        until(lambda: any(_is_py_spy(pid) for pid in children(watcher.pid)))
+        beside = [pid for pid in children(watcher.pid) if _is_py_spy(pid)]
+        watcher.kill()
+        watcher.wait()
+        until(lambda: not any(map(_is_py_spy, beside)))
+        assert program.poll() is None
+    assert set(os.listdir(tmp_path)) - before <= {"r"}
+
+
+def _is_py_spy(pid: str) -> bool:
+    try:
+        return b"py-spy" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
+    stopped = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"]
+    with running("sleep", "1000") as other, running(*stopped) as still:
+        until(lambda: b") T " in Path(f"/proc/{still.pid}/stat").read_bytes())
+        for pid, words in (
+            (1 << 22, "there is no process"),
+            (other.pid, "no Python program"),
+            (still.pid, f"kill -CONT {still.pid}"),
+        ):
+            done = attach(str(pid), "-o", str(tmp_path / "refused"))
+            assert done.returncode == 2
+            assert words in done.stderr
+            assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "refused").exists()
+
+
+def test_without_py_spy_it_says_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; from lotus.attach import observation, stack_recorder\n"
+        "from lotus import cli\n"
+        "observation.stack_recorder.find = lambda: ('', 'py-spy is not installed; pip install')\n"
+        "sys.exit(cli.main(['attach', sys.argv[1], '-o', sys.argv[2]]))\n"
+    )
+    torch = [sys.executable, "-c", "import torch, time; print(flush=True); time.sleep(1000)"]
+    with running(*torch) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        words = [sys.executable, "-c", code, str(program.pid), str(tmp_path / "refused")]
+        done = subprocess.run(words, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "py-spy is not installed" in done.stderr
+        none = attach(str(program.pid), "--seconds", "2", "-o", str(tmp_path / "none"))
+        assert none.returncode == 2
+        assert "in no loop over a DataLoader" in none.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's process needs root to be made")
+def test_where_stacks_are_refused_the_way_to_more_is_told() -> None:
+    code = (
+        "import os, sys; from lotus.attach import observation\n"
+        "os.setgid(65534); os.setuid(65534)\n"
+        "print(observation.may_not_look(int(sys.argv[1])))\n"
+    )
+    with running(sys.executable, "-c", "import time; time.sleep(1000)") as program:
+        words = [sys.executable, "-c", code, str(program.pid)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert f"sudo {os.path.dirname(sys.executable)}/lotus attach {program.pid}" in done.stdout
+    assert "--cap-add SYS_PTRACE" in done.stdout

@@ -1,0 +1,145 @@
+"""What a changed setting would gain, held against the same simulated loop with that setting."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.replay.gain_prediction import GainPrediction, Prediction
+from lotus.analysis.replay.loader_replay import replay
+from lotus.analysis.verdict.causes.remedy import CODE
+from lotus.analysis.verdict.verdict import Cause, verdict
+from tests.unit.simulated import Plan
+
+VARIED = np.random.default_rng(1).lognormal(0, 0.6, 4096)
+LOOPS: dict[str, dict[str, object]] = {
+    "constant": {"operations": {"Read": 10.0}, "step": 4.0},
+    "varied": {"operations": {"Read": lambda sample, _: 5 * VARIED[sample % 4096]}, "step": 8.0},
+    "without workers": {"operations": {"Read": 10.0}, "step": 20.0, "workers": 0},
+    "short epochs": {"operations": {"Read": 10.0}, "step": 4.0, "batches": 20, "epochs": 5},
+}
+
+
+def loop(**plan: object) -> SimpleNamespace:
+    return Plan(**({"batches": 120} | plan)).run()  # type: ignore[arg-type]
+
+
+def took(run: SimpleNamespace) -> float:
+    return float((run.epochs["end_ns"] - run.epochs["start_ns"]).sum())
+
+
+def predicted(run: SimpleNamespace, workers: int, cores: float = 8.0) -> Prediction:
+    return GainPrediction(scopes(run)[0], cores).with_workers(workers)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("workers", [1, 4, 8])
+def test_the_gain_of_other_workers_is_that_of_the_loop_with_them(name: str, workers: int) -> None:
+    plan = LOOPS[name]
+    run = loop(**plan)
+    gained = took(run) / took(loop(**(plan | {"workers": workers})))
+    prediction = predicted(run, workers)
+    assert prediction.gain == pytest.approx(gained, rel=0.05)
+    assert prediction.low <= prediction.gain <= prediction.high
+    assert prediction.low <= gained * 1.05
+    assert prediction.high >= gained * 0.95
+    assert prediction.at_best == (plan.get("workers") == 0)
+
+
+def test_work_that_needs_the_cores_gains_no_more_than_they_give() -> None:
+    run = loop(operations={"Read": 10.0}, step=0.5, workers=1)
+    run.batches["process_cpu_ns"] = run.batches["fetch_ns"]
+    for name in ("wait_process_cpu_ns", "step_process_cpu_ns"):
+        run.waits[name] = 0.0
+    assert predicted(run, 4, cores=8.0).gain > 3.5
+    assert predicted(run, 4, cores=2.0).gain == pytest.approx(2.0, rel=0.1)
+
+
+def test_nothing_is_predicted_of_what_the_replay_does_not_follow() -> None:
+    run = loop(operations={"Read": 10.0})
+    run.waits["wait_ns"] *= 2
+    assert not predicted(run, 4).is_possible
+    assert not predicted(loop(operations={"Read": 10.0}, batches=10), 4).is_possible
+    run = loop(operations={"Read": 10.0})
+    run.batches = run.batches.drop(index=5)  # a batch without a record
+    assert not predicted(run, 4).is_possible
+
+
+def test_what_an_iterable_data_set_makes_at_its_end_and_nobody_takes_is_left_out() -> None:
+    run = loop(operations={"Read": 10.0}, step=4.0)
+    gained = predicted(run, 4).gain
+    last = run.batches.iloc[[-1]].assign(batch=run.batches["batch"].max() + 1, size=0)
+    last[["wait_ns", "arrival_ns"]] = np.nan
+    run.batches = pd.concat([run.batches, last], ignore_index=True)
+    assert predicted(run, 4).gain == pytest.approx(gained)
+
+
+def first(run: SimpleNamespace) -> Cause:
+    return verdict(scopes(run)[0]).causes[0]
+
+
+def test_advice_for_workers_is_a_remedy_with_its_gain() -> None:
+    cause = first(loop(operations={"Read": 10.0}, step=8.0, workers=1))
+    assert cause.remedy.setting == {"num_workers": 6}
+    assert "Raise num_workers from 1 to about 6." in cause.advice
+    assert cause.remedy.expected.gain > 3
+
+
+def test_a_loop_without_a_step_is_not_told_to_start_hundreds_of_workers() -> None:
+    plan = {"operations": {"Read": 20.0}, "step": 0.05, "cpu": 0.0, "collate": 0.0}
+    cause = first(loop(**plan, batches=2000))
+    assert cause.remedy.setting == {"num_workers": 32}  # four for each of the 8 cores
+    assert "the training step takes next to no time" in cause.advice
+
+
+@pytest.mark.parametrize("starting", [40.0, 4000.0])
+def test_no_workers_are_advised_whose_start_takes_longer_than_they_save(starting: float) -> None:
+    plan = {"operations": {"Read": 20.0}, "step": 0.1, "cpu": 0.0, "batches": 20, "epochs": 2}
+    waiting = [
+        cause
+        for cause in verdict(scopes(loop(**plan, iter=starting))[0]).causes
+        if cause.kind == "operation"
+    ]
+    for cause in waiting:
+        count = cause.remedy.setting.get("num_workers")
+        if count is None:
+            assert "start for longer than they save" in cause.advice
+        else:
+            assert cause.remedy.expected.gain >= 1.0
+            assert f"from 2 to {count}" in cause.advice.replace("about ", "")
+    assert waiting
+    assert any(cause.remedy.setting for cause in waiting) == (starting < 1000)
+
+
+def test_advice_against_code_has_no_setting() -> None:
+    assert first(loop(operations={"Read": 0.1}, step=0.1, sampler=30.0)).remedy == CODE
+
+
+def test_kept_workers_gain_their_starts() -> None:
+    run = loop(operations={"Read": 1.0}, step=4.0, spawn=400.0, batches=20, epochs=6)
+    cause = first(run)
+    assert cause.kind == "start-up"
+    assert cause.remedy.setting == {"persistent_workers": True}
+    kept = took(run) / took(
+        loop(operations={"Read": 1.0}, step=4.0, spawn=400.0, batches=20, epochs=6, persistent=True)
+    )
+    expected = cause.remedy.expected
+    assert expected.gain == pytest.approx(kept, rel=0.15)
+    assert expected.low <= kept <= expected.high
+
+
+def test_a_replay_takes_batches_in_order_and_begins_steps_together() -> None:
+    made = np.full((6, 2), 10.0)
+    made[:, 1] = 30.0
+    every = np.array([1, 1])
+    apart = replay(made, np.full((6, 2), 1.0), every, every)
+    assert apart.duration.tolist() == pytest.approx([61.0, 181.0])
+    job = replay(made, np.full((6, 2), 1.0), every, every, collective=2.0)
+    assert (job.end[:, 0] == job.end[:, 1]).all()
+    assert job.waits[1:, 0].max() <= apart.waits[1:, 0].max()
+    assert not math.isnan(job.duration[0])
+    with pytest.raises(ValueError, match="a batch"):
+        replay(made[:0], made[:0], every, every)

@@ -1,0 +1,228 @@
+"""The verdict on a program that was sampled from outside."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.clock_offset import labels_of_looks
+from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise, with_loop
+from lotus.common.errors import LotusError
+from tests.unit.sampled_program import IDLE, STEP, WAIT, At, Program, always, operation, turns
+
+BLUR, DECODE = operation("Blur"), operation("Loader")
+STARVING = turns((WAIT, 7), (STEP, 3))
+_ORDER = np.random.default_rng(1).random(500) < 0.7
+
+
+def judged(program: Program) -> AttachedSummary:
+    return summarise(program.evidence())
+
+
+def first_of(program: Program) -> str:
+    summary = judged(program)
+    assert summary.verdict is not None
+    return f"{summary.verdict.causes[0].kind}: {summary.verdict.causes[0].title}"
+
+
+def test_an_operation_that_computes() -> None:
+    makers = [turns((BLUR, 6), (DECODE, 2))] * 2
+    summary = judged(Program(lambda tick: WAIT if _ORDER[tick] else STEP, makers))
+    verdict = summary.verdict
+    assert verdict is not None
+    assert (verdict.kind, verdict.degree) == ("input-bound", "highly")
+    assert verdict.input_share == pytest.approx(0.7, abs=0.05)
+    assert verdict.input_low < 0.7 < verdict.input_high
+    first = verdict.causes[0]
+    assert (first.kind, first.title) == ("operation", "Blur")
+    assert first.share == pytest.approx(0.7 * 0.75, abs=0.05)
+    assert first.advice.startswith("Raise num_workers from 2 to")
+    low, high = summary.loops[0].intervals[0]
+    assert low < first.share < high
+    assert summary.loops[0].ceiling == pytest.approx(1 / 0.3, rel=0.2)
+    assert sum(cause.share for cause in verdict.causes) == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("sleep", "Blur (sleeps, not computing)"),
+        ("socket", "Blur (waits for the network, not computing)"),
+        ("shared-lock", "Blur (takes turns at a lock that processes share, not computing)"),
+        ("pipe", "Blur (waits for another process, not computing)"),
+    ],
+)
+def test_an_operation_that_is_blocked(reason: str, words: str) -> None:
+    program = Program(STARVING, [turns((BLUR, 9), (DECODE, 1))] * 2, blocked={BLUR: reason})
+    assert first_of(program) == f"operation: {words}"
+
+
+@pytest.mark.parametrize("offset_ms", [-70, 0, 45])
+def test_what_blocks_is_found_whatever_the_clock_of_the_stacks(offset_ms: int) -> None:
+    maker = turns((BLUR, 5), (DECODE, 4), (IDLE, 3))
+    evidence = Program(STARVING, [maker], blocked={BLUR: "sleep"}).evidence(offset_ms * 1_000_000)
+    number = labels_of_looks(evidence.looks, evidence.samples, 100e6)
+    asleep = evidence.looks["reason"].to_numpy() == "sleep"
+    names = evidence.labels["name"].to_numpy()[number]
+    assert np.mean(names[asleep] == "Blur") > 0.9
+
+
+def test_a_loop_whose_batches_are_ready_has_nothing_to_gain() -> None:
+    maker = turns((BLUR, 2), (IDLE, 8))
+    verdict = judged(Program(turns((WAIT, 1), (STEP, 49)), [maker] * 2)).verdict
+    assert verdict is not None
+    assert (verdict.kind, verdict.degree) == ("consumer-bound", "not")
+    assert verdict.causes[0].kind == "consumer"
+    assert "Loading keeps up" in verdict.causes[0].advice
+
+
+def test_what_the_samples_cannot_tell_is_no_reason_for_a_change() -> None:
+    wait = np.random.default_rng(5).random(200) < 0.05
+    maker = turns((BLUR, 2), (IDLE, 8))
+    program = Program(lambda tick: WAIT if wait[tick] else STEP, [maker] * 2, ticks=200)
+    verdict = judged(program).verdict
+    assert verdict is not None
+    assert verdict.input_low < 0.05 < verdict.input_share
+    assert (verdict.kind, verdict.causes[0].kind) == ("consumer-bound", "consumer")
+    assert "it is not shown" in verdict.summary
+
+
+def test_without_workers_the_making_is_in_next() -> None:
+    verdict = judged(Program(turns((BLUR, 5), (STEP, 5)))).verdict
+    assert verdict is not None
+    assert verdict.input_share == pytest.approx(0.5)
+    assert verdict.causes[0].title == "Blur"
+    assert "num_workers=" in verdict.causes[0].advice
+
+
+@pytest.mark.parametrize(
+    ("main", "kind"),
+    [
+        (turns(((phases.SAMPLER, ""), 6), (STEP, 4)), "main-process"),
+        (turns(((phases.RECEIVE, ""), 6), (STEP, 4)), "send"),
+        (turns(((phases.STARTUP, ""), 3), (WAIT, 3), (STEP, 4)), "start-up"),
+        (turns(((phases.SHUTDOWN, ""), 5), (STEP, 5)), "shut-down"),
+    ],
+)
+def test_what_the_main_process_does_itself(main: object, kind: str) -> None:
+    program = Program(main, [turns((BLUR, 3), (IDLE, 1))])  # type: ignore[arg-type]
+    assert first_of(program).partition(":")[0] == kind
+
+
+def test_the_start_of_the_program_is_no_cause() -> None:
+    startup = (phases.STARTUP, "")
+    maker = turns((BLUR, 2), (IDLE, 8))
+
+    def main(tick: int) -> At:
+        return startup if tick < 100 else WAIT if tick < 130 else STEP
+
+    summary = judged(Program(main, [maker] * 2))
+    assert summary.verdict is not None
+    assert summary.verdict.kind == "consumer-bound"
+    assert any("its start-up of" in remark for remark in summary.remarks)
+
+
+RECEIVE = (phases.RECEIVE, "")
+
+
+@pytest.mark.parametrize(
+    ("maker", "kind"),
+    [(always((phases.COLLATE, "")), "collate"), (turns((BLUR, 1), (IDLE, 9)), "send")],
+)
+def test_a_batch_that_a_busy_worker_does_not_hand_over(maker: object, kind: str) -> None:
+    main = turns((RECEIVE, 6), (STEP, 4))
+    program = Program(main, [maker] * 2, blocked={RECEIVE: "socket"})  # type: ignore[list-item]
+    assert first_of(program).partition(":")[0] == kind
+
+
+def test_collate_and_own_code() -> None:
+    assert first_of(Program(STARVING, [always((phases.COLLATE, ""))])).startswith("collate:")
+    assert first_of(Program(STARVING, [always((phases.DATASET, ""))])).startswith("dataset:")
+
+
+def test_workers_without_data() -> None:
+    program = Program(STARVING, [always(BLUR), always(IDLE), always(IDLE)])
+    assert first_of(program) == "starved-workers: 2 of the 3 workers have no data"
+
+
+def test_one_slow_worker() -> None:
+    def slow(tick: int) -> At:
+        return BLUR
+
+    fast = turns((BLUR, 2), (IDLE, 8))
+    assert first_of(Program(STARVING, [fast, slow, fast])).startswith(
+        "slow-worker: one slow worker"
+    )
+
+
+def test_threads_of_the_workers_beyond_the_cores() -> None:
+    program = Program(STARVING, [always(BLUR)] * 2, ready=0.5, helpers=1.0, cores=2.0,
+                      machine_cores=2.0)  # fmt: skip
+    assert first_of(program).startswith("worker-threads:")
+
+
+def test_threads_of_the_step_beyond_the_cores() -> None:
+    main = turns((WAIT, 1), (STEP, 49))
+    program = Program(main, [turns((BLUR, 2), (IDLE, 8))], ready=0.6, helpers=1.0)
+    assert first_of(program).startswith("step-threads:")
+
+
+def test_too_few_cores_for_the_program() -> None:
+    program = Program(STARVING, [always(BLUR)] * 2, ready=0.6, cores=1.0)
+    assert first_of(program).startswith("affinity: the program may use 1 of the machine's 4 cores")
+
+
+def test_other_programs_are_a_doubt() -> None:
+    verdict = judged(Program(STARVING, [always(BLUR)] * 2, ready=0.5, others=0.7)).verdict
+    assert verdict is not None
+    assert "The machine was busy" in verdict.doubt
+    assert "other-programs" in [cause.kind for cause in verdict.causes]
+
+
+def test_memory_that_grows_is_forecast() -> None:
+    program = Program(STARVING, [always(BLUR)] * 2, grows=50e6)
+    verdict = judged(program).verdict
+    assert verdict is not None
+    (memory,) = [cause for cause in verdict.causes if cause.kind == "memory"]
+    assert memory.evidence["left_ns"] == pytest.approx((1 << 33) / 100e6 * 1e9, rel=0.1)
+    assert any("would fill the machine's memory in" in flaw for flaw in verdict.flaws)
+
+
+def test_batches_of_unequal_cost_are_remarked() -> None:
+    makers = [turns((BLUR, 8), (IDLE, 8)), turns((IDLE, 8), (BLUR, 8))]
+    assert any("unequal cost" in remark for remark in judged(Program(STARVING, makers)).remarks)
+    assert judged(Program(STARVING, [always(BLUR)] * 2)).remarks == ()
+
+
+def test_time_outside_of_the_loop_is_no_step() -> None:
+    outside = (phases.OUTSIDE, "")
+    main = turns((STEP, 30), (WAIT, 1), (outside, 60))
+    verdict = judged(Program(main, [turns((BLUR, 1), (IDLE, 9))])).verdict
+    assert verdict is not None
+    assert verdict.kind == "outside"
+
+
+def test_no_loop_is_refused_with_the_next_step() -> None:
+    with pytest.raises(LotusError, match="in no loop over a DataLoader"):
+        with_loop(judged(Program(always((phases.OUTSIDE, "")))))
+
+
+@pytest.mark.parametrize(
+    ("main", "worker", "kind"),
+    [
+        ("asleep", "computing", "input-bound"),
+        ("computing", "asleep", "consumer-bound"),
+        ("asleep", "asleep", "unknown"),
+    ],
+)
+def test_without_stacks_the_use_of_cores_is_what_remains(main: str, worker: str, kind: str) -> None:
+    program = Program(always(STEP), [always(BLUR)] * 2, blocked={STEP: main, BLUR: worker})
+    evidence = program.evidence()
+    evidence.processes.loc[0, "cpu_ns"] = (main == "computing") * int(evidence.elapsed_ns)
+    evidence = type(evidence)(**{**vars(evidence), "samples": evidence.samples.iloc[:0]})
+    verdict = with_loop(summarise(evidence)).verdict
+    assert verdict is not None
+    assert verdict.kind == kind
+    assert math.isnan(verdict.input_share)
+    assert "Stacks were refused" in verdict.doubt

@@ -1,0 +1,116 @@
+"""attach.json: what was written is read again, and what is hostile is refused with one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from lotus.analysis.attached import phases
+from lotus.attach import attached_run
+from lotus.attach.stack_phases import Label, Site
+from lotus.common.errors import LotusError
+from native_map.recording.py_spy import Frame
+
+FACTS = {
+    "lotus": "0.1.0", "state": "watched", "host": "h", "command": ["python", "train.py"], "pid": 7,
+    "start_ns": 10**9, "end_ns": 3 * 10**9, "stacks": 4, "errors": 0, "torn": 0, "bound_ns": 1000,
+    "cost_ns": 1, "cores": 2.0, "machine_cores": 2, "memory_bytes": 1 << 30,
+}  # fmt: skip
+
+
+def write(directory: Path) -> Path:
+    samples = pd.DataFrame(
+        {"time_ns": [10**9, 2 * 10**9], "weight_ns": [5, 6], "pid": 7, "tid": 7, "label": [0, 1]}
+    )
+    process = dict.fromkeys(attached_run.PROCESS, -1) | {"pid": 7, "main": 7}
+    attached_run.write(
+        directory,
+        FACTS,
+        [process],
+        [Site("main", "/app/train.py", 9, 10, 12)],
+        [Label(phases.WAIT, "", 0), Label(phases.STEP, "", 0, (Frame("step", "/app/m.py", 3),))],
+        samples,
+        [(7, 7, "MainThread")],
+        [(10**9, 7, "sleep", 20, 1, 2, 3)],
+        [[10**9, 1, 2, 3, 0, 5]],
+        [],
+        ["a sentence"],
+    )
+    return directory / "attach.json"
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    write(tmp_path)
+    evidence = attached_run.load(tmp_path)
+    assert evidence.labels["phase"].tolist() == [phases.WAIT, phases.STEP]
+    assert evidence.looks["reason"].tolist() == ["sleep"]
+    assert evidence.chains["function"].tolist() == ["step"]
+    assert evidence.samples["weight_ns"].tolist() == [5, 6]
+    assert evidence.loops["head"].tolist() == [9]
+    assert evidence.missing == ("a sentence",)
+    assert evidence.mains == [7]
+
+
+def changed(path: Path, *way: Any, to: Any) -> None:
+    content = json.loads(path.read_text())
+    inner = content
+    for name in way[:-1]:
+        inner = inner[name]
+    inner[way[-1]] = to
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("way", "to"),
+    [
+        (("schema",), "1"),
+        (("schema",), 2),
+        (("samples", "label"), [0, 9]),
+        (("samples", "label"), [0, -1]),
+        (("samples", "time_ns"), [1]),
+        (("samples", "time_ns"), [1, 1 << 70]),
+        (("samples", "weight_ns"), [1, 2.5]),
+        (("samples",), []),
+        (("looks", "reason"), [99]),
+        (("looks", "pid"), ["7"]),
+        (("labels", 0), ["wait"]),
+        (("labels", 0, 0), "os.system"),
+        (("labels", 0, 2), 5),
+        (("labels", 1, 3), [["f", "g"]]),
+        (("labels", 1, 3, 0, 0), "x" * 100_000),
+        (("processes", 0, "pid"), -5),
+        (("processes", 0), 3),
+        (("loops", 0, "file"), None),
+        (("threads", 0), ["a"]),
+        (("command",), "python"),
+        (("command",), [3]),
+        (("end_ns",), 0),
+        (("cores",), "many"),
+        (("cores",), -1),
+        (("missing",), [[]]),
+    ],
+)
+def test_a_hostile_file_is_refused_with_one_line(
+    tmp_path: Path, way: tuple[Any, ...], to: Any
+) -> None:
+    changed(write(tmp_path), *way, to=to)
+    with pytest.raises(LotusError) as refusal:
+        attached_run.load(tmp_path)
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value)) < 500
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"schema": 1}', "null"])
+def test_what_is_no_such_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "attach.json").write_text(text)
+    with pytest.raises(LotusError, match="attach"):
+        attached_run.load(tmp_path)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "attach.json").symlink_to(write(tmp_path / "real"))
+    with pytest.raises(LotusError, match="cannot read"):
+        attached_run.load(tmp_path)

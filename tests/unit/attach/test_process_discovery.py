@@ -1,0 +1,91 @@
+"""Which processes a process id stands for."""
+
+import dataclasses
+import os
+
+import pytest
+
+from lotus.attach import process_discovery
+from lotus.attach.process_discovery import ProcessFacts
+from lotus.common.errors import LotusError
+
+TRAIN = ("python", "train.py")
+SPAWNED = ("python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()")
+
+
+def process(pid: int, parent: int = 1, **changes: object) -> ProcessFacts:
+    facts = ProcessFacts(pid, parent, os.geteuid(), "S", pid, TRAIN, "python", True, True)
+    return dataclasses.replace(facts, **changes)  # type: ignore[arg-type]
+
+
+def table(*processes: ProcessFacts) -> dict[int, ProcessFacts]:
+    return {each.pid: each for each in processes}
+
+
+SHELL = process(2, command=("bash",), python=False, torch=False)
+
+
+@pytest.mark.parametrize("pid", [10, 11, 12])
+def test_a_main_process_and_its_workers_stand_for_the_same(pid: int) -> None:
+    processes = table(process(10), process(12, 10), process(11, 10), SHELL)
+    (program,) = process_discovery.programs_of(pid, processes)
+    assert program.main.pid == 10
+    assert [worker.pid for worker in program.workers] == [11, 12]
+
+
+def test_spawned_workers_and_what_helps_them() -> None:
+    helper = ("python", "-c", "from multiprocessing.resource_tracker import main;main(3)")
+    processes = table(
+        process(10), process(11, 10, command=SPAWNED), process(12, 10, command=helper, torch=False)
+    )
+    (program,) = process_discovery.programs_of(10, processes)
+    assert [worker.pid for worker in program.workers] == [11]
+
+
+def test_workers_of_a_fork_server() -> None:
+    server = ("python", "-c", "from multiprocessing.forkserver import main; main()")
+    processes = table(
+        process(10), process(11, 10, command=server, torch=False), process(12, 11, command=server)
+    )
+    (program,) = process_discovery.programs_of(12, processes)
+    assert (program.main.pid, [worker.pid for worker in program.workers]) == (10, [12])
+
+
+def test_an_agent_stands_for_its_ranks() -> None:
+    agent = process(5, command=("python", "/env/bin/torchrun", "train.py"))
+    ranks = [process(pid, 5, rank=rank) for pid, rank in ((21, 1), (20, 0))]
+    programs = process_discovery.programs_of(5, table(agent, *ranks, process(30, 21)))
+    assert [program.main.pid for program in programs] == [20, 21]
+    assert [worker.pid for worker in programs[1].workers] == [30]
+
+
+def test_a_shell_stands_for_the_training_that_it_started() -> None:
+    (program,) = process_discovery.programs_of(2, table(SHELL, process(10, 2)))
+    assert program.main.pid == 10
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (process(9), "no process 10"),
+        (process(10, state="Z"), "has ended"),
+        (process(10, state="T"), "kill -CONT 10"),
+        (process(10, python=False, torch=False, command=("sleep", "9")), "no Python program"),
+        (process(10, torch=False), "not loaded torch"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused_with_one_line(facts: ProcessFacts, words: str) -> None:
+    with pytest.raises(LotusError, match=words) as refusal:
+        process_discovery.programs_of(10, table(facts))
+    assert "\n" not in str(refusal.value)
+
+
+def test_of_a_process_that_we_may_not_look_into_a_little_can_be_read() -> None:
+    (program,) = process_discovery.programs_of(10, table(process(10, torch=None)))
+    assert program.main.pid == 10
+
+
+def test_this_process_is_read() -> None:
+    facts = process_discovery.read_process(os.getpid())
+    assert facts is not None
+    assert (facts.pid, facts.python, facts.parent) == (os.getpid(), True, os.getppid())

@@ -1,0 +1,224 @@
+"""At what a thread is, by the frames of its stack: stacks as py-spy read them of real programs."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pytest
+
+from lotus.analysis.attached import phases
+from lotus.attach import stack_phases
+from lotus.attach.source_lines import SourceLoop
+from lotus.attach.stack_phases import Label, Site
+from native_map.recording.py_spy import Frame
+
+TORCH = "/env/lib/python3.11/site-packages/torch/utils/data"
+LOADER, WORKER = f"{TORCH}/dataloader.py", f"{TORCH}/_utils/worker.py"
+FETCH, COLLATE = f"{TORCH}/_utils/fetch.py", f"{TORCH}/_utils/collate.py"
+VISION = "/env/lib/python3.11/site-packages/torchvision"
+QUEUES = "/usr/lib/python3.11/multiprocessing"
+TRAIN = "/app/train.py"
+MAIN = ["<module> /app/train.py:65", "main /app/train.py:59"]
+NEXT = [*MAIN, f"_BaseDataLoaderIter.__next__ {LOADER}:725"]
+IN_QUEUE = [
+    *NEXT,
+    f"_MultiProcessingDataLoaderIter._next_data {LOADER}:1507",
+    f"_MultiProcessingDataLoaderIter._get_data {LOADER}:1466",
+    f"_MultiProcessingDataLoaderIter._try_get_data {LOADER}:1293",
+]
+FORKED = [
+    *MAIN,
+    f"DataLoader.__iter__ {LOADER}:500",
+    f"_MultiProcessingDataLoaderIter.__init__ {LOADER}:1178",
+    f"Popen._launch {QUEUES}/popen_fork.py:71",
+    f"_worker_loop {WORKER}:375",
+]
+SAMPLE = [
+    f"_MapDatasetFetcher.fetch {FETCH}:54",
+    f"_MapDatasetFetcher.fetch.<locals>.<listcomp> {FETCH}:54",
+    f"DatasetFolder.__getitem__ {VISION}/datasets/folder.py:247",
+]
+SITE = Site("main", TRAIN, 59, 60, 61)
+
+
+class Sources:
+    """The lines that matter of the programs whose stacks these are."""
+
+    TEXTS: ClassVar = {
+        (FETCH, 54): "data = [self.dataset[idx] for idx in possibly_batched_index]",
+        (FETCH, 57): "return self.collate_fn(data)",
+        (FETCH, 33): "data.append(next(self.dataset_iter))",
+        (f"{VISION}/datasets/folder.py", 245): "sample = self.loader(path)",
+        (f"{VISION}/datasets/folder.py", 247): "sample = self.transform(sample)",
+        ("/app/data.py", 30): "return self.augment(picture)",
+        ("/app/data.py", 31): "return self.transform(picture)",
+        (WORKER, 335): "r = index_queue.get(timeout=MP_STATUS_CHECK_INTERVAL)",
+    }
+
+    def text(self, file: str, line: int) -> str:
+        return self.TEXTS.get((file, line), "")
+
+    def qualified_name(self, file: str, line: int) -> str:
+        return {("/app/data.py", 12): "Blur.__call__"}.get((file, line), "")
+
+    def loop(self, file: str, line: int) -> SourceLoop | None:
+        if file == TRAIN and 59 <= line <= 61:
+            return SourceLoop(59, 60, 61)
+        if file == TRAIN and 55 <= line <= 64:
+            return SourceLoop(55, 56, 64)
+        if file == "/env/tqdm.py":
+            return SourceLoop(10, 11, 12)
+        return None
+
+
+def stack(*words: str) -> list[Frame]:
+    frames = []
+    for word in words:
+        function, _, place = word.partition(" ")
+        file, _, line = place.rpartition(":")
+        frames.append(Frame(function, file, int(line)))
+    return frames
+
+
+def of_main(*words: str, sites: Sequence[Site] = (SITE,)) -> Label:
+    return stack_phases.label_main(stack(*words), sites, Sources())
+
+
+def of_worker(*words: str) -> Label:
+    return stack_phases.label_worker(stack(*words), [SITE], Sources())
+
+
+POLL = [f"Queue.get {QUEUES}/queues.py:113", f"Connection._poll {QUEUES}/connection.py:440"]
+UNPICKLE = [f"Queue.get {QUEUES}/queues.py:122", "rebuild_storage_fd /env/torch/reductions.py:180"]
+
+
+@pytest.mark.parametrize(
+    ("words", "phase"),
+    [
+        ([*IN_QUEUE, *POLL, "wait /usr/lib/python3.11/selectors.py:415"], phases.WAIT),
+        ([*IN_QUEUE, *UNPICKLE], phases.RECEIVE),
+        ([*IN_QUEUE, f"Queue.get {QUEUES}/queues.py:122"], phases.RECEIVE),
+        ([*NEXT, f"_BaseDataLoaderIter._next_index {LOADER}:690"], phases.SAMPLER),
+        ([*NEXT, f"_MultiProcessingDataLoaderIter._process_data {LOADER}:1500"], phases.NEXT),
+        ([*MAIN, f"DataLoader.__iter__ {LOADER}:500"], phases.STARTUP),
+        ([*NEXT, f"_MPIter._shutdown_workers {LOADER}:9"], phases.SHUTDOWN),
+        (["<module> /app/train.py:65", "main /app/train.py:60", "step /app/m.py:3"], phases.STEP),
+        (["main /app/train.py:63", "save /app/m.py:9"], phases.OUTSIDE),
+        (["<module> /app/train.py:1", "_find_and_load <frozen importlib._bootstrap>:1"],
+         phases.IMPORTS),
+    ],
+)  # fmt: skip
+def test_phases_of_the_main_process(words: list[str], phase: str) -> None:
+    assert of_main(*words).phase == phase
+
+
+def test_without_workers_the_main_process_makes_batches_within_next() -> None:
+    single = [*NEXT, f"_SingleProcessDataLoaderIter._next_data {LOADER}:780", *SAMPLE]
+    label = of_main(*single, f"default_loader {VISION}/datasets/folder.py:284")
+    assert (label.phase, label.loop) == (phases.OPERATION, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "phase", "name"),
+    [
+        ([f"Compose.__call__ {VISION}/transforms/transforms.py:95",
+          "Module._wrapped_call_impl /env/torch/nn/modules/module.py:1751",
+          f"RandomResizedCrop.forward {VISION}/transforms/transforms.py:990"],
+         phases.OPERATION, "RandomResizedCrop"),
+        ([f"Compose.__call__ {VISION}/transforms/transforms.py:95", "blur /app/data.py:3"],
+         phases.OPERATION, "blur"),
+        ([f"Compose.forward {VISION}/transforms/v2/_container.py:51",
+          f"Transform.forward {VISION}/transforms/v2/_transform.py:68",
+          f"Resize.transform {VISION}/transforms/v2/_geometry.py:162"],
+         phases.OPERATION, "Resize"),
+        ([f"Compose.__call__ {VISION}/transforms/transforms.py:95",
+          f"Lambda.__call__ {VISION}/transforms/transforms.py:500", "noise /app/data.py:8"],
+         phases.OPERATION, "noise"),
+        ([], phases.DATASET, ""),
+    ],
+)  # fmt: skip
+def test_operations_are_named_as_trace_names_them(words: list[str], phase: str, name: str) -> None:
+    label = of_worker(*FORKED, *SAMPLE, *words)
+    assert (label.phase, label.name, label.loop) == (phase, name, 0)
+
+
+def test_the_decoder_of_a_folder_data_set_is_the_operation_loader() -> None:
+    folder = f"DatasetFolder.__getitem__ {VISION}/datasets/folder.py:245"
+    label = of_worker(*FORKED, *SAMPLE[:2], folder, f"open_it {VISION}/datasets/folder.py:9")
+    assert (label.phase, label.name) == (phases.OPERATION, "Loader")
+
+
+def test_a_transform_that_the_data_set_calls_itself_is_an_operation() -> None:
+    own = [*FORKED, *SAMPLE[:2], "Pictures.__getitem__ /app/data.py:31"]
+    assert of_worker(*own, "Ask.__call__ /app/data.py:5").name == "Ask"
+    assert of_worker(*own, "sharpen /app/data.py:9").name == "sharpen"
+
+
+def test_own_code_has_its_functions() -> None:
+    label = of_worker(*FORKED, *SAMPLE[:2], "Houses.__getitem__ /app/d.py:4", "parse /app/d.py:9")
+    assert label.phase == phases.DATASET
+    assert [frame.function for frame in label.chain] == ["Houses.__getitem__", "parse"]
+
+
+def test_collate_is_told_by_the_line_that_calls_it() -> None:
+    fetch = f"_MapDatasetFetcher.fetch {FETCH}:57"
+    assert of_worker(*FORKED, fetch, "pad /app/data.py:3").phase == phases.COLLATE
+    stream = f"_IterableDatasetFetcher.fetch {FETCH}:33"
+    assert of_worker(*FORKED, stream, "lines /app/data.py:3").phase == phases.DATASET
+
+
+def test_an_idle_worker_and_one_that_starts() -> None:
+    waits = [*FORKED[:-1], f"_worker_loop {WORKER}:335"]
+    assert of_worker(*waits, *POLL).phase == phases.IDLE
+    assert of_worker(*waits).phase == phases.IDLE
+    assert of_worker(*FORKED[:-1]).phase == phases.STARTUP
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "phase"),
+    [
+        ("QueueFeederThread", [f"Queue._feed {QUEUES}/queues.py:231",
+                               "Condition.wait /usr/lib/python3.11/threading.py:327"],
+         phases.FEEDER_IDLE),
+        ("QueueFeederThread", [f"Queue._feed {QUEUES}/queues.py:244",
+                               "reduce_storage /env/torch/multiprocessing/reductions.py:1"],
+         phases.SEND),
+        ("Thread-3", ["_pin_memory_loop " + TORCH + "/_utils/pin_memory.py:30"], phases.PIN),
+        ("logger", ["work /app/log.py:3"], phases.HELPER),
+        ("tqdm", ["Event.wait /usr/lib/python3.11/threading.py:629"], phases.HELPER_IDLE),
+    ],
+)  # fmt: skip
+def test_other_threads(name: str, words: list[str], phase: str) -> None:
+    assert stack_phases.label_helper(name, stack(*words)).phase == phase
+
+
+def test_the_loop_is_where_both_next_and_the_step_are_seen() -> None:
+    bar = ["<module> /app/train.py:65", "main /app/train.py:59", "tqdm.__iter__ /env/tqdm.py:11"]
+    waits = stack(*bar, f"_BaseDataLoaderIter.__next__ {LOADER}:725")
+    steps = stack("<module> /app/train.py:65", "main /app/train.py:60", "step /app/model.py:3")
+    assert stack_phases.find_loops([waits, steps], Sources()) == [SITE]
+
+
+def test_a_loop_whose_source_is_not_there_is_its_function() -> None:
+    waits = stack(
+        "<module> /gone.py:9", "fit /gone.py:5", f"_BaseDataLoaderIter.__next__ {LOADER}:7"
+    )
+    steps = stack("<module> /gone.py:9", "fit /gone.py:6", "step /gone.py:2")
+    (site,) = stack_phases.find_loops([waits, steps], Sources())
+    assert (site.function, site.last) == ("fit", 0)
+    assert stack_phases.label_main(steps, [site], Sources()).phase == phases.STEP
+
+
+def test_a_loader_that_next_never_shows_is_found_by_its_workers() -> None:
+    step = stack("<module> /app/train.py:65", "main /app/train.py:60", "step /app/model.py:3")
+    assert stack_phases.find_loops([step, stack(*FORKED, *SAMPLE)], Sources()) == [SITE]
+
+
+def test_python_before_3_11_does_not_tell_classes() -> None:
+    frames = stack_phases.qualified(stack("__call__ /app/data.py:12"), Sources())
+    assert frames[0].function == "Blur.__call__"
+
+
+@pytest.mark.parametrize("function", ["", "a\x00b", "x" * 3000, "\ufffd\ufffd"])
+def test_torn_stacks_are_known(function: str) -> None:
+    assert stack_phases.is_torn([Frame("main", TRAIN, 1), Frame(function, TRAIN, 2)])
+    assert not stack_phases.is_torn(stack(*NEXT))

@@ -1,0 +1,74 @@
+"""The command that tries an advice, and the gain beside it."""
+
+from pathlib import Path
+
+import pytest
+
+from lotus.analysis.replay.gain_prediction import Prediction
+from lotus.analysis.summary import Summary, summarise
+from lotus.analysis.verdict.causes.remedy import Remedy
+from lotus.reporters.run import short_report, trial
+from tests.unit.simulated import Plan
+
+SLOW = {"operations": {"Read": 20.0}, "step": 8.0, "batches": 100}
+
+
+def summary(**plan: object) -> Summary:
+    run = Plan(**(SLOW | plan)).run()  # type: ignore[arg-type]
+    run.path = "lotus-runs/train-1"
+    run.manifest |= {"command": ["python", "train.py"], "exit_code": 0}
+    return summarise(run)
+
+
+def command(**plan: object) -> str:
+    return trial.trial_command(summary(**plan))
+
+
+def test_workers_are_tried_by_tune_or_where_an_epoch_is_too_short_for_it_by_a_sweep() -> None:
+    assert command(workers=1) == "lotus tune -- python train.py"
+    short = command(workers=1, batches=20, operations={"Read": 10.0})
+    assert short == "lotus sweep --workers 1,6 --repeat 2 -- python train.py"
+
+
+def test_workers_that_are_kept_are_tried_by_a_sweep() -> None:
+    starting = {"operations": {"Read": 1.0}, "spawn": 400.0, "batches": 20, "epochs": 6}
+    assert command(**starting) == "lotus sweep --persistent on,off --repeat 2 -- python train.py"
+
+
+def test_a_change_of_code_is_measured_by_another_trace() -> None:
+    slow_sampler = {"operations": {"Read": 0.1}, "step": 0.1, "sampler": 30.0}
+    text = "lotus trace -- python train.py, then: lotus compare"
+    assert command(**slow_sampler) == text
+    elsewhere = summary(**slow_sampler)
+    elsewhere.__dict__["path"] = "/runs/my train"
+    text = "lotus trace -o NEW -- python train.py, then: lotus compare '/runs/my train' NEW"
+    assert trial.trial_command(elsewhere) == text
+
+
+def test_where_nothing_is_to_be_gained_there_is_nothing_to_try(tmp_path: Path) -> None:
+    assert command(operations={"Read": 0.1}, step=20.0) == ""
+    lines = "\n".join(short_report.lines(summary(operations={"Read": 0.1}, step=20.0)))
+    assert "expected:" not in lines
+    assert "try it:" not in lines
+
+
+def test_the_end_of_a_trace_has_the_gain_and_the_command() -> None:
+    lines = short_report.lines(summary(workers=1))
+    assert any(line.startswith("expected: ") and "times as fast" in line for line in lines)
+    assert "try it: lotus tune -- python train.py" in lines
+
+
+@pytest.mark.parametrize(
+    ("prediction", "text"),
+    [
+        (Prediction(), ""),
+        (Prediction(2.0, 1.5, 2.5), "2 times as fast (1.5 to 2.5), by a replay of its batches"),
+        (Prediction(2.0, 1.995, 2.005), "2 times as fast, by a replay of its batches"),
+        (
+            Prediction(2.0, 1.0, 2.5, at_best=True),
+            "at most 2 times as fast, by a replay of its batches",
+        ),
+    ],
+)
+def test_a_gain_has_its_interval(prediction: Prediction, text: str) -> None:
+    assert trial.expected(Remedy({"num_workers": 4}, expected=prediction)) == text

@@ -1,0 +1,167 @@
+"""How often `lotus attach` finds the planted cause, beside `lotus trace`.
+
+    PYTHONPATH=. python tools/bench/attach.py [--corpus own open blind sealed] [--seconds 20]
+        [--traced] [--rows FILE] [NAME ...]
+
+Each program of tests/diagnosis/CORPUS runs by itself, longer where it takes --epochs. When it has
+loaded torch and started a worker (or 5 s later) it is watched for --seconds, or until its end. Its
+label, written before the rules, says which cause comes first. With --traced it runs once more under
+`lotus trace`, and both are scored alike. Causes that only single batches show count as well. A row
+that stands in --rows already is not measured again.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import diagnosis
+import provenance
+
+from lotus.attach import process_discovery
+from lotus.attach.thread_readings import children_of
+
+_EPOCHS, _SAMPLES = 1000, 5000  # more than fit into the time
+_LIMIT_S, _START_S = 120, 5
+
+
+def longer(program: Path) -> list[str]:
+    """Arguments with which a program runs on for longer than it is watched."""
+    text = program.read_text()
+    if "planted.arguments(" in text:
+        return [f"--samples={_SAMPLES}"]
+    return [f"--epochs={_EPOCHS}"] if '"--epochs"' in text else []
+
+
+def watched(program: Path, seconds: float) -> tuple[dict[str, Any], str, str]:
+    """The verdict on a running program, the report as text, and what lotus said on stderr."""
+    lotus = [sys.executable, "-m", "lotus"]
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder, "run")
+        words = [sys.executable, str(program), *longer(program)]
+        child = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
+        try:
+            until = time.monotonic() + _LIMIT_S
+            while not has_torch(child.pid) and time.monotonic() < until and child.poll() is None:
+                time.sleep(0.05)
+            until = time.monotonic() + _START_S  # a busy machine imports for long
+            while not children_of(child.pid) and time.monotonic() < until and child.poll() is None:
+                time.sleep(0.05)
+            done = subprocess.run(
+                [*lotus, "attach", str(child.pid), f"--seconds={seconds}", "-o", str(run)],
+                capture_output=True, text=True,
+            )  # fmt: skip
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        if done.returncode:
+            return {}, done.stdout, done.stderr
+        report = subprocess.run(
+            [*lotus, "report", "--json", str(run)], capture_output=True, check=True
+        )
+    judged = json.loads(report.stdout)["verdict"] or {}
+    return judged, " ".join(done.stdout.split()), done.stderr
+
+
+def has_torch(pid: int) -> bool:
+    facts = process_discovery.read_process(pid)
+    return facts is not None and bool(facts.torch)
+
+
+def scored(judged: Mapping[str, Any], text: str, label: Mapping[str, Any]) -> dict[str, Any]:
+    """The first cause, and whether it is the planted one."""
+    if not judged.get("causes"):
+        return {"first": judged.get("kind", "none"), "title": "", "right": False, "harmless": True}
+    first = judged["causes"][0]
+    named = first["kind"] in label["kinds"] and re.search(label["names"], first["title"])
+    return {
+        "first": first["kind"],
+        "title": first["title"],
+        "share": first["share"],
+        "right": bool(named and re.search(label["note"], text)),
+        "harmless": not any(re.search(words, diagnosis.advised(first)) for words in label["never"]),
+    }
+
+
+def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A row per program, from --rows where it is there, else measured and appended to it."""
+    known: dict[tuple[str, str], dict[str, Any]] = {}
+    if args.rows is not None and args.rows.exists():
+        for line in args.rows.read_text().splitlines():
+            row = json.loads(line)
+            known[row["corpus"], row["program"]] = row
+    for corpus in args.corpus:
+        labels = json.loads((diagnosis.PROGRAMS / f"{corpus}.json").read_text())
+        for name, label in labels.items():
+            if (args.names and name not in args.names) or label.get("busy_only"):
+                continue
+            row = known.get((corpus, name))
+            if row is None:
+                program = diagnosis.PROGRAMS / corpus / f"{name}.py"
+                judged, text, said = watched(program, args.seconds)
+                row = {
+                    "corpus": corpus, "program": name, "planted": label["kinds"][0],
+                    "healthy": label["healthy"], "said": said.strip(),
+                    "attach": scored(judged, text, label),
+                }  # fmt: skip
+                if args.traced:
+                    row["trace"] = scored(*diagnosis.diagnosed(program), label)
+                if args.rows is not None:
+                    with args.rows.open("a") as stream:
+                        stream.write(json.dumps(row) + "\n")
+            yield row
+
+
+def line_of(row: Mapping[str, Any]) -> str:
+    marks = [
+        f"{how} {'right' if row[how]['right'] else 'WRONG'}"
+        for how in ("attach", "trace")
+        if how in row
+    ]
+    seen = row["attach"]
+    said = f" ({row['said'][:60]})" if not seen["title"] else ""
+    what = f"{seen['first']}: {seen['title'][:60]}{said}"
+    return f"{row['corpus']:6} {row['program']:18} {', '.join(marks):26} {what}"
+
+
+def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for healthy in (False, True):
+        mine = [row for row in shown if row["healthy"] == healthy]
+        for how in ("attach", "trace"):
+            told = [row for row in mine if how in row]
+            right = sum(row[how]["right"] for row in told)
+            harmless = sum(row[how]["harmless"] for row in told)
+            if told:
+                what = "healthy left alone" if healthy else "first cause right"
+                yield (f"{how}: {what} in {right} of {len(told)}; next step harmless in {harmless}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="programs (default: all)")
+    parser.add_argument(
+        "--corpus", nargs="+", choices=diagnosis.CORPORA, default=list(diagnosis.CORPORA)
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long to watch")
+    parser.add_argument("--traced", action="store_true", help="trace each program as well")
+    parser.add_argument("--rows", type=Path, help="file of rows, a JSON object a line")
+    args = parser.parse_args()
+    print(provenance.header(more=f"\nwatched  {args.seconds:g} s"))
+    shown = []
+    for row in rows(args):
+        shown.append(row)
+        print(line_of(row), flush=True)
+    print("\n".join(summary(shown)))
+
+
+if __name__ == "__main__":
+    main()
