@@ -27,6 +27,7 @@ class Plan:
     write: float = 0.1
     unpickle: float = 0.1
     step: float = 1.0
+    first_step: float = 0.0  # extra in the first step of the process
     iter: float = 2.0
     spawn: float = 5.0
     first_sample: float = 0.0  # extra in the first sample of each process
@@ -172,9 +173,10 @@ class _Simulation:
             else:
                 row |= self._fetch(epoch, batch, -1, now + plan.sampler * MS)
                 now = ready = row["fetch_start_ns"] + row["fetch_ns"]
+            step_ns = (plan.step + (0.0 if epoch or batch else plan.first_step)) * MS
             row |= {
                 "ready_ns": ready, "wait_start_ns": wait_start, "wait_ns": now - wait_start,
-                "taken_ns": now, "delay_ns": max(now - ready, 0), "step_ns": plan.step * MS,
+                "taken_ns": now, "delay_ns": max(now - ready, 0), "step_ns": step_ns,
                 "out_of_order": False, "order": "in turn",
             }  # fmt: skip
             first_end = first_end or now
@@ -182,9 +184,9 @@ class _Simulation:
             self._add(
                 "waits",
                 {"pid": 1, "tid": 1, "epoch": epoch, "batch": batch, "start_ns": wait_start,
-                 "wait_ns": now - wait_start, "step_ns": plan.step * MS, "failed": False},
+                 "wait_ns": now - wait_start, "step_ns": step_ns, "failed": False},
             )  # fmt: skip
-            now += plan.step * MS
+            now += step_ns
         shutdown = plan.shutdown * MS if plan.workers and not plan.persistent else 0.0
         self._add(
             "epochs",

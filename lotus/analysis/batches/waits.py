@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import Floats, busy_within, flag, integer, number, process_rows
+from lotus.analysis.common.warm_up import WARM_UP
 
 # In the order in which a batch goes through them.
 PHASES = (
@@ -32,7 +33,8 @@ def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     iter_ns (blocked in `iter()`), wait_ns (in `next`), step_ns (the training step), own_ns (lotus's
     own work, part of step_ns), first_ns (the wait for the first batch, part of wait_ns), tail_ns
     (the `next` that found no more batches, with the shut-down), loop_ns (their sum), waits (how
-    many `next`). An epoch of which no `iter()` was recorded has iter_ns 0.
+    many `next`). An epoch of which no `iter()` was recorded has iter_ns 0. warm_up_ns, where the
+    waits have it, is not part of loop_ns.
     """
     keys = ["rank", "loader", "epoch"]
     rows = pd.DataFrame(
@@ -41,14 +43,16 @@ def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
             "start": number(waits, "start_ns"),
             "wait_ns": number(waits, "wait_ns"),
             "step_ns": np.nan_to_num(number(waits, "step_ns")),
+            WARM_UP: np.nan_to_num(number(waits, WARM_UP)),
         }
     )
     rows = rows[rows["loader"] >= 0].sort_values("start")
-    rows["last_ns"] = rows["start"] + rows["wait_ns"] + rows["step_ns"]
+    rows["last_ns"] = rows["start"] + rows["wait_ns"] + rows["step_ns"] + rows[WARM_UP]
     rows["waits"] = 1
     added = rows.groupby(keys, as_index=False).agg(
         wait_ns=("wait_ns", "sum"),
         step_ns=("step_ns", "sum"),
+        warm_up_ns=(WARM_UP, "sum"),
         waits=("waits", "sum"),
         begin_ns=("start", "min"),
         first_ns=("wait_ns", "first"),
@@ -69,7 +73,7 @@ def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
         }
     ).drop_duplicates(keys)
     loop = begun.merge(added, on=keys, how="outer")
-    for name in ("own_ns", "iter_ns", "wait_ns", "step_ns", "first_ns", "shutdown_ns"):
+    for name in ("own_ns", "iter_ns", "wait_ns", "step_ns", WARM_UP, "first_ns", "shutdown_ns"):
         loop[name] = loop[name].fillna(0.0)
     loop["waits"] = loop["waits"].fillna(0).astype(np.int64)
     exhausted = flag(loop, "exhausted")

@@ -10,6 +10,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import batch_rows, integer, number, plain_value
 from lotus.analysis.common.loader_titles import title_of
+from lotus.analysis.common.warm_up import without_warm_up
 
 _OF_LOADERS = ("ops", "samples", "batches", "waits", "epochs")
 TABLES = (*_OF_LOADERS, "workers", "resources", "paths")
@@ -147,7 +148,7 @@ def _scope(
         ops=mine["ops"],
         samples=mine["samples"],
         batches=_with_idle_of_loop(batches, mine["epochs"]),
-        waits=mine["waits"],
+        waits=without_warm_up(mine["waits"]),
         epochs=mine["epochs"],
         workers=workers[keep].reset_index(drop=True),
         resources=resources[_pairs(resources).isin(processes)].reset_index(drop=True),

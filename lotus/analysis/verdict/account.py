@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from lotus.analysis.batches.core_use import CoreUse
+from lotus.analysis.common.columns import number, total
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.common.warm_up import WARM_UP
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, Charge
 from lotus.analysis.verdict.causes.ledger import Ledger
@@ -32,6 +34,7 @@ class Account:
     workers: pd.DataFrame
     charges: list[Charge]
     use: CoreUse
+    warm_up_ns: float = 0.0  # of first steps, beyond a usual one; no part of loop_ns
 
 
 def account(scope: Scope) -> Account:
@@ -51,6 +54,7 @@ def account(scope: Scope) -> Account:
         wait_ns=ledger.wait_ns,
         step_ns=ledger.step_ns,
         own_ns=ledger.own_ns,
+        warm_up_ns=total(number(ledger.loop, WARM_UP)),
         tail_ns=ledger.tail_ns,
         epochs=ledger.loop,
         phases=ledger.phases,

@@ -9,9 +9,11 @@ import pandas as pd
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Floats, integer, number, ratio
 from lotus.analysis.common.scope import RunLike, table
+from lotus.analysis.common.warm_up import WARM_UP, without_warm_up
 
 IMPORTS, SETUP, BETWEEN, AFTER = "imports", "set-up", "between", "after"
 STARTUP, WAIT, STEP, SHUTDOWN = "start-up", "wait", "step", "shut-down"
+FIRST_STEP = "first-step"
 OUTSIDE = (IMPORTS, SETUP, BETWEEN, AFTER)
 
 
@@ -19,7 +21,8 @@ OUTSIDE = (IMPORTS, SETUP, BETWEEN, AFTER)
 class RunPart:
     """A part of the wall time. `kind`: imports (until torch's loaders were imported), set-up (until
     the first loop), between (two loops), after (the last loop), or of a `loader`'s loops (-1: none)
-    start-up (`iter()` to the first batch), wait, step, shut-down.
+    start-up (`iter()` to the first batch), wait, first-step (what that took beyond a usual one,
+    where that was far more), step, shut-down.
     """
 
     kind: str
@@ -58,7 +61,8 @@ def run_time(run: RunLike) -> RunTime | None:
     if not isinstance(start, int) or not isinstance(end, int) or end <= start:
         return None
     epochs, waits = _of_main(run)
-    loop = loop_times(epochs, waits)
+    parts_of_waits = [without_warm_up(rows) for _, rows in waits.groupby(integer(waits, "loader"))]
+    loop = loop_times(epochs, pd.concat(parts_of_waits) if parts_of_waits else waits)
     began = np.fmin(number(loop, "start_ns"), number(loop, "begin_ns"))
     ended = np.where(loop["exhausted"], number(loop, "end_ns"), number(loop, "last_ns"))
     ended = np.fmin(np.fmax(ended, began), end)
@@ -122,11 +126,11 @@ def _of_loops(loop: pd.DataFrame, spans: Floats) -> list[RunPart]:
         mine = loaders == loader
         reached, _ = _union(spans[np.isin(loaders, lengths.index[: place + 1])])
         own, covered = reached - covered, reached
-        first, wait, begun, tail = (
+        first, wait, begun, tail, warm = (
             float(number(loop, name)[mine & np.isfinite(number(loop, name))].sum())
-            for name in ("first_ns", "wait_ns", "iter_ns", "tail_ns")
+            for name in ("first_ns", "wait_ns", "iter_ns", "tail_ns", WARM_UP)
         )
-        owned = {STARTUP: begun + first, WAIT: wait - first, SHUTDOWN: tail}
+        owned = {STARTUP: begun + first, WAIT: wait - first, FIRST_STEP: warm, SHUTDOWN: tail}
         step = max(own - sum(owned.values()), 0.0)
         parts += [RunPart(kind, int(loader), ns) for kind, ns in (owned | {STEP: step}).items()]
     return parts

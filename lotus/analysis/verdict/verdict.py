@@ -21,7 +21,7 @@ from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
-from lotus.common.formatting import plain, size
+from lotus.common.formatting import duration, plain, size
 
 MODERATE, HIGH = 0.05, 0.20
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
@@ -109,7 +109,7 @@ class Verdict:
     shutdown_share: float
     causes: list[Cause]
     doubt: str = ""  # what to hold against all of it, in a sentence
-    flaws: tuple[str, ...] = ()  # what is wrong, whatever it costs: data, memory, limits
+    flaws: tuple[str, ...] = ()  # to know whatever it costs: data, memory, limits, what is left out
     ruled_out: tuple[str, ...] = ()  # what was measured, and is no cause
     input_low: float = math.nan
     input_high: float = math.nan
@@ -151,6 +151,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         causes,
         doubt=_doubt(around.use),
         flaws=(
+            *_left_out(books),
             *_flaws(around),
             *_near_limits(around),
             *_short_memory(around, loop),
@@ -177,6 +178,14 @@ def _doubt(use: CoreUse) -> str:
         f"The machine was busy: {others}the making of batches was ready without a core for "
         f"{use.fetch.delay_share:.0%} of its time. Times are longer than on a free machine."
     )
+
+
+def _left_out(books: Account) -> Iterator[str]:
+    if books.warm_up_ns >= LITTLE * books.loop_ns:
+        yield (
+            f"The first training step took {duration(books.warm_up_ns)} longer than a usual one "
+            "(compilation, late set-up), which these shares leave out: a job has it once."
+        )
 
 
 def _flaws(around: Circumstances) -> Iterator[str]:

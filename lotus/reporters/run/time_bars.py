@@ -10,6 +10,7 @@ WAITING, TRAINING = "waiting for data", "training step"
 _WORDS = {
     run_time.START: "imports and set-up",
     run_time.WAIT: WAITING,
+    run_time.FIRST_STEP: "first step, beyond a usual one",
     run_time.STEP: TRAINING,
     run_time.EDGES: "start-up, shut-down",
     run_time.BETWEEN: "between the loops",

@@ -1,0 +1,50 @@
+"""The first training step of a process, where it took far longer than all others.
+
+It compiles, searches for the fastest kernels, or sets up what is set up late. A job of hours has it
+once, a traced run of a minute may spend most of its time in it: it is kept apart.
+"""
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Floats, integer, number
+
+WARM_UP = "warm_up_ns"  # the column of waits
+# The first step is a warm-up where it is so many times the usual one, and the longest other one.
+_USUAL, _LONGEST = 5.0, 2.0
+_LEAST = 8  # other steps, of which the usual one is known
+
+
+def without_warm_up(waits: pd.DataFrame) -> pd.DataFrame:
+    """Waits of one loader with WARM_UP: what a first step took beyond a usual one, nanoseconds.
+
+    That is taken from the step; its CPU times keep their proportion to it. WARM_UP is 0.0 for all
+    other steps.
+    """
+    excess = _excess(waits)
+    rows = np.flatnonzero(excess)
+    columns: dict[str, Floats] = {WARM_UP: excess}
+    if rows.size:
+        kept = 1.0 - excess[rows] / number(waits, "step_ns")[rows]
+        for name in waits.columns:
+            if name.startswith("step_"):
+                columns[name] = number(waits, name).copy()
+                columns[name][rows] *= kept
+    return waits.assign(**columns)
+
+
+def _excess(waits: pd.DataFrame) -> Floats:
+    excess = np.zeros(len(waits))
+    step, begun, pid = number(waits, "step_ns"), number(waits, "start_ns"), integer(waits, "pid")
+    known = np.flatnonzero(~np.isnan(step) & ~np.isnan(begun))
+    for process in np.unique(pid[known]):
+        mine = known[pid[known] == process]
+        first = mine[np.argmin(begun[mine])]
+        others = step[mine[mine != first]]
+        # A process that was recorded later on has no first step in its record.
+        if others.size < _LEAST or integer(waits, "batch")[first] != 0:
+            continue
+        usual = float(np.median(others))
+        if step[first] >= max(_USUAL * usual, _LONGEST * float(others.max())):
+            excess[first] = step[first] - usual
+    return excess
