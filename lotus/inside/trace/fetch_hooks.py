@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .recorder import Recorder
-    from .transform_finder import StandIns
+    from .stand_ins import StandIns
 _MOST_ITEMS = 64
 _UNKNOWN = ()
 _PATHS = ("samples", "imgs", "image_paths", "img_paths", "image_files", "files", "paths")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .iterations import Iteration, Loaders
     from .recorder import Recorder
-    from .transform_finder import StandIns
+    from .stand_ins import StandIns
 
 
 def get_iterator(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..common.patching import Around, Function
     from .iterations import Loaders
     from .recorder import Recorder
-    from .transform_finder import StandIns
+    from .stand_ins import StandIns
 _DATALOADER = "torch.utils.data.dataloader"
 _CHECKS = "check_worker_number_rationality"  # by which `DataLoader.__init__` ends
 _PARALLEL = "torch.nn.parallel.distributed"
@@ -83,6 +83,7 @@ class Tracer:
         self._when_imported(_PARALLEL, self._hook_gradients)
         for module, name, why in _UNSEEN:
             self._when_imported(module, partial(self._hook_unseen, name=name, why=why))
+        self._when_imported("datasets.utils._dill", self._hook_fingerprints)
         for named in self.named:
             module = named.partition(":")[0]
             call = partial(self._hook_named, named=named)
@@ -161,7 +162,7 @@ class Tracer:
     def _plan(self, module: "Any", loaders: "Loaders") -> "list[tuple[Any, str, Around]]":
         """Return the methods to listen on; raise AttributeError if one does not exist."""
         from . import loader_hooks, worker_hooks
-        from .transform_finder import give_back
+        from .stand_ins import give_back
 
         recorder, utils = loaders.recorder, module._utils
         loader, kind = module.DataLoader, module._DatasetKind
@@ -245,6 +246,11 @@ class Tracer:
             self.undo.append(wrap_named(owner, path[-1], operation, recorder))
         except (AttributeError, TypeError) as error:
             recorder.event({"event": "note", "text": f"--op {named}: {error}"})
+
+    def _hook_fingerprints(self, module: "Any") -> None:
+        from . import cache_keys
+
+        self.listen(module.Pickler, "save", cache_keys.save)
 
     def _hook_unseen(self, module: "ModuleType", name: str, why: str) -> None:
         from ..common.guard import hook

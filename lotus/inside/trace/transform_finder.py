@@ -1,8 +1,7 @@
 """Finds the transforms of a data set and times each call.
 
 A transform is replaced in its container or attribute by a stand-in that times it. A hook on its
-class would record the model too. A stand-in behaves like the original (isinstance, attributes,
-repr, pickle, copy), so the program does not notice it.
+class would record the model too.
 """
 
 from __future__ import annotations
@@ -13,8 +12,10 @@ import types
 import weakref
 
 from ..common import patching
-from ..common.guard import ask, hook, of_the_program, quiet
+from ..common.guard import hook, of_the_program, quiet
 from ..common.objects import attributes
+from . import captured_objects, stream_stages
+from .stand_ins import is_stand_in, label, numbered, original_of, stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,115 +23,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .recorder import Recorder
-
-    StandIns = dict[tuple[int, str], weakref.ref[Any]]  # (id(owner), attribute) -> owner
+    from .stand_ins import StandIns
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")
 _MOST_OBJECTS = 2000  # looked at in one data set
 _MOST_ITEMS = 64  # length of a list that may contain transforms or data sets
 _DEEPEST = 8
 _LONGEST = 200  # characters of a name
-# Python looks these up on the type, so a stand-in needs its own.
-_NOT_FORWARDED = frozenset(
-    "__class__ __new__ __init__ __getattribute__ __getattr__ __setattr__ __delattr__ __dict__ "
-    "__slots__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ "
-    "__getnewargs_ex__ __init_subclass__ __subclasshook__ __del__ __call__ __doc__ __module__ "
-    "__weakref__ __dir__ __sizeof__ __get__ __set__ __delete__ __set_name__ __abstractmethods__ "
-    "__class_getitem__ __copy__ __deepcopy__ __firstlineno__ __static_attributes__".split()
-)
-# Not called: `dataclasses.asdict` looks these up on the type.
-_OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__")
-
-
-class StandIn:
-    """Base class of stand-ins; `stand_in` makes a subclass for each of them.
-
-    Its annotations only use names that the program can resolve.
-    """
-
-    __slots__ = ("__weakref__", "_lotus_operation", "_lotus_original", "_lotus_reduce")
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(object.__getattribute__(self, "_lotus_original"), name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        setattr(object.__getattribute__(self, "_lotus_original"), name, value)
-
-    def __delattr__(self, name: str) -> None:
-        delattr(object.__getattribute__(self, "_lotus_original"), name)
-
-    def __dir__(self) -> list[str]:
-        return dir(object.__getattribute__(self, "_lotus_original"))
-
-    def __del__(self) -> None:
-        # The class is a reference cycle that would keep the original alive until a collection.
-        try:  # noqa: SIM105 - at the end of the program the names of this module may be gone
-            del type(self).__call__
-        except Exception:
-            pass
-
-    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
-        # A pickle or copy of a stand-in is one of the original. `max` of a tuple with one item
-        # returns that item, and exists without lotus.
-        return object.__getattribute__(self, "_lotus_reduce") or (max, ((original_of(self),),))
-
-
-def is_stand_in(thing: object) -> bool:
-    return issubclass(type(thing), StandIn)
-
-
-def original_of(thing: Any) -> Any:
-    return object.__getattribute__(thing, "_lotus_original") if is_stand_in(thing) else thing
-
-
-def _forward(name: str) -> Callable[..., Any]:
-    def method(self: object, /, *args: object, **kwargs: object) -> object:
-        original = original_of(self)
-        return getattr(type(original), name)(
-            original, *[original_of(arg) for arg in args], **kwargs
-        )
-
-    method.__name__ = name
-    return method
-
-
-def stand_in(
-    original: Any, operation: int, recorder: Recorder, reduce: tuple[Any, ...] | None = None
-) -> Any:
-    """Return an object that times calls of `original` and otherwise behaves like it."""
-    kind = type(original)
-    members: dict[str, Any] = {
-        name: _forward(name)
-        for name in dir(kind)
-        if name.startswith("__")
-        and name.endswith("__")
-        and name not in _NOT_FORWARDED
-        and callable(getattr(kind, name, None))
-    }
-    if getattr(kind, "__hash__", None) is None:
-        members["__hash__"] = None
-    for base in reversed(kind.__mro__):
-        members.update({name: vars(base)[name] for name in _OF_DATACLASSES if name in vars(base)})
-    members["__slots__"] = ()
-    members["__class__"] = property(lambda self: original_of(self).__class__)
-    members["__doc__"] = ask(getattr, original, "__doc__", None)
-    members["__call__"] = recorder.timers.operation(original, operation)
-    made: Any = object.__new__(type(kind.__name__, (StandIn,), members))
-    object.__setattr__(made, "_lotus_original", original)
-    object.__setattr__(made, "_lotus_operation", operation)
-    object.__setattr__(made, "_lotus_reduce", reduce)
-    return made
-
-
-def label(thing: Any) -> str:
-    """Return a short name for a callable: its class, or its name for a function."""
-    function = getattr(thing, "func", None) if type(thing).__name__ == "partial" else thing
-    function = original_of(function)
-    if type(function) in (types.FunctionType, types.BuiltinFunctionType, types.MethodType):
-        name = function.__name__
-    else:
-        name = type(function).__name__
-    return "lambda" if name == "<lambda>" else str(name)[:_LONGEST]
 
 
 class Finder:
@@ -150,11 +49,12 @@ class Finder:
 
     def data_set(self, owner: object, depth: int = 0) -> None:
         """Instrument a data set and the data sets inside it."""
-        if not self._enter(owner, depth):
+        if not self.enter(owner, depth):
             return
         for name, value in list(attributes(owner).items()):
             try:
-                self._attribute(owner, name, value, depth)
+                if not stream_stages.instrument(self, owner, name, value):
+                    self._attribute(owner, name, value, depth)
             except Exception as error:  # objects of the program may behave in any way
                 if of_the_program(error):
                     raise
@@ -162,7 +62,7 @@ class Finder:
                 text = f"operations in {where} not found: {type(error).__name__}"
                 self.recorder.event({"event": "note", "text": text})
 
-    def _enter(self, thing: object, depth: int) -> bool:
+    def enter(self, thing: object, depth: int) -> bool:
         if depth > _DEEPEST or id(thing) in self.seen or len(self.seen) > _MOST_OBJECTS:
             return False
         self.seen.add(id(thing))
@@ -181,17 +81,18 @@ class Finder:
                 return
             text = "Loader" if name == "loader" else label(plain)
             prefix = name + ":" if name == "target_transform" else ""
-            made = self._stand_in(value, prefix + text, 0, 0, name == "loader")
+            made = self.stand_in_for(value, prefix + text, 0, 0, name == "loader")
             if made is not value:
-                self._set_attribute(owner, name, made)
-            self._inside(plain, made, prefix + text, depth)
+                self.set_attribute(owner, name, made)
+            self.inside(plain, made, prefix + text, depth)
         elif name == "_format_kwargs" and isinstance(value, dict):
             transform = value.get("transform")  # Hugging Face: set_transform
             if callable(transform):
-                made = self._stand_in(transform, label(transform), 0, 0)
+                made = self.stand_in_for(transform, label(transform), 0, 0)
                 if made is not transform:
                     value["transform"] = made
-                    self._give_back_later(owner, name)
+                    self.give_back_later(owner, name)
+                self.inside(original_of(transform), made, label(transform), depth)
         elif self._is_data_set(plain, name):
             self.data_set(plain, depth + 1)
         elif type(value) in (list, tuple) and 0 < len(value) <= _MOST_ITEMS:
@@ -226,18 +127,16 @@ class Finder:
 
     def container(self, container: object, path: str, parent: int, depth: int) -> None:
         """Instrument the transforms of one container; `path` precedes their names."""
-        if not self._enter(container, depth):
+        if not self.enter(container, depth):
             return
         children = self._children(container) or []
-        labels = [label(original_of(child)) for _, child in children]
+        labels = numbered([label(original_of(child)) for _, child in children])
         for index, (key, child) in enumerate(children):
-            text = labels[index]
-            if labels.count(text) > 1:
-                text += f"[{labels[:index].count(text)}]"
-            made = self._place(container, key, child, path + text, parent, index)
-            self._inside(original_of(child), made, path + text, depth)
+            name = path + labels[index]
+            made = self._place(container, key, child, name, parent, index)
+            self.inside(original_of(child), made, name, depth)
 
-    def _inside(self, plain: object, made: object, path: str, depth: int) -> None:
+    def inside(self, plain: object, made: object, path: str, depth: int) -> None:
         """Instrument containers inside an operation, such as RandomApply or a user's transform."""
         operation = object.__getattribute__(made, "_lotus_operation") if is_stand_in(made) else 0
         if not operation:
@@ -247,12 +146,33 @@ class Finder:
         if self._children(plain) is not None:
             self.container(plain, path + "/", operation, depth + 1)
             return
-        if issubclass(type(plain), (types.FunctionType, types.BuiltinFunctionType, type)):
+        if type(plain) in captured_objects.KINDS:
+            self._captured(plain, path + "/", operation, depth)
+            return
+        if issubclass(type(plain), (types.BuiltinFunctionType, type)):
             return
         for value in list(attributes(plain).values()):
             value = original_of(value)
             if self._children(value) is not None:
                 self.container(value, path + "/", operation, depth + 1)
+
+    def _captured(self, function: object, path: str, parent: int, depth: int) -> None:
+        """Instrument what a function calls of its closure, its globals and its arguments.
+
+        Not a bare sequence of modules, which may be a model, and of others what is in place.
+        """
+        found = [original_of(value) for value in captured_objects.of(function)]
+        found = [value for value in found if not issubclass(type(value), self.sequence)]
+        modules = []
+        for value in found:
+            if self._children(value) is not None:
+                self.container(value, path, parent, depth + 1)
+            elif issubclass(type(value), self.module) and _of_torchvision(value):
+                modules.append(value)
+        names = numbered([label(module) for module in modules])
+        for index, (module, name) in enumerate(zip(modules, names, strict=True)):
+            made = self._override_forward(module, path + name, parent, index)
+            self.inside(module, made, path + name, depth)
 
     def _place(
         self, container: Any, key: Any, child: Any, name: str, parent: int, index: int
@@ -264,17 +184,19 @@ class Finder:
             inner = container._modules["transforms"]
         if issubclass(type(inner), self.sequence):
             return self._override_forward(child, name, parent, index)
-        made = self._stand_in(child, name, parent, index)
+        made = self.stand_in_for(child, name, parent, index)
         if made is not child:
             if type(inner) is list:
                 inner[key] = made
-                self._give_back_later(container, "transforms")
+                self.give_back_later(container, "transforms")
             else:
                 changed = (*inner[:key], made, *inner[key + 1 :])
-                self._set_attribute(container, "transforms", changed)
+                self.set_attribute(container, "transforms", changed)
         return made
 
-    def _stand_in(self, child: Any, name: str, parent: int, index: int, loads: bool = False) -> Any:
+    def stand_in_for(
+        self, child: Any, name: str, parent: int, index: int, loads: bool = False
+    ) -> Any:
         if is_stand_in(child):
             return child
         known = self.made.get(id(child))
@@ -296,14 +218,14 @@ class Finder:
                 operation = self.recorder.definitions.define(name, parent, index)
                 made = stand_in(forward, operation, self.recorder, (getattr, (child, "forward")))
                 child.__dict__["forward"] = made
-                self._give_back_later(child, "forward")
+                self.give_back_later(child, "forward")
         return child
 
-    def _set_attribute(self, owner: object, name: str, value: object) -> None:
+    def set_attribute(self, owner: object, name: str, value: object) -> None:
         vars(owner)[name] = value
-        self._give_back_later(owner, name)
+        self.give_back_later(owner, name)
 
-    def _give_back_later(self, owner: object, name: str) -> None:
+    def give_back_later(self, owner: object, name: str) -> None:
         # Weak, so that it does not keep objects of the program alive.
         with quiet(TypeError):  # not all objects support weak references
             key = (id(owner), name)
@@ -311,27 +233,8 @@ class Finder:
             self.stand_ins[key] = weakref.ref(owner, forget)
 
 
-def give_back(stand_ins: StandIns) -> None:
-    """Replace all stand-ins in these attributes by their originals."""
-    for (_, name), reference in list(stand_ins.items()):
-        owner = reference()
-        if owner is not None:
-            _give_back(attributes(owner), name)
-    stand_ins.clear()
-
-
-def _give_back(held: dict[str, Any], name: str) -> None:
-    value = held.get(name)
-    if is_stand_in(value) and name == "forward":
-        del held[name]
-    elif is_stand_in(value):
-        held[name] = original_of(value)
-    elif type(value) is tuple:
-        held[name] = tuple(original_of(item) for item in value)
-    elif type(value) is list:
-        value[:] = [original_of(item) for item in value]
-    elif isinstance(value, dict):
-        value.update({key: original_of(item) for key, item in value.items()})
+def _of_torchvision(module: object) -> bool:
+    return str(type(module).__module__).startswith("torchvision.transforms.")
 
 
 def wrap_named(owner: Any, name: str, operation: int, recorder: Recorder) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Iterates data sets of Hugging Face: map style, with a transform, and as streams."""
+"""Iterates data sets of Hugging Face: map style, with transforms, and as streams."""
 
 import os
 
@@ -6,6 +6,10 @@ import datasets
 import torch
 from shared import digest
 from torch.utils.data import DataLoader
+from torchvision.transforms import v2
+
+resize = v2.Resize((4, 4))
+flips = v2.Compose([v2.RandomHorizontalFlip(), v2.RandomApply([v2.RandomVerticalFlip(p=1)], p=1)])
 
 
 def augment(rows):
@@ -16,6 +20,20 @@ def augment(rows):
 
 def double(row):
     return {"value": [2 * number for number in row["value"]], "label": row["label"]}
+
+
+def picture(rows):
+    """It calls what it finds among the globals of its module."""
+    squares = [torch.tensor(number).repeat(32).reshape(1, 8, 8) for number in rows["value"]]
+    return {"value": [flips(resize(square)) for square in squares], "label": rows["label"]}
+
+
+def even(row):
+    return row["label"] % 2 == 0
+
+
+async def later(row):
+    return row
 
 
 def loop(name, loader, epochs=1):
@@ -52,4 +70,15 @@ if __name__ == "__main__":
     stream = datasets.load_dataset("parquet", data_files=files, split="train", streaming=True)
     loop("files", DataLoader(stream.with_format("torch"), batch_size=4, num_workers=2))
     loop("single", DataLoader(stream.take(5).with_format("torch"), batch_size=2))
+
+    stages = saved.to_iterable_dataset(num_shards=2).map(double).filter(even).map(later)
+    stages = stages.map(lambda row: row).with_format("torch")
+    for workers in (0, 2):
+        loop("stages", DataLoader(stages, batch_size=3, num_workers=workers))
+    key = saved.map(picture, batched=True)._fingerprint
+    pictures = saved.with_transform(picture)
+    loop("pictures", DataLoader(pictures, batch_size=5))
+    # Nor on whether its transforms are timed.
+    assert saved.map(picture, batched=True)._fingerprint == key
+    print(key, pictures.with_format(**pictures.format)._fingerprint)
     print(torch.rand(()).item())

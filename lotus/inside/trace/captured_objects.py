@@ -1,0 +1,57 @@
+"""Finds the objects that a function of the program names, without running any of its code."""
+
+from __future__ import annotations
+
+import functools
+import types
+
+from ..common.objects import attributes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+KINDS = (types.FunctionType, types.MethodType, functools.partial)
+_DEEPEST = 4
+
+
+def of(function: Any, depth: int = 0) -> list[Any]:
+    """What a function has in its closure, its globals and its defaults, each object once.
+
+    Of a method also the attributes of its object, of a `partial` also its arguments; [] of
+    anything else.
+    """
+    objects = {id(value): value for value in _held(function, depth)}
+    return list(objects.values())
+
+
+def _held(function: Any, depth: int) -> Iterator[Any]:
+    kind = type(function)
+    if depth > _DEEPEST:
+        return
+    if kind is functools.partial:
+        yield from function.args
+        yield from function.keywords.values()
+        yield from _held(function.func, depth + 1)
+    elif kind is types.MethodType:
+        yield from list(attributes(function.__self__).values())
+        yield from _held(function.__func__, depth + 1)
+    elif kind is types.FunctionType:
+        for cell in function.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # it is empty
+                continue
+        yield from function.__defaults__ or ()
+        yield from (function.__kwdefaults__ or {}).values()
+        known = function.__globals__
+        yield from [known[name] for name in _names(function.__code__, depth) if name in known]
+
+
+def _names(code: types.CodeType, depth: int) -> Iterator[str]:
+    """Names of globals, and of attributes, in a function and in those that it defines."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if type(constant) is types.CodeType and depth < _DEEPEST:
+            yield from _names(constant, depth + 1)

@@ -1,0 +1,75 @@
+"""Finds what streams of other libraries call for each sample: `.map`, `.filter` and the like."""
+
+from __future__ import annotations
+
+from ..common.objects import attributes
+from .op_hooks import function_of
+from .stand_ins import is_stand_in, label, numbered, original_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Protocol
+
+    class Placing(Protocol):
+        """What a Finder does for a stage: makes and places stand-ins, and looks into functions."""
+
+        def enter(self, thing: object, depth: int) -> bool: ...
+        def stand_in_for(self, child: Any, name: str, parent: int, index: int) -> Any: ...
+        def set_attribute(self, owner: object, name: str, value: object) -> None: ...
+        def inside(self, plain: object, made: object, path: str, depth: int) -> None: ...
+
+
+_COROUTINE = 0x80  # CO_COROUTINE: a call of it only makes a coroutine
+
+
+def instrument(finder: Placing, owner: object, name: str, value: Any) -> bool:
+    """Time the stages in one attribute of a data set; return False where it holds none."""
+    if name == "_ex_iterable" and _is_of(value, "datasets.iterable_dataset"):
+        _functions_of_datasets(finder, value)
+        return True
+    return False
+
+
+def _is_of(thing: object, module: str) -> bool:
+    """Whether a class of the module is among those of an object."""
+    return any(kind.__module__ == module for kind in type(thing).__mro__)
+
+
+def _functions_of_datasets(finder: Placing, last: Any) -> None:
+    """Time the functions of Hugging Face's `map` and `filter`; `last` is the last stage."""
+    stages, pending = [], [last]
+    while pending:
+        own = attributes(stage := pending.pop())
+        if not own or not finder.enter(stage, 0):
+            continue
+        if callable(own.get("function")):
+            stages.append(stage)
+        pending += [own.get("ex_iterable"), *(own.get("ex_iterables") or ())]
+    stages.reverse()
+    # `function` of a filter is the library's own, made of this one; copies of the filter, for
+    # shards, make it again.
+    slots = [
+        (stage, "mask_function" if "mask_function" in attributes(stage) else "function")
+        for stage in stages
+    ]
+    functions = [original_of(attributes(stage)[name]) for stage, name in slots]
+    apart = {id(function): function for function in functions}
+    names = numbered([label(function) for function in apart.values()])
+    labels = dict(zip(apart, names, strict=True))
+    for index, ((stage, name), function) in enumerate(zip(slots, functions, strict=True)):
+        own, text = attributes(stage), labels[id(function)]
+        if is_stand_in(own[name]) or _is_coroutine(function):
+            continue
+        made = finder.stand_in_for(function, text, 0, index)
+        if name == "mask_function":
+            whole = finder.stand_in_for(own["function"], text, 0, index)
+            finder.set_attribute(stage, "function", whole)
+        finder.set_attribute(stage, name, made)
+        finder.inside(function, made, text, 0)
+
+
+def _is_coroutine(function: Any) -> bool:
+    while type(function).__name__ == "partial":
+        function = function.func
+    code = getattr(function_of(function)[0], "__code__", None)
+    return bool(code is not None and code.co_flags & _COROUTINE)
