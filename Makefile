@@ -89,7 +89,8 @@ $(VENV_EXTRAS)/extras.stamp: constraints.txt constraints-extras.txt $(VENV)/dev.
 	$(VENV)/bin/python -m venv --clear $(VENV_EXTRAS)
 	echo "import site; site.addsitedir('$$($(VENV)/bin/python -c '$(purelib)')')" \
 	    > "$$($(VENV_EXTRAS)/bin/python -c '$(purelib)')/behind.pth"
-	@echo 'installing lightning, transformers, accelerate, timm, datasets, torchdata into $(VENV_EXTRAS)'
+	@echo 'installing lightning, transformers, accelerate, timm, datasets, webdataset, torchdata into $(VENV_EXTRAS)'
 	$(VENV_EXTRAS)/bin/python $(PIP_INSTALL) --constraint constraints.txt \
-	    --constraint constraints-extras.txt lightning transformers accelerate timm datasets torchdata tensorboard
+	    --constraint constraints-extras.txt lightning transformers accelerate timm datasets webdataset \
+	    torchdata tensorboard
 	touch $@

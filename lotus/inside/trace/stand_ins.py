@@ -86,9 +86,16 @@ def _forward(name: str) -> Callable[..., Any]:
 
 
 def stand_in(
-    original: Any, operation: int, recorder: Recorder, reduce: tuple[Any, ...] | None = None
+    original: Any,
+    operation: int,
+    recorder: Recorder,
+    reduce: tuple[Any, ...] | None = None,
+    call: Callable[..., Any] | None = None,
 ) -> Any:
-    """Return an object that times calls of `original` and otherwise behaves like it."""
+    """Return an object that times calls of `original` and otherwise behaves like it.
+
+    `call` (self, *args, **kwargs) is its `__call__`, where the time of a call is not what counts.
+    """
     kind = type(original)
     members: dict[str, Any] = {
         name: _forward(name)
@@ -105,7 +112,7 @@ def stand_in(
     members["__slots__"] = ()
     members["__class__"] = property(lambda self: original_of(self).__class__)
     members["__doc__"] = ask(getattr, original, "__doc__", None)
-    members["__call__"] = recorder.timers.operation(original, operation)
+    members["__call__"] = call or recorder.timers.operation(original, operation)
     made: Any = object.__new__(type(kind.__name__, (StandIn,), members))
     object.__setattr__(made, "_lotus_original", original)
     object.__setattr__(made, "_lotus_operation", operation)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from ..common.objects import attributes
+from . import webdataset_stages
 from .op_hooks import function_of
-from .stand_ins import is_stand_in, label, numbered, original_of
+from .stand_ins import is_stand_in, label, numbered, original_of, stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Protocol
+    from typing import Any
 
-    class Placing(Protocol):
-        """What a Finder does for a stage: makes and places stand-ins, and looks into functions."""
-
-        def enter(self, thing: object, depth: int) -> bool: ...
-        def stand_in_for(self, child: Any, name: str, parent: int, index: int) -> Any: ...
-        def set_attribute(self, owner: object, name: str, value: object) -> None: ...
-        def inside(self, plain: object, made: object, path: str, depth: int) -> None: ...
-
-
+    from .webdataset_stages import Placing
 _COROUTINE = 0x80  # CO_COROUTINE: a call of it only makes a coroutine
 
 
-def instrument(finder: Placing, owner: object, name: str, value: Any) -> bool:
+def instrument(finder: Placing, owner: object, name: str, value: Any, depth: int) -> bool:
     """Time the stages in one attribute of a data set; return False where it holds none."""
+    if name == "pipeline" and type(value) is list and _is_of(owner, "webdataset.pipeline"):
+        webdataset_stages.instrument(finder, owner, value, depth)
+        return False  # it may hold data sets too
     if name == "_ex_iterable" and _is_of(value, "datasets.iterable_dataset"):
         _functions_of_datasets(finder, value)
         return True
@@ -53,16 +49,16 @@ def _functions_of_datasets(finder: Placing, last: Any) -> None:
         for stage in stages
     ]
     functions = [original_of(attributes(stage)[name]) for stage, name in slots]
-    apart = {id(function): function for function in functions}
-    names = numbered([label(function) for function in apart.values()])
-    labels = dict(zip(apart, names, strict=True))
+    labels = numbered([label(function) for function in functions])
+    recorder = finder.recorder
     for index, ((stage, name), function) in enumerate(zip(slots, functions, strict=True)):
-        own, text = attributes(stage), labels[id(function)]
+        own, text = attributes(stage), labels[index]
         if is_stand_in(own[name]) or _is_coroutine(function):
             continue
-        made = finder.stand_in_for(function, text, 0, index)
+        number = recorder.definitions.define(text, 0, index)
+        made = stand_in(function, number, recorder)
         if name == "mask_function":
-            whole = finder.stand_in_for(own["function"], text, 0, index)
+            whole = stand_in(own["function"], number, recorder)
             finder.set_attribute(stage, "function", whole)
         finder.set_attribute(stage, name, made)
         finder.inside(function, made, text, 0)

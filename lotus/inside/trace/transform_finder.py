@@ -53,7 +53,7 @@ class Finder:
             return
         for name, value in list(attributes(owner).items()):
             try:
-                if not stream_stages.instrument(self, owner, name, value):
+                if not stream_stages.instrument(self, owner, name, value, depth):
                     self._attribute(owner, name, value, depth)
             except Exception as error:  # objects of the program may behave in any way
                 if of_the_program(error):
@@ -81,14 +81,14 @@ class Finder:
                 return
             text = "Loader" if name == "loader" else label(plain)
             prefix = name + ":" if name == "target_transform" else ""
-            made = self.stand_in_for(value, prefix + text, 0, 0, name == "loader")
+            made = self._stand_in(value, prefix + text, 0, 0, name == "loader")
             if made is not value:
                 self.set_attribute(owner, name, made)
             self.inside(plain, made, prefix + text, depth)
         elif name == "_format_kwargs" and isinstance(value, dict):
             transform = value.get("transform")  # Hugging Face: set_transform
             if callable(transform):
-                made = self.stand_in_for(transform, label(transform), 0, 0)
+                made = self._stand_in(transform, label(transform), 0, 0)
                 if made is not transform:
                     value["transform"] = made
                     self.give_back_later(owner, name)
@@ -184,7 +184,7 @@ class Finder:
             inner = container._modules["transforms"]
         if issubclass(type(inner), self.sequence):
             return self._override_forward(child, name, parent, index)
-        made = self.stand_in_for(child, name, parent, index)
+        made = self._stand_in(child, name, parent, index)
         if made is not child:
             if type(inner) is list:
                 inner[key] = made
@@ -194,9 +194,7 @@ class Finder:
                 self.set_attribute(container, "transforms", changed)
         return made
 
-    def stand_in_for(
-        self, child: Any, name: str, parent: int, index: int, loads: bool = False
-    ) -> Any:
+    def _stand_in(self, child: Any, name: str, parent: int, index: int, loads: bool = False) -> Any:
         if is_stand_in(child):
             return child
         known = self.made.get(id(child))
