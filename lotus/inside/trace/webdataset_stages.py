@@ -108,16 +108,16 @@ def _timed(stage: Any, number: int, recorder: Recorder, gathers: bool) -> Callab
     """A function (self, source) that returns the timed iterator of a stage."""
 
     def __call__(self: object, /, *args: Any, **kwargs: Any) -> Any:
-        interval = _Interval(number, recorder)
+        interval = _StageInterval(number, recorder)
         if args and hasattr(type(args[0]), "__next__"):
-            args = (_Source(args[0], interval, gathers), *args[1:])
+            args = (_StageSource(args[0], interval, gathers), *args[1:])
         samples = stage(*args, **kwargs)
-        return _Samples(samples, interval) if hasattr(type(samples), "__next__") else samples
+        return _StageOutput(samples, interval) if hasattr(type(samples), "__next__") else samples
 
     return hook(__call__)
 
 
-class _Interval:
+class _StageInterval:
     """The work on one sample, from `begin` to `end`; `taken`: its source handed over a sample."""
 
     __slots__ = ("_close", "_gate", "_number", "_span", "taken")
@@ -136,12 +136,12 @@ class _Interval:
             close()
 
 
-class _Iterator:
+class _StageIterator:
     """Base of both iterators; it shares with the other one an interval, and no reference cycle."""
 
     __slots__ = ("_interval", "_items")
 
-    def __init__(self, items: Any, interval: _Interval) -> None:
+    def __init__(self, items: Any, interval: _StageInterval) -> None:
         self._items, self._interval = items, interval
 
     def __getattr__(self, name: str) -> Any:
@@ -151,12 +151,12 @@ class _Iterator:
         return self
 
 
-class _Source(_Iterator):
+class _StageSource(_StageIterator):
     """What a stage reads."""
 
     __slots__ = ("_gathers",)
 
-    def __init__(self, items: Any, interval: _Interval, gathers: bool) -> None:
+    def __init__(self, items: Any, interval: _StageInterval, gathers: bool) -> None:
         super().__init__(items, interval)
         self._gathers = gathers
 
@@ -175,7 +175,7 @@ class _Source(_Iterator):
         return sample
 
 
-class _Samples(_Iterator):
+class _StageOutput(_StageIterator):
     """What a stage hands over."""
 
     __slots__ = ()
@@ -189,5 +189,5 @@ class _Samples(_Iterator):
         return sample
 
 
-for _method in (_Source.__next__, _Samples.__next__, _Iterator.__getattr__):
+for _method in (_StageSource.__next__, _StageOutput.__next__, _StageIterator.__getattr__):
     hook(_method)
