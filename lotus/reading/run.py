@@ -312,7 +312,7 @@ class Run:
         (batches that a library takes before it yields the first), sanity (whether it was
         Lightning's sanity check before training), cpus (that the iterating thread was allowed to
         use, such as "0-3,8"; "" if unknown), threads (Python threads of the program besides its
-        main thread; -1 if unknown), own_ns (what the tracer's work around `next` took of the
+        main thread; -1 if unknown), own_ns (CPU time of the tracer's work around `next`, in the
         training steps; NaN if unknown).
         """
         return summary_tables.epochs(self._assembly)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from ..common.clocks import clock
+from ..common.clocks import clock, cpu_clock
 from ..common.guard import edge, hide_our_frames, hide_where_ignored, hook
 from . import rusage, state_page
 from .fetch_hooks import instrument
@@ -91,7 +91,6 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         iteration: Iteration | None = self.__dict__.get(KEY)
         if iteration is None or not recorder.on or iteration.pid != recorder.pid:
             return original(self)
-        entered = clock()
         core_times = edge(recorder, rusage.core_times)
         page, here = recorder.page.words, recorder.here
         before = getattr(here, "where", None)
@@ -101,6 +100,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         page[state_page.W_PHASE] = state_page.WAIT
         page[state_page.W_LOADER], page[state_page.W_EPOCH] = where[0], where[1]
         page[state_page.W_BATCH] = where[2]
+        begun = cpu_clock()
         page[state_page.W_SINCE] = iteration.last_next = start = clock()
         received = getattr(self, "_rcvd_idx", None)
         try:
@@ -135,8 +135,11 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         iteration.last_next = 0
         page[state_page.W_PHASE] = state_page.STEP
         page[state_page.W_SINCE] = end
+        ended = cpu_clock()
         edge(recorder, record, recorder, iteration, self, start, end, core_times)
-        iteration.own_ns += start - entered + clock() - end
+        if core_times is not None:
+            # CPU time: the thread may lose its core, or the interpreter, here as anywhere else.
+            iteration.own_ns += begun - core_times[0] + cpu_clock() - ended
         return data
 
     return hook(_next_data)
