@@ -9,7 +9,12 @@ import pandas as pd
 
 from lotus.analysis.batches import batch_times
 from lotus.analysis.batches.epoch_coverage import Passes, passes_of
-from lotus.analysis.batches.operation_statistics import books, operation_table, worker_time_table
+from lotus.analysis.batches.operation_statistics import (
+    books,
+    making_time,
+    operation_table,
+    worker_time_table,
+)
 from lotus.analysis.batches.slow_batches import slow_batches
 from lotus.analysis.batches.slow_samples import slowest_samples
 from lotus.analysis.batches.waits import PHASES
@@ -177,7 +182,7 @@ def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, floa
     samples = float(ranks["samples"].sum())
     several = max(len(scope.ranks), 1)
     made = number(scope.batches, "size")[number(scope.batches, "fetch_ns") > 0]
-    fetching = total(number(scope.batches, "fetch_ns")) / max(scope.num_workers, 1)
+    fetching = making_time(scope) / max(scope.num_workers, 1)
     startup = number(epochs, "startup_ns")
     return {
         "loop_ns": ledger.loop_ns,
@@ -187,6 +192,7 @@ def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, floa
         "tail_ns": ledger.tail_ns,
         "startup_mean_ns": float(np.nanmean(startup)) if (~np.isnan(startup)).any() else np.nan,
         "startup_first_ns": float(startup[0]) if len(startup) else np.nan,
+        "state_dict_ns": total(number(scope.epochs, "state_dict_ns")),
         "shutdown_mean_ns": total(number(epochs, "shutdown_ns")) / max(len(epochs), 1),
         "epochs": int(epochs["epoch"].nunique()),
         "batches": int(epochs["waits"].sum()),

@@ -185,6 +185,7 @@ def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
             "step_ns": follows.step_ns,
             **{f"wait_{name}": _passed(wait, name) for name in CPU_COLUMNS},
             **{f"step_{name}": follows.step_cores[name] for name in CPU_COLUMNS},
+            "snapshot_ns": known_time(wait["snapshot_ns"], np.arange(len(wait))),
             "arrival_ns": measured(arrival, arrival > 0),
             "failed": (wait["flags"] & FAILED) != 0,
         }
@@ -300,6 +301,7 @@ def _making(a: Assembly, made: Ints) -> dict[str, Array]:
         **{name: maker(name) for name in (*counted, *switched)},
         "run_delay_ns": known_time(fixed["run_delay_ns"], made),
         "process_cpu_ns": known_time(fixed["process_cpu_ns"], made),
+        "snapshot_ns": known_time(fixed["snapshot_ns"], made),
         "put_ns": time("put_ns"),
     }
 

@@ -29,11 +29,14 @@ _HEADER = log_format.FRAME_HEADER.size
 _LATER = frozenset(("counts", "sync"))
 # Fields that they lack; they are read as UNMEASURED.
 LATER_FIELDS = {
-    "batch": ("run_delay_ns", "process_cpu_ns"),
-    "wait": tuple(
-        f"{edge}_{name}"
-        for edge in ("start", "end")
-        for name in ("cpu_ns", "run_delay_ns", "process_cpu_ns")
+    "batch": ("run_delay_ns", "process_cpu_ns", "snapshot_ns"),
+    "wait": (
+        "snapshot_ns",
+        *(
+            f"{edge}_{name}"
+            for edge in ("start", "end")
+            for name in ("cpu_ns", "run_delay_ns", "process_cpu_ns")
+        ),
     ),
 }
 _CODES = {"b", "B", "h", "H", "i", "I", "q", "Q", "f", "d"}

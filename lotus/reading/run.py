@@ -233,9 +233,10 @@ class Run:
         samples and collate), cpu_ns, minor_faults, major_faults, read_bytes, voluntary_switches and
         involuntary_switches (of the thread, during the fetch), run_delay_ns (it was ready to run
         then, but had no core: fetch_ns = cpu_ns + run_delay_ns + blocked time), process_cpu_ns (of
-        all threads of its process during the fetch), put_ns, send_start_ns, pickle_ns, lock_ns,
-        write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns, pin_ns, ready_ns (pinned,
-        else pickled, else put; without workers: fetched), arrival_ns (taken from the workers'
+        all threads of its process during the fetch), snapshot_ns (the worker's part of a snapshot
+        of a StatefulDataLoader, after the fetch; NaN in older runs), put_ns, send_start_ns,
+        pickle_ns, lock_ns, write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns,
+        pin_ns, ready_ns (pinned, else pickled, else put; without workers: fetched), arrival_ns (taken from the workers'
         queue), wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken less ready),
         step_ns (the training step, until the following `next`), out_of_order (order is "early"),
         order ("early": arrived before the `next` that returned it, or was returned before an
@@ -251,7 +252,9 @@ class Run:
         rank, local_rank, world_size, host, pid, tid, loader, epoch, batch, start_ns, wait_ns,
         step_ns; during the `next` wait_cpu_ns and wait_run_delay_ns (its thread was ready to run,
         but had no core), wait_process_cpu_ns (of all threads of its process), and the same of the
-        step: step_cpu_ns, step_run_delay_ns, step_process_cpu_ns; arrival_ns, failed.
+        step: step_cpu_ns, step_run_delay_ns, step_process_cpu_ns; snapshot_ns (the main process's
+        part of snapshots of a StatefulDataLoader, part of wait_ns; NaN in older runs), arrival_ns,
+        failed.
         """
         return batches.waits(self._assembly, self._follow)
 
@@ -298,7 +301,7 @@ class Run:
         construction was not seen), iterated_at (`file:line`), class, dataset, dataset_kind,
         dataset_length, length, batch_size, num_workers, prefetch_factor, pin_memory,
         persistent_workers, start_method, drop_last, in_order, sampler, batch_sampler, collate_fn,
-        timeout.
+        timeout, snapshot_every_n_steps (of torchdata's StatefulDataLoader).
         """
         return summary_tables.loaders(self._assembly)
 
@@ -313,7 +316,8 @@ class Run:
         Lightning's sanity check before training), cpus (that the iterating thread was allowed to
         use, such as "0-3,8"; "" if unknown), threads (Python threads of the program besides its
         main thread; -1 if unknown), own_ns (CPU time of the tracer's work around `next`, in the
-        training steps; NaN if unknown).
+        training steps; NaN if unknown), state_dict_ns (what `state_dict()` of a StatefulDataLoader
+        took of the training steps; NaN if unknown).
         """
         return summary_tables.epochs(self._assembly)
 

@@ -104,6 +104,7 @@ _LOADER_TYPES = {
     "batch_sampler": "object",
     "collate_fn": "object",
     "timeout": "float64",
+    "snapshot_every_n_steps": "Int64",
 }
 
 
@@ -158,7 +159,8 @@ def epochs(a: Assembly) -> pd.DataFrame:
             threads = event.get("threads")
             entry["threads"] = threads if is_a(threads, range(1 << 31)) else -1
             entry["peak_rss"] = _sane(event.get("peak_rss") or None, "float64")
-            entry["own_ns"] = _sane(event.get("own_ns"), "float64")
+            for name in ("own_ns", "state_dict_ns"):
+                entry[name] = _sane(event.get(name), "float64")
         for event in process.events["shutdown"]:
             entry = row(number, process.base + event["loader"], event["epoch"])
             entry["shutdown_ns"] = event["end_ns"] - event["start_ns"]
@@ -173,7 +175,8 @@ def epochs(a: Assembly) -> pd.DataFrame:
             if "start_ns" in entry:
                 entry["startup_ns"] = int(a.wait["end_ns"][at]) - entry["start_ns"]
     names = ("start_ns", "startup_ns", "iter_ns", "end_ns", "batches", "exhausted", "shutdown_ns",
-             "peak_rss", "ahead", "sanity", "cpus", "threads", "own_ns")  # fmt: skip
+             "peak_rss", "ahead", "sanity", "cpus", "threads", "own_ns",
+             "state_dict_ns")  # fmt: skip
     other = {"exhausted": False, "ahead": 0, "sanity": False, "cpus": "", "threads": -1}
     ordered = sorted(rows.items())
     table = pd.DataFrame(

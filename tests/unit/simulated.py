@@ -34,6 +34,8 @@ class Plan:
     first_pickle: float = 0.0  # extra in the first sending of each process
     shutdown: float = 1.0
     sampler: float = 0.0
+    snapshot: float = 0.0  # of the loader's state, in the worker after each fetch
+    main_snapshot: float = 0.0  # the same in each `next`
     pin: float = 0.0
     persistent: bool = False
     cpu: float = 1.0  # share of the fetch on a CPU
@@ -148,7 +150,8 @@ class _Simulation:
                 worker = batch % plan.workers
                 begin = max(free[worker], asked_ns[batch])
                 row |= self._fetch(epoch, batch, worker, begin) | {"idle_ns": begin - free[worker]}
-                put = begin + row["fetch_ns"]
+                row["snapshot_ns"] = plan.snapshot * MS
+                put = begin + row["fetch_ns"] + row["snapshot_ns"]
                 free[worker] = put
                 send = max(put, feeder[worker])
                 pickle = plan.pickle + (plan.first_pickle if self.unsent[worker] else 0.0)
@@ -168,7 +171,7 @@ class _Simulation:
                     "lock_ns": locked - pickled, "write_ns": plan.write * MS,
                     "arrival_ns": arrival,
                 }  # fmt: skip
-                now = arrival + plan.sampler * MS
+                now = arrival + (plan.sampler + plan.main_snapshot) * MS
                 asked_ns.append(now)
             else:
                 row |= self._fetch(epoch, batch, -1, now + plan.sampler * MS)
@@ -184,7 +187,8 @@ class _Simulation:
             self._add(
                 "waits",
                 {"pid": 1, "tid": 1, "epoch": epoch, "batch": batch, "start_ns": wait_start,
-                 "wait_ns": now - wait_start, "step_ns": step_ns, "failed": False},
+                 "wait_ns": now - wait_start, "step_ns": step_ns, "failed": False,
+                 "snapshot_ns": plan.main_snapshot * MS},
             )  # fmt: skip
             now += step_ns
         shutdown = plan.shutdown * MS if plan.workers and not plan.persistent else 0.0

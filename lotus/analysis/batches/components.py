@@ -1,8 +1,8 @@
 """What each batch is made of, and the part of it that is out of the ordinary.
 
 All matrices have one row per batch and one column per component: the top-level operations, then
-the data set's own code, collate and the rest of the fetch. Values are nanoseconds >= 0 and a row
-adds up to the fetch of its batch.
+the data set's own code, collate, the rest of the fetch and the worker's snapshot after it. Values
+are nanoseconds >= 0 and a row adds up to the making of its batch.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from lotus.analysis.common.columns import (
     process_rows,
 )
 
-OWN, COLLATE, REST = "own code", "collate", "rest of fetch"
+OWN, COLLATE, REST, SNAPSHOT = "own code", "collate", "rest of fetch", "snapshot of the state"
 # A worker is slow if its typical batch takes this much longer than the other workers' typical one.
 WORKER_TIMES = 1.5
 # The first batch of a process is start-up where it takes this much longer than later ones.
@@ -38,10 +38,10 @@ CORE_TAKEN_NS = 100e6
 
 @dataclass(frozen=True)
 class Components:
-    """`parts[k, c]`: nanoseconds of component `names[c]` in the fetch of batch k."""
+    """`parts[k, c]`: nanoseconds of component `names[c]` in the making of batch k."""
 
     names: list[str]
-    kinds: list[str]  # "operation", "dataset", "collate", "fetch"
+    kinds: list[str]  # "operation", "dataset", "collate", "fetch", "snapshot"
     parts: Floats
     fetch: Floats  # (n,), 0 where no fetch was recorded
     sample_rows: Ints  # row of each sample's batch, -1 none
@@ -51,7 +51,18 @@ class Components:
     @property
     def own(self) -> int:
         """The column of the data set's own code."""
-        return len(self.names) - 3
+        return len(self.names) - 4
+
+    @property
+    def snapshot(self) -> int:
+        """The column of snapshots of the loader's state."""
+        return len(self.names) - 1
+
+    @property
+    def making(self) -> Floats:
+        """How long each batch kept its worker (n,), 0 where no fetch was recorded."""
+        making: Floats = self.fetch + self.parts[:, self.snapshot]
+        return making
 
 
 def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) -> Components:
@@ -64,7 +75,7 @@ def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) 
     op_rows = batch_rows(batches, ops)
     inside = (integer(ops, "position") >= 0) & ~flag(ops, "nested")
     op_rows = np.where(inside, op_rows, -1)
-    parts = np.zeros((count, width + 3))
+    parts = np.zeros((count, width + 4))
     known = op_rows >= 0
     if width:
         parts[:, :width] = np.bincount(
@@ -81,9 +92,10 @@ def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) 
     made = parts.sum(axis=1)
     parts *= np.where(made > fetch, fetch / np.where(made > 0, made, 1.0), 1.0)[:, None]
     parts[:, width + 2] = np.maximum(fetch - parts.sum(axis=1), 0.0)
+    parts[:, width + 3] = np.where(fetch > 0, np.nan_to_num(number(batches, "snapshot_ns")), 0.0)
     return Components(
-        names=[*names, OWN, COLLATE, REST],
-        kinds=["operation"] * width + ["dataset", "collate", "fetch"],
+        names=[*names, OWN, COLLATE, REST, SNAPSHOT],
+        kinds=["operation"] * width + ["dataset", "collate", "fetch", "snapshot"],
         parts=parts,
         fetch=fetch,
         sample_rows=sample_rows,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.components import COLLATE, OWN, REST, own_time
+from lotus.analysis.batches.components import COLLATE, OWN, REST, SNAPSHOT, own_time
 from lotus.analysis.common.columns import (
     Floats,
     batch_rows,
@@ -86,9 +86,13 @@ def _sum(values: Floats) -> float:
 
 
 def workers_time(scope: Scope) -> float:
-    """Nanoseconds that the workers fetched or were idle in the loop (main process: fetched)."""
-    fetched = total(number(scope.batches, "fetch_ns"))
-    return fetched + total(number(scope.batches, "idle_in_loop_ns"))
+    """Nanoseconds that the workers made batches or were idle in the loop (main process: made)."""
+    return making_time(scope) + total(number(scope.batches, "idle_in_loop_ns"))
+
+
+def making_time(scope: Scope) -> float:
+    """Nanoseconds of the fetches, and of the workers' snapshots after them."""
+    return total(number(scope.batches, "fetch_ns")) + total(number(scope.batches, "snapshot_ns"))
 
 
 def worker_time_table(scope: Scope) -> pd.DataFrame:
@@ -102,6 +106,7 @@ def worker_time_table(scope: Scope) -> pd.DataFrame:
         OWN: total(own_time(samples)),
         COLLATE: total(number(batches, "collate_ns")),
         REST: total(number(batches, "self_ns")),
+        SNAPSHOT: total(number(batches, "snapshot_ns")),
         IDLE: total(number(batches, "idle_in_loop_ns")),
     }
     if not len(samples):

@@ -14,7 +14,7 @@ from lotus.analysis.common.warm_up import WARM_UP
 # In the order in which a batch goes through them.
 PHASES = (
     "startup",  # its worker was not ready yet
-    "making",  # being fetched, or its worker busy with another batch
+    "making",  # being fetched, or its worker busy with another batch or a snapshot
     "index",  # its worker idle: nobody had asked for the batch yet
     "sending",  # waiting for the feeder thread, pickled, written, read, unpickled
     "pinning",  # copied by the pin thread, or queued for it
@@ -105,7 +105,7 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
     else:
         ready = np.full(len(batches), np.nan)
     fetch = number(batches, "fetch_start_ns")
-    fetched = fetch + number(batches, "fetch_ns")
+    made = fetch + number(batches, "fetch_ns") + np.nan_to_num(number(batches, "snapshot_ns"))
     idle = np.nan_to_num(number(batches, "idle_ns"))
     in_worker = integer(batches, "worker") >= 0
     pickled = _pickled(batches)
@@ -117,7 +117,7 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
         ("handover", np.where(in_worker, np.nan, fetch)),  # the sampler
         ("making", fetch - idle),
         ("index", fetch),
-        ("making", fetched),
+        ("making", made),
         ("sending", pickled),
         ("sending", arrival),
         ("sending", pin),

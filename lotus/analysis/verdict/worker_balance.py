@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.operation_statistics import making_time
 from lotus.analysis.common.columns import integer, number, process_rows, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.account import Account
@@ -28,6 +29,7 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
             "pid": integer(batches, "pid"),
             "samples": number(batches, "size"),
             "fetch_ns": number(batches, "fetch_ns"),
+            "snapshot_ns": number(batches, "snapshot_ns"),
             "idle_ns": number(batches, "idle_in_loop_ns"),
             "cpu_ns": number(batches, "cpu_ns"),
             "run_delay_ns": number(batches, "run_delay_ns"),
@@ -42,11 +44,12 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
         samples=("samples", "sum"),
         fetch_ns=("fetch_ns", "sum"),
         batch_mean_ns=("fetch_ns", "mean"),
+        snapshot_ns=("snapshot_ns", "sum"),
         idle_ns=("idle_ns", "sum"),
         cpu_ns=("cpu_ns", lambda values: values.sum(min_count=1)),
         run_delay_ns=("run_delay_ns", lambda values: values.sum(min_count=1)),
     )
-    whole = table["fetch_ns"] + table["idle_ns"]
+    whole = table["fetch_ns"] + table.pop("snapshot_ns") + table["idle_ns"]
     table["idle_share"] = table["idle_ns"] / whole.where(whole > 0)
     spent = table["fetch_ns"].where(table["fetch_ns"] > 0)
     table["cpu_share"] = table.pop("cpu_ns") / spent
@@ -128,5 +131,5 @@ def rank_table(scope: Scope, books: Account) -> pd.DataFrame:
 def idle_share(scope: Scope) -> float:
     """Share of the workers' time in the loop that they had nothing to do."""
     idle = total(number(scope.batches, "idle_in_loop_ns"))
-    whole = idle + total(number(scope.batches, "fetch_ns"))
+    whole = idle + making_time(scope)
     return idle / whole if whole > 0 else float("nan")

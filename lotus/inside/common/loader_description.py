@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # Packages whose samplers know their length without drawing indices.
-_COUNT = ("torch", "builtins", "numpy", "accelerate", "timm")
+_COUNT = ("torch", "builtins", "numpy", "accelerate", "timm", "torchdata")
 
 
 def made_at(loader: "Any", frame: "FrameType | None") -> "tuple[str, bool]":

@@ -22,22 +22,34 @@ if TYPE_CHECKING:
     from .stand_ins import StandIns
 _MOST_ITEMS = 64
 _UNKNOWN = ()
+_TIMED = ("dataset", "dataset_iter")  # attributes of a fetcher that are replaced
 _PATHS = ("samples", "imgs", "image_paths", "img_paths", "image_files", "files", "paths")
 
 
 class TimedFetcher:
     """Replaces torch's fetcher, without reference cycles.
 
-    So the data set is freed as soon as it would be without lotus.
+    So the data set is freed as soon as it would be without lotus. `own` has attributes of the
+    fetcher as they were before it was timed: torchdata asks its data set and iterator for their
+    state. `timed` makes the iterator of a data set that is set later a timed one.
     """
 
-    def __init__(self, fetcher: Any, fetch: Callable[[Any], Any]) -> None:
-        self.__dict__.update(_fetcher=fetcher, fetch=fetch)
+    def __init__(
+        self,
+        fetcher: Any,
+        fetch: Callable[[Any], Any],
+        own: dict[str, Any],
+        timed: Callable[[Any], Any],
+    ) -> None:
+        self.__dict__.update(_fetcher=fetcher, fetch=fetch, _timed=timed, **own)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fetcher, name)
 
     def __setattr__(self, name: str, value: object) -> None:
+        if name in self.__dict__:
+            self.__dict__[name] = value
+            value = self._timed(value) if name == "dataset_iter" else value
         setattr(self._fetcher, name, value)
 
 
@@ -100,7 +112,9 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
         Finder(recorder, stand_ins).data_set(dataset)
         recorder.define_now()
     many = False
+    own: dict[str, Any] = {}
     if level >= 1:
+        own = {name: vars(fetcher)[name] for name in _TIMED if name in vars(fetcher)}
         if hasattr(fetcher, "dataset_iter"):
             fetcher.dataset_iter = timers.Iterator(fetcher.dataset_iter)
         elif hasattr(type(dataset), "__getitem__"):
@@ -175,7 +189,7 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
                     recorder.stop()  # recording was switched off meanwhile: keep the gate shut
 
     fetcher.collate_fn = hook(collate)
-    timed = TimedFetcher(fetcher, hook(fetch))
+    timed = TimedFetcher(fetcher, hook(fetch), own, timers.Iterator)
     if recorder.worker >= 0:
         first_batches.watch(timed, dataset, recorder)
     return timed

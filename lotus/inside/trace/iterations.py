@@ -43,6 +43,8 @@ class Iteration:
         "own_ns",
         "pid",
         "pins",
+        "snapshot_ns",
+        "state_dict_ns",
         "taken",
         "workers",
     )
@@ -60,6 +62,9 @@ class Iteration:
         self.pins: list[tuple[int, int, int]] = []  # batch, start, end: from the pin thread
         self.last_next = 0  # start of the `next` in hand, 0 between two
         self.own_ns = 0  # that our hook of `next` took in the training loop, beside `next` itself
+        # Of a StatefulDataLoader: what the snapshots of its state took in the `next` in hand, and
+        # `state_dict()` between two `next`.
+        self.snapshot_ns = self.state_dict_ns = 0
         self.alive = True
 
 
@@ -200,6 +205,7 @@ class Loaders:
                 "peak_rss": peak(),
                 "threads": _other_threads(),
                 "own_ns": iteration.own_ns,
+                "state_dict_ns": iteration.state_dict_ns,
             }
         )
         recorder.iteration_ended()
@@ -259,6 +265,7 @@ def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
         "batch_sampler": name(get("batch_sampler")),
         "collate_fn": name(get("collate_fn")),
         "timeout": get("timeout", 0),
+        "snapshot_every_n_steps": get("snapshot_every_n_steps"),
         "rank": rank,
         "world_size": world_size,
     }

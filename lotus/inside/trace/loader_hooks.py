@@ -14,6 +14,7 @@ from . import rusage, state_page
 from .fetch_hooks import instrument
 from .iterations import KEY
 from .log_format import FAILED
+from .recorder import Fetch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ def reset(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     """Hook for `_MultiProcessingDataLoaderIter._reset`: an epoch of persistent workers starts."""
     recorder = loaders.recorder
 
-    def _reset(self: Any, loader: Any, first_iter: bool = False) -> Any:
+    def _reset(self: Any, loader: Any, first_iter: bool = False, **kwargs: Any) -> Any:
         if first_iter:
-            return original(self, loader, first_iter)
+            return original(self, loader, first_iter, **kwargs)
         start = clock()
         try:
-            result = original(self, loader, first_iter)
+            result = original(self, loader, first_iter, **kwargs)
         except BaseException as error:
             hide_our_frames(recorder, error)
             raise
@@ -93,7 +94,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
             return original(self)
         core_times = edge(recorder, rusage.core_times)
         page, here = recorder.page.words, recorder.here
-        before = getattr(here, "where", None)
+        before = getattr(here, "where", Fetch.where)
         where = (iteration.loader, iteration.epoch, iteration.taken)
         if iteration.workers == 0:
             here.where = where
@@ -129,8 +130,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
             hide_our_frames(recorder, error)
             raise
         finally:
-            if before is not None:  # a loader inside a data set
-                here.where = before
+            here.where = before  # of a loader whose data set has this one inside, or of none
         end = clock()
         iteration.last_next = 0
         page[state_page.W_PHASE] = state_page.STEP
@@ -179,7 +179,8 @@ def record(
     pins = iteration.pins[:count]
     del iteration.pins[:count]
     where = (iteration.loader, iteration.epoch, max(batch, 0))
-    recorder.wait(where, flags, start, end, arrival, both, pins)
+    snapshot_ns, iteration.snapshot_ns = iteration.snapshot_ns, 0
+    recorder.wait(where, flags, start, end, arrival, both, snapshot_ns, pins)
 
 
 def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:

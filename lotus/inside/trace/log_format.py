@@ -73,6 +73,7 @@ FRAMES = {
             ("run_delay_ns", "Q"),  # that thread was ready to run, but had no core
             ("process_cpu_ns", "Q"),  # CPU time of the whole process during the fetch
             ("bytes", "Q"),  # of the batch's tensors and arrays
+            ("snapshot_ns", "Q"),  # of the loader's state, by the worker after the fetch
             ("n_samples", "I"),
             ("n_index", "I"),
             ("n_index64", "I"),
@@ -130,6 +131,7 @@ FRAMES = {
             ("end_cpu_ns", "Q"),
             ("end_run_delay_ns", "Q"),
             ("end_process_cpu_ns", "Q"),
+            ("snapshot_ns", "Q"),  # of the loader's state, between the two
             ("n_pins", "I"),
             ("n_loose", "I"),
             ("n_loose_cpu", "I"),

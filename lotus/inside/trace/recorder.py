@@ -149,6 +149,7 @@ class Recorder(Writer):
         self.counts = b""
         self.here = threading.local()  # .where: loader, epoch, batch of the thread's next fetch
         self.idle_start = self.idle_ns = 0  # of a worker, before the index that it got last
+        self.snapshot_ns = 0  # of a worker's StatefulDataLoader, after the fetch in hand
 
     # -- what hooks add --------------------------------------------------------------------
 
@@ -256,7 +257,7 @@ class Recorder(Writer):
         counts, arrays = self._detail(indices, path_of, flags)
         fixed = [
             *fetch.where, self.worker, threading.get_native_id(), size, flags,
-            *idle, start, now - start, fetch.collate_start, fetch.collate_ns, 0, *cpu, nbytes,
+            *idle, start, now - start, fetch.collate_start, fetch.collate_ns, 0, *cpu, nbytes, 0,
         ]  # fmt: skip
         if self.counters is not None:
             self._add_counts(self.counters, start, fetch.collate_readings)
@@ -338,6 +339,7 @@ class Recorder(Writer):
             return b""
         fields, counts, arrays = pending
         fields[13] = put_ns
+        fields[-1] = self.snapshot_ns
         if len(arrays) > log_format.MOST_ROWS:
             self.crowded += 1
             counts, arrays, self.counts = [0] * len(counts), b"", b""
@@ -368,11 +370,13 @@ class Recorder(Writer):
         end: int,
         arrival: int,
         core_times: tuple[int, ...],
+        snapshot_ns: int,
         pins: Sequence[tuple[int, int, int]],
     ) -> None:
         """One `next` of the training loop, with the batch it made itself, if it did.
 
-        `core_times` are those of rusage.core_times at its start, and at its end.
+        `core_times` are those of rusage.core_times at its start, and at its end. `snapshot_ns`: see
+        Iteration.
         """
         data = self.batch_frame(end) or b""
         loose, loose_cpu, rows = self._take_loose()
@@ -387,6 +391,7 @@ class Recorder(Writer):
             end,
             arrival,
             *core_times,
+            snapshot_ns,
             len(pins),
             loose,
             loose_cpu,
@@ -457,7 +462,7 @@ class Recorder(Writer):
             0,
             log_format.SENDS,
         ]
-        fixed += [0] * 16 + [0] * 7 + [len(sends) // 64]
+        fixed += [0] * 17 + [0] * 7 + [len(sends) // 64]
         return log_format.frame(
             log_format.BATCH, log_format.FIXED[log_format.BATCH].pack(*fixed) + sends
         )

@@ -32,13 +32,9 @@ _SHARDED = (
     ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"),
     ("torch.distributed.fsdp._fully_shard._fsdp_state", "FSDPState"),
 )
+_STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 # Loaders that cannot be traced inside: module, class, reason.
 _UNSEEN = (
-    (
-        "torchdata.stateful_dataloader.stateful_dataloader",
-        "StatefulDataLoader",
-        "it has a worker loop of its own",
-    ),
     ("ffcv.loader.loader", "Loader", "it loads in compiled threads"),
     ("nvidia.dali.pipeline", "Pipeline", "DALI loads in its own native threads"),
 )
@@ -59,6 +55,7 @@ class Tracer:
         self.unseen: set[str] = set()
         self.on = True
         self._recorder: Recorder | None = None
+        self._loaders: Loaders | None = None  # once torch's DataLoader is hooked
         # Checked later, when it may be a file of the program.
         self.stderr: tuple[int, int] | None = None
         with suppress(OSError):
@@ -80,6 +77,7 @@ class Tracer:
 
     def install(self) -> None:
         self._when_imported(_DATALOADER, self._hook_torch)
+        self._when_imported(_STATEFUL, self._hook_stateful)
         self._when_imported(_PARALLEL, self._hook_gradients)
         for module, name, why in _UNSEEN:
             self._when_imported(module, partial(self._hook_unseen, name=name, why=why))
@@ -144,14 +142,34 @@ class Tracer:
         version = str(sys.modules["torch"].__version__)
         append_line(recorder.config.run, {"event": "torch", "torch": version})
         loaders = Loaders(recorder)
+        try:
+            self._listen_to_all(lambda: self._plan(module, loaders))
+        except LookupError as error:
+            raise LookupError(f"torch {version} is not as lotus knows it: {error}") from error
+        self._loaders = loaders
+
+    def _listen_to_all(self, plan: "Callable[[], list[tuple[Any, str, Around]]]") -> None:
+        """Listen on all methods of a plan, or raise LookupError and leave everything alone."""
         before = len(self.undo)
         try:
-            for owner, name, around in self._plan(module, loaders):
+            for owner, name, around in plan():
                 self.listen(owner, name, around)
         except (AttributeError, KeyError) as error:
-            while len(self.undo) > before:  # all or nothing: leave an unknown torch alone
+            while len(self.undo) > before:
                 self.undo.pop()()
-            raise LookupError(f"torch {version} is not as lotus knows it: {error}") from error
+            raise LookupError(str(error)) from error
+
+    def _hook_stateful(self, module: "Any") -> None:
+        from . import stateful_hooks
+
+        loaders = self._loaders
+        if loaders is None:
+            return  # nor is torch's
+        try:
+            self._listen_to_all(lambda: stateful_hooks.plan(module, loaders, self.hook_main))
+        except LookupError as error:
+            why = f"this version of torchdata is not as lotus knows it: {error}"
+            self._hook_unseen(module, stateful_hooks.CLASS, why)
 
     def hook_main(self) -> None:
         """Hook operations that are named in __main__, once."""

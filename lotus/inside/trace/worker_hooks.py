@@ -49,8 +49,9 @@ class IndexQueue:
         end = clock()
         if isinstance(item, tuple) and len(item) == 2:
             recorder.here.where = (-1, recorder.worker_epoch, item[0])
+            recorder.snapshot_ns = 0
             recorder.idle_start, recorder.idle_ns = self._waiting_since, end - self._waiting_since
-        elif item is not None:  # _ResumeIteration: a persistent worker's next epoch
+        elif type(item).__name__ == "_ResumeIteration":  # a persistent worker's next epoch
             recorder.worker_epoch += 1
             page[state_page.W_EPOCH] = recorder.worker_epoch
         self._waiting_since = 0

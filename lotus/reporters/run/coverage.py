@@ -96,6 +96,9 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
     whole = loader.coverage["batches_recorded_whole"]
     if taken and whole < taken:
         yield f"{amount(whole)} of {plural(taken, 'batch')} are recorded in detail."
+    state_ns = loader.times["state_dict_ns"]
+    if state_ns > 0:
+        yield f"Of the training steps, state_dict() of the loader took {duration(state_ns)}."
     shared = loader.core_shared
     if shared > 0 and not loader.verdict.doubt:  # which says it better
         whose, own = ("workers'", "their") if scope.num_workers else ("main process's", "its")

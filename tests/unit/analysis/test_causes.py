@@ -60,6 +60,8 @@ PLANTED = {
     "slow sampler": (Plan(sampler=50), "main-process"),
     "slow sampler, no workers": (Plan(workers=0, sampler=50), "main-process"),
     "pinning": (Plan(pin=50), "pin"),
+    "snapshots in workers": (Plan(snapshot=40), "snapshots"),
+    "snapshots in next": (Plan(main_snapshot=50), "snapshots"),
 }
 
 

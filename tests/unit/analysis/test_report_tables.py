@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.batches.batch_times import batch_table, coverage, order
+from lotus.analysis.batches.components import REST
 from lotus.analysis.batches.operation_statistics import (
     books,
     operation_table,
@@ -39,6 +40,14 @@ def test_the_workers_time_is_shared_out_whole() -> None:
     assert top["workers_share"].sum() + rest["workers_share"].sum() == pytest.approx(1)
     assert workers_time(scope) == pytest.approx(top["total_ns"].sum() + rest["total_ns"].sum())
     assert rest.set_index("part").loc["idle", "total_ns"] > 0
+
+
+def test_snapshots_are_a_part_of_the_workers_time_beside_the_fetch() -> None:
+    plain, scope = (scopes(Plan(step=1, snapshot=ms).run())[0] for ms in (0.0, 5.0))
+    table, rest = operation_table(scope), worker_time_table(scope).set_index("part")["total_ns"]
+    assert rest["snapshot of the state"] == 40 * 5 * MS
+    assert rest["rest of fetch"] == worker_time_table(plain).set_index("part")["total_ns"][REST]
+    assert workers_time(scope) == pytest.approx(table["total_ns"].sum() + rest.sum())
 
 
 def test_time_between_two_epochs_is_no_idle_time() -> None:

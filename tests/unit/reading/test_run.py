@@ -24,21 +24,21 @@ COLUMNS = {
     "batches": WHOSE + "worker loader epoch batch size bytes flags idle_ns fetch_start_ns "
     "fetch_ns samples_ns collate_start_ns collate_ns self_ns cpu_ns minor_faults major_faults "
     "read_bytes voluntary_switches involuntary_switches run_delay_ns "
-    "process_cpu_ns put_ns send_start_ns pickle_ns lock_ns "
+    "process_cpu_ns snapshot_ns put_ns send_start_ns pickle_ns lock_ns "
     "write_ns send_ns send_bytes send_tid "
     "pin_start_ns pin_ns ready_ns arrival_ns wait_start_ns wait_ns taken_ns delay_ns step_ns "
     "out_of_order order first",
     "waits": WHOSE + "tid loader epoch batch start_ns wait_ns step_ns wait_cpu_ns "
     "wait_run_delay_ns wait_process_cpu_ns step_cpu_ns step_run_delay_ns step_process_cpu_ns "
-    "arrival_ns failed",
+    "snapshot_ns arrival_ns failed",
     "workers": WHOSE + "worker loader start_ns loop_ns ready_ns startup_ns end_ns batches samples "
     "fetch_ns idle_ns cpu_ns cpus",
     "loaders": WHOSE
     + "loader name call_site iterated_at class dataset dataset_kind dataset_length "
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers start_method "
-    "drop_last in_order sampler batch_sampler collate_fn timeout",
+    "drop_last in_order sampler batch_sampler collate_fn timeout snapshot_every_n_steps",
     "epochs": WHOSE + "loader epoch start_ns startup_ns iter_ns end_ns batches exhausted "
-    "shutdown_ns peak_rss ahead sanity cpus threads own_ns",
+    "shutdown_ns peak_rss ahead sanity cpus threads own_ns state_dict_ns",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",

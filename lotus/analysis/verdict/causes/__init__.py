@@ -7,6 +7,7 @@ of the ordinary comes before the ordinary, and what nothing explains comes last.
 from lotus.analysis.verdict.causes.cause_row import CauseRow
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
+from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
 from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, SLOW_WORKER, STALLS
 from lotus.analysis.verdict.causes.outside import OUTSIDE
@@ -26,6 +27,7 @@ CAUSES: tuple[CauseRow, ...] = (
     STARTUP,
     SHUTDOWN,
     INTERPRETER,
+    SNAPSHOTS,
     SENDING,
     PINNING,
     HANDOVER,

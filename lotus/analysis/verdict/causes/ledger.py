@@ -62,11 +62,12 @@ class Ledger:
         self.workers = slow_workers(batches, self.components.fetch, self.first)
         fetch = self.components.fetch
         self._known = fetch > 0
-        self._fetch = np.where(self._known, fetch, 1.0)
+        self._making_ns = np.where(self._known, self.components.making, 1.0)
         excess = first_excess(batches, fetch, self.first)
         self.held = np.minimum(interpreter_held(batches, fetch), fetch - excess)
         # The part of each fetch in which others did not have its core.
-        self.own_part = 1.0 - np.minimum(core_taken(batches, fetch) / self._fetch, 1.0)
+        taken = core_taken(batches, fetch) / np.where(self._known, fetch, 1.0)
+        self.own_part = 1.0 - np.minimum(taken, 1.0)
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
         self.step_left_ns = self.step_ns  # that no cause has taken
         self._split_waits(excess)
@@ -112,7 +113,7 @@ class Ledger:
         making = np.where(self._known, charged["making"], 0.0)
         unknown = total(np.where(self._known, 0.0, charged["making"]))
         self._without_record = total(charged["unseen"]) + unknown
-        lazily = making * excess / self._fetch
+        lazily = making * excess / self._making_ns
         making = making - lazily
         # The first pickling of a process imports what it needs.
         pickle_excess = first_excess(batches, number(batches, "pickle_ns"), self.first)
@@ -137,10 +138,10 @@ class Ledger:
             "first_send_ns": total(late),
         }
         # Pickling that stopped a fetch belongs to the sending.
-        held = making * self.held / self._fetch
+        held = making * self.held / self._making_ns
         self.sending = self.sending + held
         # The excess of a first batch is already charged: the rest is split in proportion.
-        self._rate = ((making - held) / self._fetch)[:, None]
+        self._rate = ((making - held) / self._making_ns)[:, None]
         self.making = self._rate * self.components.parts
 
     def _storage_limit(self) -> Floats:
@@ -188,6 +189,13 @@ class Ledger:
         self.sending = self.sending * (1.0 - part)
         self.handover = self.handover * (1.0 - part)
         return part * made
+
+    def take_handover(self, ns: float) -> float:
+        """Take from the work of the main process in `next`; return how much it was."""
+        handover = total(self.handover)
+        part = min(ratio(ns, handover), 1.0) if handover > 0 else 0.0
+        self.handover = self.handover * (1.0 - part)
+        return part * handover
 
     def take_held(self, share: float) -> float:
         """Take this share of all waits but the start-up; return how much it was.

@@ -1,0 +1,57 @@
+"""Snapshots of a loader's state, which torchdata's StatefulDataLoader takes while it goes on."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from lotus.analysis.common.columns import number, ratio, total
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.ledger import Ledger, mean
+from lotus.common.formatting import duration, share
+
+
+def _snapshots(ledger: Ledger) -> Iterable[Charge]:
+    in_workers = number(ledger.scope.batches, "snapshot_ns")
+    in_main = number(ledger.scope.waits, "snapshot_ns")
+    if not (total(in_workers) > 0 or total(in_main) > 0):
+        return
+    ns = ledger.take_handover(total(in_main))
+    ns += ledger.take_component(ledger.components.snapshot)
+    evidence = {
+        "mean_worker_snapshot_ns": mean(np.where(in_workers > 0, in_workers, np.nan)),
+        "mean_main_snapshot_ns": mean(np.where(in_main > 0, in_main, np.nan)),
+        "snapshot_making_share": ratio(total(in_workers), total(ledger.components.making)),
+    }
+    yield Charge(SNAPSHOTS.kind, SNAPSHOTS.title, ns, evidence)
+
+
+def _reason(evidence: Evidence) -> str:
+    parts = (("mean_worker_snapshot_ns", "in a worker"), ("mean_main_snapshot_ns", "in next"))
+    took = [f"{duration(evidence[name])} {where}" for name, where in parts if evidence.has(name)]
+    text = f"A snapshot takes {' and '.join(took)}"
+    if evidence["snapshot_making_share"] > 0:
+        text += f"; {share(evidence['snapshot_making_share'])} of the making of batches"
+    return text + "."
+
+
+def _advice(charge: Charge, around: Circumstances) -> str:
+    return (
+        "Take them less often: snapshot_every_n_steps of the StatefulDataLoader. A loader that "
+        "goes on from a state then fetches up to as many batches again. Or keep what does not "
+        "change out of the state_dict() of the data set."
+    )
+
+
+SNAPSHOTS = CauseRow(
+    kind="snapshots",
+    title="snapshots of the loader's state (StatefulDataLoader)",
+    charges=_snapshots,
+    facts={
+        "mean_worker_snapshot_ns": "The worker's part of a snapshot, nanoseconds.",
+        "mean_main_snapshot_ns": "Of snapshots in the main process, of a next, nanoseconds.",
+        "snapshot_making_share": "Share of the workers' making of batches, 0 to 1.",
+    },
+    reason=_reason,
+    advice=_advice,
+)
