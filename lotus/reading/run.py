@@ -236,12 +236,12 @@ class Run:
         all threads of its process during the fetch), snapshot_ns (the worker's part of a snapshot
         of a StatefulDataLoader, after the fetch; NaN in older runs), put_ns, send_start_ns,
         pickle_ns, lock_ns, write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns,
-        pin_ns, ready_ns (pinned, else pickled, else put; without workers: fetched), arrival_ns (taken from the workers'
-        queue), wait_start_ns, wait_ns, taken_ns (`next` returned), delay_ns (taken less ready),
-        step_ns (the training step, until the following `next`), out_of_order (order is "early"),
-        order ("early": arrived before the `next` that returned it, or was returned before an
-        earlier batch; "late": a batch requested later arrived or was returned first; "in turn"; NaN
-        if it was never taken), first (of its epoch).
+        pin_ns, ready_ns (pinned, else pickled, else put; without workers: fetched), arrival_ns
+        (taken from the workers' queue), wait_start_ns, wait_ns, taken_ns (`next` returned),
+        delay_ns (taken less ready), step_ns (the training step, until the following `next`),
+        out_of_order (order is "early"), order ("early": arrived before the `next` that returned it,
+        or was returned before an earlier batch; "late": a batch requested later arrived or was
+        returned first; "in turn"; NaN if it was never taken), first (of its epoch).
         """
         return batches.batches(self._assembly, self._follow)
 
