@@ -6,6 +6,7 @@ PYTHON_COMPAT ?= $(shell $(call find,python3 python3.12 python3.11 python3.10 py
 VENV := .venv
 VENV_COMPAT := .venv-compat
 VENV_EXTRAS := .venv-extras
+EXTRAS := lightning transformers accelerate timm datasets webdataset monai torchdata tensorboard
 purelib = import sysconfig; print(sysconfig.get_path("purelib"))
 # On a terminal pip shows how far it is, in a log it would only be long.
 PIP_INSTALL := -m pip install --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
@@ -89,8 +90,7 @@ $(VENV_EXTRAS)/extras.stamp: constraints.txt constraints-extras.txt $(VENV)/dev.
 	$(VENV)/bin/python -m venv --clear $(VENV_EXTRAS)
 	echo "import site; site.addsitedir('$$($(VENV)/bin/python -c '$(purelib)')')" \
 	    > "$$($(VENV_EXTRAS)/bin/python -c '$(purelib)')/behind.pth"
-	@echo 'installing lightning, transformers, accelerate, timm, datasets, webdataset, torchdata into $(VENV_EXTRAS)'
+	@echo 'installing $(EXTRAS) into $(VENV_EXTRAS)'
 	$(VENV_EXTRAS)/bin/python $(PIP_INSTALL) --constraint constraints.txt \
-	    --constraint constraints-extras.txt lightning transformers accelerate timm datasets webdataset \
-	    torchdata tensorboard
+	    --constraint constraints-extras.txt $(EXTRAS)
 	touch $@

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from ..common.guard import hook
-from .stand_ins import is_stand_in, original_of
+from ..common.guard import edge, hook
+from .stand_ins import give_back, is_stand_in, original_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from .recorder import Recorder
+    from .stand_ins import StandIns
 
 
 def save(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,3 +25,22 @@ def save(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, obj, *args, **kwargs)
 
     return hook(save)
+
+
+def set_transform_hash(
+    original: Callable[..., Any], recorder: Recorder, stand_ins: StandIns
+) -> Callable[..., Any]:
+    """Hook for `set_transform_hash` of MONAI's PersistentDataset, which pickles transforms."""
+
+    def set_transform_hash(self: Any, *args: Any, **kwargs: Any) -> Any:
+        edge(recorder, _give_back, recorder, stand_ins)
+        return original(self, *args, **kwargs)
+
+    return hook(set_transform_hash)
+
+
+def _give_back(recorder: Recorder, stand_ins: StandIns) -> None:
+    if stand_ins and recorder.iterations:
+        text = "operations are not timed up to the next epoch: MONAI made a hash of transforms"
+        recorder.event({"event": "note", "text": text})
+    give_back(stand_ins)

@@ -122,6 +122,7 @@ class Loaders:
         self.pid = self.recorder.pid
         self.known: dict[int, _Known] = {}  # by id(loader)
         self.epochs: list[int] = []  # number of epochs, by loader number
+        self.unseen: set[type] = set()
         # By id(queue), while its pin thread runs.
         self.pins: dict[int, list[tuple[int, int, int]]] = {}
 
@@ -150,7 +151,10 @@ class Loaders:
         if recorder.worker < 0:
             recorder.open_page(-1)
         recorder.iteration_started()
-        workers = [worker.pid for worker in getattr(iterator, "_workers", ())]
+        workers = getattr(iterator, "_workers", ())
+        pids = [worker.pid for worker in workers if not isinstance(worker, threading.Thread)]
+        if len(pids) < len(workers):
+            self._unseen(loader)
         iteration = Iteration(number, self.epochs[number], len(workers), recorder.pid)
         self.epochs[number] += 1
         known.last = iteration
@@ -165,13 +169,21 @@ class Loaders:
                 "epoch": iteration.epoch,
                 "start_ns": start,
                 "end_ns": end,
-                "workers": workers,
+                "workers": pids,
                 "resumed": resumed,
                 "cpus": cpus(),
                 **ask(facts_of_caller, loader, sys._getframe(1), default={}),
             }
         )
         return iteration
+
+    def _unseen(self, loader: Any) -> None:
+        """Name, once, a kind of loader whose workers are threads of this process."""
+        kind = type(loader)
+        if kind not in self.unseen:
+            self.unseen.add(kind)
+            what = f"{kind.__module__}.{kind.__qualname__}"
+            self.recorder.event({"event": "unseen", "what": what, "why": "its workers are threads"})
 
     def pins_of(self, queue: object) -> list[tuple[int, int, int]]:
         """Return the list to which the pin thread of this queue appends."""

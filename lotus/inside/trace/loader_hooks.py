@@ -230,6 +230,8 @@ def create_fetcher(
 
     def create(kind: Any, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         fetcher = original(kind, dataset, *args, **kwargs)
+        if getattr(recorder.here, "unseen", False):  # in a worker that is a thread
+            return fetcher
         return edge(recorder, instrument, fetcher, dataset, recorder, stand_ins) or fetcher
 
     return hook(create)

@@ -53,6 +53,7 @@ class Tracer:
         # For __main__, which is complete only when the first loader is iterated.
         self.late: list[Callable[[Any], object]] = []
         self.unseen: set[str] = set()
+        self.stand_ins: StandIns = {}
         self.on = True
         self._recorder: Recorder | None = None
         self._loaders: Loaders | None = None  # once torch's DataLoader is hooked
@@ -82,6 +83,7 @@ class Tracer:
         for module, name, why in _UNSEEN:
             self._when_imported(module, partial(self._hook_unseen, name=name, why=why))
         self._when_imported("datasets.utils._dill", self._hook_fingerprints)
+        self._when_imported("monai.data.dataset", self._hook_persistent)
         for named in self.named:
             module = named.partition(":")[0]
             call = partial(self._hook_named, named=named)
@@ -185,7 +187,7 @@ class Tracer:
         recorder, utils = loaders.recorder, module._utils
         loader, kind = module.DataLoader, module._DatasetKind
         many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
-        stand_ins: StandIns = {}
+        stand_ins = self.stand_ins
         self.undo.append(partial(give_back, stand_ins))
         get_iterator = partial(loader_hooks.get_iterator, before=self.hook_main)
         create_fetcher = partial(
@@ -269,6 +271,14 @@ class Tracer:
         from . import cache_keys
 
         self.listen(module.Pickler, "save", cache_keys.save)
+
+    def _hook_persistent(self, module: "Any") -> None:
+        from . import cache_keys
+
+        make = partial(
+            cache_keys.set_transform_hash, recorder=self.recorder, stand_ins=self.stand_ins
+        )
+        self.listen(module.PersistentDataset, "set_transform_hash", make)
 
     def _hook_unseen(self, module: "ModuleType", name: str, why: str) -> None:
         from ..common.guard import hook

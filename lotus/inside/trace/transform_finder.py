@@ -184,7 +184,7 @@ class Finder:
             inner = container._modules["transforms"]
         if issubclass(type(inner), self.sequence):
             return self._override_forward(child, name, parent, index)
-        made = self._stand_in(child, name, parent, index)
+        made = child if _flattened(child) else self._stand_in(child, name, parent, index)
         if made is not child:
             if type(inner) is list:
                 inner[key] = made
@@ -229,6 +229,12 @@ class Finder:
             key = (id(owner), name)
             forget: Callable[[object], object] = functools.partial(self.stand_ins.pop, key)
             self.stand_ins[key] = weakref.ref(owner, forget)
+
+
+def _flattened(thing: object) -> bool:
+    """Whether its library asks for its exact type, to put its transforms in its own place."""
+    kind = type(thing)
+    return (kind.__module__, kind.__name__) == ("monai.transforms.compose", "Compose")
 
 
 def _of_torchvision(module: object) -> bool:

@@ -221,6 +221,10 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
     names = code.co_varnames[: code.co_argcount]
 
     def _worker_loop(*args: Any, **kwargs: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            # A thread instead of a process, beside others: this process's record is no worker's.
+            recorder.here.unseen = True
+            return original(*args, **kwargs)
         arguments = _enter(recorder, args, kwargs, names)
         pid = recorder.pid
         try:
