@@ -26,6 +26,7 @@ from lotus.analysis.common.columns import (
 OWN, COLLATE, REST, SNAPSHOT = "own code", "collate", "rest of fetch", "snapshot of the state"
 # A worker is slow if its typical batch takes this much longer than the other workers' typical one.
 WORKER_TIMES = 1.5
+_MOSTLY = 0.75  # of the pairs of a batch of a slow worker and one of another worker
 # The first batch of a process is start-up where it takes this much longer than later ones.
 FIRST_TIMES = 1.5
 # The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
@@ -183,6 +184,9 @@ def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataF
             others[row] = median(own[mine[mine != row]])
     times = own / others
     slow = times >= WORKER_TIMES
+    for row in np.flatnonzero(slow):
+        of_rank = frame[integer(frame, "rank") == rank[row]]
+        slow[row] = _mostly_above(of_rank, int(table["worker"].iloc[row]))
     for name in np.unique(rank):
         mine = rank == name
         if slow[mine].sum() > mine.sum() / 2:
@@ -197,6 +201,18 @@ def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataF
             "slow": slow,
         }
     )
+
+
+def _mostly_above(frame: pd.DataFrame, worker: int) -> bool:
+    """Whether most of a worker's values exceed most of the others', and not the medians alone.
+
+    Where some batches cost far more than the rest, medians differ by chance.
+    """
+    mine = integer(frame, "worker") == worker
+    place = frame["own"].rank().to_numpy(np.float64)
+    own, others = int(mine.sum()), int((~mine).sum())
+    above = place[mine].sum() - own * (own + 1) / 2  # pairs in which this worker's is larger
+    return bool(above >= _MOSTLY * own * others)
 
 
 def interpreter_held(batches: pd.DataFrame, fetch: Floats) -> Floats:

@@ -15,6 +15,10 @@ SLOW_TIMES, SLOW_SHARE, SLOW_LEAST_NS = 5.0, 0.05, 1e6
 AGAIN_TIMES = 2.0
 # Where more of the batches were slow as a whole, they are a second kind of batch.
 SLOW_BATCHES_SHARE = 0.25
+# The slow samples that are counted are those that make up this share of what all of them cost.
+_MOST_OF_EXCESS = 0.9
+# Distances between slow samples are regular where so many differ by so little of the usual one.
+_LEAST_DISTANCES, _IRREGULAR = 3, 0.05
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,39 @@ def _mostly_slow(sample: Ints, slow: Bools, telling: Bools) -> tuple[Bools, Ints
     share = each["mean"].fillna(1.0).to_numpy(np.float64)
     fetches = each["size"].fillna(1).to_numpy(np.int64)
     return share > 0.5, np.asarray(fetches, np.int64)
+
+
+def costliest(samples: pd.DataFrame, slow: Bools, typical: Floats) -> Ints:
+    """Rows of those slow samples that make up most of what they cost beyond the typical."""
+    excess = np.where(slow, number(samples, "duration_ns") - typical, 0.0)
+    by_excess = np.argsort(-excess, kind="stable")
+    most = np.searchsorted(np.cumsum(excess[by_excess]), _MOST_OF_EXCESS * excess.sum())
+    return np.asarray(by_excess[: most + 1], np.int64)
+
+
+def regular_distance(samples: pd.DataFrame, rows: Ints) -> int:
+    """From one of these samples to the next in the order of its worker, if that is always the same.
+
+    As where every so many samples another file is opened. 0 where it differs, or with too few.
+    """
+    frame = pd.DataFrame(
+        {
+            **{name: integer(samples, name) for name in ("rank", "epoch", "worker")},
+            "start": number(samples, "start_ns"),
+            "chosen": False,
+        }
+    )
+    frame.loc[rows, "chosen"] = True
+    frame = frame.sort_values(["rank", "epoch", "worker", "start"], kind="stable")
+    groups = frame.groupby(["rank", "epoch", "worker"], sort=False)
+    frame["place"] = groups.cumcount()
+    chosen = frame[frame["chosen"]]
+    steps = chosen.groupby(["rank", "epoch", "worker"], sort=False)["place"].diff().dropna()
+    if len(steps) < _LEAST_DISTANCES:
+        return 0
+    usual = float(steps.median())
+    regular = (steps - usual).abs() <= _IRREGULAR * usual
+    return int(usual) if usual > 1 and regular.all() else 0
 
 
 def outlier_parts(

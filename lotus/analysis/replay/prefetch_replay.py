@@ -39,11 +39,14 @@ class Prefetch:
 NOTHING = Prefetch(0, 0.0, 0.0)
 
 
-def enough_prefetch(scope: Scope) -> Prefetch:
-    """Find the prefetch factor that hides bursts of costly batches; NOTHING where none does."""
+def enough_prefetch(scope: Scope, few: bool = False) -> Prefetch:
+    """Find the prefetch factor that hides bursts of costly batches; NOTHING where none does.
+
+    `few`: also where there are few of them, because it is known that they come again.
+    """
     now = int(scope.settings.get("prefetch_factor") or 2)
     most = min(_MOST_PREFETCH, _fitting(scope))
-    if scope.num_workers < 1 or not _has_bursts(scope.batches):
+    if scope.num_workers < 1 or not (few or _has_bursts(scope.batches)):
         return NOTHING
     epochs = recorded_epochs(scope)
     measured = sum(float(epoch.wait[1:].sum()) for epoch in epochs)

@@ -18,6 +18,7 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances, circumsta
 from lotus.analysis.verdict.causes.edges import REST, TRACING
 from lotus.analysis.verdict.causes.memory import is_grave
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
+from lotus.analysis.verdict.causes.prefetch import PREFETCH as PREFETCH_TOO_SMALL
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
@@ -239,6 +240,8 @@ def _ruled_out(books: Account, around: Circumstances) -> Iterator[str]:
     unknown = set()
     if around.level == "batch" or around.partial:
         unknown.add("slow-samples")
+    if PREFETCH_TOO_SMALL.kind in charged:
+        unknown.add("slow-samples")  # it may be they that come in bursts
     if around.use.full or not math.isfinite(around.use.own_share):
         unknown.add("cold-files")  # threads off their cores may wait for storage, or for a core
     if not around.workers:

@@ -4,6 +4,7 @@ import math
 import textwrap
 from typing import Any
 
+from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.causes.edges import TRACING
 from lotus.analysis.verdict.causes.outside import OUTSIDE
@@ -55,13 +56,13 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
     for line in (judged.doubt, *judged.flaws):
         result += _wrap(line) if line else []
     result += time_bars.lines(summary)
-    of = plain(summary.loaders[0].scope.title)
+    of = plain(title_of(summary.loaders[0].scope.settings, iterated=False)) or "the loader"
     result.append(shorten(f"Why (share of the loop over {of})", _WIDTH))
     shown = [each for each in judged.causes if each.is_silent or each.share >= LITTLE]
     for cause in (shown or judged.causes)[:_MOST_CAUSES]:
         of_loop = cause.kind != OUTSIDE.kind and not cause.is_silent
         part = share(cause.share) if of_loop else ""
-        result.append(f"  {part:>6}  {shorten(plain(cause.title), _WIDTH - 10)}")
+        result += _wrap(plain(cause.title), f"  {part:>6}  ")
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):
         # The time without a core that its work has on a busy machine is charged to other programs.
@@ -106,5 +107,11 @@ def _rates(loader: LoaderSummary) -> list[str]:
     return _wrap(text)
 
 
-def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) or [text]
+def _wrap(text: str, begin: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin) or "  ",
+        break_on_hyphens=False,
+    ) or [text]

@@ -124,7 +124,7 @@ def test_titles_name_the_operation_the_sample_the_worker() -> None:
 def test_a_sample_fetched_in_two_epochs_is_one_slow_sample() -> None:
     plan = dataclasses.replace(PLANTED["one slow sample"][0], epochs=2)
     first = judged(plan.run()).causes[0]
-    assert first.title == "one slow sample: index 53"
+    assert first.title == "one slow sample: index 53, in decode (default_loader)"
     assert first.evidence["times_fetched"] == 2
 
 

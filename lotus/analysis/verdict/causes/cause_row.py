@@ -28,12 +28,16 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Charge:
-    """`ns` of the loop's time that a cause takes; `name`: the operation, or the cause's title."""
+    """`ns` of the loop's time that a cause takes; `name`: the operation, or the cause's title.
+
+    `within`: the component of the batches' making that most of it was in; "": not known.
+    """
 
     kind: str
     name: str
     ns: float
     evidence: dict[str, float] = field(default_factory=dict)
+    within: str = ""
 
 
 Words = Callable[[Charge, Circumstances], str]

@@ -96,6 +96,12 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
             "Most of it is the first sending of each worker, which imports what pickling needs: "
             "use fewer workers, or a newer torch."
         )
+    if around.spawned and largest == "iter_ns":
+        return text + (
+            "Most of it is iter(): each worker in turn is sent the pickled data set, which is "
+            "larger than a pipe holds. Keep only paths in it and open data in the worker, or hold "
+            "it in memory maps or shared tensors; or use fork."
+        )
     if around.spawned:
         return text + (
             "Workers are started with spawn or forkserver and import everything anew: make imports "

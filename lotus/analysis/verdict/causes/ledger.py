@@ -8,6 +8,8 @@ ordinary.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import pandas as pd
 
@@ -23,11 +25,17 @@ from lotus.analysis.batches.components import (
 )
 from lotus.analysis.batches.core_use import CoreUse, core_use
 from lotus.analysis.batches.looks import looks_of_main
-from lotus.analysis.batches.outlier_samples import outlier_parts, outlier_samples
+from lotus.analysis.batches.outlier_samples import (
+    costliest,
+    outlier_parts,
+    outlier_samples,
+    regular_distance,
+)
 from lotus.analysis.batches.slow_batches import slow_as_a_whole
 from lotus.analysis.batches.waits import loop_times, paced, wait_phases
 from lotus.analysis.common.columns import Bools, Floats, flag, integer, number, ratio, total
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
 
 # An operation is cold where at least this much of its time went to storage; time in which others
 # had its core does not count.
@@ -61,6 +69,11 @@ class Ledger:
         self.outliers = outlier_samples(batches, samples, rows, self.first, whole)
         self.workers = slow_workers(batches, self.components.fetch, self.first)
         fetch = self.components.fetch
+        # In the order of their worker, one in so many samples is slow; 0: not regularly.
+        self.slow_every = 0
+        if self.outliers.alone.any():
+            of_all = costliest(samples, self.outliers.alone, self.outliers.typical_ns)
+            self.slow_every = regular_distance(samples, of_all)
         self._known = fetch > 0
         self._making_ns = np.where(self._known, self.components.making, 1.0)
         excess = first_excess(batches, fetch, self.first)
@@ -216,13 +229,27 @@ class Ledger:
         part[:, place] = self.making[:, place]
         return self.take(part)
 
-    def take_excess(self, slow: Bools) -> float:
-        """Take what these samples (m,) took beyond what is typical of their worker."""
+    @cached_property
+    def better_prefetch(self) -> Prefetch:
+        """The prefetch factor that hides costly batches which come again; NOTHING where none does.
+
+        What is made ahead would need a core: nothing where there is none left.
+        """
+        return NOTHING if self.use.full else enough_prefetch(self.scope, self.slow_every > 0)
+
+    def take_excess(self, slow: Bools) -> tuple[float, str]:
+        """Take what these samples (m,) took beyond what is typical of their worker.
+
+        Return how much it was, and the component that most of it was in ("": none).
+        """
         scope = self.scope
         parts = outlier_parts(
             self.components, scope.samples, scope.ops, slow, self.outliers.typical_ns
         )
-        return self.take(self._rate * parts)
+        each = parts.sum(axis=0)
+        most = int(np.argmax(each)) if each.size else 0
+        named = each.size and each[most] > 0.5 * each.sum()
+        return self.take(self._rate * parts), self.components.names[most] if named else ""
 
     def lag(self) -> Floats:
         """The fraction of each batch's making that is owed to its worker being slow (n,)."""

@@ -6,14 +6,18 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.components import OWN
+from lotus.analysis.batches.outlier_samples import costliest
+from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import Bools, integer, number
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.common.formatting import duration
+from lotus.analysis.verdict.causes.prefetch import PREFETCH, hides
+from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
+from lotus.common.formatting import duration, operation_name
 
-# The slow samples that are counted are those that make up this share of what all outliers cost.
-_MOST_OF_EXCESS = 0.9
+_SPARE = 0.1  # of the workers' time: with less, no order of the batches makes them in time
 _SAMPLE_FACTS = {
     "samples": "How many samples are slow.",
     "times_fetched": "How often they were fetched.",
@@ -27,10 +31,7 @@ def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
     samples, typical = ledger.scope.samples, ledger.outliers.typical_ns
     duration_ns = number(samples, "duration_ns")
     worst = int(np.argmax(np.where(slow, duration_ns, -1.0)))
-    excess = np.where(slow, duration_ns - typical, 0.0)
-    by_excess = np.argsort(-excess, kind="stable")
-    most = np.searchsorted(np.cumsum(excess[by_excess]), _MOST_OF_EXCESS * excess.sum())
-    index = integer(samples, "sample")[by_excess[: most + 1]]
+    index = integer(samples, "sample")[costliest(samples, slow, typical)]
     distinct = len(set(index.tolist())) if (index != -1).all() else len(index)
     return {
         "samples": float(distinct),
@@ -43,17 +44,25 @@ def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
 
 def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
     slow = ledger.outliers.alone
-    if slow.any():
-        evidence = _sample_facts(ledger, slow)
-        evidence["most_fetches"] = float(ledger.outliers.fetches[slow].max())
-        yield Charge(SLOW_SAMPLES.kind, SLOW_SAMPLES.title, ledger.take_excess(slow), evidence)
+    if not slow.any() or (ledger.slow_every and hides(ledger)):
+        return
+    evidence = _sample_facts(ledger, slow)
+    evidence["most_fetches"] = float(ledger.outliers.fetches[slow].max())
+    if hides(ledger):
+        evidence["prefetch_factor"] = float(ledger.better_prefetch.prefetch_factor)
+        evidence["saved_share"] = ledger.better_prefetch.saved_share
+    ns, within = ledger.take_excess(slow)
+    yield Charge(SLOW_SAMPLES.kind, SLOW_SAMPLES.title, ns, evidence, within)
 
 
 def _slow_samples_title(charge: Charge, around: Circumstances) -> str:
     count, slowest = (int(charge.evidence[name]) for name in ("samples", "slowest_sample"))
+    text = f"{count} slow samples, the slowest at index {slowest}"
     if count == 1:
-        return f"one slow sample: index {slowest}"
-    return f"{count} slow samples, the slowest at index {slowest}"
+        text = f"one slow sample: index {slowest}"
+    if charge.within == OWN and around.hot:
+        return f"{text}, in {of_program(around.hot)}"
+    return f"{text}, in {operation_name(charge.within)}" if charge.within not in ("", OWN) else text
 
 
 def _slow_samples_reason(evidence: Evidence) -> str:
@@ -73,12 +82,21 @@ def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
     where = around.paths.get(int(charge.evidence.get("slowest_sample", -1)))
     text = f"Look at {where}. " if where else "Look at these samples. "
     text += "Reduce or re-encode them ahead of time"
-    if around.workers > 1 and around.in_order:
+    spare = around.idle_share >= _SPARE
+    if around.workers > 1 and around.in_order and spare:
+        text += "; in-order batches wait behind them, which in_order=False (torch >= 2.6) ends"
+    if "prefetch_factor" in charge.evidence:
         text += (
-            "; in-order batches wait behind them: in_order=False (torch >= 2.6) or a larger "
-            "prefetch_factor hides them"
+            f"; or raise prefetch_factor from {around.prefetch} to "
+            f"{charge.evidence['prefetch_factor']:.0f}, which hides them"
         )
     return text + "."
+
+
+def _slow_samples_remedy(charge: Charge, around: Circumstances) -> Remedy:
+    if "prefetch_factor" not in charge.evidence:
+        return CODE
+    return set_prefetch(around, int(charge.evidence["prefetch_factor"]))
 
 
 SLOW_SAMPLES = CauseRow(
@@ -87,16 +105,18 @@ SLOW_SAMPLES = CauseRow(
     full_title=_slow_samples_title,
     charges=_slow_samples,
     facts=_SAMPLE_FACTS
-    | {"most_fetches": "How often the most fetched of them was fetched; 1: none twice."},
+    | {"most_fetches": "How often the most fetched of them was fetched; 1: none twice."}
+    | dict(PREFETCH.facts),
     reason=_slow_samples_reason,
     advice=_against_slow_samples,
+    remedy=_slow_samples_remedy,
 )
 
 
 def _stalls(ledger: Ledger) -> Iterable[Charge]:
     slow = ledger.outliers.by_chance
     if slow.any():
-        ns = ledger.take_excess(slow)
+        ns, _ = ledger.take_excess(slow)
         yield Charge(STALLS.kind, STALLS.title, ns, _sample_facts(ledger, slow))
 
 
@@ -147,7 +167,8 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
         "slowest_sample_ns": float(worst["took"]),
         "typical_ns": float(worst["usual"]),
     }
-    yield Charge(SLOW_BATCHES.kind, SLOW_BATCHES.title, ledger.take_excess(together), evidence)
+    ns, within = ledger.take_excess(together)
+    yield Charge(SLOW_BATCHES.kind, SLOW_BATCHES.title, ns, evidence, within)
 
 
 def _slow_batches_title(charge: Charge, around: Circumstances) -> str:
@@ -198,7 +219,15 @@ def _slow_worker(ledger: Ledger) -> Iterable[Charge]:
 def _slow_worker_title(charge: Charge, around: Circumstances) -> str:
     evidence = charge.evidence
     rank = f" of rank {int(evidence['rank'])}" if evidence["rank"] > 0 else ""
-    return f"one slow worker: worker {int(evidence['worker'])}{rank}"
+    which = f"worker {int(evidence['worker'])}{rank}"
+    if _dealt_in_order(around):
+        return f"one worker's batches are costly, by their order or by the worker: {which}"
+    return f"one slow worker: {which}"
+
+
+def _dealt_in_order(around: Circumstances) -> bool:
+    """Whether a worker has the same samples in each epoch: what is slow may be they, or it."""
+    return around.in_sequence and not around.iterable
 
 
 def _slow_worker_reason(evidence: Evidence) -> str:
@@ -209,10 +238,17 @@ def _slow_worker_reason(evidence: Evidence) -> str:
 
 
 def _against_slow_worker(charge: Charge, around: Circumstances) -> str:
-    return (
-        f"Its samples take {charge.evidence.get('times', math.nan):.1f} times the others'. See "
-        "what only this worker does: its shard or files, worker_init_fn, CPU affinity, a neighbour "
-        "on its core. Batches come back in order, so all wait for it."
+    text = f"Its samples take {charge.evidence.get('times', math.nan):.1f} times the others'. "
+    if _dealt_in_order(around):
+        text += (
+            f"Without shuffling it gets the same batches in each epoch, one in {around.workers}: "
+            "spread the costly samples over the workers, by shuffle=True or another order of the "
+            "data. "
+        )
+    see = "If that changes nothing, see" if _dealt_in_order(around) else "See"
+    return text + (
+        f"{see} what only this worker does: its shard or files, worker_init_fn, CPU affinity, a "
+        "neighbour on its core. Batches come back in order, so all wait for it."
     )
 
 

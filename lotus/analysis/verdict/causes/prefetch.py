@@ -1,9 +1,9 @@
 """Batches of unequal cost, and too few of them made ahead."""
 
+import math
 from collections.abc import Iterable
 
 from lotus.analysis.common.columns import ratio, total
-from lotus.analysis.replay.prefetch_replay import enough_prefetch
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
@@ -14,23 +14,30 @@ _LEAST_SAVED = 0.5  # of the waits
 _LEAST_SHARE = 0.05  # of the loop
 
 
-def _charges(ledger: Ledger) -> Iterable[Charge]:
-    if ledger.use.full:  # what is made ahead would need a core that there is not
-        return
-    better = enough_prefetch(ledger.scope)
+def hides(ledger: Ledger) -> bool:
+    """Whether a larger prefetch factor hides most of the waits, and that is worth a line."""
+    better = ledger.better_prefetch
     worth = better.saved_ns >= _LEAST_SHARE * ledger.loop_ns
-    if worth and better.saved_share >= _LEAST_SAVED:
-        left = ledger.making.sum()
+    return worth and better.saved_share >= _LEAST_SAVED
+
+
+def _charges(ledger: Ledger) -> Iterable[Charge]:
+    if hides(ledger):
+        better, left = ledger.better_prefetch, ledger.making.sum()
         part = min(ratio(better.saved_ns, total(left)), 1.0)
         evidence = {
             "prefetch_factor": float(better.prefetch_factor),
             "saved_share": better.saved_share,
+            "slow_every": float(ledger.slow_every or math.nan),
         }
         yield Charge(PREFETCH.kind, PREFETCH.title, ledger.take(ledger.making * part), evidence)
 
 
 def _title(charge: Charge, around: Circumstances) -> str:
-    return f"costly batches come in bursts: a prefetch factor of {around.prefetch} is too small"
+    what = "costly batches come in bursts"
+    if charge.evidence["slow_every"] > 0:
+        what = f"one in {charge.evidence['slow_every']:,.0f} samples is slow, at equal distances"
+    return f"{what}: a prefetch factor of {around.prefetch} is too small"
 
 
 def _reason(evidence: Evidence) -> str:
@@ -47,8 +54,11 @@ def _advice(charge: Charge, around: Circumstances) -> str:
     text = f"Raise prefetch_factor from {around.prefetch} to {factor}"
     if around.batch_bytes > 0:
         text += f": up to {plural(held, 'batch')} are held ({size(held * around.batch_bytes)})"
-    if around.in_sequence:
+    regular = charge.evidence["slow_every"] > 0
+    if around.in_sequence and not regular:
         text += ". Or order the data so that costly samples do not come together: shuffle=True"
+    if regular:
+        text += ". Or do ahead of time, in a thread, what that sample does, such as opening a file"
     return f"{text}."
 
 
@@ -60,6 +70,7 @@ PREFETCH = CauseRow(
     facts={
         "prefetch_factor": "The prefetch factor that saves most of what more of it can.",
         "saved_share": "Share of the waits after the first batch that it would save, 0 to 1.",
+        "slow_every": "Samples of a worker from one slow one to the next, where that is regular.",
     },
     reason=_reason,
     advice=_advice,

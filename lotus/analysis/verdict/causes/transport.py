@@ -6,10 +6,11 @@ import numpy as np
 
 from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import number, total
+from lotus.analysis.replay.gain_prediction import UNKNOWN
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger, mean
-from lotus.analysis.verdict.causes.remedy import PINNED, Remedy
+from lotus.analysis.verdict.causes.remedy import CODE, PINNED, WORKERS, Remedy
 from lotus.common.formatting import duration, size
 
 
@@ -21,11 +22,15 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
         "mean_receive_ns": mean(np.maximum(number(batches, "arrival_ns") - wanted, 0.0)),
         "mean_pipe_bytes": mean(number(batches, "send_bytes")),
         "mean_batch_bytes": mean(number(batches, "bytes")),
+        "mean_fetch_ns": mean(number(batches, "fetch_ns")),
     }
     yield Charge(SENDING.kind, SENDING.title, total(ledger.sending), evidence)
 
 
 _SMALL_BATCH = 256 << 10  # bytes that take well under a millisecond to copy
+# A tensor takes some 300 bytes of the pipe and 0.1 ms of pickling.
+_MANY_PARTS_BYTES, _MANY_PARTS_NS = 4096, 2e6
+_CLEARLY_LESS = 0.5
 _STAGES = ("pickle", "lock", "write")
 
 
@@ -49,21 +54,68 @@ def _against_sending(charge: Charge, around: Circumstances) -> str:
             "Batches go through a pipe as pickled Python objects or arrays: return torch tensors "
             "(they travel in shared memory), fewer and larger ones, of a smaller dtype."
         )
+    if _has_many_parts(charge):
+        text = (
+            "Batches are small, but pickling them takes long, as of many small tensors, each of "
+            "which has shared memory of its own. Put them together in collate_fn (torch.cat, with "
+            "their lengths), or return numpy arrays, which are pickled as they are."
+        )
+        return text + _without_sending(charge, around)
     if around.batch_bytes < _SMALL_BATCH:
         return (
             "Batches are small: what is waited for is the way between the processes, not the "
             "copying. Make fewer and larger batches, or of fewer parts."
-        )
+        ) + _without_sending(charge, around)
     return (
         "Make batches smaller (uint8 instead of float32, convert after loading; crop or reduce "
         "before collate); batches of many small tensors cost a descriptor each."
     )
 
 
+def _has_many_parts(charge: Charge) -> bool:
+    """Whether its bytes in the pipe and its pickling are those of many tensors; inferred."""
+    evidence = Evidence(charge.evidence)
+    small = evidence["mean_batch_bytes"] < _SMALL_BATCH
+    return (
+        small
+        and evidence["mean_pipe_bytes"] >= _MANY_PARTS_BYTES
+        and evidence["mean_pickle_ns"] >= _MANY_PARTS_NS
+    )
+
+
+def _quicker_alone(charge: Charge) -> bool:
+    """Whether the main process would make a batch in less time than it takes to receive it."""
+    evidence = Evidence(charge.evidence)
+    return evidence["mean_fetch_ns"] < _CLEARLY_LESS * evidence["mean_receive_ns"]
+
+
+def _without_sending(charge: Charge, around: Circumstances) -> str:
+    if not _quicker_alone(charge):
+        return ""
+    evidence = charge.evidence
+    return (
+        f" Making a batch takes {duration(evidence['mean_fetch_ns'])}, receiving it "
+        f"{duration(evidence['mean_receive_ns'])}: num_workers=0 makes it without sending."
+    )
+
+
+def _sending_remedy(charge: Charge, around: Circumstances) -> Remedy:
+    if not _without_sending(charge, around) or around.batch_bytes >= _SMALL_BATCH:
+        return CODE
+    return Remedy(
+        {WORKERS: 0}, expected=around.predict.with_workers(0) if around.predict else UNKNOWN
+    )
+
+
+def _sending_title(charge: Charge, around: Circumstances) -> str:
+    of = "batches of many small parts" if _has_many_parts(charge) else "batches"
+    return f"sending {of} from the workers (pickle, pipe, unpickle)"
+
+
 SENDING = CauseRow(
     kind="send",
     title="sending batches",
-    full_title=fixed("sending batches from the workers (pickle, pipe, unpickle)"),
+    full_title=_sending_title,
     charges=_sending,
     facts={
         "mean_pickle_ns": "Pickling of a batch, nanoseconds.",
@@ -72,9 +124,11 @@ SENDING = CauseRow(
         "mean_receive_ns": "From wanted and sent to arrived, of a batch, nanoseconds.",
         "mean_pipe_bytes": "Bytes of a batch through the pipe.",
         "mean_batch_bytes": "Bytes of a batch.",
+        "mean_fetch_ns": "Making of a batch, nanoseconds.",
     },
     reason=_sending_reason,
     advice=_against_sending,
+    remedy=_sending_remedy,
 )
 
 

@@ -1,0 +1,89 @@
+"""What is out of the ordinary: samples that are slow at equal distances, one worker's batches."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lotus.analysis.batches.outlier_samples import regular_distance
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.summary import summarise
+from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.verdict import Verdict, verdict
+from tests.unit.simulated import Plan
+
+
+def judged(plan: Plan, **settings: object) -> Verdict:
+    run = plan.run()
+    run.loaders = run.loaders.assign(**settings)
+    return verdict(scopes(run)[0])
+
+
+def placed(*slow: int, count: int = 400, workers: int = 1) -> int:
+    """The distance between these samples of `count`, dealt out to workers in batches of four."""
+    samples = pd.DataFrame({"start_ns": np.arange(count) * 1e6, "epoch": 0, "rank": 0})
+    samples["worker"] = samples.index // 4 % workers
+    return regular_distance(samples, np.array(slow, np.int64))
+
+
+def test_equal_distances_are_told_from_chance() -> None:
+    assert placed(40, 140, 240, 340) == 100
+    assert placed(340, 40, 240, 140) == 100  # whichever was the slowest
+    assert placed(40, 140, 240) == 0  # two distances may be equal by chance
+    assert placed(40, 140, 240, 300) == 0
+    assert placed(40, 41, 42, 43) == 0
+    # In the order of its worker: of two, each has every second batch.
+    assert placed(40, 80, 120, 160, 200, workers=2) == 20
+
+
+def opening(every: int) -> Plan:
+    """One sample in `every` takes long, as by opening another file; one worker could keep up."""
+    return Plan(
+        workers=1,
+        batches=120,
+        step=10.0,
+        operations={"Read": lambda sample, _: 200.0 if sample % every == every - 1 else 0.5},
+    )
+
+
+def test_files_opened_at_equal_distances_ask_for_more_prefetch() -> None:
+    first = judged(opening(96)).causes[0]
+    assert first.kind == "prefetch"
+    assert first.title.startswith("one in 96 samples is slow, at equal distances")
+    assert first.remedy.setting["prefetch_factor"] > 2
+    assert "shuffle" not in first.advice
+
+
+def test_a_few_slow_samples_are_named_with_what_was_slow_and_the_prefetch_that_hides_them() -> None:
+    slow = {90, 130, 310, 350, 444}
+    cost = {"Read": 0.5, "Blur": lambda sample, _: 200.0 if sample in slow else 0.1}
+    judgement = judged(Plan(workers=1, batches=120, step=10.0, operations=cost))
+    first = judgement.causes[0]
+    assert first.kind == "slow-samples"
+    assert first.title.endswith(", in Blur")
+    assert "slow samples" not in judgement.ruled_out
+
+
+@pytest.mark.parametrize(
+    ("sampler", "words"),
+    [("SequentialSampler", "by their order"), ("RandomSampler", "slow worker")],
+)
+def test_the_batches_of_one_worker(sampler: str, words: str) -> None:
+    cost = {"Read": lambda _, worker: 20.0 if worker == 1 else 1.0}
+    judgement = judged(Plan(workers=4, batches=80, operations=cost), sampler=sampler)
+    assert judgement.causes[0].kind == "slow-worker"
+    assert words in judgement.causes[0].title
+    assert ("shuffle=True" in judgement.causes[0].advice) == (sampler == "SequentialSampler")
+
+
+def test_medians_that_differ_by_chance_make_no_worker_slow() -> None:
+    """Half of the batches cost a lot; of one worker a few more than half, of the other a few less."""
+    run = Plan(workers=2, batches=80, operations={"Read": 1.0}).run()
+    worker, turn = run.batches["worker"], run.batches["batch"] // 2
+    costly = turn % 2 == 0
+    costly |= (worker == 0) & turn.isin([1, 3, 5])
+    costly &= ~((worker == 1) & turn.isin([0, 2, 4]))
+    run.batches["fetch_ns"] = run.batches["fetch_ns"].where(~costly, run.batches["fetch_ns"] * 5)
+    table = Ledger(scopes(run)[0]).workers
+    assert table["times"].max() > 1.5
+    assert not table["slow"].any()
+    assert summarise(run).loaders
