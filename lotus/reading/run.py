@@ -415,6 +415,16 @@ class Run:
         return summary_tables.first_batches(self._assembly)
 
     @cached_property
+    def sample_digests(self) -> pd.DataFrame:
+        """The smallest checksums of the samples that a worker's first pass over a stream had.
+
+        rank, local_rank, world_size, host, pid, worker, loader, epoch, samples (of that worker),
+        digest. Of iterable data sets which a worker read to the end, unless its samples are so
+        many and so small that their checksums took too long.
+        """
+        return summary_tables.sample_digests(self._assembly)
+
+    @cached_property
     def processes(self) -> pd.DataFrame:
         """Every Python process that ran lotus's hook: pid, ppid, time_ns, executable, argv, python,
         torch and torch_ns (its version, and when torch.utils.data was imported; missing if it

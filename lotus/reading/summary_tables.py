@@ -302,6 +302,24 @@ def first_batches(a: Assembly) -> pd.DataFrame:
     return _owned(a, owners, table, types)
 
 
+_MOST_DIGESTS = 1000  # of a worker
+
+
+def sample_digests(a: Assembly) -> pd.DataFrame:
+    """The table `Run.sample_digests`, with its columns."""
+    rows, owners = [], []
+    for number, process in enumerate(a.processes):
+        origin = process.origin
+        loader = -1 if origin is None else origin.process.base + origin.loader
+        for event in process.events["sample_digests"]:
+            digests = [digest for digest in event["digests"][:_MOST_DIGESTS] if is_a(digest, int)]
+            rows += [(event["worker"], loader, 0, event["samples"], digest) for digest in digests]
+            owners += [number] * len(digests)
+    columns = ["worker", "loader", "epoch", "samples", "digest"]
+    types = dict.fromkeys(columns, "int64")
+    return _owned(a, owners, pd.DataFrame(rows, columns=columns), types)
+
+
 def losses(a: Assembly) -> list[Lost]:
     """Return the losses of the processes, reported or inferred."""
     lost = list(a.lost)

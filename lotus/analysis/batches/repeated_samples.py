@@ -6,14 +6,17 @@ import pandas as pd
 from lotus.analysis.common.columns import flag, integer, number
 from lotus.analysis.common.scope import Scope
 
+# Enough different samples to say that two workers had the same ones, and how many must agree.
+_LEAST_DIGESTS, _SAME = 16, 0.8
 _TWICE = 1.5  # as many samples as the data set says it has
 
 
 def times_read(scope: Scope) -> int:
     """How many times an epoch of an iterable data set has each sample; 1 where once, or unknown.
 
-    More where the first batches of all workers are equal, or where an epoch has that many times
-    the samples that the data set says it has.
+    More where an epoch has that many times the samples that the data set says it has, where the
+    first batches of all workers are equal, or where all workers had the same samples in whatever
+    order.
     """
     if scope.settings.get("dataset_kind") != "iterable" or scope.num_workers < 2 or scope.partial:
         return 1
@@ -24,7 +27,27 @@ def times_read(scope: Scope) -> int:
     first = first[(first["generator"] == "").to_numpy()] if len(first) else first
     equal = _most_alike(first, integer(first, "content"))
     # Where some workers get other data, or none, the data are divided: shards may begin alike.
-    return equal if equal == scope.num_workers else 1
+    if equal == scope.num_workers or _all_had_the_same(scope):
+        return scope.num_workers
+    return 1
+
+
+def _all_had_the_same(scope: Scope) -> bool:
+    """By the smallest checksums of the samples of each worker; False where they are not known.
+
+    Of workers that draw samples at random, with replacement, some have those of another.
+    """
+    digests = scope.sample_digests
+    if not len(digests):
+        return False
+    for rank in scope.ranks:
+        mine = digests[integer(digests, "rank") == rank]
+        each = [set(integer(rows, "digest").tolist()) for _, rows in mine.groupby("worker")]
+        if len(each) != scope.num_workers or min(map(len, each)) < _LEAST_DIGESTS:
+            return False
+        if len(set.intersection(*each)) < _SAME * max(map(len, each)):
+            return False
+    return bool(scope.ranks)
 
 
 def _by_length(scope: Scope) -> int:

@@ -53,6 +53,7 @@ class Scope:
     paths: pd.DataFrame
     blocking: pd.DataFrame
     first_batches: pd.DataFrame
+    sample_digests: pd.DataFrame
     machine: pd.DataFrame
     memory: pd.DataFrame
     children: pd.DataFrame
@@ -159,6 +160,7 @@ def _scope(
         memory=_of_pids(table(run, "memory"), batches, mine["waits"]),
         own_code=table(run, "own_code"),
         first_batches=_of_pids(table(run, "first_batches"), batches),
+        sample_digests=_of_pids(table(run, "sample_digests"), batches),
     )
 
 

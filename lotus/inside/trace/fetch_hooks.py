@@ -8,7 +8,7 @@ import itertools
 from ..common.clocks import clock
 from ..common.guard import ask, hook
 from ..common.objects import attributes
-from . import first_batches, state_page
+from . import first_batches, sample_digests, state_page
 from .log_format import FAILED, MANY, STOPPED
 from .recorder import Fetch
 from .transform_finder import Finder
@@ -191,5 +191,7 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
     fetcher.collate_fn = hook(collate)
     timed = TimedFetcher(fetcher, hook(fetch), own, timers.Iterator)
     if recorder.worker >= 0:
+        if iterable and auto_collation and recorder.worker_epoch == 0:
+            sample_digests.watch(timed, fetcher, recorder)
         first_batches.watch(timed, dataset, recorder)
     return timed

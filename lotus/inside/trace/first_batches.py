@@ -32,7 +32,7 @@ def watch(timed: Any, dataset: Any, recorder: Recorder) -> None:
 
     def first(index: Any) -> Any:
         timed.__dict__["fetch"] = fetch
-        if ask(_watched_by_modes, default=True):
+        if ask(watched_by_modes, default=True):
             return fetch(index)
         before = edge(recorder, ask, generator_states, dataset)
         data = fetch(index)
@@ -42,7 +42,7 @@ def watch(timed: Any, dataset: Any, recorder: Recorder) -> None:
     timed.__dict__["fetch"] = hook(first)
 
 
-def _watched_by_modes() -> bool:
+def watched_by_modes() -> bool:
     """Whether a mode of the program sees what is called of torch: it must not see our calls."""
     c = sys.modules["torch"]._C
     return bool(c._len_torch_function_stack() or c._len_torch_dispatch_stack())

@@ -76,7 +76,7 @@ def test_the_batches_of_one_worker(sampler: str, words: str) -> None:
 
 
 def test_medians_that_differ_by_chance_make_no_worker_slow() -> None:
-    """Half of the batches cost a lot; of one worker a few more than half, of the other a few less."""
+    """About half of the batches cost a lot: in one worker a few more, in the other a few less."""
     run = Plan(workers=2, batches=80, operations={"Read": 1.0}).run()
     worker, turn = run.batches["worker"], run.batches["batch"] // 2
     costly = turn % 2 == 0

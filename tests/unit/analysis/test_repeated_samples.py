@@ -44,6 +44,35 @@ def test_different_first_batches_and_those_of_different_epochs_do_not() -> None:
     assert times_read(scopes(run)[0]) == 1  # nothing told them apart
 
 
+def with_digests(*workers: range) -> SimpleNamespace:
+    """A run whose workers, each, had samples with these checksums."""
+    run = with_first([])
+    pids = run.batches.groupby("worker")["pid"].first()
+    run.sample_digests = pd.DataFrame(
+        [
+            {"rank": 0, "pid": pids[worker], "worker": worker, "digest": digest}
+            for worker, digests in enumerate(workers)
+            for digest in digests
+        ]
+    )
+    return run
+
+
+def test_the_same_samples_in_another_order_mean_that_all_workers_read_the_same() -> None:
+    assert times_read(scopes(with_digests(range(64), range(64), range(64)))[0]) == 3
+    # Some lie beyond the smallest that were kept.
+    assert times_read(scopes(with_digests(range(64), range(4, 64), range(64)))[0]) == 3
+
+
+def test_workers_that_share_some_samples_do_not_read_the_same() -> None:
+    apart = with_digests(range(64), range(64, 128), range(128, 192))
+    half = with_digests(range(64), range(32, 96), range(64))  # as with replacement
+    few = with_digests(range(8), range(8), range(8))  # hardly any distinct ones
+    silent = with_digests(range(64), range(64), range(0))  # a worker gave up
+    for run in (apart, half, few, silent):
+        assert times_read(scopes(run)[0]) == 1
+
+
 def test_an_epoch_of_more_samples_than_there_are() -> None:
     run = with_first([])
     samples = int(run.batches["size"].sum())

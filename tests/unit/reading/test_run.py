@@ -48,6 +48,7 @@ COLUMNS = {
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes throttled_ns "
     "memory_stall_ns",
     "first_batches": WHOSE + "worker loader epoch content generator state",
+    "sample_digests": WHOSE + "worker loader epoch samples digest",
     "paths": WHOSE + "worker sample path duration_ns",
     "processes": "pid ppid time_ns executable argv python torch torch_ns",
     "lost": "what pid count bytes",
@@ -81,6 +82,7 @@ def full_run(path):
         )
     )
     worker.event("first_batch", worker=0, content=7, generators=["torch"], states=[5])
+    worker.event("sample_digests", worker=0, samples=2, digests=[3, 5])
     main.event("note", text="a remark")
     main.event("unseen", what="StatefulDataLoader", why="it has its own worker loop")
     main.event("stopped", why="max-log", bytes=500)

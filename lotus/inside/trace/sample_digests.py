@@ -1,0 +1,135 @@
+"""Checksums of the samples of a worker's stream, of which the smallest are kept.
+
+Where each worker of an iterable data set reads all of the data, in whatever order, the smallest
+checksums of their samples are the same. Only a worker's first pass over its data is looked at, and
+given up where that takes too long.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import sys
+import weakref
+import zlib
+
+from ..common.clocks import clock, cpu_clock
+from ..common.guard import ask, edge, hook
+from .first_batches import watched_by_modes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .recorder import Recorder
+
+KEPT = 64
+_MOST_NS, _MOST_SHARE = 250_000_000, 0.02  # of a worker's time; a sample takes some 10 us
+_MOST_ITEMS, _DEPTH = 16, 2
+_ELEMENTS = 64  # of an array, spread over it
+
+
+class SampleDigests:
+    """The smallest distinct checksums of some samples."""
+
+    def __init__(self) -> None:
+        self.begun = clock()
+        self.spent_ns = 0  # of CPU time
+        self.samples = 0
+        self.smallest: list[int] = []  # sorted
+
+    @property
+    def is_too_slow(self) -> bool:
+        """Whether they have taken more than may be."""
+        return self.spent_ns > _MOST_NS + _MOST_SHARE * (clock() - self.begun)
+
+    def add(self, samples: list[Any]) -> None:
+        """Take the samples of a batch."""
+        start = cpu_clock()
+        self.samples += len(samples)
+        smallest = self.smallest
+        for sample in samples:
+            parts = list(itertools.islice(_parts(sample, _DEPTH), _MOST_ITEMS))
+            digest = zlib.crc32(b"\0".join(parts))
+            if len(smallest) < KEPT or digest < smallest[-1]:
+                place = bisect.bisect_left(smallest, digest)
+                if smallest[place : place + 1] != [digest]:
+                    smallest.insert(place, digest)
+                    del smallest[KEPT:]
+        self.spent_ns += cpu_clock() - start
+
+
+def watch(timed: Any, fetcher: Any, recorder: Recorder) -> None:
+    """Log the digests of an iterable data set's first pass; the fetchers are then as they were."""
+    collate, fetch, digests = fetcher.collate_fn, timed.__dict__["fetch"], SampleDigests()
+    # No cycle: the data set is freed as soon as it would be without lotus.
+    both = weakref.ref(timed), weakref.ref(fetcher)
+
+    def leave() -> None:
+        outer, inner = (reference() for reference in both)
+        if outer is not None and inner is not None:
+            inner.collate_fn, outer.__dict__["fetch"] = collate, fetch
+
+    def collated(data: Any) -> Any:
+        if type(data) is list and not ask(watched_by_modes, default=True):
+            edge(recorder, ask, digests.add, data)
+            if digests.is_too_slow:
+                digests.samples = 0
+                leave()
+        return collate(data)
+
+    def fetched(index: Any) -> Any:
+        try:
+            return fetch(index)
+        except StopIteration:
+            leave()
+            edge(recorder, _log, recorder, digests)
+            raise
+
+    fetcher.collate_fn, timed.__dict__["fetch"] = hook(collated), hook(fetched)
+
+
+def _log(recorder: Recorder, digests: SampleDigests) -> None:
+    if digests.samples:
+        recorder.event(
+            {
+                "event": "sample_digests",
+                "worker": recorder.worker,
+                "samples": digests.samples,
+                "digests": digests.smallest,
+            }
+        )
+
+
+def _parts(value: Any, depth: int) -> Iterator[bytes]:
+    """Some of the contents of arrays, texts and numbers; of other objects nothing."""
+    kind = type(value)
+    if kind.__module__ == "torch" and kind.__name__ == "Tensor":
+        # Of what is not contiguous, all would be copied.
+        strided = value.layout is sys.modules["torch"].strided
+        if not value.is_cuda and strided and value.is_contiguous():
+            yield _spread(value.detach().reshape(-1))
+    elif kind.__module__ == "numpy" and kind.__name__ == "ndarray":
+        if value.dtype.kind in "biufcSUmM" and value.flags.c_contiguous:
+            yield _spread(value.ravel())
+    elif kind is str:
+        yield value[:_ELEMENTS].encode("utf-8", "replace")
+    elif kind is bytes:
+        yield value[:_ELEMENTS]
+    elif kind in (int, float):
+        yield repr(value).encode()
+    elif depth:
+        if kind is dict:
+            value = list(value.values())
+        if type(value) in (list, tuple):
+            for item in value[:_MOST_ITEMS]:
+                yield from _parts(item, depth - 1)
+
+
+def _spread(flat: Any) -> bytes:
+    """Some elements of a one-dimensional array or tensor, from all over it."""
+    few = flat[:: max(1, len(flat) // _ELEMENTS)]
+    if type(few).__module__ == "torch":
+        few = few.numpy()
+    return bytes(few.tobytes())
