@@ -40,6 +40,11 @@ EXPECTED = [
     {"double": (4, "")},
 ]
 
+AUGMENTATIONS = {
+    "Identity", "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness", "Color",
+    "Contrast", "Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize",
+}  # fmt: skip
+
 
 def counted(ops):
     """loader -> operation -> (count, parent); of several crops one is taken at random."""
@@ -86,6 +91,32 @@ def test_books_close(pair, torch):
     samples = pair("pipelines.py", "1")[1].run.samples
     assert (samples["self_ns"] >= 0).all()
     assert (samples["ops_ns"] + samples["self_ns"] == samples["duration_ns"]).all()
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_what_augmentations_apply_by_name_is_inside_them(pair, torch, workers):
+    # GIVEN a program that uses torchvision's, and compiles one of them
+    plain, traced = pair("augmented.py", workers)
+    assert (plain.code, plain.err) == (0, b"")
+    assert (traced.code, traced.out, traced.err) == (0, plain.out, b"")
+    # THEN each of those applied is an operation with a name, in the transform that applied it
+    ops = traced.run.ops
+    inner = ops[ops["parent"] != ""]
+    assert inner["nested"].all()
+    names = inner["operation"].str.partition("/")
+    assert (names[0] == inner["parent"]).all()
+    assert set(names[2]) <= AUGMENTATIONS
+    assert inner.groupby(["loader", "parent"], observed=True).size().to_dict() == {
+        (0, "RandAugment"): 12,
+        (1, "TrivialAugmentWide"): 4,
+        (2, "RandAugment"): 12,
+        (2, "TrivialAugmentWide"): 4,
+    }
+    # What is compiled calls no function that could be seen.
+    outer = ops[ops["parent"] == ""]
+    assert outer.groupby("loader").size().tolist() == [4, 4, 8, 4]
+    assert traced.run.notes == []
+    assert not outer["nested"].any()
 
 
 def test_paths_of_slow_samples(pair, torch):

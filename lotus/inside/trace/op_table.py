@@ -22,6 +22,8 @@ class Definitions:
         self._numbers = itertools.count(1)
         self._ids: dict[tuple[str, int, int, str], int] = {}
         self._written = 0
+        # By class of transforms that apply others by name: the operation that one is, its name.
+        self.augmenters: dict[str, tuple[int, str]] = {}
 
     def define(self, name: str, parent: int = 0, index: int = 0, kind: str = "transform") -> int:
         """Return the id of an operation, the same one for the same description."""

@@ -40,6 +40,14 @@ _UNSEEN = (
 )
 
 
+# Where transforms are that apply others by name (`augment_hooks.FUNCTIONS`).
+_AUGMENTING = (
+    "torchvision.transforms.autoaugment",
+    "torchvision.transforms.v2._auto_augment",
+    "timm.data.auto_augment",
+)
+
+
 class Tracer:
     """All hooks of one recording in this process."""
 
@@ -82,6 +90,8 @@ class Tracer:
         self._when_imported(_PARALLEL, self._hook_gradients)
         for module, name, why in _UNSEEN:
             self._when_imported(module, partial(self._hook_unseen, name=name, why=why))
+        for module in _AUGMENTING:
+            self._when_imported(module, self._hook_augmenting)
         self._when_imported("datasets.utils._dill", self._hook_fingerprints)
         self._when_imported("monai.data.dataset", self._hook_persistent)
         for named in self.named:
@@ -266,6 +276,15 @@ class Tracer:
             self.undo.append(wrap_named(owner, path[-1], operation, recorder))
         except (AttributeError, TypeError) as error:
             recorder.event({"event": "note", "text": f"--op {named}: {error}"})
+
+    def _hook_augmenting(self, module: "Any") -> None:
+        from . import augment_hooks
+
+        kind, name, _ = augment_hooks.FUNCTIONS[module.__name__]
+        owner = getattr(module, kind, None) if kind else module
+        if name in getattr(owner, "__dict__", ()) and self.recorder.config.level >= 2:
+            make = partial(augment_hooks.apply, module=module, recorder=self.recorder)
+            self.listen(owner, name, make)
 
     def _hook_fingerprints(self, module: "Any") -> None:
         from . import cache_keys

@@ -14,7 +14,7 @@ import weakref
 from ..common import patching
 from ..common.guard import hook, of_the_program, quiet
 from ..common.objects import attributes
-from . import captured_objects, stream_stages
+from . import augment_hooks, captured_objects, stream_stages
 from .stand_ins import is_stand_in, label, numbered, original_of, stand_in
 
 TYPE_CHECKING = False
@@ -117,7 +117,8 @@ class Finder:
             return None
         inner: Any = attributes(thing).get("transforms")
         if inner is None and issubclass(kind, self.module):
-            inner = thing._modules.get("transforms")
+            modules = attributes(thing).get("_modules")  # a compiled module has no dictionary
+            inner = modules.get("transforms") if isinstance(modules, dict) else None
         if issubclass(type(inner), self.sequence):
             return list(inner._modules.items())
         few = type(inner) in (list, tuple) and 0 < len(inner) <= 4 * _MOST_ITEMS
@@ -143,6 +144,7 @@ class Finder:
             forward = attributes(plain).get("forward")
             if is_stand_in(forward):
                 operation = object.__getattribute__(forward, "_lotus_operation")
+        augment_hooks.place(self.recorder, plain, operation, path)
         if self._children(plain) is not None:
             self.container(plain, path + "/", operation, depth + 1)
             return
