@@ -311,9 +311,12 @@ def sample_digests(a: Assembly) -> pd.DataFrame:
     for number, process in enumerate(a.processes):
         origin = process.origin
         loader = -1 if origin is None else origin.process.base + origin.loader
+        epoch = 0 if origin is None else int(origin.epoch(np.array([0]))[0])
         for event in process.events["sample_digests"]:
             digests = [digest for digest in event["digests"][:_MOST_DIGESTS] if is_a(digest, int)]
-            rows += [(event["worker"], loader, 0, event["samples"], digest) for digest in digests]
+            rows += [
+                (event["worker"], loader, epoch, event["samples"], digest) for digest in digests
+            ]
             owners += [number] * len(digests)
     columns = ["worker", "loader", "epoch", "samples", "digest"]
     types = dict.fromkeys(columns, "int64")

@@ -12,8 +12,9 @@ def test_shuffled_streams(pair, division, times, each):
     assert (plain.code, plain.out) == (0, traced.out)
     run = traced.run
     assert times_read(scopes(run)[0]) == times
-    # Of the first epoch alone: the workers of the second are not asked again.
+    # The workers of the second epoch are others.
     digests = run.sample_digests
     assert digests["samples"].tolist() == [each] * len(digests)
-    assert digests.groupby("worker").size().to_dict() == {0: 64, 1: 64}
-    assert digests["pid"].nunique() == 2
+    sizes = digests.groupby(["epoch", "worker"]).size()
+    assert sizes.to_dict() == {(epoch, worker): 64 for epoch in (0, 1) for worker in (0, 1)}
+    assert digests["pid"].nunique() == 4

@@ -42,6 +42,7 @@ def _all_had_the_same(scope: Scope) -> bool:
         return False
     for rank in scope.ranks:
         mine = digests[integer(digests, "rank") == rank]
+        mine = mine[integer(mine, "epoch") == integer(mine, "epoch").min(initial=1 << 62)]
         each = [set(integer(rows, "digest").tolist()) for _, rows in mine.groupby("worker")]
         if len(each) != scope.num_workers or min(map(len, each)) < _LEAST_DIGESTS:
             return False

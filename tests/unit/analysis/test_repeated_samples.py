@@ -50,7 +50,7 @@ def with_digests(*workers: range) -> SimpleNamespace:
     pids = run.batches.groupby("worker")["pid"].first()
     run.sample_digests = pd.DataFrame(
         [
-            {"rank": 0, "pid": pids[worker], "worker": worker, "digest": digest}
+            {"rank": 0, "pid": pids[worker], "epoch": 0, "worker": worker, "digest": digest}
             for worker, digests in enumerate(workers)
             for digest in digests
         ]
