@@ -18,7 +18,7 @@ def heading(summary: AttachedSummary) -> Section:
     parts: Parts = [judged.summary, *([judged.doubt] if judged.doubt else []), *judged.flaws]
     if judged.causes:
         first = judged.causes[0]
-        text = f"First cause: {first.title}, {coverage.share_words(first)}. {first.reason}"
+        text = f"First cause: {first.title}, {coverage.share_words(first, judged)}. {first.reason}"
         parts += [text.strip(), f"Next step: {first.advice}"]
     if judged.ruled_out:
         parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")

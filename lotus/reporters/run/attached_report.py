@@ -96,7 +96,7 @@ def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> N
             print_paragraph(console, "", line)
     if judged.causes:
         first = judged.causes[0]
-        words = f"{plain(first.title)}, {coverage.share_words(first)}."
+        words = f"{plain(first.title)}, {coverage.share_words(first, judged)}."
         print_paragraph(console, "First cause", words)
         if first.reason and first.reason not in judged.flaws:
             print_paragraph(console, "Reason", first.reason)

@@ -142,14 +142,23 @@ def whole_of(cause: Cause) -> str:
     return "run" if cause.kind == OUTSIDE.kind else "loop"
 
 
-def share_words(cause: Cause) -> str:
-    """Its share, and how fast the loop would be without it."""
+def least_words(judged: Verdict) -> str:
+    """Before a gain: "at least " on a busy machine.
+
+    The time without a core that a cause's work has there is charged to other programs.
+    """
+    return "at least " if judged.doubt else ""
+
+
+def share_words(cause: Cause, judged: Verdict) -> str:
+    """The share of a cause, and how fast the loop would be without it."""
     if cause.is_silent:
         return "which costs the loop no time yet"
     text = f"{share(cause.share)} of the {whole_of(cause)}"
     if math.isfinite(cause.gain):
         text += (
-            f"; without it, and all else as it is, the loop would be {cause.gain:.3g} times as fast"
+            "; without it, and all else as it is, the loop would be "
+            f"{least_words(judged)}{cause.gain:.3g} times as fast"
         )
     return text
 

@@ -46,7 +46,7 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> Iterat
     if not judged.causes:
         return
     first = judged.causes[0]
-    yield f"\nFirst cause: **{_text(first.title)}**, {_text(coverage.share_words(first))}."
+    yield f"\nFirst cause: **{_text(first.title)}**, {_text(coverage.share_words(first, judged))}."
     if first.reason:
         yield _text(first.reason)
     gain = trial.expected(first.remedy)

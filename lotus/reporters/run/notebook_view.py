@@ -39,7 +39,7 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
             yield _paragraph(line)
     if judged.causes:
         first = judged.causes[0]
-        text = f"First cause: {first.title}, {coverage.share_words(first)}."
+        text = f"First cause: {first.title}, {coverage.share_words(first, judged)}."
         yield _paragraph(f"{text} {first.reason}")
         gain = trial.expected(first.remedy)
         yield _paragraph(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))

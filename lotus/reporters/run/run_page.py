@@ -86,7 +86,7 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
     parts += judged.flaws
     if judged.causes:
         first = judged.causes[0]
-        text = f"First cause: {first.title}, {coverage.share_words(first)}."
+        text = f"First cause: {first.title}, {coverage.share_words(first, judged)}."
         again = first.reason in judged.flaws
         parts.append(f"{text} {first.reason}" if first.reason and not again else text)
         gain = trial.expected(first.remedy)

@@ -65,8 +65,7 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
         result += _wrap(plain(cause.title), f"  {part:>6}  ")
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):
-        # The time without a core that its work has on a busy machine is charged to other programs.
-        least = "at least " if judged.doubt else ""
+        least = coverage.least_words(judged)
         of = ", this loop" if len(summary.loaders) > 1 else ""
         result.append(f"without the first, all else as it is: {least}{gain:.3g} times as fast{of}")
     if judged.ruled_out:

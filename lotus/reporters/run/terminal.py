@@ -98,7 +98,7 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
         print_paragraph(
             console,
             "First cause",
-            f"{plain(first.title)}, {coverage.share_words(first)}.",
+            f"{plain(first.title)}, {coverage.share_words(first, judged)}.",
         )
         if first.reason and first.reason not in judged.flaws:
             print_paragraph(console, "Reason", first.reason)
