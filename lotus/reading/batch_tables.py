@@ -225,6 +225,7 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
         {
             **whose(a, lambda values: values[owner]),
             "pid": np.where(made >= 0, a.places["pid"][owner], -1).astype(_I32),
+            "tid": pick_int(a.batch["tid"], made, -1).astype(_I32),
             "worker": pick_int(a.batch["worker"], made, -1).astype(_I32),
             "loader": joined.loader.astype(_I32),
             "epoch": joined.epoch.astype(_I32),

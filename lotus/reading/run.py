@@ -227,21 +227,22 @@ class Run:
     def batches(self) -> pd.DataFrame:
         """One row per batch that was made or taken, sorted by rank, loader, epoch and batch.
 
-        rank, local_rank, world_size, host, pid (of its maker; -1: not recorded), worker, loader,
-        epoch, batch, size (samples), bytes, flags, idle_ns (the worker waited for its index),
-        fetch_start_ns, fetch_ns, samples_ns, collate_start_ns, collate_ns, self_ns (fetch less
-        samples and collate), cpu_ns, minor_faults, major_faults, read_bytes, voluntary_switches and
-        involuntary_switches (of the thread, during the fetch), run_delay_ns (it was ready to run
-        then, but had no core: fetch_ns = cpu_ns + run_delay_ns + blocked time), process_cpu_ns (of
-        all threads of its process during the fetch), snapshot_ns (the worker's part of a snapshot
-        of a StatefulDataLoader, after the fetch; NaN in older runs), put_ns, send_start_ns,
-        pickle_ns, lock_ns, write_ns, send_ns (their sum), send_bytes, send_tid, pin_start_ns,
-        pin_ns, ready_ns (pinned, else pickled, else put; without workers: fetched), arrival_ns
-        (taken from the workers' queue), wait_start_ns, wait_ns, taken_ns (`next` returned),
-        delay_ns (taken less ready), step_ns (the training step, until the following `next`),
-        out_of_order (order is "early"), order ("early": arrived before the `next` that returned it,
-        or was returned before an earlier batch; "late": a batch requested later arrived or was
-        returned first; "in turn"; NaN if it was never taken), first (of its epoch).
+        rank, local_rank, world_size, host, pid and tid (of its maker; -1: not recorded), worker,
+        loader, epoch, batch, size (samples), bytes, flags, idle_ns (the worker waited for its
+        index), fetch_start_ns, fetch_ns, samples_ns, collate_start_ns, collate_ns, self_ns (fetch
+        less samples and collate), cpu_ns, minor_faults, major_faults, read_bytes,
+        voluntary_switches and involuntary_switches (of the thread, during the fetch), run_delay_ns
+        (it was ready to run then, but had no core: fetch_ns = cpu_ns + run_delay_ns + blocked
+        time), process_cpu_ns (of all threads of its process during the fetch), snapshot_ns (the
+        worker's part of a snapshot of a StatefulDataLoader, after the fetch; NaN in older runs),
+        put_ns, send_start_ns, pickle_ns, lock_ns, write_ns, send_ns (their sum), send_bytes,
+        send_tid, pin_start_ns, pin_ns, ready_ns (pinned, else pickled, else put; without workers:
+        fetched), arrival_ns (taken from the workers' queue), wait_start_ns, wait_ns, taken_ns
+        (`next` returned), delay_ns (taken less ready), step_ns (the training step, until the
+        following `next`), out_of_order (order is "early"), order ("early": arrived before the
+        `next` that returned it, or was returned before an earlier batch; "late": a batch requested
+        later arrived or was returned first; "in turn"; NaN if it was never taken), first (of its
+        epoch).
         """
         return batches.batches(self._assembly, self._follow)
 

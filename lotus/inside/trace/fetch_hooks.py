@@ -9,8 +9,8 @@ from ..common.clocks import clock
 from ..common.guard import ask, hook
 from ..common.objects import attributes
 from . import first_batches, sample_digests, state_page
+from .fetch_state import Fetch
 from .log_format import FAILED, MANY, STOPPED
-from .recorder import Fetch
 from .transform_finder import Finder
 
 TYPE_CHECKING = False
@@ -133,7 +133,7 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
     def collate(data: Any) -> Any:
         fetch_in_hand, page = in_hand, recorder.page.words
         page[state_page.W_PHASE] = state_page.COLLATE
-        first = -1 if counters is None or not fetch_in_hand.detail else counters.shared()
+        first = -1 if counters is None or not fetch_in_hand.counted else counters.shared()
         page[state_page.W_SINCE] = start = clock()
         fetch_in_hand.samples = len(data) if auto_collation and type(data) is list else 1
         try:
@@ -146,7 +146,8 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
 
     def fetch(index: Any) -> Any:
         nonlocal in_hand
-        where = getattr(recorder.here, "where", Fetch.where)
+        here = recorder.here
+        where, around = here.where, here.fetch
         page = recorder.page.words
         page[state_page.W_PHASE] = state_page.FETCH
         page[state_page.W_BATCH] = where[2]
@@ -180,11 +181,15 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
             finally:
                 # Only assignments, no call and no loop, so that a signal handler of the program
                 # cannot interrupt them.
+                here.fetch = around
                 if this.before is not None:
                     (
-                        recorder.depth, gate.owner, gate.shut,
+                        recorder.depth, recorder.claims, gate.owner, gate.shut,
                         samples[:], ops[:], ops_cpu[:], readings[:], edges[:], marks[:],
                     ) = this.before  # fmt: skip
+                if recorder.beside:
+                    recorder.beside.discard(this)
+                    gate.shut = gate.shut and not recorder.beside
                 if not recorder.on:
                     recorder.stop()  # recording was switched off meanwhile: keep the gate shut
 

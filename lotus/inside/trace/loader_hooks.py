@@ -14,7 +14,6 @@ from . import rusage, state_page
 from .fetch_hooks import instrument
 from .iterations import KEY
 from .log_format import FAILED
-from .recorder import Fetch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
             return original(self)
         core_times = edge(recorder, rusage.core_times)
         page, here = recorder.page.words, recorder.here
-        before = getattr(here, "where", Fetch.where)
+        before = here.where
         where = (iteration.loader, iteration.epoch, iteration.taken)
         if iteration.workers == 0:
             here.where = where

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import threading
 import types
+from operator import getitem
 
 from ..common.clocks import clock
 from ..common.guard import hook, is_number, of_the_program
-from . import rusage, state_page
+from . import beside_fetches, rusage, state_page
 from .log_format import UNCOUNTED
 
 TYPE_CHECKING = False
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         """The lists that the hooks fill, and when they do not: `gate` is shut."""
 
         gate: Any
+        here: Any
         page: StatePage
         samples: list[int]
         ops: list[int]
@@ -167,7 +169,10 @@ class Timers:
                     return self.data[index]
                 me = ident()
                 if gate.owner != me:
-                    return self.data[index]
+                    fetch = recorder.here.fetch
+                    if fetch is None or not fetch.beside:
+                        return self.data[index]
+                    return beside_fetches.sample(fetch, getitem, self.data, index)
                 try:
                     page[W_SAMPLE] = index if type(index) is int or is_number(type(index)) else -1
                 except Exception as error:  # too large, or an array
@@ -192,7 +197,10 @@ class Timers:
                 nonlocal live
                 me = ident()
                 if gate.owner != me:
-                    return self.data.__getitems__(indices)
+                    fetch = recorder.here.fetch
+                    if gate.shut or fetch is None or not fetch.beside:
+                        return self.data.__getitems__(indices)
+                    return beside_fetches.sample(fetch, self.data.__getitems__, indices)
                 page[W_SAMPLE] = -1
                 outer = live
                 page[W_SINCE] = start = clock()
@@ -220,7 +228,10 @@ class Timers:
                     return next(self.data)
                 me = ident()
                 if gate.owner != me:
-                    return next(self.data)
+                    fetch = recorder.here.fetch
+                    if fetch is None or not fetch.beside:
+                        return next(self.data)
+                    return beside_fetches.sample(fetch, next, self.data)
                 page[W_SAMPLE] = -1
                 outer, before, is_sample = live, len(ops), True
                 page[W_SINCE] = start = clock()

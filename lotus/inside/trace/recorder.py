@@ -15,7 +15,8 @@ from ..common import urls
 from ..common.clocks import clock
 from ..common.guard import ask, guarded, is_number, quiet
 from ..distributed.clock_sync import Meetings
-from . import log_format, rusage, state_page
+from . import beside_fetches, log_format, rusage, state_page
+from .fetch_state import Fetch, Gate, Here, Rows
 from .op_hooks import Timers
 from .writer import Writer
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from .counter_groups import Counters
 
 _BIG_ENDIAN = sys.byteorder == "big"
-_SLOWEST = 32  # samples whose path is kept, per process
+_SLOWEST = 32  # samples whose path is kept, per thread
 # C longs, where they are 64 bits, are filled twice as fast.
 _CODES = {"I": "I", "q": "q", "Q": "L" if array("L").itemsize == 8 else "Q"}
 _EMPTY: tuple[tuple[()], ...] = ((), (), (), (), (), ())  # for Recorder.buffers
@@ -49,36 +50,25 @@ def _nothing() -> None:
     pass
 
 
-class Gate:
-    """Checked first by the hooks of samples and operations; a check costs one instruction."""
-
-    __slots__ = ("owner", "shut")
-
-    def __init__(self) -> None:
-        self.owner = 0  # the thread whose fetch is recorded in detail, else 0
-        self.shut = False  # whether nothing is recorded: not this batch, or no more at all
-
-
-class Fetch:
-    """A fetch in progress, and the results of its hooks. Only `begin_fetch` enters it."""
-
-    # Class attributes, because an instance is made for every batch.
-    before: tuple[Any, ...] | None = None  # state to restore at its end; None: not entered
-    detail = False  # whether it is recorded: only then `end_fetch` has to be called
-    where = (-1, 0, 0)  # loader, epoch, batch
-    # (run delay, CPU time of the process), resource usage, time
-    begun: tuple[tuple[int, int], Any, int] = ((0, 0), (), 0)
-    pid = 0
-    samples = 0  # that were collated
-    collate_start = collate_ns = 0
-    collate_readings = (0, 0)  # places of the counters' readings around collate
-
-
 def _taken(rows: list[_Row]) -> list[_Row]:
     """Empty a list to which other threads append at any time; return its items."""
     # No call between the two: no other thread and no signal handler comes between them.
     taken, rows[:] = rows[:], ()
     return taken
+
+
+def _ops_to_loose(rows: Rows) -> None:
+    """Move operations to `loose`, whose times are whole, where a sample takes over 4.3 s."""
+    samples, ops, ops_cpu = rows.samples, rows.ops, rows.ops_cpu
+    tid, row = threading.get_native_id(), 0
+    for position in range(len(samples) // 3):
+        while row < samples[3 * position + 2]:
+            start, end, operation = ops[3 * row : 3 * row + 3]
+            cpu = tuple(ops_cpu[4 * row : 4 * row + 4])
+            rows.loose.append(((start, end - start, operation, tid, position, 0), cpu))
+            row += 1
+        samples[3 * position + 2] = 0
+    del ops[:], ops_cpu[:]
 
 
 class Recorder(Writer):
@@ -88,11 +78,9 @@ class Recorder(Writer):
         super().__init__(config, stderr)
         self.gate = Gate()
         # The hooks have references to these lists, so they are emptied but never replaced.
-        self.samples: list[int] = []
-        self.ops: list[int] = []
-        self.ops_cpu: list[int] = []
-        # Rows of two arrays, one item each: other threads append at any time.
-        self.loose: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self.rows = Rows()
+        self.samples, self.ops, self.ops_cpu = self.rows.samples, self.rows.ops, self.rows.ops_cpu
+        self.loose = self.rows.loose
         self.sends: list[tuple[int, ...]] = []
         self.syncs: list[tuple[int, ...]] = []
         self.counters: Counters | None = None
@@ -112,13 +100,15 @@ class Recorder(Writer):
 
     def _clear(self) -> None:
         """Start empty: at the start, and in a forked child."""
-        self._slowest: list[int] = []
         self.worker_epoch = 0
         self.depth = 0  # fetches in hand: one inside the other with nested loaders
-        self.fetcher = 0  # the thread of these fetches
+        # The thread of these fetches, under 0. It is claimed by `setdefault`, which is atomic, and
+        # released by another dictionary, as an assignment is never interrupted.
+        self.claims: dict[int, int] = {}
+        self.beside: set[Fetch] = set()  # fetches of other threads that are recorded
         self.gate.owner = 0
         self.gate.shut = not self.on
-        self.missed = 0  # fetches beside another thread's
+        self.uncounted = 0  # fetches beside another thread's, whose counters were not read
         self.crowded = 0  # batches of which only the fixed fields were written
         del self.samples[:], self.ops[:], self.ops_cpu[:]
         del self.loose[:], self.sends[:], self.syncs[:]
@@ -144,10 +134,7 @@ class Recorder(Writer):
             self.counters.interrupted()
 
     def _clear_fetch(self) -> None:
-        self.pending: tuple[list[int], list[int], bytes] | None = None
-        self.paths = b""  # frames to write with it
-        self.counts = b""
-        self.here = threading.local()  # .where: loader, epoch, batch of the thread's next fetch
+        self.here = Here()
         self.idle_start = self.idle_ns = 0  # of a worker, before the index that it got last
         self.snapshot_ns = 0  # of a worker's StatefulDataLoader, after the fetch in hand
 
@@ -156,15 +143,29 @@ class Recorder(Writer):
     @guarded
     def add_loose(self, start: int, end: int, operation: int, cpu: tuple[int, ...] = ()) -> None:
         """An operation that `ops` cannot hold: outside a sample or on another thread."""
-        position = len(self.samples) // 3 if self.depth else -1
-        row = (start, end - start, operation, threading.get_native_id(), position, 0)
-        self.loose.append((row, cpu))
+        fetch, tid = self.here.fetch, threading.get_native_id()
+        position = -1
+        if fetch is not None and fetch.beside:
+            beside_fetches.operation(fetch, start, end, operation, cpu)
+            return
+        if fetch is not None and not fetch.detail:
+            return  # its batch is not recorded; another thread's is, so that the gate is open
+        if self.depth and (fetch is not None or self._helps(tid)):
+            position = len(self.samples) // 3
+        self.loose.append(((start, end - start, operation, tid, position, 0), cpu))
         if self.depth == 0 and len(self.loose) >= 256:
             self.flush_loose()
 
-    def _take_loose(self) -> tuple[int, int, bytes]:
+    def _helps(self, tid: int) -> bool:
+        """Whether a thread without a fetch may work for that in hand: not if it has its own work.
+
+        Of several fetches in hand nobody knows for which.
+        """
+        return not (self.beside or self.here.iterates or tid == self.pid)
+
+    def _take_loose(self, loose: list[Any] | None = None) -> tuple[int, int, bytes]:
         """(number, number with CPU, bytes) of the loose operations so far."""
-        rows = _taken(self.loose)
+        rows = _taken(self.loose if loose is None else loose)
         if not rows:
             return 0, 0, b""
         data = b"".join([_LOOSE_ROW.pack(*row) for row, _ in rows])
@@ -204,12 +205,13 @@ class Recorder(Writer):
 
     @guarded
     def begin_fetch(self, fetch: Fetch, where: tuple[int, int, int]) -> None:
-        """Enter a fetch, unless another thread is in one."""
-        me = threading.get_ident()
-        if self.depth and self.fetcher != me:
-            self.missed += 1
-            return  # another thread fetches in this process: its buffers are taken
+        """Enter a fetch; beside that of another thread if there is one."""
+        me, here, claims = threading.get_ident(), self.here, self.claims
+        if claims.setdefault(0, me) != me:
+            self._begin_beside(fetch, where)
+            return
         depth, gate = self.depth, self.gate
+        released = claims if depth else {}
         outer = [buffer[:] for buffer in self.buffers] if depth else _EMPTY
         detail = self.config.selects(where[2])
         owner, counters = (me, self.counters) if detail else (0, None)
@@ -219,20 +221,32 @@ class Recorder(Writer):
         fetch.where, fetch.pid = where, self.pid
         if detail:
             fetch.begun = (rusage.core_times()[1:], rusage.now(), clock())
-        if self.depth != depth:
-            self.missed += 1
-            return  # another thread has entered one meanwhile
         # From here to the next call nothing but assignments, no call, no loop and no condition:
         # no other thread and no signal handler of the program can run in between.
-        fetch.before = (depth, gate.owner, gate.shut, *outer)
+        fetch.before = (depth, released, gate.owner, gate.shut, *outer)
         fetch.detail = detail
+        fetch.rows = self.rows
+        here.fetch = fetch
         self.depth = depth + 1
-        self.fetcher = me
         gate.owner = owner
         gate.shut = not detail
         samples[:] = ops[:] = ops_cpu[:] = readings[:] = edges[:] = marks[:] = ()
+        if self.beside:
+            gate.shut = False  # the other threads' batches are recorded
         if counters is not None:
+            fetch.counted = True
             counters.begin()
+
+    def _begin_beside(self, fetch: Fetch, where: tuple[int, int, int]) -> None:
+        """Enter a fetch beside that of the thread that has our rows."""
+        fetch.where, fetch.pid, fetch.rows = where, self.pid, Rows()
+        if self.config.selects(where[2]):
+            self.uncounted += self.counters is not None
+            fetch.begun = (rusage.core_times()[1:], rusage.now(), clock())
+            fetch.detail = fetch.beside = True
+            self.beside.add(fetch)
+            self.gate.shut = False
+        self.here.fetch = fetch
 
     @guarded
     def end_fetch(
@@ -254,67 +268,60 @@ class Recorder(Writer):
         idle = (0, 0) if fetch.where[0] >= 0 else (self.idle_start, self.idle_ns)
         cpu = (*rusage.batch_since(usage), *rusage.core_times_since(times))
         size = fetch.samples if indices is None else len(indices)
-        counts, arrays = self._detail(indices, path_of, flags)
+        counts, arrays = self._detail(fetch.rows, indices, path_of, flags)
         fixed = [
             *fetch.where, self.worker, threading.get_native_id(), size, flags,
             *idle, start, now - start, fetch.collate_start, fetch.collate_ns, 0, *cpu, nbytes, 0,
         ]  # fmt: skip
-        if self.counters is not None:
+        if self.counters is not None and fetch.counted:
             self._add_counts(self.counters, start, fetch.collate_readings)
-        if self.pending is not None:  # of another thread, which has yet to return it
+        if self.here.pending is not None:  # of a loader whose `next` we do not see
             self.flush_batch(now)
-        self.pending = (fixed, counts, arrays)
+        self.here.pending = (fixed, counts, arrays)
 
     def _add_counts(self, counters: Counters, start: int, collate: tuple[int, int]) -> None:
         """The COUNTS frame of the batch in hand, to be written before its own."""
         fields, arrays = counters.end(collate)
         for event in counters.take_events():
-            self.counts += self._event_frame(event)
+            self.here.counts += self._event_frame(event)
         if fields:
             tid = threading.get_native_id()
             fixed = log_format.FIXED[log_format.COUNTS].pack(start, tid, *fields)
-            self.counts += log_format.frame(log_format.COUNTS, fixed + arrays)
+            self.here.counts += log_format.frame(log_format.COUNTS, fixed + arrays)
 
     def _detail(
-        self, indices: list[Any] | None, path_of: Callable[[Any], str | None], flags: int
+        self,
+        rows: Rows,
+        indices: list[Any] | None,
+        path_of: Callable[[Any], str | None],
+        flags: int,
     ) -> tuple[list[int], bytes]:
         """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
-        samples, ops, ops_cpu = self.samples, self.ops, self.ops_cpu
+        samples, ops, ops_cpu = rows.samples, rows.ops, rows.ops_cpu
         index = index64 = b""
         if indices and all(map(is_number, set(map(type, indices)))):
             # Neither is known of keys that are no integers.
             index = ask(pack, "I", indices, default=b"")
             index64 = b"" if index else ask(pack, "q", indices, default=b"")
         if samples and max(samples[1::3]) >= 1 << 32:
-            self._ops_to_loose()
+            _ops_to_loose(rows)
         # The lower half of each 64-bit number.
         packed_ops = memoryview(pack("Q", ops)).cast("I")[::2].tobytes()
         packed_cpu = pack("Q", ops_cpu)
-        loose, loose_cpu, packed_loose = self._take_loose()
+        loose, loose_cpu, packed_loose = self._take_loose(rows.loose)
         counts = [
             len(samples) // 3, len(index) // 4, len(index64) // 8, len(packed_ops) // 12,
             len(packed_cpu) // 32, loose, loose_cpu,
         ]  # fmt: skip
         if indices and samples and self.config.level and not flags & log_format.MANY:
-            self._keep_slow(indices, path_of)
+            self._keep_slow(samples[1::3], indices, path_of)
         return counts, pack("Q", samples) + index + index64 + packed_ops + packed_cpu + packed_loose
 
-    def _ops_to_loose(self) -> None:
-        """Move operations to `loose`, whose times are whole, where a sample takes over 4.3 s."""
-        samples, ops, ops_cpu = self.samples, self.ops, self.ops_cpu
-        tid, row = threading.get_native_id(), 0
-        for position in range(len(samples) // 3):
-            while row < samples[3 * position + 2]:
-                start, end, operation = ops[3 * row : 3 * row + 3]
-                cpu = tuple(ops_cpu[4 * row : 4 * row + 4])
-                self.loose.append(((start, end - start, operation, tid, position, 0), cpu))
-                row += 1
-            samples[3 * position + 2] = 0
-        del ops[:], ops_cpu[:]
-
-    def _keep_slow(self, indices: list[Any], path_of: Callable[[Any], str | None]) -> None:
-        """Log the path of samples that are among the slowest of this process so far."""
-        durations, slowest = self.samples[1::3], self._slowest
+    def _keep_slow(
+        self, durations: list[int], indices: list[Any], path_of: Callable[[Any], str | None]
+    ) -> None:
+        """Log the path of samples that are among the slowest of this thread so far."""
+        slowest = self.here.slowest
         if len(slowest) == _SLOWEST and max(durations) <= slowest[0]:
             return
         order = sorted(range(min(len(durations), len(indices))), key=durations.__getitem__)
@@ -329,12 +336,13 @@ class Recorder(Writer):
             if path is not None:
                 path = urls.without_secrets(path)
                 sample = {"event": "sample_path", "sample": int(indices[position]), "path": path}
-                self.paths += self._event_frame({**sample, "duration_ns": took})
+                self.here.paths += self._event_frame({**sample, "duration_ns": took})
 
     @guarded
     def batch_frame(self, put_ns: int) -> bytes:
         """Bytes of the pending batch and of operations defined meanwhile; b"" if there is none."""
-        pending, self.pending = self.pending, None
+        here = self.here
+        pending, here.pending = here.pending, None
         if pending is None:
             return b""
         fields, counts, arrays = pending
@@ -342,10 +350,10 @@ class Recorder(Writer):
         fields[-1] = self.snapshot_ns
         if len(arrays) > log_format.MOST_ROWS:
             self.crowded += 1
-            counts, arrays, self.counts = [0] * len(counts), b"", b""
+            counts, arrays, here.counts = [0] * len(counts), b"", b""
         sends = self._take_sends()
         fixed = log_format.FIXED[log_format.BATCH].pack(*fields, *counts, len(sends) // 64)
-        before, self.paths, self.counts = self.paths + self.counts, b"", b""
+        before, here.paths, here.counts = here.paths + here.counts, b"", b""
         return (
             self._definitions()
             + before
@@ -379,7 +387,11 @@ class Recorder(Writer):
         Iteration.
         """
         data = self.batch_frame(end) or b""
-        loose, loose_cpu, rows = self._take_loose()
+        me = threading.get_ident()
+        self.here.iterates = True
+        # Those of another thread's fetch wait for its batch.
+        others = self.claims.get(0, me) != me
+        loose, loose_cpu, rows = self._take_loose([] if others else None)
         if len(rows) > log_format.MOST_ROWS:
             self.crowded += 1
             loose, loose_cpu, rows = 0, 0, b""
@@ -430,10 +442,12 @@ class Recorder(Writer):
         self.flush_syncs()
         if self.sends:
             self._write(self._sends_frame())
-        if self.missed:
-            text = f"{self.missed} batches that one thread fetched beside another are not recorded"
+        if self.uncounted:
+            text = (
+                f"{self.uncounted} batches that one thread fetched beside another are not counted"
+            )
             self.event({"event": "note", "text": text})
-            self.missed = 0
+            self.uncounted = 0
         if self.crowded:
             text = f"{self.crowded} batches had too many samples or operations to be told singly"
             self.event({"event": "note", "text": text})

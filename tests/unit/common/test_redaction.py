@@ -12,7 +12,8 @@ from lotus.common import redaction
 from lotus.export.formats import FORMATS
 from lotus.inside.common import urls
 from lotus.inside.common.config import Config
-from lotus.inside.trace.recorder import Fetch, Recorder
+from lotus.inside.trace.fetch_state import Fetch
+from lotus.inside.trace.recorder import Recorder
 from lotus.reading.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample
 

@@ -21,7 +21,7 @@ COLUMNS = {
     "start_ns duration_ns",
     "samples": WHOSE + "worker loader epoch batch position sample start_ns duration_ns ops_ns "
     "self_ns many",
-    "batches": WHOSE + "worker loader epoch batch size bytes flags idle_ns fetch_start_ns "
+    "batches": WHOSE + "tid worker loader epoch batch size bytes flags idle_ns fetch_start_ns "
     "fetch_ns samples_ns collate_start_ns collate_ns self_ns cpu_ns minor_faults major_faults "
     "read_bytes voluntary_switches involuntary_switches run_delay_ns "
     "process_cpu_ns snapshot_ns put_ns send_start_ns pickle_ns lock_ns "

@@ -2,6 +2,7 @@
 runs handlers: what is recorded afterwards is whole, and what was in hand is whole or missing.
 """
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -113,3 +114,35 @@ def test_an_operation_that_was_broken_off_shifts_no_counts(fetches: Fetches) -> 
         assert batches["n_ops_cpu"].tolist() == batches["n_ops"].tolist()
     if recorder.counters is not None:
         assert counts["n_edges"].tolist() == batches["n_ops"].tolist()
+
+
+def test_at_every_instruction_of_a_fetch_beside_another_thread_s(tmp_path: Path) -> None:
+    fetches, begun, hold = Fetches(tmp_path / "R"), threading.Event(), threading.Event()
+    recorder = fetches.recorder
+
+    def between(index: int) -> None:
+        begun.set()
+        assert hold.wait(600)
+
+    other = threading.Thread(target=fetches.fetcher(Numbers(between), loader=0), args=(0, [1]))
+    other.start()
+    assert begun.wait(60)
+    fetch = fetches.fetcher(Numbers(), loader=1)
+    moment, ended = 0, False
+    while not ended:
+        ended = not interrupted(moment, partial(fetch, 2 * moment, [5]))
+        assert (recorder.here.fetch, len(recorder.beside)) == (None, 0), moment
+        assert (recorder.depth, recorder.gate.shut) == (1, False), moment
+        recorder.flush_batch(1)
+        assert fetch(2 * moment + 1, [5, 6]) == (8, 9)
+        recorder.flush_batch(1)
+        moment += 1
+    hold.set()
+    other.join()
+    assert recorder.on
+    assert moment > 100
+    # THEN the batches after a moment are whole
+    run = fetches.end()
+    ops = run.ops[(run.ops["loader"] == 1) & (run.ops["batch"] % 2 == 1)]
+    per_sample = ops.groupby(["batch", "position"])["operation"].agg(list).tolist()
+    assert per_sample == [["Add[0]", "Add[1]"]] * 2 * moment

@@ -1,5 +1,6 @@
 """The hooks of operations: what one costs that is not recorded, and those of other threads."""
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -155,7 +156,7 @@ def test_operations_that_are_defined_at_once_have_numbers_of_their_own(raises: b
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_a_thread_that_enters_a_fetch_meanwhile_has_it_alone(
+def test_a_thread_that_enters_a_fetch_meanwhile_has_rows_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
     # GIVEN a thread whose fetch begins, and ends or not, while another one's is about to
@@ -168,7 +169,12 @@ def test_a_thread_that_enters_a_fetch_meanwhile_has_it_alone(
         assert ends or hold.wait(60)
 
     fetch = fetches.fetcher(Numbers(between), loader=0)
-    other = threading.Thread(target=fetch, args=(0, [7, 8, 9]))
+
+    def in_thread() -> None:
+        fetch(0, [7, 8, 9])
+        recorder.flush_batch(1)
+
+    other = threading.Thread(target=in_thread)
 
     def interrupted() -> tuple[float, ...]:
         if threading.get_ident() == here and not begun.is_set():
@@ -183,11 +189,18 @@ def test_a_thread_that_enters_a_fetch_meanwhile_has_it_alone(
     assert fetches.fetcher(Numbers(), loader=1)(0, [1, 2]) == (4, 5)
     hold.set()
     other.join()
-    # THEN each record holds its own samples, or there is none, which is counted
-    assert recorder.missed == (not ends)
-    assert (recorder.depth, recorder.gate.owner) == (0, 0)
+    # THEN each record holds its own samples and operations
+    assert (recorder.depth, recorder.gate.owner, recorder.claims) == (0, 0, {})
+    assert not recorder.beside
     recorder.flush_batch(1)
     run = fetches.end()
-    indices = {0: [7, 8, 9]} | ({1: [1, 2]} if ends else {})
     samples = run.samples.groupby("loader")["sample"].apply(list).to_dict()
-    assert samples == indices
+    assert samples == {0: [7, 8, 9], 1: [1, 2]}
+    operations = run.ops.groupby(["loader", "sample"])["operation"].agg(list).to_dict()
+    assert operations == {
+        (loader, sample): ["Add[0]", "Add[1]"] * times
+        for loader, sample, times in ((0, 7, 2), (0, 8, 2), (0, 9, 2), (1, 1, 1), (1, 2, 1))
+    }
+    of_thread = run.ops.groupby("loader")["tid"].unique()
+    assert all(len(tids) == 1 for tids in of_thread)
+    assert of_thread[1][0] == os.getpid() != of_thread[0][0]

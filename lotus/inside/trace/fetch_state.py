@@ -1,0 +1,68 @@
+"""A fetch in progress, and what a thread of this process has in hand."""
+
+from __future__ import annotations
+
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Gate:
+    """Checked first by the hooks of samples and operations; a check costs one instruction."""
+
+    __slots__ = ("owner", "shut")
+
+    def __init__(self) -> None:
+        self.owner = 0  # the thread whose fetch the hooks record by themselves, else 0
+        self.shut = False  # whether nothing is recorded: not this batch, or no more at all
+
+
+class Rows:
+    """What the hooks recorded of a fetch: numbers back to back, as in its arrays in the log."""
+
+    __slots__ = ("loose", "ops", "ops_cpu", "samples")
+
+    def __init__(self) -> None:
+        self.samples: list[int] = []
+        self.ops: list[int] = []
+        self.ops_cpu: list[int] = []
+        # Rows of two arrays, one item each: other threads append at any time.
+        self.loose: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+
+
+class Fetch:
+    """A fetch in progress, and the results of its hooks. Only `begin_fetch` enters it.
+
+    Of the threads that fetch at one time, one has the recorder's own rows, which the hooks fill
+    directly. A fetch of another thread has rows of its own and is `beside` it.
+    """
+
+    # Class attributes, because an instance is made for every batch.
+    before: tuple[Any, ...] | None = None  # state to restore at its end; None: not entered
+    detail = False  # whether it is recorded: only then `end_fetch` has to be called
+    beside = False  # whether it is recorded in rows of its own
+    counted = False  # whether its thread's counters are read
+    rows: Any = None  # Rows
+    sample_start = 0  # of the sample in hand, of a fetch beside another; 0: none
+    where = (-1, 0, 0)  # loader, epoch, batch
+    # (run delay, CPU time of the process), resource usage, time
+    begun: tuple[tuple[int, int], Any, int] = ((0, 0), (), 0)
+    pid = 0
+    samples = 0  # that were collated
+    collate_start = collate_ns = 0
+    collate_readings = (0, 0)  # places of the counters' readings around collate
+
+
+class Here(threading.local):
+    """What a thread has in hand. No other thread reads or writes it."""
+
+    where = Fetch.where  # loader, epoch, batch of its next fetch
+    fetch: Fetch | None = None  # the innermost one
+    iterates = False  # whether it is a training loop: what it does between batches is no fetch
+    pending: tuple[list[int], list[int], bytes] | None = None  # the batch that it made
+    paths = counts = b""  # frames to write with that
+
+    def __init__(self) -> None:
+        self.slowest: list[int] = []  # durations of its slowest samples, ascending
