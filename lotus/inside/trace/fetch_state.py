@@ -60,6 +60,7 @@ class Here(threading.local):
 
     where = Fetch.where  # loader, epoch, batch of its next fetch
     fetch: Fetch | None = None  # the innermost one
+    unseen = False  # whether it is a worker of a loader: then nothing of it is recorded
     iterates = False  # whether it is a training loop: what it does between batches is no fetch
     pending: tuple[list[int], list[int], bytes] | None = None  # the batch that it made
     paths = counts = b""  # frames to write with that

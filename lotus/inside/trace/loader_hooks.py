@@ -229,7 +229,7 @@ def create_fetcher(
 
     def create(kind: Any, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         fetcher = original(kind, dataset, *args, **kwargs)
-        if getattr(recorder.here, "unseen", False):  # in a worker that is a thread
+        if recorder.here.unseen:  # in a worker that is a thread
             return fetcher
         return edge(recorder, instrument, fetcher, dataset, recorder, stand_ins) or fetcher
 
