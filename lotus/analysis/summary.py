@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches import batch_times
+from lotus.analysis.batches import batch_times, sample_counts
 from lotus.analysis.batches.epoch_coverage import Passes, passes_of
 from lotus.analysis.batches.operation_statistics import (
     books,
@@ -58,6 +58,8 @@ class LoaderSummary:
     coverage: dict[str, float]
     core_shared: float  # as `ledger.core_shared` has it
     empty_workers: int  # as `data_shares` has it
+    counted: str  # what its samples are, as `sample_counts` has it
+    by_first_dimension: bool
 
     @property
     def longest_epoch_s(self) -> float | None:
@@ -172,6 +174,8 @@ def _loader(scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
         coverage=batch_times.coverage(scope),
         core_shared=around.shared,
         empty_workers=around.shares.empty,
+        counted=sample_counts.counted(scope),
+        by_first_dimension=sample_counts.by_first_dimension(scope),
     )
 
 

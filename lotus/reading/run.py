@@ -228,7 +228,8 @@ class Run:
         """One row per batch that was made or taken, sorted by rank, loader, epoch and batch.
 
         rank, local_rank, world_size, host, pid and tid (of its maker; -1: not recorded), worker,
-        loader, epoch, batch, size (samples), bytes, flags, idle_ns (the worker waited for its
+        loader, epoch, batch, size (samples; of a data set that yields whole batches by their first
+        dimension, or 1 where that does not tell), bytes, flags, idle_ns (the worker waited for its
         index), fetch_start_ns, fetch_ns, samples_ns, collate_start_ns, collate_ns, self_ns (fetch
         less samples and collate), cpu_ns, minor_faults, major_faults, read_bytes,
         voluntary_switches and involuntary_switches (of the thread, during the fetch), run_delay_ns

@@ -8,9 +8,9 @@ import itertools
 from ..common.clocks import clock
 from ..common.guard import ask, hook
 from ..common.objects import attributes
-from . import first_batches, sample_digests, state_page
+from . import first_batches, sample_digests, state_page, whole_batches
 from .fetch_state import Fetch
-from .log_format import FAILED, MANY, STOPPED
+from .log_format import FAILED, ITEMS, MANY, STOPPED
 from .transform_finder import Finder
 
 TYPE_CHECKING = False
@@ -172,6 +172,10 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
         else:
             if this.detail:
                 nbytes = ask(size_in_bytes, data, default=0)
+                if iterable and not auto_collation:
+                    count = ask(whole_batches.samples_of, data)
+                    this.samples = 1 if count is None else count
+                    flags |= ITEMS if count is None else MANY if count > 1 else 0
             return data
         finally:
             in_hand = outer

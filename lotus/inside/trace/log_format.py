@@ -209,6 +209,7 @@ UNMEASURED = 0xFFFFFFFFFFFFFFFF  # a time that the kernel did not tell
 FAILED = 1  # an exception came out
 MANY = 2  # `__getitems__`: one row of `samples` covers all samples of the batch
 STOPPED = 4  # an iterable data set had no (full) batch left
+ITEMS = 16  # `size` counts what the data set yields: how many samples that holds is not known
 SENDS = 8  # holds no batch, only the last `sends` of a worker
 
 FIXED = {

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 
 from lotus.analysis.batches.epoch_coverage import Passes
+from lotus.analysis.batches.sample_counts import OF_ITEMS
 from lotus.analysis.common.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP
@@ -106,6 +107,13 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
             f"The cores were shared: {share(shared)} of the {whose} time off a core was not {own} "
             "own waiting; the verdict is less certain."
         )
+    if loader.counted == OF_ITEMS:
+        yield (
+            "An item is what the data set yields: how many samples one holds does not show in its "
+            "shape."
+        )
+    elif loader.by_first_dimension:
+        yield "The data set yields whole batches: their first dimension counts the samples."
     empty = loader.empty_workers
     if empty:
         yield (
@@ -118,6 +126,11 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
         yield f"{plural(unused, 'batch')} that a library took ahead {were} not used."
     if loader.coverage["made_never_taken"] and made:
         yield f"{plural(loader.coverage['made_never_taken'], 'batch')} made were not taken."
+
+
+def rate(loader: LoaderSummary) -> str:
+    """Samples a second, or what is counted in their place."""
+    return f"{amount(loader.times['samples_per_s'])} {loader.counted}s/s"
 
 
 def _passes(passes: Passes) -> str:

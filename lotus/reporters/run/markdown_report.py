@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.verdict import Verdict
-from lotus.common.formatting import amount, duration, plain, share
+from lotus.common.formatting import duration, plain, share
 from lotus.reporters.run import coverage, time_bars, trial
 
 _MOST_CAUSES = 5
@@ -70,7 +70,7 @@ def _facts(summary: Summary, loader: LoaderSummary) -> Iterator[str]:
         if scope.settings.get(name) is not None
     )
     loop = times["loop_ns"] / max(len(scope.ranks), 1)
-    yield f"{amount(times['samples_per_s'])} samples/s, loop {duration(loop)}; {settings}"
+    yield f"{coverage.rate(loader)}, loop {duration(loop)}; {settings}"
     yield from coverage.heading_lines(summary)
     cpu = summary.manifest.get("cpu")
     if isinstance(cpu, dict) and cpu.get("model"):

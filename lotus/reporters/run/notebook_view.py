@@ -50,7 +50,7 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
         return
     ranks = max(len(loader.scope.ranks), 1)
     yield _paragraph(
-        f"{amount(times['samples_per_s'])} samples/s, {duration(times['loop_ns'] / ranks)} of "
+        f"{coverage.rate(loader)}, {duration(times['loop_ns'] / ranks)} of "
         f"loop{' per rank' if ranks > 1 else ''}, {duration(times['startup_mean_ns'])} from "
         "iter() to the first batch."
     )

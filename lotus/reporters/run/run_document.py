@@ -94,6 +94,7 @@ def _loader(loader: LoaderSummary) -> dict[str, Any]:
         "settings": scope.settings,
         "verdict": dataclasses.asdict(loader.verdict),
         "times": loader.times,
+        "counted": loader.counted,
         "phases": {f"{name}_ns": ns for name, ns in loader.phases.items()},
         "operations": loader.operations,
         "other_time": loader.other_time,

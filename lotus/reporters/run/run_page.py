@@ -98,7 +98,7 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
             parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
     parts += list(coverage.loader_lines(loader))
     parts.append(
-        f"{amount(times['samples_per_s'])} samples/s, "
+        f"{coverage.rate(loader)}, "
         f"{duration(times['loop_ns'] / max(len(loader.scope.ranks), 1))} of loop"
         f"{' per rank' if len(loader.scope.ranks) > 1 else ''}, "
         f"{duration(times['startup_mean_ns'])} from iter() to the first batch."

@@ -97,7 +97,7 @@ def _rates(loader: LoaderSummary) -> list[str]:
         )
         if times[name] > 0
     ]
-    text = f"loop {duration(loop)}, {amount(times['samples_per_s'])} samples/s"
+    text = f"loop {duration(loop)}, {coverage.rate(loader)}"
     text += f" ({', '.join(limits)})" if limits else ""
     if loader.scope.num_workers:
         text += f", workers idle {share(times['workers_idle_share'])}"

@@ -8,7 +8,7 @@ from lotus.analysis.counters.function_profile import MapSummary
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.analysis.verdict.worker_balance import READ_ONCE
-from lotus.common.formatting import amount, duration, plain, plural, share
+from lotus.common.formatting import duration, plain, plural, share
 from lotus.reporters.base.console import LEFT, plain_console, print_paragraph, print_table, rows_of
 from lotus.reporters.base.display_names import tree
 from lotus.reporters.map import map_report
@@ -122,12 +122,8 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
     text = ", ".join(f"{name} {share(value)}" for name, value in shares)
     of_rank = " per rank" if len(loader.scope.ranks) > 1 else ""
     print_paragraph(console, "Loop", f"{duration(per_rank)}{of_rank}: {text}")
-    print_paragraph(
-        console,
-        "Throughput",
-        f"{amount(times['samples_per_s'])} samples/s "
-        f"({plural(times['samples'], 'sample')} in {plural(times['batches'], 'batch')})",
-    )
+    samples, batches = plural(times["samples"], loader.counted), plural(times["batches"], "batch")
+    print_paragraph(console, "Throughput", f"{coverage.rate(loader)} ({samples} in {batches})")
     print_paragraph(
         console,
         "Start-up",

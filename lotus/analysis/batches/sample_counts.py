@@ -1,0 +1,23 @@
+"""What the numbers of samples of a loader count."""
+
+import numpy as np
+
+from lotus.analysis.common.columns import integer, number
+from lotus.analysis.common.scope import Scope
+from lotus.inside.trace.log_format import ITEMS
+
+SAMPLES, OF_ITEMS = "sample", "item"
+
+
+def counted(scope: Scope) -> str:
+    """SAMPLES; OF_ITEMS where the data set yields items of which it is not known what they hold."""
+    flags = integer(scope.batches, "flags", 0)
+    return OF_ITEMS if bool(((flags & ITEMS) != 0).any()) else SAMPLES
+
+
+def by_first_dimension(scope: Scope) -> bool:
+    """Whether the data set yields whole batches, whose samples their first dimension tells."""
+    if scope.settings.get("dataset_kind") != "iterable" or scope.settings.get("batch_size"):
+        return False
+    several = np.nanmax(number(scope.batches, "size"), initial=0) > 1
+    return bool(several and counted(scope) == SAMPLES)

@@ -1,0 +1,71 @@
+"""How many samples a batch holds that a data set yields whole, as with `batch_size=None`.
+
+Its shape tells, where it can be no single sample. Nothing of the data is read, and nothing of the
+program runs.
+"""
+
+from __future__ import annotations
+
+import collections
+import sys
+
+from ..common.objects import attributes
+from .first_batches import watched_by_modes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_MOST_PARTS = 64
+_PLAIN = (str, bytes, int, float, bool)
+_CHANNELS = (1, 3, 4)  # an array of three dimensions may be an image
+
+
+def samples_of(batch: Any) -> int | None:
+    """Return the first dimension on which all parts of a batch agree; None where that is unsure.
+
+    The parts are tensors, arrays, and lists of texts or numbers, alone or in a tuple, list or
+    dictionary. They may be of a single sample where none has a second dimension, where one has no
+    first, and where the only one has the shape of an image.
+    """
+    if watched_by_modes():
+        return None  # the program would see that a shape is read
+    parts = _parts(batch)
+    shapes = [_shape(part) for part in parts[:_MOST_PARTS]]
+    if not shapes or not all(shapes) or len({shape[0] for shape in shapes}) > 1:
+        return None
+    if max(map(len, shapes)) < 2:
+        return None
+    if len(shapes) == 1 and len(shapes[0]) == 3 and shapes[0][0] in _CHANNELS:
+        return None
+    return int(shapes[0][0])
+
+
+def _parts(batch: Any) -> list[Any]:
+    kind = type(batch)
+    if issubclass(kind, collections.UserDict):  # as Hugging Face's BatchEncoding
+        batch = attributes(batch).get("data")
+        kind = type(batch)
+    # With the methods of the built-in type: those of a subclass may do anything.
+    if issubclass(kind, dict):
+        return list(dict.values(batch))
+    if issubclass(kind, tuple):
+        return list(tuple.__iter__(batch))
+    if issubclass(kind, list) and not _is_column(batch):
+        return list(list.__iter__(batch))
+    return [batch]
+
+
+def _is_column(value: Any) -> bool:
+    return type(value) is list and bool(value) and type(value[0]) in _PLAIN
+
+
+def _shape(part: Any) -> tuple[int, ...]:
+    """Return the shape of a part; () where it has none, or is of a class of the program."""
+    kind = type(part)
+    if _is_column(part):
+        return (len(part),)
+    torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
+    if kind is torch.Tensor or (numpy is not None and kind is numpy.ndarray):
+        return tuple(part.shape)
+    return ()
