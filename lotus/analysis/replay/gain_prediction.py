@@ -83,12 +83,12 @@ class GainPrediction:
 
     @cached_property
     def _rows(self) -> Floats:
-        """made, delivery, step and CPU time of the batches of all epochs (n, 4)."""
+        """made, delivery, step, CPU time and fetch of the batches of all epochs (n, 5)."""
         parts = [
-            np.stack([epoch.made, epoch.delivery, epoch.step, epoch.cpu], axis=1)
+            np.stack([epoch.made, epoch.delivery, epoch.step, epoch.cpu, epoch.fetch], axis=1)
             for epoch in self._epochs
         ]
-        return np.concatenate(parts) if parts else np.zeros((0, 4))
+        return np.concatenate(parts) if parts else np.zeros((0, 5))
 
     @cached_property
     def _measured(self) -> float:
@@ -98,7 +98,7 @@ class GainPrediction:
 
     @cached_property
     def _drawn(self) -> Floats:
-        """Epochs drawn in blocks of neighbouring batches (batches of an epoch, draws, 4)."""
+        """Epochs drawn in blocks of neighbouring batches (batches of an epoch, draws, 5)."""
         rows = self._rows
         batches = min(max(len(epoch.made) for epoch in self._epochs), _MOST_BATCHES)
         length = bootstrap.block_length(rows[:, [0, 2]] - rows[:, [0, 2]].mean(axis=0))
@@ -115,7 +115,8 @@ class GainPrediction:
 
     def _times(self, workers: int, prefetch: int) -> Floats:
         """Duration of each drawn epoch after its first batch (draws,)."""
-        made, delivery, step, _ = np.moveaxis(self._drawn, 2, 0)
+        made, delivery, step, _, fetch = np.moveaxis(self._drawn, 2, 0)
+        made = made if workers else fetch
         every = np.ones(made.shape[1], np.int64)
         outcome = replay(made, step, workers * every, prefetch * every, delivery=delivery)
         return np.asarray(outcome.end[-1] - outcome.taken[0])
@@ -128,7 +129,9 @@ class GainPrediction:
         agreement = ratio(each, self._measured)
         if not abs(agreement - 1.0) <= _TOLERANCE:
             return UNKNOWN
-        after = np.maximum(self._times(workers, prefetch), self._least_time(today))
+        after = self._times(workers, prefetch)
+        if workers:  # without any, none of the cores' work that sending takes is left
+            after = np.maximum(after, self._least_time(today))
         share, extra = self._replayed_share(), self._started_share(workers)
         gains = 1.0 / (1.0 - share * (1.0 - after / today) + extra)
         low, gain, high = (float(each) for each in np.quantile(gains, [0.025, 0.5, 0.975]))

@@ -17,6 +17,7 @@ class RecordedEpoch:
     """An epoch of one rank in the order of its batches; nanoseconds (n,)."""
 
     made: Floats  # how long its worker was occupied with the batch
+    fetch: Floats  # of that: without the pickling, which there is none of without workers
     delivery: Floats  # from made to arrived
     step: Floats  # training step after it
     wait: Floats
@@ -80,7 +81,7 @@ def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None
     if not workers:
         return _made_by_the_loop(rows) if (worker < 0).all() else None
     in_turn = (worker == integer(rows, "batch") % workers).all()
-    times = rows[["start", "end", "arrival", "wait", "step"]]
+    times = rows[["start", "fetch", "end", "arrival", "wait", "step"]]
     if not in_turn or rows["batch"].iloc[0] or times.isna().any(axis=None):
         return None
     # A worker that works off several batches at once is occupied from one to the next.
@@ -90,6 +91,7 @@ def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None
     waited = delivery[wait > 0]  # the others lay there until the loop came
     return RecordedEpoch(
         made=np.maximum(end - began, 0.0),
+        fetch=number(rows, "fetch"),
         delivery=np.minimum(delivery, np.median(waited) if waited.size else 0.0),
         step=number(rows, "step"),
         wait=wait,
@@ -103,6 +105,7 @@ def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
         return None
     return RecordedEpoch(
         made=number(rows, "fetch"),
+        fetch=number(rows, "fetch"),
         delivery=np.zeros(len(rows)),
         step=number(rows, "step"),
         wait=number(rows, "wait"),

@@ -15,7 +15,7 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, hides
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
-from lotus.common.formatting import duration, operation_name
+from lotus.common.formatting import amount, duration, operation_name
 
 _SPARE = 0.1  # of the workers' time: with less, no order of the batches makes them in time
 _SAMPLE_FACTS = {
@@ -238,7 +238,7 @@ def _slow_worker_reason(evidence: Evidence) -> str:
 
 
 def _against_slow_worker(charge: Charge, around: Circumstances) -> str:
-    text = f"Its samples take {charge.evidence.get('times', math.nan):.1f} times the others'. "
+    text = f"Its samples take {amount(charge.evidence.get('times', math.nan))} times the others'. "
     if _dealt_in_order(around):
         text += (
             f"Without shuffling it gets the same batches in each epoch, one in {around.workers}: "
