@@ -23,6 +23,9 @@ def expected(remedy: Remedy) -> str:
     if not gain.is_possible:
         return ""
     text = f"{'at most ' if gain.at_best else ''}{gain.gain:.3g} times as fast"
+    if not remedy.setting.get(WORKERS, 1):
+        # Steps are not slowed by workers then, which no replay knows.
+        return f"at least {gain.low:.3g} times as fast, by a replay of its batches"
     if gain.high - gain.low >= _NARROW and not gain.at_best:
         text += f" ({gain.low:.3g} to {gain.high:.3g})"
     return f"{text}, by a replay of its batches"
