@@ -317,9 +317,10 @@ class Run:
         (batches that a library takes before it yields the first), sanity (whether it was
         Lightning's sanity check before training), cpus (that the iterating thread was allowed to
         use, such as "0-3,8"; "" if unknown), threads (Python threads of the program besides its
-        main thread; -1 if unknown), own_ns (CPU time of the tracer's work around `next`, in the
-        training steps; NaN if unknown), state_dict_ns (what `state_dict()` of a StatefulDataLoader
-        took of the training steps; NaN if unknown).
+        main thread; -1 if unknown), torch_threads (in which torch computes; -1 if unknown), own_ns
+        (CPU time of the tracer's work around `next`, in the training steps; NaN if unknown),
+        state_dict_ns (what `state_dict()` of a StatefulDataLoader took of the training steps; NaN
+        if unknown).
         """
         return summary_tables.epochs(self._assembly)
 

@@ -156,8 +156,9 @@ def epochs(a: Assembly) -> pd.DataFrame:
             entry = row(number, process.base + event["loader"], event["epoch"])
             entry["end_ns"], entry["batches"] = event["time_ns"], event["batches"]
             entry["exhausted"] = event["exhausted"]
-            threads = event.get("threads")
-            entry["threads"] = threads if is_a(threads, range(1 << 31)) else -1
+            for name in ("threads", "torch_threads"):
+                threads = event.get(name)
+                entry[name] = threads if is_a(threads, range(1 << 31)) else -1
             entry["peak_rss"] = _sane(event.get("peak_rss") or None, "float64")
             for name in ("own_ns", "state_dict_ns"):
                 entry[name] = _sane(event.get(name), "float64")
@@ -175,9 +176,10 @@ def epochs(a: Assembly) -> pd.DataFrame:
             if "start_ns" in entry:
                 entry["startup_ns"] = int(a.wait["end_ns"][at]) - entry["start_ns"]
     names = ("start_ns", "startup_ns", "iter_ns", "end_ns", "batches", "exhausted", "shutdown_ns",
-             "peak_rss", "ahead", "sanity", "cpus", "threads", "own_ns",
+             "peak_rss", "ahead", "sanity", "cpus", "threads", "torch_threads", "own_ns",
              "state_dict_ns")  # fmt: skip
     other = {"exhausted": False, "ahead": 0, "sanity": False, "cpus": "", "threads": -1}
+    other["torch_threads"] = -1
     ordered = sorted(rows.items())
     table = pd.DataFrame(
         [
@@ -192,6 +194,7 @@ def epochs(a: Assembly) -> pd.DataFrame:
     )
     types = dict.fromkeys(names, "float64") | {"batches": "Int64", "exhausted": "bool"}
     types |= {"ahead": "int64", "sanity": "bool", "cpus": "object", "threads": "int64"}
+    types["torch_threads"] = "int64"
     return _owned(a, [number for (number, _, _), _ in ordered], table, types)
 
 

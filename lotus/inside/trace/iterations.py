@@ -216,11 +216,17 @@ class Loaders:
                 "last_next_ns": iteration.last_next if exhausted else 0,
                 "peak_rss": peak(),
                 "threads": _other_threads(),
+                "torch_threads": ask(_torch_threads, default=-1),
                 "own_ns": iteration.own_ns,
                 "state_dict_ns": iteration.state_dict_ns,
             }
         )
         recorder.iteration_ended()
+
+
+def _torch_threads() -> int:
+    """In how many threads torch computes in this process."""
+    return int(sys.modules["torch"].get_num_threads())
 
 
 def _other_threads() -> int:

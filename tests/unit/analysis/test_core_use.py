@@ -129,6 +129,34 @@ def test_what_others_used_is_what_the_machine_used_beyond_the_program() -> None:
     assert np.isnan(core_use(scopes(run)[0]).others_share)
 
 
+@pytest.mark.parametrize(
+    ("threads", "workers", "kind"),
+    [
+        (2, 0, "consumer"),
+        (-1, 0, "step-threads"),  # an older run does not say how many there are
+        (8, 0, "step-threads"),
+        (2, 2, "step-threads"),  # beside workers that compute
+    ],
+)
+def test_threads_that_only_others_keep_from_the_cores_are_left_alone(
+    threads: int, workers: int, kind: str
+) -> None:
+    slow = {"Slow": 0.5 if workers == 0 else 8.0}
+    plan = Plan(operations=slow, batches=200, workers=workers, step=100.0, cores=2)
+    run = cores(plan.run(), QUIET, (0.4, 0.5, 0.5))
+    if workers:
+        run.batches["idle_ns"] = 0.0
+    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
+    ns = 2 * (end - begin)  # of two cores, which are busy all the time
+    times = {"time_ns": [begin, end], "busy_ns": [7e9, 7e9 + ns], "idle_ns": [5e9, 5e9]}
+    run.machine = pd.DataFrame(times).assign(stolen_ns=0.0)
+    run.epochs["torch_threads"] = threads
+    assert core_use(scopes(run)[0]).others_share > 0.25
+    judgement = judged(run)
+    assert judgement.kind == "consumer-bound"
+    assert judgement.causes[0].kind == kind
+
+
 def test_a_worker_that_others_keep_from_its_core_is_not_slow() -> None:
     plan = Plan(operations={"Slow": 5.0}, workers=3, step=1)
     run = cores(plan.run(), QUIET, QUIET)

@@ -38,7 +38,7 @@ COLUMNS = {
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers start_method "
     "drop_last in_order sampler batch_sampler collate_fn timeout snapshot_every_n_steps",
     "epochs": WHOSE + "loader epoch start_ns startup_ns iter_ns end_ns batches exhausted "
-    "shutdown_ns peak_rss ahead sanity cpus threads own_ns state_dict_ns",
+    "shutdown_ns peak_rss ahead sanity cpus threads torch_threads own_ns state_dict_ns",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from lotus.analysis.batches.core_use import LEAST_DELAY, Threads
 from lotus.analysis.batches.machine_readings import within_loops
+from lotus.analysis.common.columns import integer, number, ratio, total
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
@@ -11,6 +12,8 @@ from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, set_threads
 from lotus.common.formatting import duration, plural, share
 
+_MUCH = 0.25  # of the cores, for other programs
+_HALF_A_CORE = 0.5
 _FACTS = {
     "run_delay_share": "Share of the time that its thread was ready to run without a core, 0 to 1.",
     "helper_share": "Share of the process's CPU time that its other threads used, 0 to 1.",
@@ -38,6 +41,8 @@ def crowd_evidence(threads: Threads) -> dict[str, float]:
 
 def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
+    if of_main and _kept_by_others(ledger):
+        return
     if threads.crowded and not (of_main and ledger.looks_of_main.tell):
         ns = ledger.take(ledger.making * lost_share(threads))
         yield Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, crowd_evidence(threads))
@@ -186,10 +191,25 @@ OTHERS = CauseRow(
 
 def _of_step(ledger: Ledger) -> Iterable[Charge]:
     threads = ledger.use.step
+    if _kept_by_others(ledger):
+        return
     if threads.crowded and not ledger.looks_of_main.tell:  # the other threads are the program's own
         lost = ledger.step_left_ns * lost_share(threads)
         ledger.step_left_ns -= lost
         yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, crowd_evidence(threads))
+
+
+def _kept_by_others(ledger: Ledger) -> bool:
+    """Whether torch's threads, and what the workers do, would have cores but for other programs.
+
+    Fewer threads would help beside those, and hurt where the cores are free.
+    """
+    scope, use = ledger.scope, ledger.use
+    of_torch = max(integer(scope.epochs, "torch_threads"), default=-1)
+    idle, made = (total(number(scope.batches, name)) for name in ("idle_in_loop_ns", "fetch_ns"))
+    workers = scope.num_workers * ratio(made, idle + made)
+    fits = of_torch > 0 and of_torch + workers <= scope.cores + _HALF_A_CORE
+    return fits and use.others_share >= _MUCH
 
 
 def _step_title(charge: Charge, around: Circumstances) -> str:
