@@ -75,16 +75,16 @@ class Fetches:
 
     def fetcher(self, dataset: Any, loader: int) -> Callable[[int, Sequence[int]], Any]:
         """What fetches a batch, by its number and its indices, for a loader of this process."""
-        here = self.recorder.here
         timed = fetch.instrument(Fetcher(dataset), dataset, self.recorder, {})
 
         def fetched(batch: int, indices: Sequence[int]) -> Any:
-            before = getattr(here, "where", (-1, 0, 0))
-            here.where = (loader, 0, batch)
+            hand = self.recorder.here.hand
+            before = hand.where
+            hand.where = (loader, 0, batch)
             try:
                 return timed.fetch(indices)
             finally:
-                here.where = before
+                hand.where = before
 
         return fetched
 

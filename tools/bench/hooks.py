@@ -99,7 +99,7 @@ def work(level: str, batches: int, run: str) -> float:
     started = time.perf_counter_ns()
     for batch in range(batches):
         if recorder is not None:
-            recorder.here.where = (-1, 0, batch)
+            recorder.here.hand.where = (-1, 0, batch)
         fetcher.fetch(indices)
         if recorder is not None:
             recorder.flush_batch(1)

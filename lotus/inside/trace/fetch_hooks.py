@@ -106,7 +106,7 @@ def path_of(owner: object, index: Any, depth: int = 8) -> str | None:
 
 
 def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandIns) -> TimedFetcher:
-    """Return a timed `fetcher`; `recorder.here.where` has the loader, epoch and batch."""
+    """Return a timed `fetcher`; `recorder.here.hand.where` has the loader, epoch and batch."""
     level, timers = recorder.config.level, recorder.timers
     if level >= 2:
         Finder(recorder, stand_ins).data_set(dataset)
@@ -146,8 +146,8 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
 
     def fetch(index: Any) -> Any:
         nonlocal in_hand
-        here = recorder.here
-        where, around = here.where, here.fetch
+        hand = recorder.here.hand
+        where, around = hand.where, hand.fetch
         page = recorder.page.words
         page[state_page.W_PHASE] = state_page.FETCH
         page[state_page.W_BATCH] = where[2]
@@ -185,7 +185,7 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
             finally:
                 # Only assignments, no call and no loop, so that a signal handler of the program
                 # cannot interrupt them.
-                here.fetch = around
+                hand.fetch = around
                 if this.before is not None:
                     (
                         recorder.depth, recorder.claims, gate.owner, gate.shut,

@@ -55,15 +55,24 @@ class Fetch:
     collate_readings = (0, 0)  # places of the counters' readings around collate
 
 
-class Here(threading.local):
+class Hand:
     """What a thread has in hand. No other thread reads or writes it."""
 
-    where = Fetch.where  # loader, epoch, batch of its next fetch
-    fetch: Fetch | None = None  # the innermost one
-    unseen = False  # whether it is a worker of a loader: then nothing of it is recorded
-    iterates = False  # whether it is a training loop: what it does between batches is no fetch
-    pending: tuple[list[int], list[int], bytes] | None = None  # the batch that it made
-    paths = counts = b""  # frames to write with that
+    __slots__ = ("counts", "fetch", "iterates", "paths", "pending", "slowest", "unseen", "where")
 
     def __init__(self) -> None:
+        self.where = Fetch.where  # loader, epoch, batch of its next fetch
+        self.fetch: Fetch | None = None  # the innermost one
+        self.unseen = False  # whether it is a worker of a loader: then nothing of it is recorded
+        # Whether it is a training loop: what it does between batches is no part of a fetch.
+        self.iterates = False
+        self.pending: tuple[list[int], list[int], bytes] | None = None  # the batch that it made
+        self.paths = self.counts = b""  # frames to write with that
         self.slowest: list[int] = []  # durations of its slowest samples, ascending
+
+
+class Here(threading.local):
+    """`hand` of the thread that asks: one look-up, which costs more than one of an object."""
+
+    def __init__(self) -> None:
+        self.hand = Hand()

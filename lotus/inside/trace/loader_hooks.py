@@ -92,11 +92,11 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         if iteration is None or not recorder.on or iteration.pid != recorder.pid:
             return original(self)
         core_times = edge(recorder, rusage.core_times)
-        page, here = recorder.page.words, recorder.here
-        before = here.where
+        page, hand = recorder.page.words, recorder.here.hand
+        before = hand.where
         where = (iteration.loader, iteration.epoch, iteration.taken)
         if iteration.workers == 0:
-            here.where = where
+            hand.where = where
         page[state_page.W_PHASE] = state_page.WAIT
         page[state_page.W_LOADER], page[state_page.W_EPOCH] = where[0], where[1]
         page[state_page.W_BATCH] = where[2]
@@ -129,7 +129,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
             hide_our_frames(recorder, error)
             raise
         finally:
-            here.where = before  # of a loader whose data set has this one inside, or of none
+            hand.where = before  # of a loader whose data set has this one inside, or of none
         end = clock()
         iteration.last_next = 0
         page[state_page.W_PHASE] = state_page.STEP
@@ -229,7 +229,7 @@ def create_fetcher(
 
     def create(kind: Any, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         fetcher = original(kind, dataset, *args, **kwargs)
-        if recorder.here.unseen:  # in a worker that is a thread
+        if recorder.here.hand.unseen:  # in a worker that is a thread
             return fetcher
         return edge(recorder, instrument, fetcher, dataset, recorder, stand_ins) or fetcher
 

@@ -169,7 +169,7 @@ class Timers:
                     return self.data[index]
                 me = ident()
                 if gate.owner != me:
-                    fetch = recorder.here.fetch
+                    fetch = recorder.here.hand.fetch
                     if fetch is None or not fetch.beside:
                         return self.data[index]
                     return beside_fetches.sample(fetch, getitem, self.data, index)
@@ -197,7 +197,7 @@ class Timers:
                 nonlocal live
                 me = ident()
                 if gate.owner != me:
-                    fetch = recorder.here.fetch
+                    fetch = recorder.here.hand.fetch
                     if gate.shut or fetch is None or not fetch.beside:
                         return self.data.__getitems__(indices)
                     return beside_fetches.sample(fetch, self.data.__getitems__, indices)
@@ -228,7 +228,7 @@ class Timers:
                     return next(self.data)
                 me = ident()
                 if gate.owner != me:
-                    fetch = recorder.here.fetch
+                    fetch = recorder.here.hand.fetch
                     if fetch is None or not fetch.beside:
                         return next(self.data)
                     return beside_fetches.sample(fetch, next, self.data)

@@ -143,7 +143,7 @@ class Recorder(Writer):
     @guarded
     def add_loose(self, start: int, end: int, operation: int, cpu: tuple[int, ...] = ()) -> None:
         """An operation that `ops` cannot hold: outside a sample or on another thread."""
-        fetch, tid = self.here.fetch, threading.get_native_id()
+        fetch, tid = self.here.hand.fetch, threading.get_native_id()
         position = -1
         if fetch is not None and fetch.beside:
             beside_fetches.operation(fetch, start, end, operation, cpu)
@@ -161,7 +161,7 @@ class Recorder(Writer):
 
         Of several fetches in hand nobody knows for which.
         """
-        return not (self.beside or self.here.iterates or tid == self.pid)
+        return not (self.beside or self.here.hand.iterates or tid == self.pid)
 
     def _take_loose(self, loose: list[Any] | None = None) -> tuple[int, int, bytes]:
         """(number, number with CPU, bytes) of the loose operations so far."""
@@ -206,12 +206,12 @@ class Recorder(Writer):
     @guarded
     def begin_fetch(self, fetch: Fetch, where: tuple[int, int, int]) -> None:
         """Enter a fetch; beside that of another thread if there is one."""
-        me, here, claims = threading.get_ident(), self.here, self.claims
+        me, claims = threading.get_ident(), self.claims
         if claims.setdefault(0, me) != me:
             self._begin_beside(fetch, where)
             return
         depth, gate = self.depth, self.gate
-        released = claims if depth else {}
+        released, hand = claims if depth else {}, self.here.hand
         outer = [buffer[:] for buffer in self.buffers] if depth else _EMPTY
         detail = self.config.selects(where[2])
         owner, counters = (me, self.counters) if detail else (0, None)
@@ -226,7 +226,7 @@ class Recorder(Writer):
         fetch.before = (depth, released, gate.owner, gate.shut, *outer)
         fetch.detail = detail
         fetch.rows = self.rows
-        here.fetch = fetch
+        hand.fetch = fetch
         self.depth = depth + 1
         gate.owner = owner
         gate.shut = not detail
@@ -246,7 +246,7 @@ class Recorder(Writer):
             fetch.detail = fetch.beside = True
             self.beside.add(fetch)
             self.gate.shut = False
-        self.here.fetch = fetch
+        self.here.hand.fetch = fetch
 
     @guarded
     def end_fetch(
@@ -275,19 +275,20 @@ class Recorder(Writer):
         ]  # fmt: skip
         if self.counters is not None and fetch.counted:
             self._add_counts(self.counters, start, fetch.collate_readings)
-        if self.here.pending is not None:  # of a loader whose `next` we do not see
+        hand = self.here.hand
+        if hand.pending is not None:  # of a loader whose `next` we do not see
             self.flush_batch(now)
-        self.here.pending = (fixed, counts, arrays)
+        hand.pending = (fixed, counts, arrays)
 
     def _add_counts(self, counters: Counters, start: int, collate: tuple[int, int]) -> None:
         """The COUNTS frame of the batch in hand, to be written before its own."""
         fields, arrays = counters.end(collate)
         for event in counters.take_events():
-            self.here.counts += self._event_frame(event)
+            self.here.hand.counts += self._event_frame(event)
         if fields:
             tid = threading.get_native_id()
             fixed = log_format.FIXED[log_format.COUNTS].pack(start, tid, *fields)
-            self.here.counts += log_format.frame(log_format.COUNTS, fixed + arrays)
+            self.here.hand.counts += log_format.frame(log_format.COUNTS, fixed + arrays)
 
     def _detail(
         self,
@@ -321,7 +322,7 @@ class Recorder(Writer):
         self, durations: list[int], indices: list[Any], path_of: Callable[[Any], str | None]
     ) -> None:
         """Log the path of samples that are among the slowest of this thread so far."""
-        slowest = self.here.slowest
+        slowest = self.here.hand.slowest
         if len(slowest) == _SLOWEST and max(durations) <= slowest[0]:
             return
         order = sorted(range(min(len(durations), len(indices))), key=durations.__getitem__)
@@ -336,13 +337,13 @@ class Recorder(Writer):
             if path is not None:
                 path = urls.without_secrets(path)
                 sample = {"event": "sample_path", "sample": int(indices[position]), "path": path}
-                self.here.paths += self._event_frame({**sample, "duration_ns": took})
+                self.here.hand.paths += self._event_frame({**sample, "duration_ns": took})
 
     @guarded
     def batch_frame(self, put_ns: int) -> bytes:
         """Bytes of the pending batch and of operations defined meanwhile; b"" if there is none."""
-        here = self.here
-        pending, here.pending = here.pending, None
+        hand = self.here.hand
+        pending, hand.pending = hand.pending, None
         if pending is None:
             return b""
         fields, counts, arrays = pending
@@ -350,10 +351,10 @@ class Recorder(Writer):
         fields[-1] = self.snapshot_ns
         if len(arrays) > log_format.MOST_ROWS:
             self.crowded += 1
-            counts, arrays, here.counts = [0] * len(counts), b"", b""
+            counts, arrays, hand.counts = [0] * len(counts), b"", b""
         sends = self._take_sends()
         fixed = log_format.FIXED[log_format.BATCH].pack(*fields, *counts, len(sends) // 64)
-        before, here.paths, here.counts = here.paths + here.counts, b"", b""
+        before, hand.paths, hand.counts = hand.paths + hand.counts, b"", b""
         return (
             self._definitions()
             + before
@@ -388,7 +389,7 @@ class Recorder(Writer):
         """
         data = self.batch_frame(end) or b""
         me = threading.get_ident()
-        self.here.iterates = True
+        self.here.hand.iterates = True
         # Those of another thread's fetch wait for its batch.
         others = self.claims.get(0, me) != me
         loose, loose_cpu, rows = self._take_loose([] if others else None)

@@ -48,7 +48,7 @@ class IndexQueue:
         item = self._queue.get(*args, **kwargs)  # raises Empty every few seconds
         end = clock()
         if isinstance(item, tuple) and len(item) == 2:
-            recorder.here.where = (-1, recorder.worker_epoch, item[0])
+            recorder.here.hand.where = (-1, recorder.worker_epoch, item[0])
             recorder.snapshot_ns = 0
             recorder.idle_start, recorder.idle_ns = self._waiting_since, end - self._waiting_since
         elif type(item).__name__ == "_ResumeIteration":  # a persistent worker's next epoch
@@ -223,7 +223,7 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
     def _worker_loop(*args: Any, **kwargs: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
             # A thread instead of a process, beside others: this process's record is no worker's.
-            recorder.here.unseen = True
+            recorder.here.hand.unseen = True
             return original(*args, **kwargs)
         arguments = _enter(recorder, args, kwargs, names)
         pid = recorder.pid

@@ -70,7 +70,8 @@ def _verbs(summary: Summary, loader: LoaderSummary, cause: Cause) -> tuple[str, 
     if remedy.environment:
         variables = (f"{name}={value} " for name, value in remedy.environment.items())
         return "lotus trace", "".join(variables)
-    if not remedy.setting:
+    stateful = loader.scope.settings.get("snapshot_every_n_steps") is not None
+    if not remedy.setting or stateful:  # settings are not applied to a StatefulDataLoader
         return "lotus trace", ""
     of = f" --loader {loader.scope.loader}" if len(summary.loaders) > 1 else ""
     (name, value), *_ = remedy.setting.items()

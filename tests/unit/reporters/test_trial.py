@@ -30,6 +30,13 @@ def test_workers_are_tried_by_tune_or_where_an_epoch_is_too_short_for_it_by_a_sw
     assert short == "lotus sweep --workers 1,6 --repeat 2 -- python train.py"
 
 
+def test_a_stateful_loader_is_set_in_the_code_and_measured_again() -> None:
+    stateful = summary(workers=1)
+    stateful.loaders[0].scope.settings["snapshot_every_n_steps"] = 1
+    text = "lotus trace -- python train.py, then: lotus compare"
+    assert trial.trial_command(stateful) == text
+
+
 def test_workers_that_are_kept_are_tried_by_a_sweep() -> None:
     starting = {"operations": {"Read": 1.0}, "spawn": 400.0, "batches": 20, "epochs": 6}
     assert command(**starting) == "lotus sweep --persistent on,off --repeat 2 -- python train.py"

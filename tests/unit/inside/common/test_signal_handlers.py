@@ -131,7 +131,7 @@ def test_at_every_instruction_of_a_fetch_beside_another_thread_s(tmp_path: Path)
     moment, ended = 0, False
     while not ended:
         ended = not interrupted(moment, partial(fetch, 2 * moment, [5]))
-        assert (recorder.here.fetch, len(recorder.beside)) == (None, 0), moment
+        assert (recorder.here.hand.fetch, len(recorder.beside)) == (None, 0), moment
         assert (recorder.depth, recorder.gate.shut) == (1, False), moment
         recorder.flush_batch(1)
         assert fetch(2 * moment + 1, [5, 6]) == (8, 9)
