@@ -22,12 +22,12 @@ def test_their_loaders_are_counted(loops):
     assert run.loaders["dataset"].tolist() == ["WebDataset"] * 4 + ["DataPipeline"]
     two = [{0, 1}]  # one shard each
     assert counted.workers(run) == {0: [{-1}] * 2, 1: two, 2: [{-1}], 3: two, 4: [{-1}]}
-    # Where the pipeline makes the batches, torch's loader takes each as one sample.
+    # Where the pipeline makes the batches, torch's loader asks it once for each.
     assert counted.epochs(run) == {
         0: [(6, 16), (6, 16)],
         1: [(6, 16)],
-        2: [(6, 6)],
-        3: [(6, 6)],
+        2: [(6, 22)],
+        3: [(6, 22)],
         4: [(2, 7)],
     }
     assert run.epochs["exhausted"].all()
