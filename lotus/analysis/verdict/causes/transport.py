@@ -30,7 +30,7 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
 _SMALL_BATCH = 256 << 10  # bytes that take well under a millisecond to copy
 # A tensor takes some 300 bytes of the pipe and 0.1 ms of pickling.
 _MANY_PARTS_BYTES, _MANY_PARTS_NS = 4096, 2e6
-_CLEARLY_LESS = 0.5
+_CLEARLY_LESS, _FAR_LESS = 0.25, 0.05
 _STAGES = ("pickle", "lock", "write")
 
 
@@ -83,14 +83,18 @@ def _has_many_parts(charge: Charge) -> bool:
     )
 
 
-def _quicker_alone(charge: Charge) -> bool:
-    """Whether the main process would make a batch in less time than it takes to receive it."""
+def _quicker_alone(charge: Charge, around: Circumstances) -> bool:
+    """Whether the main process would make a batch in less time than it takes to receive it.
+
+    While other programs have the cores, receiving takes longer than it would by itself.
+    """
     evidence = Evidence(charge.evidence)
-    return evidence["mean_fetch_ns"] < _CLEARLY_LESS * evidence["mean_receive_ns"]
+    least = _FAR_LESS if around.use.rivals else _CLEARLY_LESS
+    return evidence["mean_fetch_ns"] < least * evidence["mean_receive_ns"]
 
 
 def _without_sending(charge: Charge, around: Circumstances) -> str:
-    if not _quicker_alone(charge):
+    if not _quicker_alone(charge, around):
         return ""
     evidence = charge.evidence
     return (
