@@ -213,8 +213,9 @@ def _kept_by_others(ledger: Ledger) -> bool:
 
 
 def _step_title(charge: Charge, around: Circumstances) -> str:
-    rivals = f"the {around.workers} workers and " if around.workers else ""
-    return f"the training step's threads: {rivals}they need more cores than there are"
+    workers = plural(around.workers, "worker")
+    rivals = f"they and the {workers} need" if around.workers else "they need"
+    return f"the training step's threads: {rivals} more cores than there are"
 
 
 def _against_step(charge: Charge, around: Circumstances) -> str:
