@@ -48,7 +48,8 @@ def test_an_operation_belongs_to_the_fetch_of_its_thread(ended):
         size = int(batches.loc[loader, "size"].iloc[0])
         assert len(own) == 12
         ops = run.ops[(run.ops["loader"] == loader) & (run.ops["position"] >= 0)]
-        per_sample = ops.groupby(["batch", "position"])["operation"].agg(list)
+        named = ops.assign(operation=ops["operation"].astype(str))
+        per_sample = named.groupby(["batch", "position"])["operation"].agg(list)
         assert per_sample.tolist() == [list(of_data[size])] * 12
         assert set(ops["tid"]) == set(batches.loc[loader, "tid"])
         assert (own["self_ns"] > 0).all()

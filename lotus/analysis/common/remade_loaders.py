@@ -9,7 +9,17 @@ import pandas as pd
 from lotus.analysis.common.columns import Ints, integer, number
 from lotus.analysis.common.scope import RunLike, table
 
-_TABLES = ("ops", "samples", "batches", "waits", "epochs", "workers", "open_waits", "first_batches")
+_TABLES = (
+    "ops",
+    "samples",
+    "batches",
+    "waits",
+    "epochs",
+    "workers",
+    "open_waits",
+    "first_batches",
+    "sample_digests",
+)
 _NOT_SETTINGS = ("loader", "local_rank", "world_size", "host")
 
 
@@ -92,7 +102,7 @@ def merged(run: RunLike) -> RunLike:
         return run
     spans = _spans(epochs)
     keys = [name for name in loaders.columns if name not in _NOT_SETTINGS]
-    text = ["\0".join(map(str, row)) for row in loaders[keys].itertuples(index=False)]
+    text = ["\x1f".join(map(str, row)) for row in loaders[keys].itertuples(index=False)]
     known = loaders["call_site"].notna()
     table_of = pd.DataFrame(
         {"rank": integer(loaders, "rank"), "loader": integer(loaders, "loader"), "key": text}

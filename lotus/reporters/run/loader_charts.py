@@ -39,8 +39,11 @@ def _room(values: Sequence[float]) -> list[float]:
 
 
 def brief(title: str, width: int) -> str:
-    """A title without what stands in brackets, where it is too wide: a point shows it whole."""
-    return title if len(title) <= width else re.sub(r" \([^()]*\)", "", title)
+    """A title up to its details, where it is too wide: a point shows it whole."""
+    if len(title) <= width:
+        return title
+    title = re.sub(r" \([^()]*\)", "", title)
+    return title if len(title) <= width else re.split(r", which |: |, ", title)[0]
 
 
 def causes(loader: LoaderSummary) -> Chart:
