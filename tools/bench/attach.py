@@ -128,8 +128,8 @@ def line_of(row: Mapping[str, Any]) -> str:
         if how in row
     ]
     seen = row["attach"]
-    said = f" ({row['said'][:60]})" if not seen["title"] else ""
-    what = f"{seen['first']}: {seen['title'][:60]}{said}"
+    text = f" ({row['said'][:60]})" if not seen["title"] else ""
+    what = f"{seen['first']}: {seen['title'][:60]}{text}"
     return f"{row['corpus']:6} {row['program']:18} {', '.join(marks):26} {what}"
 
 
@@ -137,12 +137,14 @@ def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for healthy in (False, True):
         mine = [row for row in shown if row["healthy"] == healthy]
         for how in ("attach", "trace"):
-            told = [row for row in mine if how in row]
-            right = sum(row[how]["right"] for row in told)
-            harmless = sum(row[how]["harmless"] for row in told)
-            if told:
+            known = [row for row in mine if how in row]
+            right = sum(row[how]["right"] for row in known)
+            harmless = sum(row[how]["harmless"] for row in known)
+            if known:
                 what = "healthy left alone" if healthy else "first cause right"
-                yield (f"{how}: {what} in {right} of {len(told)}; next step harmless in {harmless}")
+                yield (
+                    f"{how}: {what} in {right} of {len(known)}; next step harmless in {harmless}"
+                )
 
 
 def main() -> None:

@@ -163,10 +163,10 @@ class Finder:
 
         Not a bare sequence of modules, which may be a model, and of others what is in place.
         """
-        found = [original_of(value) for value in captured_objects.of(function)]
-        found = [value for value in found if not issubclass(type(value), self.sequence)]
+        held = [original_of(value) for value in captured_objects.of(function)]
+        held = [value for value in held if not issubclass(type(value), self.sequence)]
         modules = []
-        for value in found:
+        for value in held:
             if self._children(value) is not None:
                 self.container(value, path, parent, depth + 1)
             elif issubclass(type(value), self.module) and _of_torchvision(value):

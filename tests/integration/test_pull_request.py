@@ -1,0 +1,57 @@
+"""The workflow for pull requests in docs/: its shell step runs as it stands, and tells a slow head."""
+
+import os
+import re
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.launching import ROOT, SMALL_TORCH
+
+TRAIN = """
+import time
+from torch.utils.data import DataLoader
+
+class Numbers:
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        time.sleep({pause})
+        return index
+
+for batch in DataLoader(Numbers(), batch_size=4):
+    pass
+"""
+
+
+def step(name: str) -> str:
+    """The shell text of a step."""
+    text = (ROOT / "docs" / "pull-request.yml").read_text()
+    match = re.search(rf"- name: {name}\n +run: \|\n(?P<text>(?: {{10}}.*\n|\n)+)", text)
+    assert match is not None
+    return textwrap.dedent(match["text"])
+
+
+@pytest.mark.parametrize(("pause", "code"), [(0.001, 0), (0.02, 1)])
+def test_its_step_fails_for_a_slower_head_alone(tmp_path: Path, pause: float, code: int) -> None:
+    for side, slept in (("base", 0.001), ("head", pause)):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "train.py").write_text(TRAIN.format(pause=slept))
+    summary = tmp_path / "summary.md"
+    extra = {"TRAIN": "python train.py", "GITHUB_STEP_SUMMARY": str(summary)}
+    path = os.pathsep.join([*SMALL_TORCH.values(), str(ROOT)])
+    ended = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", step("Trace and compare")],
+        cwd=tmp_path,
+        env={**os.environ, **extra, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (code, "")
+    text = summary.read_text()
+    assert text.startswith("```text\n")
+    assert text.splitlines()[1].startswith("A: base-* (3 runs)")
+    assert "First cause:" in text
