@@ -1,7 +1,9 @@
-"""`lotus top`: what a run does now, or did last."""
+"""`lotus top`: what a run does now, or did last; or what a process does that was never traced."""
 
 import argparse
 import sys
+import tempfile
+from pathlib import Path
 
 from lotus.commands.common import arguments, options
 
@@ -18,6 +20,9 @@ examples:
       with the Python stack of each process
   lotus top --json RUN | jq -r .verdict.kind
       moving, hung, slow, step, dead, ...
+  lotus top 4711
+      the same for a running program that was not traced, by its process: as
+      lotus attach sees it, anew every five seconds
 
 It reads shared memory, files and /proc from outside and does not slow the
 program. --stacks runs py-spy, which reads the processes' memory without
@@ -30,7 +35,7 @@ see also: lotus trace --live, lotus report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser, optional=True)
+    options.add_run(parser, "run directory, or the number of a running process", optional=True)
     parser.add_argument(
         "--once",
         action="store_true",
@@ -54,6 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from lotus.reporters.live import top_screen
 
+    pid = _process(args.run_directory)
+    if pid is not None:
+        return _look_at(pid, args)
     if args.run_directory is None:
         args.run_directory = options.newest_run(NAME)
     if args.once or args.json or not sys.stdout.isatty():
@@ -61,3 +69,44 @@ def run(args: argparse.Namespace) -> int:
         return 0
     top_screen.follow(args.run_directory, args.interval, args.stacks)
     return 0
+
+
+_WINDOW_S = 5.0  # in which a process is sampled, at least
+
+
+def _process(named: Path | None) -> int | None:
+    """The number of a process, where that is given in place of a run directory."""
+    number = "" if named is None or named.exists() else str(named)
+    return int(number) if number.isdecimal() else None
+
+
+def _look_at(pid: int, args: argparse.Namespace) -> int:
+    """Show what samples tell of a process, once or until it ends."""
+    from lotus.analysis.attached.sampled_verdict import summarise, with_loop
+    from lotus.attach import attached_run, observation
+    from lotus.commands.common import output
+    from lotus.common.errors import LotusError
+    from lotus.reporters.base.console import plain_console
+    from lotus.reporters.run import attached_report
+
+    if args.stacks:
+        raise LotusError(f"the stacks of a process are shown by: py-spy dump --pid {pid}")
+    once = args.once or args.json or not sys.stdout.isatty()
+    output.replace_unprintable()
+    while True:
+        # Nothing of it is kept: `lotus attach` is for that.
+        with tempfile.TemporaryDirectory() as folder:
+            directory = Path(folder, "run")
+            observation.attach(pid, max(args.interval, _WINDOW_S), directory)
+            summary = with_loop(summarise(attached_run.load(directory), str(pid)))
+        if args.json:
+            output.print_document(attached_report.document(summary))
+        else:
+            console = plain_console()
+            if not once:
+                console.clear()
+            attached_report.write(console, summary)
+        # It ended, or Ctrl-C was pressed; or it ended between two looks.
+        over = summary.evidence.facts["state"] != "watched" or not Path("/proc", str(pid)).exists()
+        if once or over:
+            return 0

@@ -181,3 +181,19 @@ def test_where_stacks_are_refused_the_way_to_more_is_told() -> None:
         done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert f"sudo {os.path.dirname(sys.executable)}/lotus attach {program.pid}" in done.stdout
     assert "--cap-add SYS_PTRACE" in done.stdout
+
+
+def test_top_shows_a_process_that_was_not_traced() -> None:
+    with running(*sleeping(1_000_000)) as program:
+        until(lambda: len(children(program.pid)) == 2)
+        words = [*LOTUS, "top", "--json", str(program.pid)]
+        done = subprocess.run(words, capture_output=True, text=True)
+        stacks = subprocess.run([*words, "--stacks"], capture_output=True, text=True)
+        assert program.poll() is None
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["verdict"]["causes"][0]["kind"] in ("operation", "dataset")
+    assert (stacks.returncode, stacks.stderr.count("\n")) == (2, 1)
+    assert "py-spy dump" in stacks.stderr
+    gone = subprocess.run(words, capture_output=True, text=True)
+    assert (gone.returncode, gone.stderr.count("\n")) == (2, 1)

@@ -1,4 +1,4 @@
-"""The workflow for pull requests in docs/: its shell step runs, and fails for a slower head alone."""
+"""The workflow for pull requests in docs/: its shell step fails for a slower head alone."""
 
 import os
 import re
