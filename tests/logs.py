@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lotus.format import run_claim
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.reading import frame_scanner
 
 MS = 1_000_000

@@ -26,7 +26,7 @@ from lotus.common import host, redaction
 from lotus.common.errors import LotusError
 from lotus.common.version import __version__
 from lotus.format import manifest, run_directory
-from lotus.inside.trace.log_format import SCHEMA as LOG_SCHEMA
+from lotus.inside.trace.log.log_format import SCHEMA as LOG_SCHEMA
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.process_memory import ProcessMemory
 

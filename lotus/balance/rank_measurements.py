@@ -19,7 +19,7 @@ from lotus.analysis.common.columns import Bools, Floats, Ints, flag, integer, nu
 from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.common.scope import RunLike, iterated, table
 from lotus.common.errors import LotusError
-from lotus.inside.trace.log_format import FAILED, STOPPED
+from lotus.inside.trace.log.log_format import FAILED, STOPPED
 from lotus.settings.share_plan import MOST_RANKS, ModelSignature
 from lotus.settings.tuned_file import Target
 from lotus.tune.simulation.loop_edges import first_of_process

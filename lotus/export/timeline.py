@@ -17,7 +17,7 @@ from lotus.export import table_pieces
 from lotus.export.counter_tracks import Points, points
 from lotus.export.tracks import Track, Tracks
 from lotus.export.whole_times import LATEST, rounded, whole
-from lotus.inside.trace.log_format import SENDS
+from lotus.inside.trace.log.log_format import SENDS
 from lotus.reading.batch_tables import signed
 from lotus.reading.process_tree import Ints, match
 

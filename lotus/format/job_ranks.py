@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lotus.common import files
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 
 _NUMBER, _COUNT = range(1 << 31), range(1, 1 << 31)
 SAMPLES = "perf's samples"  # a field of the manifest that `lotus merge` writes

@@ -10,7 +10,7 @@ from typing import Any
 from lotus.common import files, host, redaction
 from lotus.common.version import __version__
 from lotus.format import run_claim
-from lotus.inside.trace.log_format import SCHEMA
+from lotus.inside.trace.log.log_format import SCHEMA
 
 NAME = "run.json"
 LEVELS = ("batch", "sample", "op", "op+cpu")

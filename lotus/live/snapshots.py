@@ -2,7 +2,7 @@
 
 Nothing here stops, slows or enters a process: a page is shared memory, and only files of /proc that
 cost the process nothing are read (`smaps_rollup` would, so the processes measure their PSS
-themselves, see `RESOURCES` in lotus/inside/trace/log_format.py).
+themselves, see `RESOURCES` in lotus/inside/trace/log/log_format.py).
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lotus.common.host import facts
 from lotus.common.process_status import ProcessStatus, process_status
-from lotus.inside.trace.state_page import MAGIC, W_MAGIC, W_PID
+from lotus.inside.trace.log.state_page import MAGIC, W_MAGIC, W_PID
 from lotus.reading import process_states as state_pages
 from lotus.reading.process_states import State
 

@@ -16,7 +16,7 @@ import numpy as np
 from lotus.common import files, sparse_files
 from lotus.common.errors import LotusError
 from lotus.format.manifest import sound
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.reading.event_log import flat, parse_json
 from lotus.reading.frame_scanner import (
     EXPECTED,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.inside.trace.log_format import FAILED, SENDS, UNMEASURED
+from lotus.inside.trace.log.log_format import FAILED, SENDS, UNMEASURED
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Assembly, Ints, groups, match
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lotus.common import files, sparse_files
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.reading.frame_scanner import (
     EXPECTED,
     HEADER,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lotus.common import sparse_files
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 
 Array = npt.NDArray[Any]
 

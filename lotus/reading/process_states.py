@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lotus.common import decoder_name, files
 from lotus.common.errors import LotusError
-from lotus.inside.trace import state_page
+from lotus.inside.trace.log import state_page
 
 _settle: Callable[[str, str, bytes], None] = state_page.settle
 PHASES = ("starting", "idle", "fetch", "collate", "send", "wait", "step", "ended")

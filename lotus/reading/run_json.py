@@ -8,7 +8,7 @@ from typing import Any
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.format.clock_offsets import Clock
-from lotus.inside.trace.log_format import SCHEMA
+from lotus.inside.trace.log.log_format import SCHEMA
 from lotus.reading.event_log import Shift, newer, parse_json
 from lotus.reading.process_tree import is_a
 

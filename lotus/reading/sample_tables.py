@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.inside.trace.log_format import MANY
+from lotus.inside.trace.log.log_format import MANY
 from lotus.reading.batch_tables import categories, frame, repeat, signed, whose
 from lotus.reading.frame_scanner import Array, ranges
 from lotus.reading.process_tree import Assembly, Ints, Process, groups

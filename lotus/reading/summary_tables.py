@@ -11,7 +11,7 @@ import pandas as pd
 
 from lotus.common import redaction
 from lotus.format import process_reports
-from lotus.inside.trace.log_format import FAILED, SENDS, STOPPED
+from lotus.inside.trace.log.log_format import FAILED, SENDS, STOPPED
 from lotus.reading import counter_tables
 from lotus.reading.batch_tables import frame, repeat, signed, whose
 from lotus.reading.event_log import Lost

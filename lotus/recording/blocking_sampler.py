@@ -19,7 +19,7 @@ from types import TracebackType
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.format.run_directory import BLOCKING as NAME
-from lotus.inside.trace import state_page
+from lotus.inside.trace.log import state_page
 from lotus.recording.blocked_reason import BlockedReasons, read
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.own_code_sampler import OwnCodeSampler

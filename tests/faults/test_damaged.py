@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from lotus import cli
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from tests.launching import ROOT
 
 MEASURED = """

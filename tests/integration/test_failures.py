@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lotus.inside.trace.log_format import FAILED
+from lotus.inside.trace.log.log_format import FAILED
 
 IN_MAIN = (
     "op nested function arguments odd chain dataset getitems collate iterable sampler stop exit "

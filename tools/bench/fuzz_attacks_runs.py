@@ -62,7 +62,7 @@ def lines_of(data: bytes) -> dict[str, Maker]:
 
 def logs_of(data: bytes) -> dict[str, Maker]:
     """Attacks on what reads event logs, of which `data` is one."""
-    from lotus.inside.trace import log_format
+    from lotus.inside.trace.log import log_format
     from tools.bench.fuzz_runs import parted
 
     header, frames = parted(data)

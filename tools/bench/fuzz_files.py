@@ -24,7 +24,7 @@ LARGE = 1 << 16  # bytes of what is no changed file but an attack
 
 
 def make_page(dice: random.Random) -> bytes:
-    from lotus.inside.trace import state_page
+    from lotus.inside.trace.log import state_page
 
     words = [state_page.MAGIC, 100, 0, state_page.FETCH, 1000, 0, 0, 3, 7, 1500, 500, *[0] * 501]
     words[state_page.OPERATIONS + 1] = 2000

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.common.errors import LotusError
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from tools.bench.fuzz_attacks import put
 from tools.bench.fuzz_changes import NUMBERS, Passed, as_json, changed, flipped, words_changed
 

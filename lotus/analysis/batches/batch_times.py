@@ -5,7 +5,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import distribution, flag, integer, number, ratio
 from lotus.analysis.common.scope import Scope
-from lotus.inside.trace.log_format import STOPPED
+from lotus.inside.trace.log.log_format import STOPPED
 
 MEASURES = (
     # name, column: what a batch went through, in that order

@@ -4,7 +4,7 @@ import numpy as np
 
 from lotus.analysis.common.columns import integer, number
 from lotus.analysis.common.scope import Scope
-from lotus.inside.trace.log_format import ITEMS
+from lotus.inside.trace.log.log_format import ITEMS
 
 SAMPLES, OF_ITEMS = "sample", "item"
 

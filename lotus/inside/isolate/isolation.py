@@ -24,7 +24,7 @@ from ..common import exchange
 from ..common.ending import end_at_once
 from ..common.guard import hook
 from ..trace import active
-from ..trace.log_writer import put
+from ..trace.log.log_writer import put
 from ..trace.tracer import Tracer
 from .input_capture import LOADER, CannotCopy, Catcher, describe
 from .op_bench import Bench

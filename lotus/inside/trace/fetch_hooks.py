@@ -8,9 +8,10 @@ import itertools
 from ..common.clocks import clock
 from ..common.guard import ask, hook
 from ..common.objects import attributes
-from . import first_batches, sample_digests, state_page, whole_batches
+from . import first_batches, sample_digests, whole_batches
 from .fetch_state import Fetch
-from .log_format import FAILED, ITEMS, MANY, STOPPED
+from .log import state_page
+from .log.log_format import FAILED, ITEMS, MANY, STOPPED
 from .transform_finder import Finder
 
 TYPE_CHECKING = False

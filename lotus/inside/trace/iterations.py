@@ -11,13 +11,13 @@ import weakref
 from ..common.clocks import clock
 from ..common.code_origin import nearest, place
 from ..common.guard import ask, edge
+from ..common.library_consumers import facts_of_caller
 from ..common.loader_description import length_of
 from ..common.loader_origin import Built, look
 from ..common.objects import attributes
 from ..common.process_identity import rank_of_process
 from ..common.variable_names import role_of_data
-from .library_consumers import facts_of_caller
-from .rusage import cpus, peak
+from .log.rusage import cpus, peak
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

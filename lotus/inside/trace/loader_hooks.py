@@ -10,10 +10,10 @@ import sys
 
 from ..common.clocks import clock, cpu_clock
 from ..common.guard import edge, hide_our_frames, hide_where_ignored, hook
-from . import rusage, state_page
 from .fetch_hooks import instrument
 from .iterations import KEY
-from .log_format import FAILED
+from .log import rusage, state_page
+from .log.log_format import FAILED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

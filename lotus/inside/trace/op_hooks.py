@@ -13,8 +13,9 @@ from operator import getitem
 
 from ..common.clocks import clock
 from ..common.guard import hook, is_number, of_the_program
-from . import beside_fetches, rusage, state_page
-from .log_format import UNCOUNTED
+from . import beside_fetches
+from .log import rusage, state_page
+from .log.log_format import UNCOUNTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from ..common.config import Config
-    from .counter_groups import Counters
-    from .op_table import Definitions
-    from .state_page import StatePage
+    from .log.counter_groups import Counters
+    from .log.op_table import Definitions
+    from .log.state_page import StatePage
 
     class Recorder(Protocol):
         """The lists that the hooks fill, and when they do not: `gate` is shut."""

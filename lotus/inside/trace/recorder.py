@@ -15,10 +15,11 @@ from ..common import urls
 from ..common.clocks import clock
 from ..common.guard import ask, guarded, is_number, quiet
 from ..distributed.clock_sync import Meetings
-from . import beside_fetches, log_format, rusage, state_page
+from . import beside_fetches
 from .fetch_state import Fetch, Gate, Here, Rows
+from .log import log_format, rusage, state_page
+from .log.writer import Writer
 from .op_hooks import Timers
-from .writer import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     _Row = TypeVar("_Row")
 
     from ..common.config import Config
-    from .counter_groups import Counters
+    from .log.counter_groups import Counters
 
 _BIG_ENDIAN = sys.byteorder == "big"
 _SLOWEST = 32  # samples whose path is kept, per thread
@@ -85,7 +86,7 @@ class Recorder(Writer):
         self.syncs: list[tuple[int, ...]] = []
         self.counters: Counters | None = None
         if config.counters and config.level >= 2:
-            from .counter_groups import Counters
+            from .log.counter_groups import Counters
 
             self.counters = Counters(config.counters)
         self.meetings = Meetings(self)  # with the other hosts of the job

@@ -148,7 +148,7 @@ class Tracer:
     def _hook_torch(self, module: "Any") -> None:
         from . import spans  # noqa: F401  (`lotus.span` finds it by its name)
         from .iterations import Loaders
-        from .log_writer import append_line
+        from .log.log_writer import append_line
 
         recorder = self.recorder
         version = str(sys.modules["torch"].__version__)
@@ -223,7 +223,8 @@ class Tracer:
 
     def _hook_gradients(self, module: "Any") -> None:
         from ..distributed import gradient_sync
-        from . import log_writer, recorder, writer
+        from . import recorder
+        from .log import log_writer, writer
 
         torch = sys.modules["torch"]
         cls = getattr(module, "DistributedDataParallel", None)

@@ -11,10 +11,10 @@ import sys
 import types
 import weakref
 
-from ..common import patching
+from ..common import captured_objects, patching
 from ..common.guard import hook, of_the_program, quiet
 from ..common.objects import attributes
-from . import augment_hooks, captured_objects, stream_stages
+from . import augment_hooks, stream_stages
 from .stand_ins import is_stand_in, label, numbered, original_of, stand_in
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ import time
 
 from ..common.clocks import clock
 from ..common.guard import guarded, hook, quiet, strip
-from . import rusage, state_page
+from .log import rusage, state_page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Floats, integer, number, ratio, total
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.common.errors import LotusError
-from lotus.inside.trace.log_format import FAILED, STOPPED
+from lotus.inside.trace.log.log_format import FAILED, STOPPED
 from lotus.settings.space import START_METHODS, Setting
 from lotus.tune.simulation.batch_parts import (
     COLLATE,

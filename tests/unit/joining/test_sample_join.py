@@ -7,7 +7,7 @@ import pytest
 import lotus
 from lotus.analysis.counters.function_profile import summarise_map
 from lotus.common.errors import LotusError
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.joining import sample_join
 from native_map.recording.perf_header import EventAttr
 from native_map.recording.perf_recording import PerfRecording

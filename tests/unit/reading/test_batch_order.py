@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.reading.run import load
 from tests.logs import RunBuilder, made
 

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lotus.common.errors import LotusError
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.reading.run import load
 from tests.logs import RunBuilder, pack_frame
 from tests.simulation import simulate

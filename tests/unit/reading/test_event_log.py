@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lotus.common.errors import LotusError
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.reading import frame_scanner as frames
 from lotus.reading.event_log import EventLog, ForeignError
 from tests.logs import ProcessLog, Sample, pack_event, pack_frame, pack_header

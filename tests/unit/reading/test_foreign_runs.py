@@ -16,7 +16,7 @@ from lotus import cli
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks, run_claim, run_directory
 from lotus.format.manifest import TraceSettings, begin, sound
-from lotus.inside.trace import state_page as pages
+from lotus.inside.trace.log import state_page as pages
 from lotus.live.snapshots import SnapshotTaker
 from lotus.live.tailing import Tail, manifest_of
 from lotus.reading import process_states

@@ -14,8 +14,8 @@ import pytest
 
 from lotus.common import sparse_files
 from lotus.inside.common.config import Config
-from lotus.inside.trace import log_format
 from lotus.inside.trace.fetch_state import Fetch
+from lotus.inside.trace.log import log_format
 from lotus.inside.trace.recorder import Recorder
 from lotus.live import tailing
 from lotus.live.tailing import Tail

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import lotus
-from lotus.inside.trace.log_format import SCHEMA
+from lotus.inside.trace.log.log_format import SCHEMA
 
 TRACES = Path(__file__).parents[3] / "traces"
 RUNS = sorted(path.parent for path in TRACES.rglob("run.json"))

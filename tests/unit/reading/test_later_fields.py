@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.reading.frame_scanner import EXPECTED, LATER_FIELDS, dtype_of, frame_types, narrow
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from lotus.common.errors import LotusError
-from lotus.inside.trace import log_format, state_page
+from lotus.inside.trace.log import log_format, state_page
 from lotus.reading.event_log import EventLog
 from lotus.reading.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample, pack_header

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.reading.run import load
 from tests.logs import START_NS, RunBuilder, Sample, pack_frame
 

@@ -1,6 +1,6 @@
 """Run.syncs: when gradients were computed and averaged."""
 
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.reading.run import load
 from tests.logs import RunBuilder, pack_frame, pack_header
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.inside.trace import state_page
+from lotus.inside.trace.log import state_page
 from lotus.recording import blocking_sampler
 from lotus.recording.blocking_sampler import BlockingSampler
 

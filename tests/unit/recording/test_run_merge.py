@@ -13,7 +13,7 @@ from lotus.common.errors import LotusError
 from lotus.export import formats, table_pieces
 from lotus.export.export_request import ExportRequest
 from lotus.format import job_ranks
-from lotus.inside.trace import log_format
+from lotus.inside.trace.log import log_format
 from lotus.reading.run import load
 from lotus.recording import run_merge
 from lotus.schemas import documents

@@ -77,7 +77,7 @@ def test_of_many_notes_those_on_few_samples_are_left_out(summary):
 def test_python_lines_stand_as_the_operations_do(summary):
     hook = "a_function_with_a_very_long_name_that_finds_no_room_on_a_line_of_eighty_columns"
     rows = [
-        ("lotus", "", "Log._status", "/x/lotus/inside/trace/log_writer.py", 107),
+        ("lotus", "", "Log._status", "/x/lotus/inside/trace/log/log_writer.py", 107),
         ("collate", "", "stack", "/x/collate.py", 5),
         ("operation", "Flip", hook, "/x/<frozen importlib._bootstrap_external>", 729),
         ("operation", "Other or Decode", "one", "/x/y.py", 1),

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from lotus.inside.trace import rusage
-from lotus.inside.trace.log_format import UNMEASURED
+from lotus.inside.trace.log import rusage
+from lotus.inside.trace.log.log_format import UNMEASURED
 
 
 def test_on_a_core_ready_and_blocked_are_all_of_the_time() -> None:

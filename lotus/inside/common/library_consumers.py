@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..common.objects import attributes
+from .objects import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 
-from ..common.objects import attributes
+from .objects import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ import time
 import weakref
 from array import array
 
-from ..common import perf_event
-from ..common.clocks import clock
-from ..common.guard import hook, of_the_program, quiet
+from ...common import perf_event
+from ...common.clocks import clock
+from ...common.guard import hook, of_the_program, quiet
 from .log_format import UNCOUNTED
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NamedTuple
 
-    from ..common.perf_event import EventGroup
+    from ...common.perf_event import EventGroup
 
     class OpenGroups(NamedTuple):
         """The groups of one thread.

@@ -7,8 +7,8 @@ import pytest
 
 from lotus.inside.common import perf_event
 from lotus.inside.common.perf_event import HEADER, SOFTWARE, Event
-from lotus.inside.trace import counter_groups
-from lotus.inside.trace.counter_groups import Counters
+from lotus.inside.trace.log import counter_groups
+from lotus.inside.trace.log.counter_groups import Counters
 
 FIRST_FD = 100_000
 COUNTED = 10  # by every event in each read of a group

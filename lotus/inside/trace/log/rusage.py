@@ -4,8 +4,8 @@ import ctypes
 import os
 import resource
 
-from ..common.clocks import clock, cpu_clock, process_cpu_clock
-from ..common.guard import quiet
+from ...common.clocks import clock, cpu_clock, process_cpu_clock
+from ...common.guard import quiet
 from . import log_format
 
 _LONGEST = 80  # bytes of three numbers

@@ -3,7 +3,7 @@
 import functools
 from typing import Any
 
-from lotus.inside.trace import captured_objects
+from lotus.inside.common import captured_objects
 
 OF_THE_MODULE, NESTED, UNUSED = object(), object(), object()
 

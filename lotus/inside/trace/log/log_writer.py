@@ -9,9 +9,9 @@ import sys
 import threading
 import time
 
-from ..common.clocks import clock
-from ..common.guard import quiet
-from ..common.process_identity import boot_id, clock_id, cores, rank_of_process
+from ...common.clocks import clock
+from ...common.guard import quiet
+from ...common.process_identity import boot_id, clock_id, cores, rank_of_process
 from . import log_format
 
 # Least descriptor of the log, so that the program gets the same descriptors as without lotus.
