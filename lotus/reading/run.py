@@ -419,11 +419,10 @@ class Run:
 
     @cached_property
     def sample_digests(self) -> pd.DataFrame:
-        """The smallest checksums of the samples that a worker's first pass over a stream had.
+        """Smallest checksums of the samples in a worker's first pass, to the end, over a stream.
 
         rank, local_rank, world_size, host, pid, worker, loader, epoch, samples (of that worker),
-        digest. Of iterable data sets which a worker read to the end, unless its samples are so
-        many and so small that their checksums took too long.
+        digest. Missing where so many small samples took too long.
         """
         return summary_tables.sample_digests(self._assembly)
 
