@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -40,8 +41,13 @@ def test_its_step_fails_for_a_slower_head_alone(tmp_path: Path, pause: float, co
         (tmp_path / side).mkdir()
         (tmp_path / side / "train.py").write_text(TRAIN.format(pause=slept))
     summary = tmp_path / "summary.md"
-    extra = {"TRAIN": "python train.py", "GITHUB_STEP_SUMMARY": str(summary)}
+    extra = {"TRAIN": f"{sys.executable} train.py", "GITHUB_STEP_SUMMARY": str(summary)}
     path = os.pathsep.join([*SMALL_TORCH.values(), str(ROOT)])
+    lotus = tmp_path / "bin" / "lotus"  # the environment's own need not be on the path
+    lotus.parent.mkdir()
+    lotus.write_text(f'#!/bin/sh\nexec {sys.executable} -m lotus "$@"\n')
+    lotus.chmod(0o755)
+    extra["PATH"] = os.pathsep.join([str(lotus.parent), os.environ["PATH"]])
     ended = subprocess.run(
         ["bash", "-e", "-o", "pipefail", "-c", step("Trace and compare")],
         cwd=tmp_path,
