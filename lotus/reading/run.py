@@ -319,8 +319,7 @@ class Run:
         use, such as "0-3,8"; "" if unknown), threads (Python threads of the program besides its
         main thread; -1 if unknown), torch_threads (in which torch computes; -1 if unknown), own_ns
         (CPU time of the tracer's work around `next`, in the training steps; NaN if unknown),
-        state_dict_ns (what `state_dict()` of a StatefulDataLoader took of the training steps; NaN
-        if unknown).
+        state_dict_ns (`state_dict()` of a StatefulDataLoader, in the training steps; or NaN).
         """
         return summary_tables.epochs(self._assembly)
 
@@ -419,10 +418,9 @@ class Run:
 
     @cached_property
     def sample_digests(self) -> pd.DataFrame:
-        """Smallest checksums of the samples in a worker's first pass, to the end, over a stream.
+        """Smallest checksums of a stream's samples in a worker's first pass, unless too many.
 
-        rank, local_rank, world_size, host, pid, worker, loader, epoch, samples (of that worker),
-        digest. Missing where so many small samples took too long.
+        rank, local_rank, world_size, host, pid, worker, loader, epoch, samples (in all), digest.
         """
         return summary_tables.sample_digests(self._assembly)
 

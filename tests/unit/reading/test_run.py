@@ -90,10 +90,9 @@ def full_run(path):
 
 
 def test_every_table_has_its_columns(tmp_path):
-    # GIVEN a run in which everything occurs
     run = load(full_run(tmp_path / "run"))
     for name, table in tables(run).items():
-        # WHEN a table is asked for, THEN it has rows and the documented columns in that order
+        # Of a run in which everything occurs it has rows, and the documented columns in that order
         assert list(table.columns) == COLUMNS[name].split(), name
         assert len(table), name
     assert run.notes == ["a remark"]
