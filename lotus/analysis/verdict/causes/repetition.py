@@ -28,8 +28,8 @@ def _repeated_title(charge: Charge, around: Circumstances) -> str:
 
 def _repeated_reason(evidence: Evidence) -> str:
     return (
-        "The workers' first batches are equal, or an epoch has "
-        f"{evidence['times_read']:.0f} times the samples that the data set says it has."
+        "The workers' first batches are equal, or all their samples in another order, or an epoch "
+        f"has {evidence['times_read']:.0f} times the samples that the data set says it has."
     )
 
 
