@@ -1,16 +1,16 @@
 """attach.json: what was seen of a running program; written once, read with suspicion."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.attach import checked_values, function_file
 from lotus.attach.stack_phases import Label, Site
 from lotus.attach.thread_readings import ASLEEP, COLUMNS
 from lotus.common import files, redaction
@@ -22,8 +22,7 @@ from lotus.recording.blocked_reason import REASONS
 
 SCHEMA = 1
 _MOST_BYTES = 64 << 20
-_MOST_LABELS, _MOST_ROWS, _MOST_CHAIN = 20_000, 2_000_000, 16
-_LONGEST = 2000  # characters of a name
+_MOST_LABELS, _MOST_CHAIN = 20_000, 16
 _WHOLE = range(-1, 1 << 62)
 _PIDS = range(0, 1 << 31)
 _ALL_REASONS = (*REASONS, ASLEEP)
@@ -99,7 +98,10 @@ def _frame(frame: Any) -> list[Any]:
 
 
 def load(directory: str | os.PathLike[str]) -> AttachEvidence:
-    """Read attach.json. Raises LotusError, with one line that names the next step."""
+    """Read attach.json, and functions.json where there is one.
+
+    Raises LotusError, with one line that names the next step.
+    """
     path = Path(directory) / ATTACHED
     again = "look again with: lotus attach PID"
     try:
@@ -113,20 +115,22 @@ def load(directory: str | os.PathLike[str]) -> AttachEvidence:
     if content["schema"] > SCHEMA:
         raise LotusError(f"{path} was written by a newer lotus; update lotus to read it")
     try:
-        return _evidence(content)
+        evidence = _evidence(content)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         what = "".join(char if char.isprintable() else "?" for char in str(error))[:200]
         raise LotusError(f"{path} is damaged: {what}; {again}") from None
+    functions = function_file.load(Path(directory), len(evidence.labels))
+    return replace(evidence, functions=functions)
 
 
 def _evidence(content: Mapping[str, Any]) -> AttachEvidence:
     record = LauncherRecord(dict(content))
     loops = _rows(content, "loops", _loop, ["function", "file", "head", "first", "last"])
     labels, chains = _labels(content, len(loops))
-    samples = _columns(content, "samples", _SAMPLE)
+    samples = checked_values.columns(content, "samples", _SAMPLE)
     if len(samples) and int(samples["label"].max()) >= len(labels):
         raise ValueError("a sample has a label that is not there")
-    looks = _columns(content, "looks", _LOOK)
+    looks = checked_values.columns(content, "looks", _LOOK)
     looks["reason"] = [_ALL_REASONS[number] for number in looks["reason"]]
     return AttachEvidence(
         facts=_facts(content),
@@ -139,17 +143,21 @@ def _evidence(content: Mapping[str, Any]) -> AttachEvidence:
         looks=looks.sort_values("time_ns", kind="stable", ignore_index=True),
         machine=launcher_readings.table(record, "machine"),
         memory=launcher_readings.table(record, "memory"),
-        missing=tuple(_text(each) for each in _list(content, "missing")[:50]),
+        missing=tuple(
+            checked_values.text(each) for each in checked_values.items(content, "missing")[:50]
+        ),
     )
 
 
 def _facts(content: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {"schema": content["schema"]}
     for name in ("lotus", "state", "host"):
-        facts[name] = _text(content.get(name) or "")
-    facts["command"] = redaction.command([_text(word) for word in _list(content, "command")])
+        facts[name] = checked_values.text(content.get(name) or "")
+    facts["command"] = redaction.command(
+        [checked_values.text(word) for word in checked_values.items(content, "command")]
+    )
     for name in _COUNTS:
-        facts[name] = _whole(content.get(name), _WHOLE, name)
+        facts[name] = checked_values.whole(content.get(name), _WHOLE, name)
     for name, (least, most) in _NUMBERS.items():
         value = content.get(name)
         if value is None:
@@ -165,78 +173,54 @@ def _facts(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _labels(content: Mapping[str, Any], loops: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     labels, chains = [], []
-    for number, row in enumerate(_list(content, "labels")[: _MOST_LABELS + 1]):
+    for number, row in enumerate(checked_values.items(content, "labels")[: _MOST_LABELS + 1]):
         if not isinstance(row, list) or len(row) != 4 or not isinstance(row[3], list):
             raise ValueError("a label is not of four parts")
         if row[0] not in phases.ALL:
             raise ValueError(f"a label has the phase {row[0]!r:.50}")
-        labels.append((row[0], _text(row[1]), _whole(row[2], range(-1, loops), "a label's loop")))
+        labels.append(
+            (
+                row[0],
+                checked_values.text(row[1]),
+                checked_values.whole(row[2], range(-1, loops), "a label's loop"),
+            )
+        )
         for depth, frame in enumerate(row[3][:_MOST_CHAIN]):
             if not isinstance(frame, list) or len(frame) != 3:
                 raise ValueError("a frame is not of three parts")
-            line = _whole(frame[2], range(0, 1 << 31), "a frame's line")
-            chains.append((number, depth, _text(frame[0]), _text(frame[1]), line))
+            line = checked_values.whole(frame[2], range(0, 1 << 31), "a frame's line")
+            chains.append(
+                (number, depth, checked_values.text(frame[0]), checked_values.text(frame[1]), line)
+            )
     return (
         pd.DataFrame(labels, columns=["phase", "name", "loop"]),
         pd.DataFrame(chains, columns=["label", "depth", "function", "file", "line"]),
     )
 
 
-def _columns(content: Mapping[str, Any], name: str, kinds: Mapping[str, range]) -> pd.DataFrame:
-    table = content.get(name)
-    if not isinstance(table, dict):
-        raise ValueError(f"{name} is no table")
-    arrays = {}
-    for column, sound in kinds.items():
-        values = table.get(column)
-        if not isinstance(values, list) or len(values) > _MOST_ROWS:
-            raise ValueError(f"{name}.{column} is no list")
-        if any(type(value) is not int or value not in sound for value in values):
-            raise ValueError(f"{name}.{column} has a value that lotus does not write")
-        arrays[column] = np.array(values, dtype=np.int64)
-    if len({len(values) for values in arrays.values()}) > 1:
-        raise ValueError(f"{name} has columns of several lengths")
-    return pd.DataFrame(arrays)
-
-
 def _rows(content: Mapping[str, Any], name: str, row_of: Any, columns: list[str]) -> pd.DataFrame:
-    rows = [row_of(row) for row in _list(content, name)[:_MOST_LABELS]]
+    rows = [row_of(row) for row in checked_values.items(content, name)[:_MOST_LABELS]]
     return pd.DataFrame(rows, columns=columns)
 
 
 def _process(row: Any) -> list[int]:
     if not isinstance(row, dict):
         raise ValueError("a process is no object")
-    return [_whole(row.get(name), sound, name) for name, sound in PROCESS.items()]
+    return [checked_values.whole(row.get(name), sound, name) for name, sound in PROCESS.items()]
 
 
 def _loop(row: Any) -> list[Any]:
     if not isinstance(row, dict):
         raise ValueError("a loop is no object")
-    lines = [_whole(row.get(name), _PIDS, name) for name in ("head", "first", "last")]
-    return [_text(row.get("function")), _text(row.get("file")), *lines]
+    lines = [checked_values.whole(row.get(name), _PIDS, name) for name in ("head", "first", "last")]
+    return [checked_values.text(row.get("function")), checked_values.text(row.get("file")), *lines]
 
 
 def _thread(row: Any) -> list[Any]:
     if not isinstance(row, list) or len(row) != 3:
         raise ValueError("a thread is not of three parts")
-    return [_whole(row[0], _PIDS, "pid"), _whole(row[1], _PIDS, "tid"), _text(row[2])]
-
-
-def _list(content: Mapping[str, Any], name: str) -> list[Any]:
-    items = content.get(name)
-    if not isinstance(items, list):
-        raise ValueError(f"{name} is no list")
-    return items
-
-
-def _whole(value: Any, sound: range, name: str) -> int:
-    if type(value) is not int or value not in sound:
-        raise ValueError(f"{name} is {value!r:.50}")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST:
-        raise ValueError(f"a text is {value!r:.50}")
-    return re.sub(r"[\ud800-\udfff]", "\ufffd", value)
+    return [
+        checked_values.whole(row[0], _PIDS, "pid"),
+        checked_values.whole(row[1], _PIDS, "tid"),
+        checked_values.text(row[2]),
+    ]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lotus.attach import attached_run, process_discovery, stack_recorder
+from lotus.attach import attached_run, function_file, process_discovery, stack_recorder
+from lotus.attach.perf_recorder import PerfRecorder
 from lotus.attach.process_discovery import Program
 from lotus.attach.source_lines import SourceLines
 from lotus.attach.stack_recorder import StackRecorder
@@ -141,10 +142,12 @@ def attach(
     output: Path | None = None,
     force: bool = False,
     advance: Advance = lambda done, whole: None,
+    perf: bool = False,
 ) -> Path:
     """Watch a process and its workers for some seconds; returns the run directory.
 
-    `pid` None: the only program with torch. Raises LotusError, one line with the next step.
+    `pid` None: the only program with torch. `perf`: sample C and C++ functions too. Raises
+    LotusError, one line with the next step.
     """
     if pid == os.getpid():
         raise LotusError("that is lotus itself; name the training's process, or none")
@@ -164,6 +167,7 @@ def attach(
     begun = manifest.begin(command, manifest.TraceSettings(level="batch"), {})
     session = _Observation(programs)
     recorders: list[StackRecorder] = []
+    functions: PerfRecorder | None = None
     try:
         if not refused:
             total = sum(1 + len(program.workers) for program in programs)
@@ -172,14 +176,19 @@ def attach(
                 file = directory / run_directory.STACKS
                 file = file.with_name(f"{number}-{file.name}") if number else file
                 recorders.append(StackRecorder(path, program.main.pid, rate, seconds, file))
+        if perf:
+            pids = [each.pid for program in programs for each in (program.main, *program.workers)]
+            functions = PerfRecorder(pids, seconds, directory / "perf.data")
         state = _watch(session, recorders, min(seconds, _LONGEST_S), advance)
-        _keep(directory, session, recorders, begun, state, refused)
+        _keep(directory, session, recorders, functions, begun, state, refused)
     except OSError as error:
         raise LotusError(f"cannot watch it: {error.strerror}; see: lotus doctor") from None
     finally:
         session.close()
         for recorder in recorders:
             recorder.kill()
+        if functions is not None:
+            functions.kill()
     return directory
 
 
@@ -250,6 +259,7 @@ def _keep(
     directory: Path,
     session: _Observation,
     recorders: list[StackRecorder],
+    functions: PerfRecorder | None,
     begun: dict[str, Any],
     state: str,
     refused: str,
@@ -259,6 +269,8 @@ def _keep(
     missing = [refused] if refused else []
     if session.readings.problem:
         missing.append(session.readings.problem)
+    if functions is not None:
+        functions.stop()
     facts: dict[str, Any] = {"stacks": 0, "errors": 0, "torn": 0, "bound_ns": 0}
     main, cost = session.programs[0].main, 0
     table = StackTable(SourceLines(session.root), set(session.watched))
@@ -274,6 +286,9 @@ def _keep(
             table.add(stacks, mains)
             facts["bound_ns"] = max(facts["bound_ns"], stacks.bound_ns)
     table.finish()
+    sampled = None if functions is None else functions.functions()
+    if functions is not None and functions.problem:
+        missing.append(f"No C and C++ functions: {functions.problem}")
     if state == "ended" and not len(table.samples) and not session.readings.rows:
         raise LotusError(
             f"process {main.pid} ended before anything was seen of it; start it again with: "
@@ -306,6 +321,8 @@ def _keep(
         session.memory.rows,
         missing,
     )
+    if sampled is not None:
+        function_file.write(directory, sampled, table.moments)
     record = {**begun, "schema": LOG_SCHEMA}
     manifest.write(directory, manifest.end(record, None, None, end_ns))
 

@@ -1,4 +1,4 @@
-"""py-spy beside a program that was not started by lotus; it ends where lotus ends, however."""
+"""py-spy beside a program that was not started by lotus."""
 
 import os
 import re
@@ -9,22 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lotus.recording.child_process import Child, Version
+from lotus.attach.tied_process import TiedProcess
+from lotus.recording.child_process import Version
 from native_map.errors import Unusable
 from native_map.recording import py_spy
 from native_map.recording.py_spy import PySpyStacks
 
 _OLDEST = (0, 4)  # the first with times in its output
-# The kernel kills it where lotus is killed; where lotus has gone already, it does not begin.
-_TIED = """\
-import os, sys
-try:
-    import ctypes
-    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
-except Exception:
-    pass
-os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])
-"""
 INSTALL = "pip install 'py-spy>=0.4'"
 
 
@@ -56,8 +47,7 @@ class StackRecorder:
         words = [path, "record", f"--pid={pid}", "--subprocesses", "--threads", "--idle"]
         words += ["--nonblocking", "--full-filenames", "--format=chrometrace", f"--rate={rate}"]
         words += [f"--duration={max(1, round(seconds))}", f"--output={output}"]
-        tied = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *words]
-        self._child = Child(tied)
+        self._child = TiedProcess(words)
 
     def watch(self) -> bool:
         """Whether it still samples."""
@@ -85,9 +75,8 @@ class StackRecorder:
             if not problem and wrote and self._child.end_ns is not None:
                 seen = self._seen_ns or self._child.end_ns
                 period = 1_000_000_000 // self._rate
-                result = py_spy.read(
-                    self._output, self._child.start_ns, seen, self._child.end_ns, period, ends
-                )
+                start = self._child.exec_ns or self._child.start_ns
+                result = py_spy.read(self._output, start, seen, self._child.end_ns, period, ends)
             elif not problem:
                 problem = _reason(text)
         except (OSError, Unusable) as error:

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from lotus.analysis.attached import phases
-from lotus.attach import stack_phases
+from lotus.attach import stack_moments, stack_phases
 from lotus.attach.source_lines import SourceLines
 from lotus.attach.stack_phases import FEEDER, Label, Site
 from native_map.recording.py_spy import Frame, PySpyStacks
@@ -14,7 +14,8 @@ _MOST_LABELS = 19_000
 
 class StackTable:
     """Labels of all samples. `torn`: how many stacks could not be; `own_threads`: by process, how
-    many Python threads the program has beside its main thread.
+    many Python threads the program has beside its main thread; `moments`: see stack_moments, at the
+    earliest times that the clocks allow.
     """
 
     def __init__(self, sources: SourceLines, watched: set[int]) -> None:
@@ -22,6 +23,7 @@ class StackTable:
         self.sites: list[Site] = []
         self.threads: list[tuple[int, int, str]] = []
         self.samples = pd.DataFrame({name: pd.Series(dtype="int64") for name in _COLUMNS})
+        self.moments = stack_moments.moments(self.samples.assign(exact=False))
         self.torn = 0
         self.own_threads: dict[int, int] = {}
         self._sources = sources
@@ -50,7 +52,8 @@ class StackTable:
         for part, (stacks, mains) in enumerate(self._parts):
             tables.append(self._labelled(part, stacks, mains, frames))
         if tables:
-            self.samples = pd.concat(tables, ignore_index=True)
+            self.samples = pd.concat([table for table, _ in tables], ignore_index=True)
+            self.moments = pd.concat([table for _, table in tables], ignore_index=True)
 
     def _labelled(
         self,
@@ -58,7 +61,8 @@ class StackTable:
         stacks: PySpyStacks,
         mains: set[int],
         frames: dict[tuple[int, int], list[Frame] | None],
-    ) -> pd.DataFrame:
+    ) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The samples of one recorder with their labels, and its moments."""
         names = {
             (int(pid), int(tid)): str(name)
             for pid, tid, name in stacks.threads.itertuples(index=False)
@@ -85,7 +89,8 @@ class StackTable:
                 self.own_threads[int(pid)] = self.own_threads.get(int(pid), 0) + 1
         for pid in self._watched:
             self.own_threads.setdefault(pid, 0)
-        return kept
+        times = stack_moments.moments(labelled)
+        return kept, times.assign(time_ns=times["time_ns"] - stacks.bound_ns)
 
     def _label(self, pid: int, tid: int, name: str, stack: list[Frame], mains: set[int]) -> Label:
         if pid not in mains:

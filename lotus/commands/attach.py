@@ -18,6 +18,8 @@ examples:
       the same for the only process with torch
   lotus attach 4711 --seconds 60
       with narrower intervals
+  lotus attach 4711 --perf
+      and the C and C++ functions under each operation
   lotus attach 4711 --json | jq .verdict.causes[0]
       the same for programs
 
@@ -42,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long to look (default: 20)",
     )
+    parser.add_argument(
+        "--perf",
+        action="store_true",
+        help="sample the C and C++ functions under each operation too, with perf",
+    )
     options.add_output(parser, "run directory (default: lotus-runs/SCRIPT-TIME)")
     options.add_force(parser)
     options.add_json(parser, "attached")
@@ -56,12 +63,14 @@ def run(args: argparse.Namespace) -> int:
     from lotus.reporters.run import attached_report
 
     with progress("watching") as advance:
-        directory = observation.attach(args.pid, args.seconds, args.output, args.force, advance)
+        directory = observation.attach(
+            args.pid, args.seconds, args.output, args.force, advance, args.perf
+        )
     summary = with_loop(summarise(attached_run.load(directory), str(directory)))
     if args.json:
         output.print_document(attached_report.document(summary))
         return 0
     output.replace_unprintable()
-    attached_report.write(plain_console(), summary)
+    attached_report.write(plain_console(), summary, in_full=False)
     say(f"next: {attached_report.next_command(summary, str(directory))}")
     return 0

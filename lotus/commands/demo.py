@@ -15,6 +15,7 @@ from lotus.common.stderr import say
 from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
 from lotus.reporters.run import closing
+from lotus.reporters.run.early_import import EarlyImport
 from lotus.workloads.catalogue import DEFAULT, FOLDER, WORKLOADS, Workload
 
 NAME = "demo"
@@ -115,7 +116,9 @@ def run(args: argparse.Namespace) -> int:
     command += ["--batch-size", str(args.batch_size or workload.batch_size)]
     command += ["--threads", str(threads)]
     say(f"lotus trace -- {shlex.join(command)}")
-    directory, outcome = launcher.trace(command, args.output, TraceSettings(), args.force)
+    directory, outcome = launcher.trace(
+        command, args.output, TraceSettings(), args.force, progress=EarlyImport
+    )
     # The text of the report is printed here, so the next command makes the page.
     page = f"lotus report {shlex.quote(str(directory))} --html report.html"
     print(closing.text(directory, outcome, page, full=True))

@@ -121,7 +121,8 @@ def _run(args: argparse.Namespace) -> int:
     loaded = load(args.run_directory, args.trust)
     if args.loader is not None:
         args.loader = number_of(loaded, args.loader)
-    summary = summarise(loaded, args.threshold * 1e6, args.slowest, args.loader)
+    with progress("reading operations") as advance:
+        summary = summarise(loaded, args.threshold * 1e6, args.slowest, args.loader, advance)
     numbers = [shown.scope.loader for shown in summary.loaders]
     if args.loader is not None and args.loader not in numbers:
         names = ", ".join(str(loader) for loader in sorted(numbers)) or "none"

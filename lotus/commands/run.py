@@ -6,6 +6,7 @@ from pathlib import Path
 from lotus.commands.common import arguments, options
 from lotus.common.errors import LotusError
 from lotus.common.stderr import printable, say
+from lotus.inside.common import alternative_files
 from lotus.recording import launcher
 from lotus.settings import settings_run, tuned_file
 from lotus.settings import share_plan as plans
@@ -13,13 +14,17 @@ from lotus.settings.settings_run import ModeOptions, Shares
 from lotus.settings.tuned_file import Tuned
 
 NAME = "run"
-HELP = "run a command with settings of lotus tune or lotus balance, its code unchanged"
+HELP = "run a command with settings of lotus tune, plan or balance, its code unchanged"
 EPILOG = """\
 examples:
   lotus run --settings tuned.json -- python train.py
       the program's own output; it differs in speed only
+  lotus run --settings plan.json -- python train.py
+      what the data set makes of each sample is kept, as lotus plan has found
   lotus run --settings balance.json -- torchrun --nproc-per-node 2 train.py
       each rank takes its share of every global batch
+  lotus run --settings advice.json --allow uint8_tensors -- python train.py
+      makes samples in quicker ways, one of which rounds pixels otherwise
   lotus run --settings tuned.json --settings balance.json -- bash train.sh
   lotus run --mode local --every 8 -- torchrun --nproc-per-node 4 train.py
       each rank trains on its own, parameters are averaged every 8 batches
@@ -28,7 +33,14 @@ examples:
       the line to change in the code: DataLoader(..., num_workers=4)
 
 The command keeps its terminal, its output, its exit code and its signals. It is
-not recorded, and lotus writes nothing. Without a command it acts like --print.
+not recorded, and lotus writes nothing but the samples that plan.json has it
+keep (lotus cache ls). Without a command it acts like --print.
+
+Kept samples: batches and random numbers stay equal bit for bit. Where the data
+set turns out not to allow that, lotus prints why, and the data set makes its
+samples as ever. The first kept sample of each process, then one in 500, is made
+anew and compared; a difference ends the keeping. Changed files, code or
+parameters mean new samples.
 
 Where a setting has torch_threads, torch's threads are set in the process that
 iterates the loader, when it does so first; the program may set them again.
@@ -63,7 +75,7 @@ exit codes: the command's own; 126, 127 it cannot be started; 2 a file of
   settings cannot be read, or is for another script, and the command was not
   started
 
-see also: lotus tune, lotus balance, lotus trace
+see also: lotus tune, lotus plan, lotus balance, lotus cache ls, lotus trace
 """
 
 
@@ -73,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         metavar="FILE",
-        help="file that `lotus tune` or `lotus balance` wrote; repeat it to use one of each "
+        help="file that `lotus tune`, plan or balance wrote; repeat it to use one of each "
         f"(default: {tuned_file.DEFAULT})",
     )
     parser.add_argument(
@@ -127,6 +139,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="show",
         help="print the change of code that has the same effect, and run nothing",
     )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with advice.json: put in this alternative too, which may change the values of "
+        "samples; repeat it for more (default: those that change nothing)",
+    )
     options.add_force(parser, "apply settings although they were made for another script")
     parser.add_argument(
         "-q",
@@ -152,6 +172,12 @@ def run(args: argparse.Namespace) -> int:
             if len(tuned.loaders) > 1:
                 print(printable(f"# {entry.loader.words()}"))
             print("\n".join(tuned_file.code_change(entry.setting)))
+            if entry.cache is not None:
+                print("# samples are kept by lotus run only, without a change of code")
+            for use in entry.alternatives:
+                known = use.name in alternative_files.names()
+                change = alternative_files.load(use.name).CHANGE if known else "unknown here"
+                print(f"# {use.name}: {change}")
         if shares is not None:
             print("\n".join(settings_run.shares_change(shares.plan)))
         return 0
@@ -164,10 +190,27 @@ def run(args: argparse.Namespace) -> int:
     if not args.quiet and tuned.loaders:
         for text in tuned_file.differences(tuned, command):
             say(f"lotus: {text}")
-    outcome, missing = settings_run.run(command, tuned, shares, mode)
+    _say_allowed(tuned, args.allow)
+    outcome, missing = settings_run.run(command, tuned, shares, mode, args.allow)
     for text in missing:
         say(f"lotus: {text}")
     return launcher.end_as(outcome)
+
+
+def _say_allowed(tuned: Tuned, allowed: list[str]) -> None:
+    """Say which alternatives are left out. Raises LotusError for one that is not in the files."""
+    uses = [use for entry in tuned.loaders for use in entry.alternatives]
+    known = sorted({use.name for use in uses})
+    for name in allowed:
+        if name not in known:
+            raise LotusError(
+                f"--allow {name}: the settings have "
+                + (f"only {', '.join(known)}" if known else "no alternatives")
+                + "; `lotus advise -- COMMAND` tries them"
+            )
+    left = sorted({use.name for use in uses if not use.exact} - set(allowed))
+    for name in left:
+        say(f"lotus: {name} is left out, as it may change values; --allow {name} puts it in")
 
 
 def _mode(args: argparse.Namespace) -> ModeOptions | None:

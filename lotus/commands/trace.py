@@ -15,6 +15,7 @@ from lotus.common.stderr import say
 from lotus.format.manifest import LEVELS, TraceSettings
 from lotus.recording import launcher
 from lotus.reporters.run import closing
+from lotus.reporters.run.early_import import EarlyImport
 
 if TYPE_CHECKING:
     from lotus.recording.sidecars import Sibling
@@ -167,7 +168,7 @@ def run(args: argparse.Namespace) -> int:
         settings,
         args.force,
         recorders,
-        _ticker if args.live else None,
+        _ticker if args.live else None if args.quiet else EarlyImport,
         args.quiet,
     )
     if not args.quiet:

@@ -58,12 +58,7 @@ _VARIED = ("start_method", "in_order", "threads")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--loader", type=arguments.loader, metavar="N|NAME",
-        help="the loader to tune: its number by first iteration, the class of its data set, the "
-        "FILE:LINE that makes or iterates it, or its name in a report (default: the one with the "
-        "most samples)",
-    )  # fmt: skip
+    options.add_loader(parser, "tune")
     add(
         "--budget",
         type=arguments.positive_seconds,
@@ -142,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
         from lotus.tune.search.search import search
 
         live = TuneProgress(sys.stderr.isatty())
+        seconds = args.budget / 3 if args.check is None else args.check
         if not args.quiet:
             what = program.watched.title()
             say(f"lotus: {what} was watched; settings are now tried for {args.budget:g} s")
@@ -153,12 +149,12 @@ def run(args: argparse.Namespace) -> int:
                 objective=args.objective,
                 seed=args.seed,
                 vary=args.vary,
+                fewer_threads=seconds > 0,
                 on_progress=None if args.quiet else live,
             )
         finally:
             live.clear()
         result = trial_recording.with_operations(result, program.run, program.workers)
-        seconds = args.budget / 3 if args.check is None else args.check
         return step_check.check(result, program, seconds, None if args.quiet else live.trains)
 
     def report(result: Any, written: Path | None) -> None:

@@ -265,8 +265,11 @@ def _limited(scope: Scope, epochs: int) -> Scope:
     def rows(frame: pd.DataFrame) -> pd.DataFrame:
         return frame[np.isin(integer(frame, "epoch"), kept)].reset_index(drop=True)
 
-    names = ("ops", "samples", "batches", "waits", "epochs")
-    return Scope(**{**vars(scope), **{name: rows(getattr(scope, name)) for name in names}})
+    tables = {name: rows(getattr(scope, name)) for name in ("batches", "waits", "epochs")}
+    contents = scope.calls.contents.of_epochs(kept)
+    calls = scope.calls.of_epochs(kept, contents)
+    fetched = scope.fetched.of_epochs(kept, contents)
+    return Scope(**{**vars(scope), **tables, "calls": calls, "fetched": fetched})
 
 
 def _cpu(run: RunLike) -> tuple[str, Any]:

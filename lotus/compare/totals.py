@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.components import first_of_process, own_time
+from lotus.analysis.batches.components import first_of_process
 from lotus.analysis.batches.waits import PHASES, loop_times, wait_phases
 from lotus.analysis.common.columns import Floats, Ints, batch_rows, flag, integer, number
+from lotus.analysis.common.sample_sums import own_time
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.counters.counter_metrics import COLLATE as COUNTED_COLLATE
 from lotus.analysis.counters.counter_metrics import REST as COUNTED_REST

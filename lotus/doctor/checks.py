@@ -321,16 +321,6 @@ def _sampling(facts: MachineFacts) -> list[Finding]:
             f"sudo sysctl {' '.join(settings)}",
             still="all that happens in user space",
         )  # fmt: skip
-    helpers = facts.helpers
-    if helpers.perf_binding:
-        text = f"the kernel's Python binding is installed: {helpers.perf_binding}"
-        area.add(OK, "import perf", text)
-    else:
-        text, fixes = "no binding of perf for this Python", install_perf(machine)
-        if helpers.other_bindings:
-            text += f" (for another: {', '.join(helpers.other_bindings)})"
-            fixes = ()
-        area.add(NOTE, "import perf", text, *fixes, still="sampling with perf record")
     return area
 
 

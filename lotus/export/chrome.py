@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lotus.export import table_pieces, torch_trace
+from lotus.export import torch_trace
 from lotus.export.counter_tracks import Points
 from lotus.export.export_request import ExportRequest, Progress
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Slices, Timeline
 from lotus.export.tracks import Track
+from lotus.reading import table_pieces
 from lotus.reading.process_tree import Ints
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lotus.export import table_pieces
 from lotus.export.counter_tracks import Points
 from lotus.export.export_request import ExportRequest, Progress
 from lotus.export.interval_nesting import nest
@@ -29,6 +28,7 @@ from lotus.export.protobuf import (
 )
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Chunk, Slices, Timeline
 from lotus.export.tracks import Track
+from lotus.reading import table_pieces
 from lotus.reading.process_tree import Ints, is_a
 
 if TYPE_CHECKING:

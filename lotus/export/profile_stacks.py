@@ -13,12 +13,11 @@ import pandas as pd
 
 from lotus.common.errors import LotusError
 from lotus.common.formatting import operation_name, plain
-from lotus.export import table_pieces
 from lotus.export.export_request import Progress
 from lotus.export.interval_nesting import Nested, nest
 from lotus.export.timeline import BACKWARD, EPOCH, KINDS, OPERATION, SAMPLE, SYNC, Slices, Timeline
 from lotus.export.tracks import Track, Tracks
-from lotus.reading import counter_tables
+from lotus.reading import counter_tables, table_pieces
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Ints, groups
 

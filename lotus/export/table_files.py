@@ -16,8 +16,9 @@ import pandas as pd
 
 from lotus.analysis.ranks.rank_steps import long_table, rank_steps
 from lotus.common.errors import LotusError
-from lotus.export import spreadsheet_cells, table_pieces
+from lotus.export import spreadsheet_cells
 from lotus.export.export_request import ExportRequest, Progress
+from lotus.reading import table_pieces
 
 if TYPE_CHECKING:
     from lotus.reading.run import Run

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from lotus.common.formatting import operation_name
-from lotus.export import table_pieces
 from lotus.export.counter_tracks import Points, points
 from lotus.export.tracks import Track, Tracks
 from lotus.export.whole_times import LATEST, rounded, whole
 from lotus.inside.trace.log.log_format import SENDS
+from lotus.reading import table_pieces
 from lotus.reading.batch_tables import signed
 from lotus.reading.process_tree import Ints, match
 

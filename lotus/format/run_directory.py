@@ -21,6 +21,7 @@ SWEEP = "sweep.json"  # the file that marks a directory as a sweep of runs
 BLOCKING = "blocking.json"  # what threads were blocked in
 OWN_CODE = "own_code.txt"  # stacks, until they are read into BLOCKING
 ATTACHED = "attach.json"  # what `lotus attach` saw of a program that it did not start
+FUNCTIONS = "functions.json"  # what perf sampled of it, with names
 STACKS = "stacks.json"  # py-spy's, until they are read into ATTACHED
 RUNS = "lotus-runs"  # in the current directory: the default place of runs
 
@@ -180,7 +181,16 @@ def _empty(path: Path, force: bool) -> None:
     # Only the files that lotus wrote: a report that the user saved there is kept.
     for old in path.glob(f".{manifest.NAME}.*"):
         old.unlink(missing_ok=True)
-    beside = ("processes.jsonl", BLOCKING, OWN_CODE, ATTACHED, STACKS, "perf.data", "perf.data.old")
+    beside = (
+        "processes.jsonl",
+        BLOCKING,
+        OWN_CODE,
+        ATTACHED,
+        FUNCTIONS,
+        STACKS,
+        "perf.data",
+        "perf.data.old",
+    )
     for name in beside:
         (path / name).unlink(missing_ok=True)
     for name, pattern in (("events", "*.ltr"), ("state", "*.state"), ("py-spy", "*.json")):

@@ -80,10 +80,60 @@ def isolate(
     }
     sampling = perf_command.Sampling(("cpu-clock",), frequency)
     with tempfile.TemporaryDirectory(prefix="lotus-") as exchange:
-        cut_short = _run(command, directory, Path(exchange), request, perf, sampling, ops)
+        recorder = Perf(sampling, perf)
+        cut_short = _run(command, directory, Path(exchange), request, recorder, ops)
     isolation = load(directory, wanted=wanted, length_ns=length_ns)
     isolation.notes += cut_short
     return isolation
+
+
+def try_alternatives(
+    command: Sequence[str],
+    directory: Path,
+    folder: Path,
+    *,
+    loader: int | None = None,
+    samples: int = 16,
+    budget_s: float = 2.0,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run `command` up to its loader, and try the alternatives in `folder` on its operations.
+
+    Returns (events of lotus/inside/isolate/alternative_bench.py, notes). `directory` is made where
+    missing. Each alternative has `budget_s` seconds. Raises LotusError where the command cannot be
+    started, or where it iterates no loader.
+    """
+    work = {"samples": samples, "loader": loader, "alternatives": str(folder)}
+    return _without_perf(command, directory, budget_s, work)
+
+
+def measure_cuts(
+    command: Sequence[str],
+    directory: Path,
+    folder: Path,
+    *,
+    loader: int | str | None = None,
+    samples: int = 24,
+    budget_s: float = 60.0,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run `command` up to its loader, and measure what keeping its samples would save.
+
+    Returns (events of lotus/inside/isolate/cut_bench.py, notes). `directory` is made where
+    missing; samples are kept in `folder` meanwhile. Raises LotusError where the command cannot be
+    started, or where it iterates no such loader.
+    """
+    work = {"samples": samples, "loader": loader, "cuts": str(folder)}
+    return _without_perf(command, directory, budget_s, work)
+
+
+def _without_perf(
+    command: Sequence[str], directory: Path, budget_s: float, work: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Have the program do `work` once, with no samples of perf; return (events, notes)."""
+    _make(directory)
+    once = {"runs": 1, "needed": 1, "gap_ns": 0, "budget_ns": int(budget_s * 1e9)}
+    with tempfile.TemporaryDirectory(prefix="lotus-") as exchange:
+        notes = _run(command, directory, Path(exchange), {**once, **work}, None)
+    return list(lines(directory)), notes
 
 
 def _make(directory: Path) -> None:
@@ -119,17 +169,15 @@ def _run(
     directory: Path,
     exchange: Path,
     request: Mapping[str, object],
-    perf: str,
-    sampling: perf_command.Sampling,
-    ops: Sequence[str],
+    recorder: Perf | None,
+    ops: Sequence[str] = (),
 ) -> list[str]:
-    """Run the program to its end; returns notes if it or perf ended too early."""
+    """Run the program to its end; returns notes if it or its recorder ended too early."""
     for name in ("ready", "go"):
         os.mkfifo(exchange / name, 0o600)
     environ = _environment(directory, exchange, request, ops)
     ready = os.open(exchange / "ready", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     program: subprocess.Popen[bytes] | None = None
-    recorder = Perf(sampling, perf)
     attached = done = False
     try:
         program = subprocess.Popen(launcher.resolve(command), env=environ)
@@ -137,8 +185,9 @@ def _run(
             if event.get("event") == "ready" and not attached:
                 pid = event.get("pid")
                 if type(pid) is int and pid > 0:
-                    recorder.start(pid, directory)
-                    if recorder.problem:
+                    if recorder is not None:
+                        recorder.start(pid, directory)
+                    if recorder is not None and recorder.problem:
                         raise LotusError(
                             f"perf cannot sample the program: {recorder.problem}; see: lotus doctor"
                         )
@@ -149,7 +198,8 @@ def _run(
                 break
         os.close(ready)  # who waits for the end, ends
         ready = -1
-        recorder.stop()
+        if recorder is not None:
+            recorder.stop()
         program.wait()
     except OSError as error:
         raise LotusError(f"cannot isolate {command[0]}: {error.strerror or error}") from None
@@ -159,13 +209,15 @@ def _run(
         if program is not None and program.poll() is None:
             program.terminate()
             program.wait()
-        recorder.stop()
+        if recorder is not None:
+            recorder.stop()
     if not attached:
         raise LotusError(
             f"the program ended (exit code {program.returncode}) before a loader could be isolated"
             f"{_last_fault(directory)}; `lotus trace` shows which loaders it iterates"
         )
-    notes = [f"perf.data ends early: {recorder.problem}"] if recorder.problem else []
+    problem = "" if recorder is None else recorder.problem
+    notes = [f"perf.data ends early: {problem}"] if problem else []
     if not done:
         how = f"(exit code {program.returncode})"
         notes.append(

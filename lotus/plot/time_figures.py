@@ -8,6 +8,8 @@ import pandas as pd
 from lotus.analysis.batches import lanes as lane_kinds
 from lotus.analysis.batches import time_series
 from lotus.analysis.common.columns import number
+from lotus.analysis.common.remade_loaders import merged
+from lotus.analysis.common.scope import table
 from lotus.common.formatting import duration, operation_name
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.chart_parts import STEP, WAIT
@@ -95,7 +97,9 @@ def timeline(run: Any, ax: "Axes | None" = None, bins: int = 600, most: int = 24
     """
     figure_source.loader(run, None)
     ranks = pd.DataFrame(run.manifest["ranks"])
-    made = lane_kinds.lanes(run.intervals, run.workers, ranks, bins, most_lanes=most)
+    made = lane_kinds.lanes(
+        run.intervals, table(merged(run), "workers"), ranks, bins, most_lanes=most
+    )
     title = "What every worker did"
     count = len(made.lanes)
     ax = canvas.axes(ax, max(2.0, 1.2 + 0.42 * count))

@@ -9,8 +9,8 @@ from lotus.reading.launcher_record import LauncherRecord
 from lotus.reading.process_tree import Process
 
 # Numbers in the file for what is not an operation.
-_OWN, _COLLATE, _NEXT = -1, -2, -3
-OWN_CODE, COLLATE, NEXT = "", "collate", "(next)"
+_OWN, _COLLATE, _NEXT, _STEP = -1, -2, -3, -4
+OWN_CODE, COLLATE, NEXT, STEP = "", "collate", "(next)", "(step)"
 REASONS = (
     *("computing", "lock", "shared-lock", "sleep", "file", "socket", "pipe", "events"),
     *("storage", "page-fault", "child", "other"),
@@ -35,7 +35,7 @@ def table(record: LauncherRecord, processes: Iterable[Process]) -> pd.DataFrame:
 
 def _names(process: Process) -> dict[int, str]:
     defined = {int(each["id"]): str(each["name"]) for each in process.operations()}
-    return {**defined, _OWN: OWN_CODE, _COLLATE: COLLATE, _NEXT: NEXT}
+    return {**defined, _OWN: OWN_CODE, _COLLATE: COLLATE, _NEXT: NEXT, _STEP: STEP}
 
 
 def _items(value: Any) -> list[dict[str, Any]]:

@@ -267,7 +267,12 @@ def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
     batch_rows: list[Ints] = []
     names: dict[str, int] = {"": 0}
     before = 0  # rows of run.ops of earlier processes
+    # Without counts nothing needs the rows of `ops`, which take long to find.
+    any_counts = any(len(process.log.fixed["counts"]) for process in a.processes)
     for process, own in zip(a.processes, a.slices, strict=True):
+        if not any_counts:
+            rows_of.append(0)
+            continue
         rows = counted_rows(process)
         own_counts = counted(process, rows.op_place)
         rows_of.append(0 if own_counts is None else len(own_counts.kind))

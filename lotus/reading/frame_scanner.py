@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 CORRUPT, TORN = "corrupt frame", "truncated tail"
 TOO_LONG, HOLE = "corrupt frame, longer than lotus writes any", "corrupt: a hole in the file"
-WINDOW = 64 << 20  # bytes of a log in memory at the same time
+WINDOW = 16 << 20  # bytes of a log in memory at the same time
 HEADER = np.dtype(
     [("magic", "<u4"), ("kind", "<u2"), ("flags", "<u2"), ("length", "<u4"), ("crc", "<u4")]
 )
@@ -292,7 +292,7 @@ def scan(
     heads: list[int] = []
     gap = _Gap(lose)
     # Bytes checked in vain, and of holes: a malicious file could cost its squared size or more.
-    patience = 8 * sparse_files.data_in(fd, start, size) + WINDOW
+    patience = 8 * sparse_files.data_in(fd, start, size) + 4 * WINDOW
     end = start  # end of the data that is known to exist
 
     while base + at < size and patience > 0:

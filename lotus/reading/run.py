@@ -25,10 +25,12 @@ from lotus.reading import (
     own_code_table,
     process_states,
     run_json,
+    run_logs,
     sample_tables,
     summary_tables,
+    table_pieces,
 )
-from lotus.reading.event_log import EventLog, ForeignError, Lost
+from lotus.reading.event_log import Lost
 from lotus.reading.process_tree import Assembly, Ints
 
 
@@ -80,7 +82,7 @@ class Run:
             what = f"run.json has fields or values that lotus does not write: {', '.join(wrong)}"
             self._lost.append(Lost(what, -1, len(wrong), 0))
         self._reports = summary_tables.processes(self.path, self._lost)
-        logs = self._logs()
+        logs = run_logs.logs(self.path, self.manifest, self._lost)
         if not logs and not self._lost and self.manifest.get("state") != "ended":
             raise LotusError(
                 f"{path} has no events yet: wait until its program has ended, "
@@ -91,30 +93,6 @@ class Run:
         self._lost += summary_tables.losses(self._assembly)
         self.manifest["ranks"] = self._assembly.recorded()
         self.manifest.setdefault("hosts", [])
-
-    def _logs(self) -> list[EventLog]:
-        events = self.path / "events"
-        logs = []
-        clocks = run_json.clocks(self.manifest.get("hosts") or ())
-        try:
-            names = sorted(os.listdir(events)) if not events.is_symlink() else []
-        except (FileNotFoundError, NotADirectoryError):
-            names = []
-        except OSError as error:
-            raise LotusError(
-                f"cannot read {events}: {error.strerror}; see: ls -ld {events}"
-            ) from None
-        if events.is_symlink():
-            self._lost.append(Lost("events/ is a link and was not followed", -1, 1, 0))
-        for name in names:
-            try:
-                logs.append(EventLog(str(events), name, clocks))
-            except ForeignError as error:
-                self._lost.append(Lost(str(error), -1, 1, _size(events / name)))
-            except OSError as error:
-                what = f"file in events/ that cannot be read: {error.strerror or error}"
-                self._lost.append(Lost(what, -1, 1, _size(events / name)))
-        return logs
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -224,6 +202,14 @@ class Run:
         return sample_tables.samples(self._assembly)
 
     @cached_property
+    def pieces(self) -> table_pieces.Pieces:
+        """`samples` and `ops` in pieces that fit in memory: `for piece in run.pieces: piece.ops`.
+
+        A sequence; a piece is read when it is asked for. Raises LotusError then if its log changed.
+        """
+        return table_pieces.Pieces(self)
+
+    @cached_property
     def batches(self) -> pd.DataFrame:
         """One row per batch that was made or taken, sorted by rank, loader, epoch and batch.
 
@@ -288,9 +274,10 @@ class Run:
 
         rank, local_rank, world_size, host, pid, worker, loader (-1: its parent left no record),
         start_ns (of the process, else of its loop), loop_ns, ready_ns (requested its first index),
-        startup_ns (ready less start of `iter()`), end_ns (NaN if killed), batches, samples,
-        fetch_ns, idle_ns, cpu_ns (sums), cpus (that it was allowed to use when it was ready, such
-        as "0-3,8"; "" if unknown).
+        startup_ns (ready less start of `iter()`), startup_cpu_ns and startup_delay_ns (its main
+        thread on a core, and ready without one, until then), end_ns (NaN if killed), batches,
+        samples, fetch_ns, idle_ns, cpu_ns (sums), cpus (that it was allowed to use when it was
+        ready, such as "0-3,8"; "" if unknown).
         """
         return summary_tables.workers(self._assembly)
 
@@ -334,13 +321,13 @@ class Run:
 
     @cached_property
     def blocking(self) -> pd.DataFrame:
-        """The states of threads that made or awaited batches, as the launcher observed them at most
-        50 times a second; empty if it did not (`lotus.trace()`, merged runs, older runs).
+        """The states of threads that made, awaited or used batches, as the launcher observed them
+        at most 50 times a second; empty if it did not (`lotus.trace()`, merged runs, older runs).
 
-        pid, worker, operation ("" for the data set's own code, "collate", "(next)"), reason
-        ("computing", or ready to; "lock", of one process; "shared-lock"; "sleep"; "file", "socket"
-        and "pipe"; "events", as in poll; "storage"; "page-fault"; "child"; "other"), looks (how
-        many observations found this state).
+        pid, worker, operation ("" for the data set's own code, "collate", "(next)"; "(step)": since
+        the last batch was taken), reason ("computing", or ready to; "lock", of one process;
+        "shared-lock"; "sleep"; "file", "socket" and "pipe"; "events", as in poll; "storage";
+        "page-fault"; "child"; "other"), looks (how many observations found this state).
         Code that runs after an operation in the same sample counts as that operation.
         """
         return blocking_table.table(self._launcher_record, self._assembly.processes)
@@ -491,10 +478,3 @@ class Run:
         return self.manifest.get("level") == "op+cpu" or any(
             log.header.get("level") == "op+cpu" for log in logs
         )
-
-
-def _size(path: Path) -> int:
-    try:
-        return os.lstat(path).st_size
-    except OSError:
-        return 0

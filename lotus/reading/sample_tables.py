@@ -1,6 +1,6 @@
 """Samples and operations of a run: the long tables, built one process at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -206,43 +206,94 @@ def _load(process: Process, *more: str) -> tuple[SampleTable, Array, dict[str, A
     return samples, ops, arrays
 
 
-def samples(a: Assembly) -> pd.DataFrame:
-    """One row per sample; with `many`, per batch that was fetched in one call."""
+class Loaded(NamedTuple):
+    """What the tables of one process are made of."""
+
+    samples: SampleTable
+    ops: Array  # in samples
+    arrays: dict[str, Array]
+    apart: Loose
+    inner: Operations
+
+
+def loaded(process: Process, *more: str) -> Loaded:
+    """Read a process's samples, its operations and the arrays `more`."""
+    samples, ops, arrays = _load(process, *more)
+    apart = loose(process, samples)
+    return Loaded(samples, ops, arrays, apart, nesting(samples, ops, apart))
+
+
+def loaded_all(a: Assembly, with_cpu: bool) -> Iterator[Loaded]:
+    """What both tables are made of, of one process after the other."""
+    for process in a.processes:
+        yield loaded(process, *(("ops_cpu",) if with_cpu else ()))
+
+
+def samples(a: Assembly, contents: Iterable[Loaded] | None = None) -> pd.DataFrame:
+    """One row per sample; with `many`, per batch that was fetched in one call.
+
+    `contents`: those of the processes, where they are read already.
+    """
+    ops_ns: list[Array] = []  # each process
+
+    def tables() -> Iterator[SampleTable]:
+        read = loaded_all(a, False) if contents is None else contents
+        for process, content in zip(a.processes, read, strict=True):
+            ops_ns.append(_in_operations(process, content))
+            yield content.samples
+
+    table = times(a, tables())
+    within = np.concatenate([np.empty(0), *ops_ns])
+    place = len(table.columns) - 1  # before `many`
+    table.insert(place, "ops_ns", within)
+    table.insert(place + 1, "self_ns", table["duration_ns"] - within)
+    return table
+
+
+def _in_operations(process: Process, content: Loaded) -> Array:
+    """The time of each sample in top-level operations."""
+    if process.log.header.get("level") in ("batch", "sample"):
+        return np.full(len(content.inner.ops_ns), np.nan)  # not recorded, unlike 0 operations
+    return content.inner.ops_ns.astype(np.float64)
+
+
+def times(a: Assembly, contents: Iterable[SampleTable] | None = None) -> pd.DataFrame:
+    """The table of samples without ops_ns and self_ns, for which no operation is read."""
     size = int(signed(a.batch["n_samples"]).sum())
     out = _columns(size, _INT_COLUMNS)
     out["batch"] = np.empty(size, np.int64)
     out["position"] = np.empty(size, np.int32)
     for name in ("sample", "start_ns", "duration_ns"):
         out[name] = np.empty(size, np.int64)
-    out["ops_ns"], out["self_ns"] = np.empty(size), np.empty(size)
     out["many"] = np.empty(size, np.bool_)
     last = 0
     rows_of: list[int] = []  # each process
-    for process, own in zip(a.processes, a.slices, strict=True):
-        loaded, ops, _ = _load(process)
-        rows_of.append(len(loaded.row))
-        if not len(loaded.row):
-            continue
-        here = slice(last, last + len(loaded.row))
+    read = map(_load_samples, a.processes) if contents is None else contents
+    for own, mine in zip(a.slices, read, strict=True):
+        rows_of.append(len(mine.row))
+        here = slice(last, last + len(mine.row))
         last = here.stop
-        of_batch = a.batch[own]
-        counts = signed(of_batch["n_samples"])
-        _fill(out, here, a, own, counts)
-        out["position"][here] = loaded.position
-        out["sample"][here] = loaded.sample
-        out["start_ns"][here] = loaded.start_ns
-        out["duration_ns"][here] = loaded.duration_ns
-        out["many"][here] = loaded.many
-        ops_ns: Array = nesting(loaded, ops, loose(process, loaded)).ops_ns
-        if process.log.header.get("level") in ("batch", "sample"):
-            ops_ns = np.full(len(ops_ns), np.nan)  # not recorded, unlike 0 operations
-        out["ops_ns"][here] = ops_ns
-        out["self_ns"][here] = loaded.duration_ns - ops_ns
+        _fill(out, here, a, own, signed(a.batch[own]["n_samples"]))
+        out["position"][here] = mine.position
+        out["sample"][here] = mine.sample
+        out["start_ns"][here] = mine.start_ns
+        out["duration_ns"][here] = mine.duration_ns
+        out["many"][here] = mine.many
     return frame({**whose(a, repeat(rows_of)), **out})
 
 
-def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
-    """One row per operation: first those in samples by process and time, then the loose ones."""
+def _load_samples(process: Process) -> SampleTable:
+    arrays = process.log.arrays("batch", ("samples", "index", "index64"))
+    return sampled(process, arrays["samples"], arrays["index"], arrays["index64"])
+
+
+def operations(
+    a: Assembly, with_cpu: bool, contents: Iterable[Loaded] | None = None
+) -> pd.DataFrame:
+    """One row per operation: first those in samples by process and time, then the loose ones.
+
+    `contents`: those of the processes, where they are read already.
+    """
     loose_count = sum(
         int(signed(process.log.fixed[name]["n_loose"]).sum())
         for process in a.processes
@@ -260,18 +311,18 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
     names: dict[str, int] = {"": 0}
     last = 0
     rows_of: list[int] = []  # each process
-    for process, own in zip(a.processes, a.slices, strict=True):
-        loaded, ops, arrays = _load(process, *(("ops_cpu",) if with_cpu else ()))
-        apart = loose(process, loaded)
-        inner = nesting(loaded, ops, apart)
+    read = loaded_all(a, with_cpu) if contents is None else contents
+    for process, own, (mine, ops, arrays, apart, inner) in zip(
+        a.processes, a.slices, read, strict=True
+    ):
         table = Names(process, names)
         # Those in samples.
         here = slice(last, last + len(ops))
         if len(ops):
-            in_batch = np.bincount(loaded.row, loaded.ops_count, own.stop - own.start)
+            in_batch = np.bincount(mine.row, mine.ops_count, own.stop - own.start)
             _fill(out, here, a, own, in_batch.astype(np.int64), tid=True)
-            out["position"][here] = np.repeat(loaded.position.astype(np.int32), loaded.ops_count)
-            out["sample"][here] = np.repeat(loaded.sample, loaded.ops_count)
+            out["position"][here] = np.repeat(mine.position.astype(np.int32), mine.ops_count)
+            out["sample"][here] = np.repeat(mine.sample, mine.ops_count)
             out["start_ns"][here], out["duration_ns"][here] = inner.start_ns, inner.duration_ns
             out["nested"][here] = inner.nested
             table.fill(out, here, ops["operation"])
@@ -280,13 +331,13 @@ def operations(a: Assembly, with_cpu: bool) -> pd.DataFrame:
                 with_values = signed(a.batch["n_ops_cpu"][own])
                 cpu = _parallel(arrays["ops_cpu"], with_values, counts)
                 known = np.repeat(with_values == counts, counts)
-                if loaded.op_place is not None:
-                    cpu, known = cpu[loaded.op_place], known[loaded.op_place]
+                if mine.op_place is not None:
+                    cpu, known = cpu[mine.op_place], known[mine.op_place]
                 _fill_cpu(out, here, cpu, known)
         # Loose ones.
         there = slice(here.stop, here.stop + len(apart.rows))
         if len(apart.rows):
-            _fill_loose(out, there, a, process, own, loaded, apart)
+            _fill_loose(out, there, a, process, own, mine, apart)
             out["nested"][there] = inner.loose_nested
             table.fill(out, there, apart.rows["operation"])
             if with_cpu:
@@ -314,12 +365,10 @@ class OperationRows(NamedTuple):
 
 def counted_rows(process: Process) -> OperationRows:
     """The columns of a process's operations that its counts need."""
-    loaded, ops, _ = _load(process)
-    apart = loose(process, loaded)
-    inner = nesting(loaded, ops, apart)
+    mine, ops, _, apart, inner = loaded(process)
     total = len(ops) + len(apart.rows)
     return OperationRows(
-        loaded.op_place, ops["operation"], inner.start_ns, inner.duration_ns, inner.nested, total
+        mine.op_place, ops["operation"], inner.start_ns, inner.duration_ns, inner.nested, total
     )
 
 

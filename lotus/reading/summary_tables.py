@@ -11,7 +11,7 @@ import pandas as pd
 
 from lotus.common import redaction
 from lotus.format import process_reports
-from lotus.inside.trace.log.log_format import FAILED, SENDS, STOPPED
+from lotus.inside.trace.log.log_format import FAILED, SENDS, STOPPED, UNMEASURED
 from lotus.reading import counter_tables
 from lotus.reading.batch_tables import frame, repeat, signed, whose
 from lotus.reading.event_log import Lost
@@ -50,6 +50,7 @@ def workers(a: Assembly) -> pd.DataFrame:
                 loop,
                 ready_ns,
                 startup,
+                *(_known_ns(ready.get(name)) for name in ("cpu_ns", "run_delay_ns")),
                 end.get("time_ns"),
                 len(whole),
                 *(int(signed(batch[name]).sum()) for name in ("size", "fetch_ns", "idle_ns")),
@@ -57,10 +58,16 @@ def workers(a: Assembly) -> pd.DataFrame:
                 _cpus(ready),
             )
         )
-    maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", "end_ns")
+    startup_cores = ("startup_cpu_ns", "startup_delay_ns")
+    maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", *startup_cores, "end_ns")
     sums = ("batches", "samples", "fetch_ns", "idle_ns", "cpu_ns")
     table = pd.DataFrame(rows, columns=["worker", "loader", *maybe, *sums, "cpus"])
     return _owned(a, owners, table, dict.fromkeys(maybe, "float64") | {"cpus": "object"})
+
+
+def _known_ns(value: object) -> object:
+    """Return a time that the kernel reported; None for anything else."""
+    return value if is_a(value, range(UNMEASURED)) else None
 
 
 def _cpus(event: Mapping[str, Any]) -> str:

@@ -32,8 +32,15 @@ _MOST_PROCESSES = 256
 _MOST_ROWS = 5000
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _SYSTEM_TIME_OF_CHILDREN = 13  # its place in /proc/PID/stat after the state; before it, user time
-_IN_OWN_CODE, _IN_COLLATE, _IN_NEXT = -1, -2, -3  # in place of an operation's number
-_LOOKED_AT = (state_page.FETCH, state_page.COLLATE, state_page.WAIT)
+# In place of an operation's number.
+_IN_OWN_CODE, _IN_COLLATE, _IN_NEXT, _IN_STEP = -1, -2, -3, -4
+_MAKING_NONE = (_IN_NEXT, _IN_STEP)
+_OTHERWISE = {
+    state_page.COLLATE: _IN_COLLATE,
+    state_page.WAIT: _IN_NEXT,
+    state_page.STEP: _IN_STEP,
+}
+_LOOKED_AT = (state_page.FETCH, *_OTHERWISE)
 
 
 class BlockingSampler:
@@ -124,7 +131,7 @@ class BlockingSampler:
         own: dict[int, int] = {}
         making = 0
         for (pid, _, operation, _), looks in self._looks.items():
-            making += looks if operation != _IN_NEXT else 0
+            making += looks if operation not in _MAKING_NONE else 0
             if operation == _IN_OWN_CODE:
                 own[pid] = own.get(pid, 0) + looks
         return own, making
@@ -204,7 +211,7 @@ def _operation(words: memoryview) -> int:
     """
     phase = words[state_page.W_PHASE]
     if phase != state_page.FETCH:
-        return _IN_COLLATE if phase == state_page.COLLATE else _IN_NEXT
+        return _OTHERWISE[phase]
     place = max(range(state_page.OPERATIONS, state_page.LAST + 1), key=words.__getitem__)
     since = max(words[state_page.W_SAMPLE_SINCE], words[state_page.W_SINCE])
     return place - state_page.OPERATIONS if words[place] >= since else _IN_OWN_CODE

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from lotus.common.errors import LotusError
 from lotus.recording import launcher
 from lotus.recording.launcher import ProgramOutcome
 from lotus.settings.share_plan import SharePlan
-from lotus.settings.tuned_file import Target, Tuned, printable
+from lotus.settings.tuned_file import Entry, Target, Tuned, printable
 
 _MOST_GIVEN = 100_000  # bytes: the kernel takes 128 KiB as one variable of an environment
 
@@ -70,11 +70,12 @@ def run(
     tuned: Tuned,
     shares: Shares | None = None,
     mode: ModeOptions | None = None,
+    allowed: Collection[str] = (),
 ) -> tuple[ProgramOutcome, list[str]]:
     """Run a command with settings, shares of the global batch and a mode applied.
 
-    Returns how it ended, and messages on what was not found. Raises CannotStart if the command
-    cannot be started.
+    `allowed` names alternatives that may change values. Returns how it ended, and messages on what
+    was not found. Raises CannotStart if the command cannot be started.
     """
     words = launcher.resolve(command)
     folder = None
@@ -86,9 +87,13 @@ def run(
             messages = Path(folder) / "said"
             with contextlib.suppress(OSError):
                 messages.touch(0o600)
-        environ = launcher.with_settings(os.environ, request(tuned, messages, shares, mode))
+        asked = request(tuned, messages, shares, mode, allowed)
+        environ = launcher.with_settings(os.environ, asked)
         outcome = launcher.run(words, environ)
-        return outcome, [] if messages is None else not_found(tuned, messages, shares, mode)
+        if messages is None:
+            return outcome, []
+        facts = recorded_facts(messages)
+        return outcome, [*not_found(tuned, facts, shares, mode), *_kept(facts)]
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -99,16 +104,20 @@ def request(
     messages: Path | None,
     shares: Shares | None = None,
     mode: ModeOptions | None = None,
+    allowed: Collection[str] = (),
 ) -> str:
     """Return the JSON request to lotus/inside/apply/settings_applier.py.
 
-    Raises LotusError if it is too long.
+    Alternatives that may change values are put in where they are `allowed`. Raises LotusError if it
+    is too long.
     """
     loaders = [
         {
             "loader": asdict(entry.loader),
             "setting": entry.setting.normal().as_json(),
             "iterable_safe": entry.iterable_safe,
+            **({} if entry.cache is None else {"cache": asdict(entry.cache)}),
+            **({"alternatives": names} if (names := _put_in(entry, allowed)) else {}),
         }
         for entry in tuned.loaders
     ]
@@ -136,16 +145,38 @@ def request(
     return text
 
 
-def not_found(
-    tuned: Tuned, messages: Path, shares: Shares | None = None, mode: ModeOptions | None = None
-) -> list[str]:
-    """Return messages on settings whose loader was not found, with the loaders made instead."""
+def _put_in(entry: Entry, allowed: Collection[str]) -> list[str]:
+    """Return the alternatives to put in: those that replace most operations come first."""
+    uses = sorted(entry.alternatives, key=lambda use: use.exact)
+    return [use.name for use in uses if use.exact or use.name in allowed]
+
+
+def recorded_facts(messages: Path) -> list[dict[str, Any]]:
+    """Return what the program's processes have recorded."""
     facts = []
     with contextlib.suppress(OSError):
         for line in messages.read_bytes()[: 1 << 20].splitlines():
             with contextlib.suppress(ValueError, RecursionError):
                 facts.append(json.loads(line))
-    facts = [fact for fact in facts if isinstance(fact, dict)]
+    return [fact for fact in facts if isinstance(fact, dict)]
+
+
+def _kept(facts: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a message on how many samples were kept ones, if any were kept."""
+    counts = [fact for fact in facts if type(fact.get("kept")) is int]
+    if not counts:
+        return []
+    kept, made = (sum(int(fact[name]) for fact in counts) for name in ("kept", "made"))
+    return [f"{kept:,} of {kept + made:,} samples were kept ones; `lotus cache ls` lists them"]
+
+
+def not_found(
+    tuned: Tuned,
+    facts: Sequence[dict[str, Any]],
+    shares: Shares | None = None,
+    mode: ModeOptions | None = None,
+) -> list[str]:
+    """Return messages on settings whose loader was not found, with the loaders made instead."""
     met = {fact.get(key) for fact in facts for key in ("applied", "refused") if key in fact}
     made = [str(fact["made"]) for fact in facts if "made" in fact]
     rest = [entry for index, entry in enumerate(tuned.loaders) if index not in met]

@@ -1,5 +1,6 @@
 """tuned.json: loader settings, the loaders they are for, and how they were found."""
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ from lotus.settings.space import Setting
 SCHEMA = 1
 DEFAULT = Path("tuned.json")
 _MOST = 16 << 20  # bytes of a document
+_MOST_ALTERNATIVES = 100
+_MOST_NAMES, _LONGEST_NAME = 1000, 1000  # of a transform's operations; characters
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,88 @@ class Target:
 
 
 @dataclass(frozen=True)
+class SampleCache:
+    """Which part of each sample of a loader's data set is kept, and where. Raises ValueError.
+
+    `path` are the attributes that lead from the data set to its transform, and `operations` are the
+    transform's; None: it has none. What goes into operation `cut` is kept; after the last one, or
+    without a transform, whole samples are. What saves less than `least_ns_per_byte` nanoseconds
+    per byte is not kept.
+    """
+
+    path: tuple[str, ...] | None
+    cut: int
+    operations: tuple[str, ...]
+    folder: str | None  # None: in the user's cache folder
+    budget_bytes: int
+    least_ns_per_byte: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.path is not None:
+            _check_names("path", self.path)
+            if not self.path:
+                raise ValueError("path is empty: it must have an attribute, or be null")
+        _check_names("operations", self.operations)
+        if self.path is None and self.operations:
+            raise ValueError("operations need a path to the transform that has them")
+        if type(self.cut) is not int or not 0 <= self.cut <= len(self.operations):
+            raise ValueError(
+                f"cut is {self.cut!r:.50}: it must be a whole number from 0 to the number of "
+                f"operations, {len(self.operations)}"
+            )
+        folder = self.folder
+        if folder is not None and (
+            type(folder) is not str or not os.path.isabs(folder) or "\0" in folder
+        ):
+            raise ValueError("folder must be an absolute path, or null")
+        if type(self.budget_bytes) is not int or self.budget_bytes < 1:
+            raise ValueError(f"budget_bytes is {self.budget_bytes!r:.50}: it must be above 0")
+        least = self.least_ns_per_byte
+        if type(least) not in (int, float) or not 0 <= least < math.inf:
+            raise ValueError(
+                f"least_ns_per_byte is {least!r:.50}: it must be finite and at least 0"
+            )
+
+
+def _check_names(field_name: str, names: object) -> None:
+    """Raise ValueError for what is not a tuple of short texts."""
+    if not isinstance(names, tuple) or len(names) > _MOST_NAMES:
+        raise ValueError(f"{field_name} must be a list of at most {_MOST_NAMES} texts")
+    if not all(type(name) is str and 0 < len(name) <= _LONGEST_NAME for name in names):
+        raise ValueError(f"{field_name} must be a list of texts")
+
+
+@dataclass(frozen=True)
+class AlternativeUse:
+    """Another way to make samples: `name` is a file's in lotus/inside/alternatives/.
+
+    Samples are meant to stay equal bit for bit where it is `exact`. Raises ValueError.
+    """
+
+    name: str
+    exact: bool
+
+    def __post_init__(self) -> None:
+        if type(self.name) is not str or not re.fullmatch(r"[a-z][a-z0-9_]{0,99}", self.name):
+            raise ValueError(f"an alternative is called {self.name!r:.50}")
+        if type(self.exact) is not bool:
+            raise ValueError('"exact" must be true or false')
+
+
+@dataclass(frozen=True)
 class Entry:
-    """A loader's new setting, and the program's own (`before`)."""
+    """A loader's new setting, and the program's own (`before`).
+
+    Where only samples are kept (`cache`) or made in another way (`alternatives`), the setting is
+    the program's own.
+    """
 
     loader: Target
     setting: Setting
     before: Setting | None = None
     iterable_safe: bool = False  # whether an epoch was shown to keep its samples
+    cache: SampleCache | None = None
+    alternatives: tuple[AlternativeUse, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,7 +184,12 @@ def _cwd() -> str | None:
 
 def write(path: Path, tuned: Tuned) -> None:
     """Write a document atomically. Raises LotusError."""
-    files.write_json(path, {"schema": SCHEMA, **asdict(tuned)}, mode=0o600)
+    content = {"schema": SCHEMA, **asdict(tuned)}
+    for entry in content["loaders"]:
+        for name in ("cache", "alternatives"):  # versions of before refuse these
+            if not entry[name]:
+                del entry[name]
+    files.write_json(path, content, mode=0o600)
 
 
 def read(path: Path) -> Tuned:
@@ -176,7 +259,37 @@ def _entry(content: object) -> Entry:
         Setting.from_json(content.get("setting")),
         None if before is None else Setting.from_json(before),
         safe,
+        _cache(content.get("cache")),
+        _alternatives(content.get("alternatives", [])),
     )
+
+
+def _alternatives(content: object) -> tuple[AlternativeUse, ...]:
+    if not isinstance(content, list) or len(content) > _MOST_ALTERNATIVES:
+        raise ValueError(f'"alternatives" must be a list of at most {_MOST_ALTERNATIVES}')
+    uses = []
+    for use in content:
+        if not isinstance(use, dict) or use.keys() != {"name", "exact"}:
+            raise ValueError('each of "alternatives" must have "name" and "exact"')
+        uses.append(AlternativeUse(**use))
+    return tuple(uses)
+
+
+def _cache(content: object) -> SampleCache | None:
+    if content is None:
+        return None
+    if not isinstance(content, dict):
+        raise ValueError('"cache" must be an object')
+    _only(content, SampleCache, '"cache"')
+    required = ("path", "cut", "operations", "folder", "budget_bytes")
+    missing = [name for name in required if name not in content]
+    if missing:
+        raise ValueError(f'"cache" has no {", ".join(missing)}')
+    names = {
+        name: tuple(content[name]) if isinstance(content[name], list) else content[name]
+        for name in ("path", "operations")
+    }
+    return SampleCache(**{**content, **names})
 
 
 def _only(content: Mapping[str, object], kind: Any, what: str) -> None:

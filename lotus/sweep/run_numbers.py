@@ -7,14 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.components import (
-    STORAGE_NS_PER_BYTE,
-    STORAGE_NS_PER_FAULT,
-    core_taken,
-    off_cpu,
-)
+from lotus.analysis.batches.components import core_taken, off_cpu
 from lotus.analysis.common.columns import (
-    Bools,
     Floats,
     flag,
     integer,
@@ -24,6 +18,7 @@ from lotus.analysis.common.columns import (
     total,
 )
 from lotus.analysis.common.loader_titles import title_of
+from lotus.analysis.common.operation_sums import known_sum, storage_ns
 from lotus.analysis.common.scope import RunLike, Scope, iterated, table
 from lotus.analysis.counters.counter_metrics import COLLATE, REST, counter_table, events_of
 from lotus.analysis.counters.function_profile import known_events
@@ -207,9 +202,7 @@ def _sum(values: Floats) -> float:
 
 def _storage_ns(batches: pd.DataFrame) -> float:
     """An upper bound of the time that the batches' reads from local storage can have taken."""
-    read = np.nan_to_num(number(batches, "read_bytes")) * STORAGE_NS_PER_BYTE
-    faults = np.nan_to_num(number(batches, "major_faults")) * STORAGE_NS_PER_FAULT
-    return total(np.maximum(read, faults))
+    return total(storage_ns(number(batches, "read_bytes"), number(batches, "major_faults")))
 
 
 def peak_memory(resources: pd.DataFrame) -> float:
@@ -290,35 +283,28 @@ def _operations(
 
 def _timed(scope: Scope) -> list[dict[str, Any]]:
     """Operations of batches that are not nested."""
-    ops = scope.ops
-    mine = ops[_in_fetches(ops)] if len(ops) else ops
-    if not len(mine):
-        return []
-    columns = ["cpu_ns", "duration_ns", "minor_faults", "major_faults", "read_bytes"]
-    values = pd.DataFrame({name: number(mine, name) for name in columns})
-    names = mine["operation"].astype(str).to_numpy(object)
-    sums = values.groupby(names, sort=False).sum(min_count=1)
     return [
-        {"kind": "operation", "operation": str(name), "cpu_s": row["cpu_ns"] / 1e9,
-         "wall_s": row["duration_ns"] / 1e9, "minor_faults": row["minor_faults"],
-         "major_faults": row["major_faults"], "read_bytes": row["read_bytes"]}
-        for name, row in sums.iterrows()
+        {"kind": "operation", "operation": str(name), "cpu_s": known_sum(part, "cpu_ns") / 1e9,
+         "wall_s": known_sum(part, "duration_ns") / 1e9,
+         **{name: known_sum(part, name) for name in ("minor_faults", "major_faults", "read_bytes")}}
+        for name, part in _in_fetches(scope).groupby("operation", sort=False)
     ]  # fmt: skip
 
 
-def _in_fetches(ops: pd.DataFrame) -> Bools:
-    """A mask of operations that, with collate and the rest, add up to the fetches."""
-    return (integer(ops, "batch") >= 0) & ~flag(ops, "nested")
+def _in_fetches(scope: Scope) -> pd.DataFrame:
+    """The sums of operations that, with collate and the rest, add up to the fetches."""
+    cells = scope.calls.cells
+    return cells[flag(cells, "in_batch") & ~flag(cells, "nested")]
 
 
 def _other(summary: LoaderSummary, exact: pd.DataFrame) -> list[dict[str, Any]]:
     """Collate and the rest of the fetch, separated if their CPU time was; and the sending."""
     scope = summary.scope
-    batches, ops = scope.batches, scope.ops
-    inside = _in_fetches(ops)
+    batches, cells = scope.batches, _in_fetches(scope)
     # NaN where that of the operations was not measured.
-    used = _sum(number(batches, "cpu_ns")) - float(number(ops, "cpu_ns")[inside].sum())
-    took = total(number(batches, "fetch_ns")) - total(number(ops, "duration_ns")[inside])
+    measured = (cells["known_cpu_ns"] == cells["count"]).all()
+    used = _sum(number(batches, "cpu_ns")) - (cells["cpu_ns"].sum() if measured else np.nan)
+    took = total(number(batches, "fetch_ns")) - total(number(cells, "duration_ns"))
     collate = total(number(batches, "collate_ns"))
     rows: list[dict[str, Any]] = []
 

@@ -65,17 +65,19 @@ def _refuse_group_sampling(event: str) -> None:
 
 def command(
     perf: str,
-    pid: int,
+    pid: int | Sequence[int],
     output: str,
     sampling: Sampling,
     control: tuple[int, int] | None = None,
 ) -> list[str]:
-    """Return the words of a `perf record` that attaches to a process and follows its children.
+    """Return the words of a `perf record` that attaches to a process, or several, and follows its
+    children.
 
     `control` is two file descriptors: perf takes commands from one and acknowledges on the other
     (perf 5.10 and later). Raises Unusable for group sampling, which drops the children.
     """
-    words = [perf, "record", f"--pid={pid}", f"--output={output}", f"--clockid={CLOCK}"]
+    pids = str(pid) if isinstance(pid, int) else ",".join(map(str, pid))
+    words = [perf, "record", f"--pid={pids}", f"--output={output}", f"--clockid={CLOCK}"]
     # Libraries are identified by build id; copies of them in ~/.debug are not needed.
     words += [f"--freq={sampling.frequency}", "--no-buildid-cache"]
     for event in sampling.events:

@@ -50,7 +50,8 @@ class PySpyStacks:
 
     `samples`: time_ns (CLOCK_MONOTONIC), weight_ns (time that the row represents), count (samples
     that it represents: 1, or more if there would be too many rows), pid, tid (the kernel's), node
-    (row of `nodes`; -1: the thread was in no Python function); sorted by time.
+    (row of `nodes`; -1: the thread was in no Python function), exact (False: the stack was the same
+    as before, and py-spy's file does not say when it was sampled); sorted by time.
     `nodes`: parent (row or -1), function, file, line; a stack is a node with its ancestors.
     `threads`: pid, tid, name. The clocks differ by at most `bound_ns`. In addition, py-spy takes
     the time after sampling all processes, which on a busy machine may be milliseconds later.
@@ -243,6 +244,7 @@ def _samples(
             "pid": runs["pid"][keep][row].astype(np.int32),
             "tid": runs["tid"][keep][row].astype(np.int32),
             "node": runs["node"][keep][row],
+            "exact": within == 0,
         }
     )
     return table.sort_values("time_ns", kind="stable", ignore_index=True)

@@ -15,6 +15,7 @@ import pytest
 import lotus
 from lotus.reading.run import Run
 from tests.launching import LOTUS, PYTHON, ROOT
+from tests.printed import without_tracker
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 # Goes before a program that is traced with `-q`: there is nothing but the program's own on its
@@ -78,7 +79,7 @@ def execute(words: Sequence[object], folder: Path, path: Path, env=None, **kwarg
         check=False,
         **kwargs,
     )
-    return Ended(ended.returncode, ended.stdout, ended.stderr, path)
+    return Ended(ended.returncode, ended.stdout, without_tracker(ended.stderr), path)
 
 
 @pytest.fixture(scope="session")

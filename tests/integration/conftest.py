@@ -19,7 +19,7 @@ import lotus
 from lotus.reading.run import Run
 from tests import warm
 from tests.launching import LOTUS, PYTHON, ROOT
-from tests.printed import faults
+from tests.printed import faults, without_tracker
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 # The same with torch imported already, where no start of a program is looked at (tests/warm).
@@ -78,6 +78,7 @@ class Start:
     def end(self) -> Ended:
         code = self.process.wait()
         out, err = (stream.read_bytes() for stream in self.streams)
+        err = without_tracker(err.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         return Ended(code, out, err, self.truth)
 
 

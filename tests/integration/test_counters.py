@@ -101,8 +101,10 @@ WAYS = [("0", "single"), ("2", "fork"), ("1", "spawn"), ("1", "forkserver"), ("2
 def every_way(pair, torch, counted):
     """programs/counted.py with a loader for each of WAYS."""
     plain, traced = pair("counted.py", *(word for way in WAYS for word in way), options=COUNTERS)
-    assert (plain.code, plain.err) == (0, b"")
-    assert (traced.code, traced.out, traced.err) == (0, plain.out, b"")
+    assert plain.code == traced.code == 0
+    assert traced.out == plain.out
+    for ended in (plain, traced):
+        assert ended.err == b""
     return traced
 
 

@@ -10,6 +10,30 @@ UNKNOWN_CLOCK_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
+class FunctionEvidence:
+    """What perf sampled of a program that runs.
+
+    event, frequency   what was sampled, and how often a second and core
+    kernel             whether the kernel was sampled too
+    lost               samples that the kernel dropped
+    names              library, function
+    samples            time_ns, pid, tid, function (row of `names`), by time
+    moments            time_ns, pid, tid, label: Python stacks at times that are known, by time, on
+                       a clock that is up to 20 ms behind that of `samples`
+    notes              what has no name, and why
+    """
+
+    event: str
+    frequency: int
+    kernel: bool
+    lost: int
+    names: pd.DataFrame
+    samples: pd.DataFrame
+    moments: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class AttachEvidence:
     """What was sampled of one program: a main process and its workers, or all ranks of a job.
 
@@ -29,6 +53,7 @@ class AttachEvidence:
     machine    time_ns, busy_ns, idle_ns, stolen_ns, swapped_bytes, available_bytes
     memory     time_ns, pid, worker, rss, pss, private, shared, anonymous, descriptor_limit
     missing    sentences: what could not be seen
+    functions  what perf sampled; None: nothing
     """
 
     facts: Mapping[str, Any]
@@ -42,6 +67,7 @@ class AttachEvidence:
     machine: pd.DataFrame
     memory: pd.DataFrame
     missing: tuple[str, ...] = ()
+    functions: FunctionEvidence | None = None
 
     @property
     def elapsed_ns(self) -> float:

@@ -20,6 +20,7 @@ from lotus.analysis.attached.loop_shares import (
     sampled,
 )
 from lotus.analysis.attached.sampled_charges import charged
+from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.causes.cause_row import STEP as STEP_PART
 from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
@@ -71,19 +72,6 @@ class LoopSummary:
     left_out_ns: float  # a start-up that was met once
     alone_share: float  # of the waits for workers: one of several made a batch, others were idle
 
-    @property
-    def intervals(self) -> list[tuple[float, float]]:
-        """The 95 % interval of each cause's share of the loop; (nan, nan) where it is not known.
-
-        Wilson's, with as many independent samples as the interval of the waits tells.
-        """
-        judged = self.verdict
-        part, spread = judged.input_share, (judged.input_high - judged.input_low) / 2 / _Z
-        if not spread > 0 or not 0 < part < 1:
-            return [(math.nan, math.nan) for _ in judged.causes]
-        trials = min(part * (1 - part) / spread**2, float(self.samples))
-        return [wilson(min(cause.share, 1.0), trials) for cause in judged.causes]
-
 
 @dataclass(frozen=True)
 class AttachedSummary:
@@ -97,6 +85,7 @@ class AttachedSummary:
     processes: pd.DataFrame  # pid worker rank cores_used computing_share ready_share blocked_share
     stacks: int  # samples that could be read
     remarks: tuple[str, ...]
+    functions: FunctionSummary | None = None  # what perf sampled
 
 
 def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
@@ -120,6 +109,7 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
         processes=_processes(seen),
         stacks=len(evidence.samples),
         remarks=tuple(_remarks(seen, loops)),
+        functions=summarise_functions(evidence),
     )
 
 
@@ -151,7 +141,7 @@ def _loop(seen: Sampled, number: int) -> LoopSummary:
     return LoopSummary(
         loop=number,
         title=f"the loop at {os.path.basename(str(row['file']))}:{row['head']}",
-        verdict=_cautious(judge(account.account, account.around)),
+        verdict=_cautious(_with_intervals(judge(account.account, account.around), whole)),
         workers=whole.workers,
         loop_ns=whole.loop_ns,
         wait_ns=whole.wait_ns,
@@ -165,6 +155,23 @@ def _loop(seen: Sampled, number: int) -> LoopSummary:
         left_out_ns=whole.left_out_ns,
         alone_share=ratio(whole.alone_ns, sum(whole.by_worker.values())),
     )
+
+
+def _with_intervals(judged: Verdict, shares: LoopShares) -> Verdict:
+    """The same with the 95 % interval of each cause's share of the loop, as far as it is known.
+
+    Wilson's, with as many independent samples as the interval of the waits tells.
+    """
+    part, spread = judged.input_share, (judged.input_high - judged.input_low) / 2 / _Z
+    if not spread > 0 or not 0 < part < 1:
+        return judged
+    trials = min(part * (1 - part) / spread**2, float(len(shares.rows)))
+    ends = [wilson(min(cause.share, 1.0), trials) for cause in judged.causes]
+    causes = [
+        replace(cause, low=low, high=high)
+        for cause, (low, high) in zip(judged.causes, ends, strict=True)
+    ]
+    return replace(judged, causes=causes)
 
 
 def _cautious(judged: Verdict) -> Verdict:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.usual_durations import usual_durations
 from lotus.analysis.common.columns import distribution, flag, integer, number, ratio
 from lotus.analysis.common.scope import Scope
 from lotus.inside.trace.log.log_format import STOPPED
@@ -63,7 +64,11 @@ def order(scope: Scope) -> dict[str, float]:
 
 
 def coverage(scope: Scope) -> dict[str, float]:
-    """How many batches were taken, and of how many there is what record."""
+    """How many batches were taken, and of how many there is what record.
+
+    usual_sample_error: how far the median time of a sample, against which slow ones are judged, may
+    lie from the exact one, as a share of it.
+    """
     batches = scope.batches
     taken = ~np.isnan(number(batches, "wait_ns"))
     # The fetch by which a worker learns that its iterable data set has ended makes no batch.
@@ -74,6 +79,7 @@ def coverage(scope: Scope) -> dict[str, float]:
         "batches_made": int(made.sum()),
         "batches_recorded_whole": int((taken & made).sum()),
         "made_never_taken": int((made & ~taken).sum()),
-        "samples_recorded": len(scope.samples),
-        "operations_recorded": len(scope.ops),
+        "samples_recorded": scope.fetched.count,
+        "operations_recorded": scope.calls.count,
+        "usual_sample_error": usual_durations(scope).error,
     }

@@ -13,15 +13,15 @@ import pandas as pd
 from lotus.analysis.common.columns import (
     Bools,
     Floats,
-    Ints,
-    batch_rows,
     busy_within,
-    flag,
     integer,
     median,
     number,
     process_rows,
 )
+from lotus.analysis.common.loader_operations import InBatches, LoaderOperations
+from lotus.analysis.common.loader_samples import LoaderSamples
+from lotus.analysis.common.operation_sums import storage_ns
 
 OWN, COLLATE, REST, SNAPSHOT = "own code", "collate", "rest of fetch", "snapshot of the state"
 # A worker is slow if its typical batch takes this much longer than the other workers' typical one.
@@ -29,8 +29,6 @@ WORKER_TIMES = 1.5
 _MOSTLY = 0.75  # of the pairs of a batch of a slow worker and one of another worker
 # The first batch of a process is start-up where it takes this much longer than later ones.
 FIRST_TIMES = 1.5
-# The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
-STORAGE_NS_PER_BYTE, STORAGE_NS_PER_FAULT = 2000.0, 20e6
 # That many batches that read nothing tell what a batch waits for besides storage.
 LEAST_WITHOUT = 3
 # The longest that one switch keeps a thread off its core: a period of Linux's CPU quota.
@@ -45,9 +43,7 @@ class Components:
     kinds: list[str]  # "operation", "dataset", "collate", "fetch", "snapshot"
     parts: Floats
     fetch: Floats  # (n,), 0 where no fetch was recorded
-    sample_rows: Ints  # row of each sample's batch, -1 none
-    op_rows: Ints  # row of each top-level operation's batch, -1 for all other operations
-    op_codes: Ints  # its column
+    operations: InBatches  # as they were measured, in the first columns
 
     @property
     def own(self) -> int:
@@ -66,27 +62,18 @@ class Components:
         return making
 
 
-def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) -> Components:
+def components(
+    batches: pd.DataFrame, fetched: LoaderSamples, calls: LoaderOperations
+) -> Components:
     """Split the fetch of each batch. At a level without operations or samples those are 0."""
     count = len(batches)
     fetch = np.nan_to_num(number(batches, "fetch_ns"))
-    sample_rows = batch_rows(batches, samples)
-    codes, names = _operations(ops)
+    operations = calls.in_batches(batches)
+    names = operations.names
     width = len(names)
-    op_rows = batch_rows(batches, ops)
-    inside = (integer(ops, "position") >= 0) & ~flag(ops, "nested")
-    op_rows = np.where(inside, op_rows, -1)
     parts = np.zeros((count, width + 4))
-    known = op_rows >= 0
-    if width:
-        parts[:, :width] = np.bincount(
-            op_rows[known] * width + codes[known],
-            weights=number(ops, "duration_ns")[known],
-            minlength=count * width,
-        ).reshape(count, width)
-    seen = sample_rows >= 0
-    own = own_time(samples)
-    parts[:, width] = np.bincount(sample_rows[seen], own[seen], count)
+    parts[:, :width] = operations.took
+    parts[:, width] = fetched.in_batches(batches, "own_ns")
     parts[:, width + 1] = np.nan_to_num(number(batches, "collate_ns"))
     parts = np.maximum(parts, 0.0)
     # Operations on several threads at once can add up to more than the fetch.
@@ -99,23 +86,8 @@ def components(batches: pd.DataFrame, samples: pd.DataFrame, ops: pd.DataFrame) 
         kinds=["operation"] * width + ["dataset", "collate", "fetch", "snapshot"],
         parts=parts,
         fetch=fetch,
-        sample_rows=sample_rows,
-        op_rows=op_rows,
-        op_codes=codes,
+        operations=operations,
     )
-
-
-def own_time(samples: pd.DataFrame) -> Floats:
-    """Nanoseconds of each sample outside its operations; all of it where none were recorded."""
-    own = number(samples, "self_ns")
-    return np.nan_to_num(np.where(np.isnan(own), number(samples, "duration_ns"), own))
-
-
-def _operations(ops: pd.DataFrame) -> tuple[Ints, list[str]]:
-    if "operation" not in ops.columns or not len(ops):
-        return np.zeros(len(ops), np.int64), []
-    column = ops["operation"].astype("category")
-    return np.asarray(column.cat.codes, np.int64), [str(name) for name in column.cat.categories]
 
 
 def first_of_process(batches: pd.DataFrame, workers: pd.DataFrame) -> Bools:
@@ -182,7 +154,8 @@ def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataF
         mine = np.flatnonzero(rank == name)
         for row in mine:
             others[row] = median(own[mine[mine != row]])
-    times = own / others
+    # All of the others' time may have been without a core.
+    times = own / np.where(others > 0, others, np.nan)
     slow = times >= WORKER_TIMES
     for row in np.flatnonzero(slow):
         of_rank = frame[integer(frame, "rank") == rank[row]]
@@ -269,13 +242,6 @@ def _all_off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
     return np.where(np.isnan(cpu), 0.0, np.maximum(fetch - cpu, 0.0))
 
 
-def _storage_ns(frame: pd.DataFrame) -> Floats:
-    """The longest that what each row read can have taken."""
-    read = np.nan_to_num(number(frame, "read_bytes")) * STORAGE_NS_PER_BYTE
-    faults = np.nan_to_num(number(frame, "major_faults")) * STORAGE_NS_PER_FAULT
-    return np.maximum(read, faults)  # a fault's own bytes are among those read
-
-
 def _files_share(possible: Floats, first: Bools, later: Bools) -> Floats:
     """The part of what each batch read that can be its data set's files (n,), 0 to 1.
 
@@ -295,7 +261,6 @@ def _otherwise(waited: Floats, possible: Floats, later: Bools) -> float:
 def storage_parts(
     split: Components,
     batches: pd.DataFrame,
-    ops: pd.DataFrame,
     loaders: set[str],
     held: Floats,
     first: Bools,
@@ -309,17 +274,13 @@ def storage_parts(
     count, width = split.parts.shape
     result = np.zeros((count, width))
     waited = np.maximum(off_cpu(batches, split.fetch) - held, 0.0)
-    possible = _storage_ns(batches)
+    possible = storage_ns(number(batches, "read_bytes"), number(batches, "major_faults"))
     later = ~first & (split.fetch > 0)
     own = np.maximum(waited - _otherwise(waited, possible, later), 0.0)
     left = np.minimum(own, possible * _files_share(possible, first, later))
-    cpu = number(ops, "cpu_ns")
-    measured = (split.op_rows >= 0) & ~np.isnan(cpu)
-    if measured.any():
-        off = np.maximum(number(ops, "duration_ns") - cpu, 0.0)
-        stalled = np.minimum(off, _storage_ns(ops))[measured]
-        place = split.op_rows[measured] * width + split.op_codes[measured]
-        result += np.bincount(place, stalled, count * width).reshape(count, width)
+    stalled = split.operations.stalled
+    if stalled is not None:
+        result[:, : stalled.shape[1]] = stalled
         there = result.sum(axis=1)
         result *= np.where(there > left, left / np.where(there > 0, there, 1.0), 1.0)[:, None]
         result[:, split.own] = np.maximum(left - result.sum(axis=1), 0.0)

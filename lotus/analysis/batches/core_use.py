@@ -88,8 +88,11 @@ class CoreUse:
 def core_use(scope: Scope) -> CoreUse:
     """Who had the cores during the loops of a loader."""
     batches, waits = scope.batches, scope.waits
-    fetch = _threads(*(number(batches, name) for name in _columns("fetch_ns", "")))
-    step = _threads(*(number(waits, name) for name in _columns("step_ns", "step_")))
+    # A worker's feeder thread, which sends a batch while the next one is made, helps nobody.
+    sending = total(number(batches, "pickle_ns")) + total(number(batches, "write_ns"))
+    of_fetch, of_step = _columns("fetch_ns", ""), _columns("step_ns", "step_")
+    fetch = _threads(*(number(batches, name) for name in of_fetch), beside_ns=sending)
+    step = _threads(*(number(waits, name) for name in of_step))
     in_workers = integer(batches, "worker") >= 0
     made = number(batches, "process_cpu_ns")[in_workers]
     # Of a partly recorded loop the mean stands for all batches.
@@ -162,13 +165,17 @@ def _machine_time(machine: pd.DataFrame) -> tuple[Floats, Floats]:
     return used, used + number(machine, "idle_ns")
 
 
-def _columns(wall: str, prefix: str) -> tuple[str, ...]:
-    return (wall, *(f"{prefix}{name}" for name in ("cpu_ns", "run_delay_ns", "process_cpu_ns")))
+def _columns(wall: str, prefix: str) -> tuple[str, str, str, str]:
+    return wall, f"{prefix}cpu_ns", f"{prefix}run_delay_ns", f"{prefix}process_cpu_ns"
 
 
-def _threads(wall: Floats, cpu: Floats, delay: Floats, process: Floats) -> Threads:
+def _threads(
+    wall: Floats, cpu: Floats, delay: Floats, process: Floats, *, beside_ns: float = 0.0
+) -> Threads:
+    """`beside_ns`: the most that threads can have used which the work in hand does not wait for."""
     known: Bools = np.isfinite(wall) & np.isfinite(cpu) & np.isfinite(delay) & np.isfinite(process)
     took, on, ready, all_threads = (total(part[known]) for part in (wall, cpu, delay, process))
+    all_threads = max(all_threads - beside_ns, min(on, all_threads))
     return Threads(
         delay_share=min(ratio(ready, took), 1.0) if took > 0 else math.nan,
         blocked_share=ratio(max(took - on - ready, 0.0), took),

@@ -9,7 +9,8 @@ from lotus.analysis.common.columns import integer, number, ratio
 from lotus.analysis.common.scope import Scope
 
 COMPUTING, SHARED_LOCK, LOCK = "computing", "shared-lock", "lock"
-NEXT = "(next)"  # looks at the training loop in `next`, not at who makes batches
+# Looks at the training loop, not at who makes batches: in `next`, and between two of them.
+NEXT, STEP = "(next)", "(step)"
 # Fewer looks than these tell nothing.
 LEAST_LOOKS = 10
 # A thread that is found at a lock for this share of its time takes turns with others.
@@ -55,7 +56,7 @@ def looks_at(blocking: pd.DataFrame, operation: str, time_share: float) -> Looks
     if not len(blocking):
         return Looks()
     looks = number(blocking, "looks")
-    making = (blocking["operation"] != NEXT).to_numpy()
+    making = ~blocking["operation"].isin([NEXT, STEP]).to_numpy()
     mine = making & (blocking["operation"] == operation).to_numpy()
     count, everything = int(looks[mine].sum()), float(looks[making].sum())
     share = ratio(count, everything)
@@ -77,9 +78,16 @@ def looks_of_main(scope: Scope) -> Looks:
         return Looks()
     if in_next and scope.settings.get("pin_memory"):
         return Looks()
-    looks = _looks(blocking[(blocking["operation"] == NEXT) == in_next])
+    of_next = blocking["operation"] == NEXT
+    looks = _looks(blocking[of_next if in_next else ~blocking["operation"].isin([NEXT, STEP])])
     held = looks.tell and looks.shares.get(LOCK, 0.0) >= LEAST_LOCKED
     return looks if held else Looks()
+
+
+def looks_at_step(scope: Scope) -> Looks:
+    """What the training loop was found doing between two batches, of whatever loader."""
+    blocking = scope.blocking
+    return _looks(blocking[blocking["operation"] == STEP]) if len(blocking) else Looks()
 
 
 def python_threads(scope: Scope) -> int:

@@ -1,21 +1,18 @@
 """Per-operation statistics and the books of a fetch."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.components import COLLATE, OWN, REST, SNAPSHOT, own_time
+from lotus.analysis.batches.components import COLLATE, OWN, REST, SNAPSHOT
 from lotus.analysis.common.columns import (
-    Floats,
-    batch_rows,
-    distribution,
+    BatchPlaces,
     flag,
-    integer,
     number,
     ratio,
     total,
 )
+from lotus.analysis.common.durations import Durations
+from lotus.analysis.common.operation_sums import known_sum
 from lotus.analysis.common.scope import Scope
 
 IDLE = "idle"
@@ -28,29 +25,18 @@ def operation_table(scope: Scope) -> pd.DataFrame:
 
     Columns: operation parent kind nested count total_ns mean_ns p50_ns p95_ns p99_ns std_ns max_ns
     workers_share (of the workers' time, fetching and idle; of the fetching time without workers)
-    cpu_ns waiting_share read_bytes major_faults (NaN where not recorded). The time of a nested
+    cpu_ns waiting_share read_bytes major_faults (NaN where not recorded) quantile_error (how far
+    p50, p95 and p99 may lie from the exact ones, as a share of them). The time of a nested
     operation is also in that of the operation around it.
     """
-    ops = scope.ops
-    rows = []
-    if len(ops):
-        category = ops["operation"].astype("category")
-        codes = category.cat.codes.to_numpy(np.int64)
-        order = np.argsort(codes, kind="stable")
-        edges = np.searchsorted(codes[order], np.arange(len(category.cat.categories) + 1))
-        measured = {
-            name: number(ops, name)
-            for name in ("duration_ns", "cpu_ns", "read_bytes", "major_faults")
-        }
-        nested, whole = flag(ops, "nested"), workers_time(scope)
-        for code, name in enumerate(category.cat.categories):
-            mine = order[edges[code] : edges[code + 1]]
-            if mine.size:
-                part = {key: values[mine] for key, values in measured.items()}
-                row = _row(str(name), bool(nested[mine].all()), part, whole)
-                rows.append(row)
+    cells, whole = scope.calls.cells, workers_time(scope)
+    rows = [
+        _row(str(name), part, scope.calls.durations(str(name)), whole)
+        for name, part in cells.groupby("operation", sort=False)
+    ]
     columns = ["operation", "nested", "count", *[f"{name}_ns" for name in STATISTICS]]
     columns += ["workers_share", "cpu_ns", "waiting_share", "read_bytes", "major_faults"]
+    columns.append("quantile_error")
     table = pd.DataFrame(rows, columns=columns)
     kinds = scope.operations
     if len(kinds):
@@ -62,27 +48,28 @@ def operation_table(scope: Scope) -> pd.DataFrame:
     return table.sort_values("total_ns", ascending=False).reset_index(drop=True)
 
 
-def _row(name: str, nested: bool, part: dict[str, Floats], whole: float) -> dict[str, object]:
-    spread = distribution(part["duration_ns"])
-    cpu = part["cpu_ns"]
-    measured = bool(cpu.size) and not np.isnan(cpu).any()
+def _row(name: str, cells: pd.DataFrame, took: Durations, whole: float) -> dict[str, object]:
+    p50, p95, p99 = took.quantiles((0.5, 0.95, 0.99))
+    measured = bool((cells["known_cpu_ns"] == cells["count"]).all())
+    used = float(cells["cpu_ns"].sum()) if measured else np.nan
     return {
         "operation": name,
-        "nested": nested,
-        "count": spread["count"],
-        **{f"{key}_ns": spread[key] for key in STATISTICS},
-        "workers_share": ratio(spread["total"], whole),
-        "cpu_ns": float(cpu.sum()) if measured else np.nan,
-        "waiting_share": 1 - min(ratio(float(cpu.sum()), spread["total"]), 1)
-        if measured
-        else np.nan,
-        "read_bytes": _sum(part["read_bytes"]),
-        "major_faults": _sum(part["major_faults"]),
+        "nested": bool(cells["nested"].all()),
+        "count": took.count,
+        "total_ns": took.total,
+        "mean_ns": took.mean,
+        "p50_ns": p50,
+        "p95_ns": p95,
+        "p99_ns": p99,
+        "std_ns": took.std,
+        "max_ns": took.most,
+        "workers_share": ratio(took.total, whole),
+        "cpu_ns": used,
+        "waiting_share": 1 - min(ratio(used, took.total), 1) if measured else np.nan,
+        "read_bytes": known_sum(cells, "read_bytes"),
+        "major_faults": known_sum(cells, "major_faults"),
+        "quantile_error": took.error,
     }
-
-
-def _sum(values: Floats) -> float:
-    return np.nan if np.isnan(values).all() else float(np.nansum(values))
 
 
 def workers_time(scope: Scope) -> float:
@@ -100,16 +87,16 @@ def worker_time_table(scope: Scope) -> pd.DataFrame:
 
     With the operations that are not nested, these rows add up to the workers' time.
     """
-    batches, samples = scope.batches, scope.samples
+    batches = scope.batches
     whole = workers_time(scope)
     parts = {
-        OWN: total(own_time(samples)),
+        OWN: scope.fetched.total("own_ns"),
         COLLATE: total(number(batches, "collate_ns")),
         REST: total(number(batches, "self_ns")),
         SNAPSHOT: total(number(batches, "snapshot_ns")),
         IDLE: total(number(batches, "idle_in_loop_ns")),
     }
-    if not len(samples):
+    if not scope.fetched.count:
         # At level batch nothing inside the fetch but its collate is known.
         made = ~np.isnan(number(batches, "fetch_ns"))
         parts[REST] = total(number(batches, "fetch_ns")[made]) - parts[COLLATE]
@@ -131,19 +118,18 @@ def books(scope: Scope) -> pd.DataFrame:
     top-level operations, a fetch's its samples and collate; own_ns is what is measured as neither
     and remainder_ns what is left over. A whole whose parts were not recorded has no row.
     """
-    batches, samples, ops = scope.batches, scope.samples, scope.ops
-    inside = (integer(ops, "position") >= 0) & ~flag(ops, "nested")
-    row = batch_rows(batches, samples)
-    if not len(samples):
+    batches, fetched, cells = scope.batches, scope.fetched, scope.calls.cells
+    if not fetched.count:
         return pd.DataFrame(columns=BOOK)
-    duration = number(samples, "duration_ns")
-    in_batches = total(duration[row >= 0])
+    in_batches = total(fetched.in_batches(batches, "duration_ns"))
     made = ~np.isnan(number(batches, "fetch_ns"))
     collate, own = number(batches, "collate_ns"), number(batches, "self_ns")
     rows = []
-    if not np.isnan(number(samples, "self_ns")).all():
-        operations = total(number(ops, "duration_ns")[inside])
-        rows.append(_book("sample", total(duration), operations, total(number(samples, "self_ns"))))
+    if fetched.total("known_self_ns"):
+        inside = flag(cells, "in_sample") & ~flag(cells, "nested")
+        operations = total(number(cells, "duration_ns")[inside])
+        took, alone = fetched.total("duration_ns"), fetched.total("self_ns")
+        rows.append(_book("sample", took, operations, alone))
     parts = in_batches + total(collate[made])
     rows.append(_book("fetch", total(number(batches, "fetch_ns")), parts, total(own[made])))
     return pd.DataFrame(rows, columns=BOOK)
@@ -162,18 +148,23 @@ def _book(whole: str, total_ns: float, parts_ns: float, own_ns: float) -> dict[s
     }
 
 
-def slowest_operation(scope: Scope, rows: Sequence[int]) -> pd.DataFrame:
-    """For rows of `samples`: the operation that took longest in each; operation, operation_ns."""
-    samples, ops = scope.samples, scope.ops
-    chosen = samples.iloc[list(rows)].reset_index(drop=True)
+def slowest_operation(scope: Scope, chosen: pd.DataFrame) -> pd.DataFrame:
+    """The operation that took longest in each of these samples: operation, operation_ns.
+
+    `chosen`: their rank, loader, epoch, batch and position, with rows numbered from 0.
+    """
     result = pd.DataFrame({"operation": [""] * len(chosen), "operation_ns": np.nan})
-    if not len(ops) or not len(chosen):
-        return result
     keys = ["rank", "loader", "epoch", "batch"]
     unique = chosen.drop_duplicates(keys).reset_index(drop=True)
-    near = np.flatnonzero(batch_rows(unique, ops, keys) >= 0)
-    theirs = ops.iloc[near][[*keys, "position", "operation", "duration_ns", "nested"]]
-    theirs = theirs[~theirs["nested"].to_numpy(bool)].sort_values("duration_ns")
+    near, places = [], BatchPlaces(unique)
+    for part in scope.calls.contents.of_batches(unique):
+        if len(part.ops):
+            ops = part.ops[(places.rows(part.ops) >= 0) & ~flag(part.ops, "nested")]
+            names = ops["operation"].astype(str)
+            near.append(ops[[*keys, "position", "duration_ns"]].assign(operation=names))
+    if not near:
+        return result
+    theirs = pd.concat(near).sort_values("duration_ns")
     last = theirs.drop_duplicates([*keys, "position"], keep="last")
     slowest = chosen[[*keys, "position"]].merge(last, on=[*keys, "position"], how="left")
     result["operation"] = slowest["operation"].astype(object).fillna("").astype(str)

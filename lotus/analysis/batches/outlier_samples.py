@@ -1,12 +1,21 @@
 """Samples that took far longer than others of their worker, and what that cost their batches."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.components import Components, own_time
-from lotus.analysis.common.columns import Bools, Floats, Ints, flag, integer, number
+from lotus.analysis.batches.components import Components
+from lotus.analysis.batches.usual_durations import (
+    UsualDurations,
+    is_usable,
+    sample_durations,
+    usual_durations,
+)
+from lotus.analysis.common.columns import BatchPlaces, Bools, Floats, Ints, flag, integer, number
+from lotus.analysis.common.sample_sums import own_time
+from lotus.analysis.common.scope import Scope
 
 # A sample this many times slower than its worker's median is an outlier; if more than this share
 # of the samples are, they are no outliers but a second kind of sample.
@@ -19,142 +28,203 @@ SLOW_BATCHES_SHARE = 0.25
 _MOST_OF_EXCESS = 0.9
 # Distances between slow samples are regular where so many differ by so little of the usual one.
 _LEAST_DISTANCES, _IRREGULAR = 3, 0.05
+_KEYS = ("rank", "worker", "epoch", "batch", "position", "sample")
+_JUDGED = ("row", "duration_ns", "typical_ns", "usable", "slow", "together")
 
 
 @dataclass(frozen=True)
 class Outliers:
-    """Which samples were outliers, one row per row of `samples` (m,); no row is in two of them.
+    """The samples that are far slower than typical (m,); each is of one kind at most.
 
     A sample that was fetched several times is slow by itself if it was slow in most of them.
     """
 
+    # rank worker epoch batch position sample start_ns duration_ns, row (of the batch), typical_ns
+    # (the median of its worker)
+    samples: pd.DataFrame
     alone: Bools  # slow by themselves, as far as that is known
     by_chance: Bools  # slow this time, but not in most of their fetches
     together: Bools  # with all of their batch
-    typical_ns: Floats  # the median of their worker
     fetches: Ints  # of the same sample, as far as they were measured
 
 
-def outlier_samples(
-    batches: pd.DataFrame, samples: pd.DataFrame, sample_rows: Ints, first: Bools, whole: Bools
-) -> Outliers:
+@dataclass(frozen=True)
+class _Judge:
+    """Which samples of a part are slow. `first`, `whole`: see `outlier_samples`."""
+
+    places: BatchPlaces
+    usual: UsualDurations
+    delay: Floats  # of each batch (n,)
+    first: Bools
+    whole: Bools
+
+    def slow(self, samples: pd.DataFrame) -> pd.DataFrame:
+        """A row per sample: the columns _JUDGED."""
+        row, duration = self.places.rows(samples), sample_durations(samples)
+        typical, usable = self.usual.typical(samples), is_usable(row, duration, self.first)
+        slow = usable & (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
+        together = np.zeros(len(samples), np.bool_)
+        if len(self.delay):
+            # What its batch was without a core may have hit this sample alone.
+            slow &= duration - typical > self.delay[np.maximum(row, 0)]
+            together = slow & self.whole[np.maximum(row, 0)]
+        values = (row, duration, typical, usable, slow, together)
+        return pd.DataFrame(dict(zip(_JUDGED, values, strict=True)))
+
+
+def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
     """Find them. `first`, `whole`: batches (n,) that are the first of their process, or slow as a
     whole.
 
     Samples of a process's first batch are no outliers: what is slow there is start-up.
     """
-    duration = number(samples, "duration_ns")
-    measured = (sample_rows >= 0) & ~flag(samples, "many") & ~np.isnan(duration)
-    usable = measured
-    if len(batches):
-        usable = measured & ~first[np.maximum(sample_rows, 0)]
-    frame = pd.DataFrame(
-        {
-            "rank": integer(samples, "rank"),
-            "worker": integer(samples, "worker"),
-            "duration": np.where(usable, duration, np.nan),
-        }
-    )
-    typical = frame.groupby(["rank", "worker"])["duration"].transform("median").to_numpy(np.float64)
-    slow = usable & (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
-    if len(batches):
-        # What its batch was without a core may have hit this sample alone.
-        delay = np.nan_to_num(number(batches, "run_delay_ns"))[np.maximum(sample_rows, 0)]
-        slow &= duration - typical > delay
-    none = np.zeros(len(samples), np.bool_)
-    together = slow & whole[np.maximum(sample_rows, 0)] if whole.any() else none
-    single = slow & ~together
-    if single.sum() > max(1.0, SLOW_SHARE * usable.sum()):
-        single = none
-    if whole.sum() > max(1.0, SLOW_BATCHES_SHARE * len(batches)):
-        together = none
-    again = measured & (duration > AGAIN_TIMES * typical)
-    # A first batch, or one that was slow as a whole, says nothing of samples that were slow in it.
-    telling = measured & ~(again & ~usable) & ~together
-    often, fetches = _mostly_slow(integer(samples, "sample"), again, telling)
+    delay = np.nan_to_num(number(scope.batches, "run_delay_ns"))
+    judge = _Judge(BatchPlaces(scope.batches), usual_durations(scope), delay, first, whole)
+    most, single = max(1.0, SLOW_SHARE * judge.usual.usable), 0
+    parts = [pd.DataFrame({name: [] for name in (*_JUDGED, *_KEYS, "start_ns")})]
+    for samples in scope.fetched.times():
+        judged = judge.slow(samples)
+        slow = judged["slow"].to_numpy(np.bool_)
+        keys = {name: integer(samples, name)[slow] for name in _KEYS}
+        part = judged[slow].assign(**keys, start_ns=number(samples, "start_ns")[slow])
+        single += int((~part["together"]).sum())
+        # With more, none of them is an outlier: they need not be kept.
+        parts.append(part if single <= most else part[part["together"]])
+    rows = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
+    together = rows["together"].to_numpy(np.bool_)
+    # A second kind of sample, or of batch.
+    ordinary = whole.sum() > max(1.0, SLOW_BATCHES_SHARE * len(whole))
+    keep = (together & (not ordinary)) | (~together & (single <= most))
+    rows, together = rows[keep].reset_index(drop=True), together[keep]
+    often, fetches = _mostly_slow(scope, judge, integer(rows, "sample"), bool(ordinary))
     return Outliers(
-        alone=single & often,
-        by_chance=single & ~often,
+        samples=rows,
+        alone=~together & often,
+        by_chance=~together & ~often,
         together=together,
-        typical_ns=typical,
         fetches=fetches,
     )
 
 
-def _mostly_slow(sample: Ints, slow: Bools, telling: Bools) -> tuple[Bools, Ints]:
+def _mostly_slow(scope: Scope, judge: _Judge, sample: Ints, ordinary: bool) -> tuple[Bools, Ints]:
     """Whether each sample is slow in most of the fetches that tell, and how many those are (m,).
 
     A sample without an index cannot be recognised in another epoch: it was fetched once.
+    `ordinary`: batches that were slow as a whole tell as much as others do.
     """
-    known = telling & (sample >= 0)
-    frame = pd.DataFrame({"sample": sample[known], "slow": slow[known]})
-    each = frame.groupby("sample")["slow"].agg(["mean", "size"]).reindex(sample)
-    share = each["mean"].fillna(1.0).to_numpy(np.float64)
-    fetches = each["size"].fillna(1).to_numpy(np.int64)
-    return share > 0.5, np.asarray(fetches, np.int64)
+    wanted = np.unique(sample[sample >= 0])
+    if not wanted.size:
+        return np.ones(len(sample), np.bool_), np.ones(len(sample), np.int64)
+    slow, fetches = np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
+    for samples in scope.fetched.times():
+        index = integer(samples, "sample")
+        mine = np.isin(index, wanted)
+        if not mine.any():
+            continue
+        judged = judge.slow(samples[mine])
+        place = np.searchsorted(wanted, index[mine])
+        took = number(judged, "duration_ns")
+        measured = (integer(judged, "row") >= 0) & ~np.isnan(took)
+        again = measured & (took > AGAIN_TIMES * number(judged, "typical_ns"))
+        # A first batch, or one that was slow as a whole, says nothing of samples slow in it.
+        telling = measured & ~(again & ~flag(judged, "usable"))
+        if not ordinary:
+            telling &= ~flag(judged, "together")
+        fetches += np.bincount(place[telling], minlength=len(wanted))
+        slow += np.bincount(place[telling & again], minlength=len(wanted))
+    at = np.minimum(np.searchsorted(wanted, sample), len(wanted) - 1)
+    known = (sample >= 0) & (fetches[at] > 0)
+    return ~known | (slow[at] > 0.5 * fetches[at]), np.where(known, fetches[at], 1)
 
 
-def costliest(samples: pd.DataFrame, slow: Bools, typical: Floats) -> Ints:
+def costliest(outliers: Outliers, slow: Bools) -> Ints:
     """Rows of those slow samples that make up most of what they cost beyond the typical."""
-    excess = np.where(slow, number(samples, "duration_ns") - typical, 0.0)
+    samples = outliers.samples
+    beyond = number(samples, "duration_ns") - number(samples, "typical_ns")
+    excess = np.where(slow, beyond, 0.0)
     by_excess = np.argsort(-excess, kind="stable")
     most = np.searchsorted(np.cumsum(excess[by_excess]), _MOST_OF_EXCESS * excess.sum())
     return np.asarray(by_excess[: most + 1], np.int64)
 
 
-def regular_distance(samples: pd.DataFrame, rows: Ints) -> int:
+def regular_distance(parts: Iterable[pd.DataFrame], chosen: pd.DataFrame) -> int:
     """From one of these samples to the next in the order of its worker, if that is always the same.
 
     As where every so many samples another file is opened. 0 where it differs, or with too few.
+    `parts` are all samples.
     """
-    frame = pd.DataFrame(
-        {
-            **{name: integer(samples, name) for name in ("rank", "epoch", "worker")},
-            "start": number(samples, "start_ns"),
-            "chosen": False,
-        }
-    )
-    frame.loc[rows, "chosen"] = True
-    frame = frame.sort_values(["rank", "epoch", "worker", "start"], kind="stable")
-    groups = frame.groupby(["rank", "epoch", "worker"], sort=False)
-    frame["place"] = groups.cumcount()
-    chosen = frame[frame["chosen"]]
-    steps = chosen.groupby(["rank", "epoch", "worker"], sort=False)["place"].diff().dropna()
+    starts = {name: np.sort(start) for name, start in _starts(chosen)}
+    between = {name: np.zeros(len(each) + 1, np.int64) for name, each in starts.items()}
+    for samples in parts:
+        for name, start in _starts(samples):
+            if name in starts:
+                place = np.searchsorted(starts[name], start, side="right")
+                between[name] += np.bincount(place, minlength=len(between[name]))
+    # How many samples begin from one of them up to the next.
+    steps = np.concatenate([np.zeros(0), *(counts[1:-1] for counts in between.values())])
     if len(steps) < _LEAST_DISTANCES:
         return 0
-    usual = float(steps.median())
-    regular = (steps - usual).abs() <= _IRREGULAR * usual
+    usual = float(np.median(steps))
+    regular = np.abs(steps - usual) <= _IRREGULAR * usual
     return int(usual) if usual > 1 and regular.all() else 0
 
 
-def outlier_parts(
-    split: Components, samples: pd.DataFrame, ops: pd.DataFrame, slow: Bools, typical: Floats
-) -> Floats:
-    """What the outliers took beyond a typical sample, per batch and component (n, c)."""
+def _starts(samples: pd.DataFrame) -> Iterator[tuple[object, Floats]]:
+    """Rank, epoch and worker, and when its samples began."""
+    names = ["rank", "epoch", "worker"]
+    keys = pd.DataFrame({name: integer(samples, name) for name in names})
+    start = number(samples, "start_ns")
+    for name, rows in keys.groupby(names, sort=False).indices.items():
+        yield name, start[rows]
+
+
+def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> list[Floats]:
+    """What each kind of outliers took beyond a typical sample, per batch and component (n, c).
+
+    Kinds: alone, by chance, together. Samples and operations are read again once, for all kinds.
+    """
     count, width = split.parts.shape
-    excess = np.zeros((count, width))
-    rows = np.flatnonzero(slow)
-    if not rows.size:
+    kinds = (outliers.alone, outliers.by_chance, outliers.together)
+    excess = [np.zeros((count, width)) for _ in kinds]
+    slow = outliers.samples
+    if not len(slow):
         return excess
-    duration = number(samples, "duration_ns")
-    share = 1.0 - typical[rows] / duration[rows]
-    batch = split.sample_rows[rows]
-    excess[:, split.own] = np.bincount(batch, own_time(samples)[rows] * share, count)
-    affected = np.zeros(count, np.bool_)
-    affected[batch] = True
-    near = np.flatnonzero((split.op_rows >= 0) & affected[np.maximum(split.op_rows, 0)])
-    if near.size:
-        position = integer(samples, "position")
-        which = pd.DataFrame({"batch": batch, "position": position[rows], "share": share})
+    which = pd.DataFrame(
+        {
+            "row": integer(slow, "row"),
+            "position": integer(slow, "position"),
+            "share": 1.0 - number(slow, "typical_ns") / number(slow, "duration_ns"),
+            "kind": np.argmax(kinds, axis=0),
+        }
+    )
+    affected = np.unique(which["row"])
+    batches = scope.batches.iloc[affected]
+    places = BatchPlaces(batches)
+    column = {name: place for place, name in enumerate(split.operations.names)}
+
+    def add(frame: pd.DataFrame, code: Ints, took: Floats) -> None:
+        """Add what of these times is beyond the typical."""
+        row, position = places.rows(frame), integer(frame, "position")
+        near = (row >= 0) & (position >= 0)
         their = pd.DataFrame(
             {
-                "batch": split.op_rows[near],
-                "position": integer(ops, "position")[near],
-                "code": split.op_codes[near],
-                "duration": number(ops, "duration_ns")[near],
+                "row": affected[row[near]],
+                "position": position[near],
+                "code": code[near],
+                "took": took[near],
             }
-        ).merge(which, on=["batch", "position"])
-        place = their["batch"].to_numpy() * width + their["code"].to_numpy()
-        weight = (their["duration"] * their["share"]).to_numpy()
-        excess += np.bincount(place, weight, count * width).reshape(count, width)
-    return np.minimum(excess, split.parts)
+        ).merge(which, on=["row", "position"])
+        for kind, mine in their.groupby("kind"):
+            place = mine["row"].to_numpy() * width + mine["code"].to_numpy()
+            beyond = (mine["took"] * mine["share"]).to_numpy()
+            sums = np.bincount(place, beyond, count * width).reshape(count, width)
+            excess[int(str(kind))] += sums
+
+    for part in scope.fetched.contents.of_batches(batches):
+        own = np.full(len(part.samples), split.own, np.int64)
+        add(part.samples, own, own_time(part.samples))
+        if len(part.ops):
+            inside = part.ops[~flag(part.ops, "nested")]
+            code = inside["operation"].astype(str).map(column).fillna(-1)
+            add(inside, np.asarray(code, np.int64), number(inside, "duration_ns"))
+    return [np.minimum(part, split.parts) for part in excess]

@@ -4,51 +4,36 @@ A stall of the machine or of storage makes every sample of a batch slow; that sa
 samples.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import first_of_process
-from lotus.analysis.common.columns import (
-    Bools,
-    Floats,
-    Ints,
-    batch_rows,
-    flag,
-    integer,
-    median,
-    number,
+from lotus.analysis.batches.usual_durations import (
+    UsualDurations,
+    sample_durations,
+    usual_durations,
 )
+from lotus.analysis.common.columns import BatchPlaces, Bools, Floats, Ints, integer, number
 from lotus.analysis.common.scope import Scope
 
 # A sample is slow that takes this many times the usual; a batch, most of whose samples are.
 SLOW_TIMES, SLOW_PART = 1.5, 0.75
-# Of a worker with so many batches its own are the usual ones: one that is always slow has no slow
-# batch.
-_ENOUGH = 4
 # That as many slow samples meet by chance in one of all the batches is less likely than this.
 _CHANCE = 0.05
 COLUMNS = ["rank", "worker", "epoch", "batch", "samples", "slow", "typical_ns", "times", "first"]
 
 
-def sample_durations(samples: pd.DataFrame) -> Floats:
-    """Nanoseconds of each sample; NaN of those that were fetched many at once."""
-    return np.where(flag(samples, "many"), np.nan, number(samples, "duration_ns"))
+@dataclass(frozen=True)
+class WholeBatches:
+    """Batches that were slow as a whole: `whole` (n,) and a row per measured sample of them.
 
+    `samples`: row (of the batch), took and usual (ns), index (in the data set).
+    """
 
-def usual_durations(samples: pd.DataFrame, duration: Floats) -> Floats:
-    """The median sample of each sample's worker (m,), or of all where it made few batches."""
-    frame = pd.DataFrame(
-        {
-            "rank": integer(samples, "rank"),
-            "worker": integer(samples, "worker"),
-            "batch": integer(samples, "epoch") * 4_194_304 + integer(samples, "batch"),
-            "took": duration,
-        }
-    )
-    grouped = frame.groupby(["rank", "worker"])
-    own, batches = grouped["took"].transform("median"), grouped["batch"].transform("nunique")
-    usual = np.where(batches >= _ENOUGH, own, median(duration))
-    return np.fmax(usual.astype(np.float64), 1.0)
+    whole: Bools
+    samples: pd.DataFrame
 
 
 def slow_batches(scope: Scope, count: int = 10) -> pd.DataFrame:
@@ -58,15 +43,10 @@ def slow_batches(scope: Scope, count: int = 10) -> pd.DataFrame:
     sample) times (the same over what is usual of its worker) first (the first batch of its
     process).
     """
-    batches, samples = scope.batches, scope.samples
-    row, whole = batch_rows(batches, samples), slow_as_a_whole(batches, samples)
-    if not whole.any() or not count:
+    batches, slow = scope.batches, slow_as_a_whole(scope)
+    if not slow.whole.any() or not count:
         return pd.DataFrame(columns=COLUMNS)
-    duration = sample_durations(samples)
-    usual = usual_durations(samples, duration)
-    inside = np.flatnonzero((row >= 0) & whole[np.maximum(row, 0)] & ~np.isnan(duration))
-    frame = pd.DataFrame({"row": row[inside], "took": duration[inside], "usual": usual[inside]})
-    frame["slow"] = frame["took"] > SLOW_TIMES * frame["usual"]
+    frame = slow.samples.assign(slow=slow.samples["took"] > SLOW_TIMES * slow.samples["usual"])
     each = frame.groupby("row").agg(
         samples=("took", "size"),
         slow=("slow", "sum"),
@@ -82,30 +62,60 @@ def slow_batches(scope: Scope, count: int = 10) -> pd.DataFrame:
     return table.sort_values("times", ascending=False, kind="stable").head(count)[COLUMNS]
 
 
-def slow_as_a_whole(batches: pd.DataFrame, samples: pd.DataFrame) -> Bools:
-    """Which batches were slow in all but a few of their samples (n,).
+def slow_as_a_whole(scope: Scope) -> WholeBatches:
+    """Which batches were slow in all but a few of their samples.
 
     A batch of slow samples that met by chance, or that are slow in other batches too, was not slow
     as a whole.
     """
-    count, batch, duration = len(batches), batch_rows(batches, samples), sample_durations(samples)
-    known = (batch >= 0) & ~np.isnan(duration)
-    if not known.any():
-        return np.zeros(count, np.bool_)
-    usual = usual_durations(samples, duration)
-    slow = known & (duration > SLOW_TIMES * usual)
-    excess = np.bincount(batch[slow], (duration - usual)[slow], count)
-    busy = excess <= np.nan_to_num(number(batches, "run_delay_ns"))  # it was without a core
-    size = np.bincount(batch[known], minlength=count)
-    many = np.bincount(batch[slow], minlength=count)
+    return scope.fetched.once("slow as a whole", lambda: _slow_as_a_whole(scope))
+
+
+def _slow_as_a_whole(scope: Scope) -> WholeBatches:
+    count, places, usual = len(scope.batches), BatchPlaces(scope.batches), usual_durations(scope)
+    size, many, excess = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count)
+    for samples in scope.fetched.times():
+        row, duration = places.rows(samples), sample_durations(samples)
+        known = (row >= 0) & ~np.isnan(duration)
+        if known.any():
+            row, duration, ordinary = row[known], duration[known], usual.usual(samples)[known]
+            slow, least = duration > SLOW_TIMES * ordinary, int(row.min())
+            here = slice(least, int(row.max()) + 1)
+            width = here.stop - least
+            size[here] += np.bincount(row - least, minlength=width)
+            many[here] += np.bincount(row[slow] - least, minlength=width)
+            beyond = (duration - ordinary)[slow]
+            excess[here] += np.bincount(row[slow] - least, beyond, width)
+    none = pd.DataFrame(columns=["row", "took", "usual", "index"])
+    busy = excess <= np.nan_to_num(number(scope.batches, "run_delay_ns"))  # it was without a core
     whole: Bools = (size > 1) & (many >= SLOW_PART * size) & ~busy
     if not whole.any():
-        return whole
+        return WholeBatches(whole, none)
     others, other_slow = int(size[~whole].sum()), int(many[~whole].sum())
     rate = (other_slow + 1) / (others + 2)
     whole &= _likely(many, size, rate) * int((size > 0).sum()) < _CHANCE
-    times = np.where(known, duration / usual, np.nan)
-    return whole & ~_slow_elsewhere(times, batch, integer(samples, "sample"), whole)
+    if not whole.any():
+        return WholeBatches(whole, none)
+    inside = pd.concat([_measured(each, places, usual, whole) for each in scope.fetched.times()])
+    whole &= ~_slow_elsewhere(scope, places, usual, inside, whole)
+    return WholeBatches(whole, inside[whole[inside["row"].to_numpy(np.int64)]])
+
+
+def _measured(
+    samples: pd.DataFrame, places: BatchPlaces, usual: UsualDurations, whole: Bools
+) -> pd.DataFrame:
+    """The samples of these batches that have a time of their own."""
+    row, duration = places.rows(samples), sample_durations(samples)
+    mine = (row >= 0) & whole[np.maximum(row, 0)] & ~np.isnan(duration)
+    chosen = samples[mine]
+    return pd.DataFrame(
+        {
+            "row": row[mine],
+            "took": duration[mine],
+            "usual": usual.usual(chosen),
+            "index": integer(chosen, "sample"),
+        }
+    )
 
 
 def _likely(many: Ints, size: Ints, rate: float) -> Floats:
@@ -120,18 +130,25 @@ def _likely(many: Ints, size: Ints, rate: float) -> Floats:
     return np.where(part > rate, np.exp(-size * distance), 1.0)
 
 
-def _slow_elsewhere(times: Floats, batch: Ints, index: Ints, whole: Bools) -> Bools:
-    """Batches whose samples were as slow in other epochs: it was the samples (n,).
-
-    times: of the usual duration, per sample, NaN where not known; index: in the data set, or -1.
-    """
-    in_whole = (batch >= 0) & whole[np.maximum(batch, 0)]
-    inside = in_whole & ~np.isnan(times) & (index >= 0)
-    again = ~in_whole & ~np.isnan(times) & np.isin(index, np.unique(index[inside]))
+def _slow_elsewhere(
+    scope: Scope, places: BatchPlaces, usual: UsualDurations, inside: pd.DataFrame, whole: Bools
+) -> Bools:
+    """Batches whose samples were as slow in other epochs: it was the samples (n,)."""
     result = np.zeros(len(whole), np.bool_)
-    if again.any():
-        elsewhere = pd.Series(times[again]).groupby(index[again]).median()
-        typical = pd.Series(index[inside]).map(elsewhere).groupby(batch[inside]).median()
+    inside = inside[inside["index"] >= 0]
+    wanted = np.unique(inside["index"])
+    again: list[pd.Series] = []  # of the usual duration, by index
+    for samples in scope.fetched.times():
+        index = integer(samples, "sample")
+        row, duration = places.rows(samples), sample_durations(samples)
+        here = (row >= 0) & ~whole[np.maximum(row, 0)] & ~np.isnan(duration)
+        here &= np.isin(index, wanted)
+        if here.any():
+            times = duration[here] / usual.usual(samples[here])
+            again.append(pd.Series(times, index=index[here]))
+    if again:
+        elsewhere = pd.concat(again).groupby(level=0).median()
+        typical = inside["index"].map(elsewhere).groupby(inside["row"]).median()
         result[typical[typical > SLOW_TIMES].index.to_numpy(np.int64)] = True
     return result
 

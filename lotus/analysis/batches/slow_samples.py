@@ -4,13 +4,9 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.operation_statistics import slowest_operation
-from lotus.analysis.batches.slow_batches import (
-    SLOW_TIMES,
-    sample_durations,
-    slow_as_a_whole,
-    typical_of_others,
-)
-from lotus.analysis.common.columns import batch_rows, integer, median
+from lotus.analysis.batches.slow_batches import SLOW_TIMES, slow_as_a_whole, typical_of_others
+from lotus.analysis.batches.usual_durations import sample_durations, usual_durations
+from lotus.analysis.common.columns import BatchPlaces, Bools, Ints, integer
 from lotus.analysis.common.scope import Scope
 
 _COLUMNS = ["rank", "worker", "epoch", "batch", "sample", "duration_ns", "times", "beyond", "path"]
@@ -26,31 +22,43 @@ def slowest_samples(scope: Scope, count: int = 10) -> pd.DataFrame:
     the data set does not tell it; `operation`: the one that took longest in it. Samples fetched
     many at once (`__getitems__`) have no time of their own and are not in it.
     """
-    samples = scope.samples
+    places, usual = BatchPlaces(scope.batches), usual_durations(scope)
+    ordinary = float(np.fmax(usual.overall, 1.0))
+    whole = slow_as_a_whole(scope).whole
+    parts = [
+        _slowest_of(samples, places.rows(samples), ordinary, whole, count)
+        for samples in (scope.fetched.times() if count else ())
+    ]
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return pd.DataFrame(columns=[*_COLUMNS, "operation", "operation_ns"])
+    slowest = pd.concat(parts).sort_values("excess", ascending=False, kind="stable").head(count)
+    slowest = slowest.reset_index(drop=True)
+    slowest["times"] = slowest["duration_ns"] / ordinary
+    slowest["beyond"] = slowest["duration_ns"] / slowest["base"]
+    slowest["path"] = _paths(scope.paths, slowest["sample"])
+    return slowest[_COLUMNS].assign(**slowest_operation(scope, slowest))
+
+
+def _slowest_of(
+    samples: pd.DataFrame, row: Ints, usual: float, whole: Bools, count: int
+) -> pd.DataFrame:
+    """The `count` samples of a part that were slow most beyond their batch, in their order."""
     duration = sample_durations(samples)
-    row = batch_rows(scope.batches, samples)
-    usual = max(median(duration), 1.0) if (~np.isnan(duration)).any() else 1.0
     base = np.fmax(usual, typical_of_others(duration, row))
     excess = duration - base
-    whole = slow_as_a_whole(scope.batches, samples)
     if whole.any():
         inside = (row >= 0) & whole[np.maximum(row, 0)]
         excess[inside & (duration < SLOW_TIMES * base)] = np.nan
     known = np.flatnonzero(~np.isnan(excess))
-    count = min(count, known.size)
-    if not count:
-        return pd.DataFrame(columns=[*_COLUMNS, "operation", "operation_ns"])
-    largest = known[np.argpartition(-excess[known], count - 1)[:count]]
-    largest = largest[np.argsort(-excess[largest], kind="stable")]
-    slowest = pd.DataFrame(
-        {name: integer(samples, name)[largest] for name in ("rank", "worker", "epoch", "batch")}
-    )
-    slowest["sample"] = integer(samples, "sample")[largest]
-    slowest["duration_ns"] = duration[largest]
-    slowest["times"] = duration[largest] / usual
-    slowest["beyond"] = duration[largest] / base[largest]
-    slowest["path"] = _paths(scope.paths, slowest["sample"])
-    return slowest.assign(**slowest_operation(scope, largest.tolist()))
+    if known.size > count:
+        least = np.partition(excess[known], known.size - count)[known.size - count]
+        more = known[excess[known] > least]
+        # Of those that are equally slow, the first.
+        known = np.sort(np.append(more, known[excess[known] == least][: count - more.size]))
+    names = ("rank", "worker", "loader", "epoch", "batch", "position", "sample")
+    table = pd.DataFrame({name: integer(samples, name)[known] for name in names})
+    return table.assign(duration_ns=duration[known], base=base[known], excess=excess[known])
 
 
 def _paths(paths: pd.DataFrame, samples: pd.Series) -> pd.Series:

@@ -9,7 +9,7 @@ from lotus.analysis.common.columns import Floats, integer, number
 from lotus.analysis.common.scope import Scope
 from lotus.common import bootstrap
 
-_LEAST = 16  # batches
+LEAST_BATCHES = 16
 _SEED = 0  # a report of one run always says the same
 
 
@@ -25,16 +25,26 @@ def wait_spread(scope: Scope) -> tuple[float, float]:
 def spread_of(rows: Floats) -> tuple[float, float]:
     """The same for (time in waits, all time) of one part of a loop after the other: (n, 2)."""
     whole = rows.sum(axis=0)
-    if len(rows) < _LEAST or not whole[0] > 0:
+    if len(rows) < LEAST_BATCHES or not whole[0] > 0:
         return math.nan, math.nan
+    low, high = np.quantile(replicated_shares(rows)[:, 0], [0.025, 0.975])
+    return max(float(low), 0.0), float(high)
+
+
+def replicated_shares(rows: Floats) -> Floats:
+    """Each part's share of the whole in replicates of a loop, relative to its share in `rows`.
+
+    `rows`: the parts (n, c), and all time (n, 1) of one part of a loop after the other. Blocks of
+    them are drawn, the same for all parts: (REPLICATES, c). NaN for parts of nothing.
+    """
     rows = _binned(rows)
-    mean = whole[0] / whole[1]
-    length = bootstrap.block_length(rows[:, :1] - mean * rows[:, 1:])
+    whole = rows.sum(axis=0)
+    means = whole[:-1] / whole[-1]
+    length = bootstrap.block_length(rows[:, :-1] - means * rows[:, -1:])
     drawn = bootstrap.draw(len(rows), length, np.random.default_rng(_SEED))
     sums = bootstrap.replicated(rows, length, drawn)
-    shares = sums[:, 0] / sums[:, 1]
-    low, high = np.quantile(shares, [0.025, 0.975]) / mean
-    return max(float(low), 0.0), float(high)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(sums[:, :-1] / sums[:, -1:] / means)
 
 
 def _rows(scope: Scope) -> Floats:
@@ -57,4 +67,4 @@ def _binned(rows: Floats) -> Floats:
     """Neighbours added up, to MOST_BINS rows at most; the last few may be left out."""
     width = -(-len(rows) // bootstrap.MOST_BINS)
     count = len(rows) // width
-    return np.asarray(rows[: count * width].reshape(count, width, 2).sum(axis=1))
+    return np.asarray(rows[: count * width].reshape(count, width, rows.shape[1]).sum(axis=1))

@@ -30,7 +30,7 @@ def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
     if name not in frame.columns:
         return np.full(len(frame), missing, np.int64)
     column = frame[name]
-    if column.dtype != np.int64:
+    if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "i":
         column = column.astype("Int64").fillna(missing)
     return np.asarray(column.to_numpy(), dtype=np.int64)
 
@@ -64,23 +64,50 @@ def ratio(part: float, whole: float) -> float:
 
 def batch_rows(batches: pd.DataFrame, frame: pd.DataFrame, keys: Sequence[str] = KEYS) -> Ints:
     """For each row of `frame`, the position of its batch in `batches`; -1 where there is none."""
-    if not len(batches) or not len(frame):
-        return np.full(len(frame), -1, np.int64)
-    code = np.zeros(len(frame), np.int64)
-    wanted = np.zeros(len(batches), np.int64)
-    known = np.ones(len(frame), np.bool_)
-    for name in keys:
-        # Ranks of values instead of values: the product of the ranges stays small.
-        values, places = np.unique(integer(batches, name), return_inverse=True)
-        mine = integer(frame, name)
-        nearest = np.minimum(np.searchsorted(values, mine), len(values) - 1)
-        known &= values[nearest] == mine
-        code = code * len(values) + nearest
-        wanted = wanted * len(values) + places
-    order = np.argsort(wanted, kind="stable")
-    place = np.minimum(np.searchsorted(wanted[order], code), len(order) - 1)
-    known &= wanted[order][place] == code
-    return np.where(known, order[place], -1)
+    if not len(frame):
+        return np.zeros(0, np.int64)
+    return BatchPlaces(batches, keys).rows(frame)
+
+
+class BatchPlaces:
+    """A table of batches, made ready to find many rows of other tables in it."""
+
+    def __init__(self, batches: pd.DataFrame, keys: Sequence[str] = KEYS) -> None:
+        self._keys, self._values = keys, []
+        wanted = np.zeros(len(batches), np.int64)
+        for name in keys:
+            # Ranks of values instead of values: the product of the ranges stays small.
+            values, places = np.unique(integer(batches, name), return_inverse=True)
+            self._values.append(values)
+            wanted = wanted * len(values) + places
+        self._order = np.argsort(wanted, kind="stable")
+        self._wanted = wanted[self._order]
+
+    def rows(self, frame: pd.DataFrame) -> Ints:
+        """For each row of `frame`, the position of its batch; -1 where there is none."""
+        if not len(self._order) or not len(frame):
+            return np.full(len(frame), -1, np.int64)
+        columns = [integer(frame, name) for name in self._keys]
+        first = starts_of_runs(columns)  # most rows have the batch of the row before
+        code, known = np.zeros(len(first), np.int64), np.ones(len(first), np.bool_)
+        for values, column in zip(self._values, columns, strict=True):
+            mine = column[first]
+            nearest = np.minimum(np.searchsorted(values, mine), len(values) - 1)
+            known &= values[nearest] == mine
+            code = code * len(values) + nearest
+        place = np.minimum(np.searchsorted(self._wanted, code), len(self._order) - 1)
+        known &= self._wanted[place] == code
+        rows = np.where(known, self._order[place], -1)
+        return np.repeat(rows, np.diff(np.append(first, len(frame))))
+
+
+def starts_of_runs(columns: Sequence[Ints]) -> Ints:
+    """Where each run of rows begins in which no column changes; there is at least one row."""
+    changes = np.zeros(len(columns[0]), np.bool_)
+    changes[0] = True
+    for column in columns:
+        changes[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changes)
 
 
 def process_rows(workers: pd.DataFrame, batches: pd.DataFrame) -> Ints:

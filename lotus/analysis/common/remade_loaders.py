@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import Ints, integer, number
+from lotus.analysis.common.run_contents import ChangedParts, parts_of
 from lotus.analysis.common.scope import RunLike, table
 
 _TABLES = (
@@ -51,6 +52,11 @@ class MergedRun:
         rows = known[keep].reset_index(drop=True)
         counts = made.reindex(keys[keep]).to_numpy()
         return rows.assign(made=np.where(np.isnan(counts), 1, counts).astype(np.int64))
+
+    @property
+    def pieces(self) -> ChangedParts:
+        """`samples` and `ops` in parts."""
+        return ChangedParts(parts_of(self._run), self._renumbered)
 
     def number_of(self, loader: int) -> int:
         """The number of the first of those that a loader is one with."""

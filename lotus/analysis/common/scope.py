@@ -3,16 +3,20 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import batch_rows, integer, number, plain_value
+from lotus.analysis.common.loader_operations import LoaderOperations
+from lotus.analysis.common.loader_samples import LoaderSamples
 from lotus.analysis.common.loader_titles import title_of
+from lotus.analysis.common.run_contents import Advance, RunContents, parts_of
 from lotus.analysis.common.warm_up import without_warm_up
 
-_OF_LOADERS = ("ops", "samples", "batches", "waits", "epochs")
+_OF_LOADERS = ("batches", "waits", "epochs")
 TABLES = (*_OF_LOADERS, "workers", "resources", "paths")
 
 
@@ -30,7 +34,10 @@ class RunLike(Protocol):
 
 @dataclass(frozen=True)
 class Scope:
-    """The tables of one loader, all ranks; `settings` are the loader's own parameters."""
+    """The tables of one loader, all ranks; `settings` are the loader's own parameters.
+
+    `calls` are those of operations. Their table, and that of the samples, may not fit in memory.
+    """
 
     loader: int
     settings: dict[str, Any]
@@ -43,8 +50,8 @@ class Scope:
     shm_bytes: float  # size of /dev/shm; NaN: not known
     program_cpu_ns: float  # of all that ran in the program, until its end; NaN: not known
     operations: pd.DataFrame
-    ops: pd.DataFrame
-    samples: pd.DataFrame
+    calls: LoaderOperations
+    fetched: LoaderSamples
     batches: pd.DataFrame
     waits: pd.DataFrame
     epochs: pd.DataFrame
@@ -58,6 +65,16 @@ class Scope:
     memory: pd.DataFrame
     children: pd.DataFrame
     own_code: pd.DataFrame
+
+    @property
+    def ops(self) -> pd.DataFrame:
+        """The table of `calls`."""
+        return self.calls.table()
+
+    @property
+    def samples(self) -> pd.DataFrame:
+        """The table of `fetched`."""
+        return self.fetched.table()
 
     @property
     def num_workers(self) -> int:
@@ -85,12 +102,26 @@ def iterated(run: RunLike) -> list[int]:
     return [int(one) for one in known.sort_values(ascending=False, kind="stable").index]
 
 
-def scopes(run: RunLike, loaders: Sequence[int] | None = None) -> list[Scope]:
-    """One Scope for each of `loaders`; by default for all that were iterated, in their order."""
+def scopes(
+    run: RunLike, loaders: Sequence[int] | None = None, advance: Advance = lambda done, whole: None
+) -> list[Scope]:
+    """One Scope for each of `loaders`; by default for all that were iterated, in their order.
+
+    `advance` is told how many of how many pieces of the run are read.
+    """
     wanted = iterated(run) if loaders is None else loaders
     tables = {name: table(run, name) for name in TABLES}
     parts = {name: _by_loader(tables[name]) for name in _OF_LOADERS}
-    return [_scope(run, tables, parts, loader) for loader in wanted]
+    contents = RunContents(parts_of(run), advance)
+    whole = cache(lambda name: _by_loader(table(run, name)))
+
+    def calls(loader: int) -> LoaderOperations:
+        return LoaderOperations(contents, loader, lambda: whole("ops")(loader))
+
+    def fetched(loader: int) -> LoaderSamples:
+        return LoaderSamples(contents, loader, lambda: whole("samples")(loader))
+
+    return [_scope(run, tables, parts, calls(loader), fetched(loader)) for loader in wanted]
 
 
 def _by_loader(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
@@ -119,8 +150,10 @@ def _scope(
     run: RunLike,
     tables: Mapping[str, pd.DataFrame],
     parts: Mapping[str, Callable[[int], pd.DataFrame]],
-    loader: int,
+    calls: LoaderOperations,
+    fetched: LoaderSamples,
 ) -> Scope:
+    loader = calls.loader
     mine = {name: part(loader) for name, part in parts.items()}
     batches, workers = mine["batches"], tables["workers"]
     processes = _pairs(batches)
@@ -146,8 +179,8 @@ def _scope(
         shm_bytes=float(manifest.get("shm_bytes") or "nan"),
         program_cpu_ns=spent if isinstance(spent, float) else math.nan,
         operations=table(run, "operations"),
-        ops=mine["ops"],
-        samples=mine["samples"],
+        calls=calls,
+        fetched=fetched,
         batches=_with_idle_of_loop(batches, mine["epochs"]),
         waits=without_warm_up(mine["waits"]),
         epochs=mine["epochs"],

@@ -1,5 +1,6 @@
 """The account of a loop: what its time is owed to, in charges that add up to it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -8,11 +9,13 @@ from lotus.analysis.batches.core_use import CoreUse
 from lotus.analysis.common.columns import number, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.common.warm_up import WARM_UP
+from lotus.analysis.verdict.cause_spread import UNKNOWN, CauseSpread, cause_spread
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
-from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, Charge
+from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, CauseRow, Charge
 from lotus.analysis.verdict.causes.ledger import Ledger
 
 _LEAST_NS = 1.0
+_LEAST_SHARE = 0.01  # of the loop: how less of it varies is of no weight
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Account:
     workers: pd.DataFrame
     charges: list[Charge]
     use: CoreUse
+    spread: CauseSpread = UNKNOWN  # how `charges` vary between batches
     warm_up_ns: float = 0.0  # of first steps, beyond a usual one; no part of loop_ns
 
 
@@ -42,12 +46,14 @@ def account(scope: Scope) -> Account:
     ledger = Ledger(scope)
     charges: list[Charge] = []
     for row in CAUSES:
-        taken = [charge for charge in row.charges(ledger) if charge.ns >= _LEAST_NS or row.silent]
+        taken = [charge for charge in _taken(row, ledger) if charge.ns >= _LEAST_NS or row.silent]
         if row.part not in (STEP, SHUTDOWN):
             ledger.charged_ns += sum(charge.ns for charge in taken)
         charges += taken
     if scope.partial:
         charges = _extrapolated(charges, ledger.uncharged_ns)
+    charges = sorted(charges, key=lambda charge: -charge.ns)
+    least = _LEAST_SHARE * ledger.loop_ns
     return Account(
         loop_ns=ledger.loop_ns,
         iter_ns=ledger.iter_ns,
@@ -59,9 +65,23 @@ def account(scope: Scope) -> Account:
         epochs=ledger.loop,
         phases=ledger.phases,
         workers=ledger.workers,
-        charges=sorted(charges, key=lambda charge: -charge.ns),
+        charges=charges,
+        spread=cause_spread(scope, [charge for charge in charges if charge.ns > least]),
         use=ledger.use,
     )
+
+
+def _taken(row: CauseRow, ledger: Ledger) -> Iterator[Charge]:
+    """What a cause takes, each charge with how much of it was at each batch."""
+    left = ledger.left
+    for charge in row.charges(ledger):
+        before, left = left, ledger.left
+        yield replace(charge, by_batch=before - left)
+
+
+def _scaled(charge: Charge, scale: float) -> Charge:
+    by_batch = None if charge.by_batch is None else charge.by_batch * scale
+    return replace(charge, ns=charge.ns * scale, by_batch=by_batch)
 
 
 def _extrapolated(charges: list[Charge], uncharged_ns: float) -> list[Charge]:
@@ -71,6 +91,6 @@ def _extrapolated(charges: list[Charge], uncharged_ns: float) -> list[Charge]:
         return charges
     scale = 1.0 + uncharged_ns / recorded
     return [
-        replace(charge, ns=charge.ns * scale) if BY_KIND[charge.kind].part == WAITS else charge
+        _scaled(charge, scale) if BY_KIND[charge.kind].part == WAITS else charge
         for charge in charges
     ]

@@ -13,7 +13,7 @@ from lotus.analysis.common.columns import ratio
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
-from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, Charge, Evidence
+from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST, TRACING
 from lotus.analysis.verdict.causes.memory import is_grave
@@ -25,6 +25,7 @@ from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS
 from lotus.common.formatting import duration, plain, size
 
 MODERATE, HIGH = 0.05, 0.20
+_NEAR_MODERATE = 0.10  # up to here the interval of the waits has to lie above `MODERATE`
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
 # Defects in how data are divided come first: what else is waited for is measured beside them.
 _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
@@ -33,6 +34,8 @@ LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
+_NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest
+_ALL = 0.99  # of a loop: more of it cannot be told from all
 _NEAR = 0.8  # of a limit
 _SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
 _STALLED = 0.05  # of the loop in which some thread waited for memory
@@ -64,17 +67,24 @@ class Cause:
     ns: float
     evidence: dict[str, float]
     advice: str
+    delay_ns: float = 0.0  # how long the same work had no core; charged to other programs
+    at_once: float = math.nan  # of it at a time, but for a lock; NaN: no lock is known
+    low: float = math.nan  # 95 % interval of `share`, from how it varies between batches
+    high: float = math.nan
     remedy: Remedy = CODE  # what the advice changes, where it is no change of code
 
     @property
     def gain(self) -> float:
         """How many times as fast the loop would be without it, if all else took as long as before.
 
-        NaN where that cannot be: without what occupies cores, all else is quicker.
+        NaN where that cannot be: without what occupies cores, all else is quicker. Its time without
+        a core, on a busy machine, is gone with it.
         """
         alone = self.part not in (STEP, OUTSIDE_PART) and self.kind not in _OF_CORES
-        known = alone and _WORTH <= self.share < 1
-        return 1.0 / (1.0 - self.share) if known else math.nan
+        whole = self.share * (1.0 + ratio(self.delay_ns, self.ns)) if self.delay_ns else self.share
+        whole = min(whole, _ALL) if self.delay_ns else whole
+        known = alone and self.share >= _WORTH and whole < 1
+        return min(1.0 / (1.0 - whole), self.at_once) if known else math.nan
 
     @property
     def reason(self) -> str:
@@ -114,6 +124,7 @@ class Verdict:
     ruled_out: tuple[str, ...] = ()  # what was measured, and is no cause
     input_low: float = math.nan
     input_high: float = math.nan
+    as_large: str = ""  # title of a cause that may be larger than the first one
 
 
 def verdict(scope: Scope) -> Verdict:
@@ -136,12 +147,24 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         nothing = "No batch was taken from this loader."
         return Verdict("unknown", "", nothing, inputs, startup, step, shutdown, [])
     others = sum(charge.ns for charge in books.charges if charge.kind == OTHERS.kind)
-    kind, degree = _kind(inputs - ratio(others, loop), startup + shutdown)
-    causes = [_cause(charge, books, around) for charge in _ranked(books.charges, kind)]
-    causes = [cause for cause in causes if _counts(cause)] or causes[:1]
+    taken = sum(charge.taken_ns for charge in books.charges)
+    kind, degree = _kind(inputs - ratio(others, loop), startup + shutdown - ratio(taken, loop))
     low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
+    shown = not (degree == "moderately" and inputs < _NEAR_MODERATE and low < MODERATE)
+    if kind == "input-bound" and not shown:
+        kind, degree = "consumer-bound", "not"
+    ranked = _ranked(books.charges, kind)
+    causes = [_cause(charge, books, around) for charge in ranked]
+    causes = [cause for cause in causes if _counts(cause)] or causes[:1]
     summary = _summary(
-        kind, degree, inputs, startup + shutdown, step, _interval(low, high), ratio(others, loop)
+        kind,
+        degree,
+        inputs,
+        startup + shutdown,
+        step,
+        _interval(low, high),
+        ratio(others, loop),
+        shown,
     )
     shares = (inputs, startup, step, shutdown)
     return Verdict(
@@ -161,7 +184,19 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         ruled_out=tuple(_ruled_out(books, around)),
         input_low=low,
         input_high=high,
+        as_large=_as_large(ranked, kind, books, around),
     )
+
+
+def _as_large(ranked: list[Charge], kind: str, books: Account, around: Circumstances) -> str:
+    """The title of another part of the waits that these batches cannot tell from the largest."""
+    of_waits = [charge for charge in ranked[:2] if BY_KIND[charge.kind].part == WAITS]
+    if kind != "input-bound" or len(of_waits) < 2 or ranked[0].kind in _DEFECTS:
+        return ""
+    first, second = of_waits
+    if books.spread.larger(first, second) < _NOT_TOLD_APART:
+        return ""
+    return BY_KIND[second.kind].full_title(second, around)
 
 
 def _counts(cause: Cause) -> bool:
@@ -287,7 +322,7 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
             group = 0 if kind == "consumer-bound" else 2
         if charge.kind == REST.kind and charge.evidence.get("broken_off_ns", 0.0) <= waited / 2:
             group = 3
-        return (group, -charge.ns)
+        return (group, charge.taken_ns - charge.ns)
 
     return sorted(charges, key=place)
 
@@ -295,6 +330,7 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
 def _cause(charge: Charge, books: Account, around: Circumstances) -> Cause:
     row = BY_KIND[charge.kind]
     waited = books.loop_ns - books.step_ns
+    low, high = (ratio(ns, books.loop_ns) for ns in books.spread.interval(charge))
     return Cause(
         kind=charge.kind,
         title=row.full_title(charge, around),
@@ -303,6 +339,10 @@ def _cause(charge: Charge, books: Account, around: Circumstances) -> Cause:
         ns=charge.ns,
         evidence=charge.evidence,
         advice=row.advice(charge, around),
+        delay_ns=charge.delay_ns,
+        at_once=charge.at_once,
+        low=low,
+        high=min(high, 1.0),
         remedy=row.remedy(charge, around),
     )
 
@@ -322,26 +362,33 @@ def _summary(
     step: float,
     interval: str,
     others: float,
+    shown: bool,
 ) -> str:
-    """One sentence with the numbers that say so; `others`: share of waits for others' cores."""
+    """One sentence with the numbers that say so; `others`: share of waits for others' cores.
+
+    `shown`: whether the interval of the waits agrees with the kind.
+    """
     if kind == "start-up-bound":
         return (
             f"{edges:.0%} of the loop passes before the first batch or after the last one, "
             f"{inputs:.0%} in other waits."
         )
     if kind == "consumer-bound":
+        unclear = "" if shown else f", which is not shown to be more than {MODERATE:.0%}"
         return (
-            f"The loop waits for data {inputs:.1%}{interval} of its time{_of_others(others)}; the "
-            f"training step takes {step:.0%}."
+            f"The loop waits for data {inputs:.1%}{interval} of its time"
+            f"{_of_others(others, inputs)}{unclear}; the training step takes {step:.0%}."
         )
     limit = HIGH if degree == "highly" else MODERATE
     part = f"{inputs:.0%}" if inputs >= 0.0995 else f"{inputs:.1%}"  # 5.3 %, not 5, is more than 5
     return (
-        f"The loop waits for data {part}{interval} of its time{_of_others(others)}; more than "
-        f"{limit:.0%} {'beside that ' if _of_others(others) else ''}is {degree} input-bound."
+        f"The loop waits for data {part}{interval} of its time{_of_others(others, inputs)}; more "
+        f"than {limit:.0%} is {degree} input-bound."
     )
 
 
-def _of_others(others: float) -> str:
+def _of_others(others: float, inputs: float) -> str:
     """That a part of the waits does not count, as it is the machine's and not the program's."""
-    return f", {others:.0%} while other programs had the cores" if others >= LITTLE else ""
+    if others < LITTLE:
+        return ""
+    return f" ({others:.0%} while other programs had the cores, {inputs - others:.0%} by itself)"

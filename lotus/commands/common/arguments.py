@@ -80,6 +80,11 @@ def size(text: str) -> int:
     return value
 
 
+def size_or_zero(text: str) -> int:
+    """A type: as `size`, or 0."""
+    return 0 if text.strip() == "0" else size(text)
+
+
 def rate(text: str) -> float:
     """A type: a rate such as 200MB/s or 1GiB/s, in bytes a second. "/s" may be left out."""
     match = re.fullmatch(_NUMBER + r"\s*([kKMGT]?)(i?)B(?:/s)?", text.strip(), re.ASCII)
@@ -112,6 +117,14 @@ def positive_seconds(text: str) -> float:
     if value:
         return value
     raise argparse.ArgumentTypeError(f"{text!r} is not a time above 0, such as 90s or 2m")
+
+
+def age(text: str) -> float:
+    """A type: a time such as 12h, 30d or 8w, in seconds."""
+    match = re.fullmatch(_NUMBER + r" ?([hdw])", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 12h, 30d or 8w")
+    return float(match[1]) * {"h": 3600, "d": 86_400, "w": 604_800}[match[2]]
 
 
 def words(accepted: Collection[str]) -> Callable[[str], tuple[str, ...]]:

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from lotus.commands.common import arguments
 from lotus.common.errors import LotusError
 from lotus.common.stderr import say
 
@@ -61,6 +62,16 @@ def add_json(parser: argparse._ActionsContainer, schemas: str) -> None:
         action="store_true",
         help=f"print a JSON document for programs; its fields: lotus schema {schemas}",
     )
+
+
+def add_loader(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add --loader, by which one of the program's loaders is chosen; `what` is done with it."""
+    parser.add_argument(
+        "--loader", type=arguments.loader, metavar="N|NAME",
+        help=f"the loader to {what}: its number by first iteration, the class of its data set, the "
+        "FILE:LINE that makes or iterates it, or its name in a report (default: the one with the "
+        "most samples)",
+    )  # fmt: skip
 
 
 def add_output(parser: argparse.ArgumentParser, about: str, metavar: str = "DIR") -> None:

@@ -124,6 +124,13 @@ def why_not(loader: "Any", iterator: "Any", entry: "dict[str, Any]") -> str:
     return ""
 
 
+def why_not_fed(loader: "Any", iterator: "Any") -> str:
+    """Return why the indices of this epoch cannot be repeated; "" if they can."""
+    if _possible(loader, iterator):
+        return ""
+    return "the samples of such a loader cannot be repeated"
+
+
 def _possible(loader: "Any", iterator: "Any") -> bool:
     module: Any = sys.modules["torch.utils.data.dataloader"]
     plain = (module._SingleProcessDataLoaderIter, module._MultiProcessingDataLoaderIter)

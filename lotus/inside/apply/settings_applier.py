@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
     from typing import Any, Protocol
 
+    from ..cache.cached_samples import CachePlan
+    from .changed_transforms import AlternativePlan, ChangedTransforms
+    from .kept_samples import KeptSamples
     from .rng_parity import Own
 
     class Feature(Protocol):
@@ -60,6 +63,8 @@ class Applier:
         self.entries: list[dict[str, Any]] = []
         self.matching = Matching(self.entries)
         self.notes = RunNotes()
+        self.kept: KeptSamples | None = None  # where an entry keeps samples
+        self.changed: ChangedTransforms | None = None  # where an entry has alternatives
         self._threads_set: set[int] = set()  # entries whose threads of torch were set
         self.pid, self.numbers = os.getpid(), 0  # loaders that were iterated in this process
 
@@ -112,6 +117,10 @@ class Applier:
         for owner, name, make in plan:
             around = partial(make, applier=self)
             self.undo.append(patching.listen(owner, name, "settings", around))
+        if any(entry.get("cache") for entry in self.entries):
+            self._hook_samples(module)
+        if any(entry.get("alternatives") for entry in self.entries):
+            self.hook_transforms(module)
         for name, make in self.features.items():
             if fields.get(name) is not None:
                 feature = make(self, fields[name])
@@ -119,6 +128,30 @@ class Applier:
                 feature.install(module)
         if fields.get("torch") not in (None, torch):
             self.note(f"the settings were found with torch {fields['torch']}, this is {torch}")
+
+    def _hook_samples(self, module: "Any") -> None:
+        from ..common import patching, worker_errors
+        from . import kept_samples
+
+        self.kept = kept_samples.active = kept_samples.KeptSamples(self)
+        errors = worker_errors.exception_wrapper
+        for owner, name, around in (
+            (module._DatasetKind, "create_fetcher", self.kept.create_fetcher),
+            (module._utils.worker, "ExceptionWrapper", errors),
+        ):
+            self.undo.append(patching.listen(owner, name, "settings", around))
+
+    def hook_transforms(self, module: "Any") -> None:
+        """Let alternatives make samples, where a loader's plan says so."""
+        from ..common import patching, worker_errors
+        from . import changed_transforms
+
+        self.changed = changed_transforms.active = changed_transforms.ChangedTransforms(self)
+        for owner, name, around in (
+            (module._DatasetKind, "create_fetcher", self.changed.create_fetcher),
+            (module._utils.worker, "ExceptionWrapper", worker_errors.exception_wrapper),
+        ):
+            self.undo.append(patching.listen(owner, name, "settings:alternatives", around))
 
     def _hook_distributed(self, module: "ModuleType") -> None:
         # torch 2.2 imports this module after the other one, torch 2.14 before it.
@@ -283,6 +316,25 @@ class Applier:
             self.note(why)
             return None
         return threads
+
+    def kept_samples(self, loader: "Any", known: KnownLoader) -> "CachePlan | None":
+        """Return what to keep of a loader's samples; None: nothing."""
+        if self.kept is None or known.entry is None:
+            return None
+        return self.kept.plan(loader, known.entry, known.site)
+
+    def alternatives(self, loader: "Any", known: KnownLoader) -> "AlternativePlan | None":
+        """Return which alternatives make a loader's samples; None: none."""
+        if self.changed is None or known.entry is None:
+            return None
+        entry = self.entries[known.entry]
+        names = entry.get("alternatives")
+        if not names:
+            return None
+        if entry.get("cache") is not None:
+            self.note("no alternatives are put in where samples are kept")
+            return None
+        return self.changed.plan(loader, names, known.site)
 
 
 def install(

@@ -5,7 +5,7 @@ from functools import wraps
 
 from ..common.guard import edge, hide_our_frames, hook
 from . import loader_attributes
-from .worker_threads import WorkerInit
+from .worker_start import WorkerInit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,10 +36,21 @@ def get_iterator(original: "Callable[..., Any]", applier: "Any") -> "Callable[..
         own = known.before["num_workers"] == self.num_workers
         make = original if own else loader_attributes.unwarned(original)
         threads = edge(applier, applier.threads, self, known)
-        if threads is None:
+        plan = edge(applier, applier.kept_samples, self, known)
+        others = edge(applier, applier.alternatives, self, known)
+        if threads is None and plan is None and others is None:
             return make(self)
+        if not self.num_workers:
+            feature = applier.kept if plan is not None else applier.changed
+            feature.pending = (
+                (self.dataset, others) if plan is None else (self.dataset, plan, False)
+            )
+            try:
+                return make(self)
+            finally:
+                feature.pending = None
         function = self.worker_init_fn
-        self.worker_init_fn = WorkerInit(threads, function)
+        self.worker_init_fn = WorkerInit(threads, function, plan, others)
         try:
             return make(self)
         finally:

@@ -2,32 +2,10 @@
 
 import os
 import sys
-from contextlib import suppress
-
-from ..common.process_identity import is_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
-
-
-class WorkerInit:
-    """Replaces a loader's `worker_init_fn` while its workers start; sets their threads first.
-
-    `__call__` is a property: it sets the threads and returns the user's function, which Python then
-    calls. So the user's function has no frame of ours above it.
-    """
-
-    def __init__(self, threads: int, function: "Callable[[int], object] | None") -> None:
-        self.threads, self.function = threads, function
-
-    @property
-    def __call__(self) -> "Callable[[int], object]":
-        if is_worker():
-            with suppress(Exception):
-                set_threads(self.threads)
-        return self.function if self.function is not None else bool
 
 
 def set_threads(threads: int) -> None:

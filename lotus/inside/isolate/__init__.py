@@ -1,1 +1,1 @@
-"""Runs operations of a pipeline in isolation, for `lotus map build`."""
+"""Runs operations of a pipeline in isolation, for `lotus map build`, `advise` and `plan`."""

@@ -243,6 +243,11 @@ class Catcher:
             except CannotCopy as error:
                 self.failed[COLLATE] = str(error)
 
+    def in_order(self) -> list[str]:
+        """Return the operations that were captured, as the latest sample called them."""
+        names = dict.fromkeys((*self._called_now, *self.names))
+        return [name for name in names if self.calls.get(name)]
+
     def calls_a_sample(self) -> dict[str, float]:
         """Return the average number of calls of each operation per sample."""
         averages = {name: count / max(1, self.sampled) for name, count in self.called.items()}

@@ -19,13 +19,16 @@ import os
 import select
 import sys
 import threading
+import weakref
 
-from ..common import exchange
+from ..common import exchange, loader_description
 from ..common.ending import end_at_once
-from ..common.guard import hook
+from ..common.guard import ask, hook
 from ..trace import active
 from ..trace.log.log_writer import put
 from ..trace.tracer import Tracer
+from .alternative_bench import AlternativeBench
+from .cut_bench import CutBench
 from .input_capture import LOADER, CannotCopy, Catcher, describe
 from .op_bench import Bench
 from .request import IsolationRequest
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAME = "isolation.jsonl"
+_CHECKS = "check_worker_number_rationality"  # by which `DataLoader.__init__` ends
 
 
 class IsolationLink:
@@ -81,6 +85,8 @@ class Isolator(Tracer):
         self.catcher = Catcher(self.settings.samples, self.say)
         self.busy = False
         self.iterated: list[Any] = []
+        # Where loaders were made, and their names in the program.
+        self.sites: weakref.WeakKeyDictionary[Any, tuple[str, str]] = weakref.WeakKeyDictionary()
 
     @property
     def recorder(self) -> Any:
@@ -109,9 +115,27 @@ class Isolator(Tracer):
             return hook(_get_iterator)
 
         self.listen(module.DataLoader, "_get_iterator", around)
+        if _CHECKS in vars(module.DataLoader):
+            self.listen(module.DataLoader, _CHECKS, self._noting_sites)
+
+    def _noting_sites(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def check_worker_number_rationality(loader: Any) -> Any:
+            frame = sys._getframe(1)
+            if frame.f_code.co_name == "__init__":  # not when its workers start
+                ask(self._note_site, loader, frame)
+            return original(loader)
+
+        return hook(check_worker_number_rationality)
+
+    def _note_site(self, loader: Any, frame: Any) -> None:
+        site, _ = loader_description.made_at(loader, frame)
+        self.sites[loader] = (site, loader_description.name_of(loader, frame))
 
     def _hook_gradients(self, module: Any) -> None:
         """Do nothing: training steps are not timed."""
+
+    def _hook_augmenting(self, module: Any) -> None:
+        """Do nothing: what RandAugment and its kind draw runs as a part of them."""
 
     def choose(self, loader: Any, kind: type) -> Any:
         """Return the loader to isolate when `loader` is iterated; None if it is a later one."""
@@ -122,6 +146,10 @@ class Isolator(Tracer):
             # loader among equals.
             loaders = [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
             return max([loader, *loaders], key=_samples_of)
+        if isinstance(self.settings.loader, str):
+            names = (type(loader.dataset).__name__, loader_description.iterated_at())
+            named = self.settings.loader in (*names, *self.sites.get(loader, ()))
+            return loader if named else None
         if not any(known is loader for known in self.iterated):
             self.iterated.append(loader)
         number = next(n for n, known in enumerate(self.iterated) if known is loader)
@@ -151,6 +179,13 @@ class Isolator(Tracer):
         end_at_once(1)
 
     def _isolate(self, loader: Any, link: IsolationLink) -> None:
+        if self.settings.cuts is not None:
+            link.tell("ready")
+            link.wait()
+            samples, budget_ns = self.settings.samples, self.settings.budget_ns
+            site, _ = self.sites.get(loader, ("", ""))
+            CutBench(samples, budget_ns, self.settings.cuts, self.say).measure(loader, site)
+            return
         catcher = self.catcher
         threads = [thread.native_id for thread in threading.enumerate()]
         if loader.num_workers > 0:
@@ -170,6 +205,10 @@ class Isolator(Tracer):
         for name, why in catcher.failed.items():
             if not catcher.calls.get(name):
                 self.say({"event": "skipped", "operation": name, "why": why})
+        if self.settings.alternatives is not None:
+            folder, budget_ns = self.settings.alternatives, self.settings.budget_ns
+            AlternativeBench(folder, budget_ns, self.say).try_all(catcher)
+            return
         bench = Bench(self.settings, self.say)
         for name, calls in catcher.calls.items():
             try:

@@ -16,4 +16,9 @@ class IsolationRequest:
         self.needed: int = fields["needed"]  # calls that are needed to sample a short function
         self.gap_ns: int = fields["gap_ns"]
         self.budget_ns: int = fields["budget_ns"]  # for each operation
-        self.loader: int | None = fields["loader"]  # by first `iter()`; None: the largest
+        # Folder of the alternatives to try (alternative_bench.py); None: operations are isolated.
+        self.alternatives: str | None = fields.get("alternatives")
+        # Folder in which kept samples are tried (cut_bench.py); None: they are not.
+        self.cuts: str | None = fields.get("cuts")
+        # By first `iter()`, or by its data set's class, place or name; None: the largest.
+        self.loader: int | str | None = fields["loader"]

@@ -7,7 +7,7 @@ import itertools
 
 from ..common.clocks import clock
 from ..common.guard import ask, hook
-from ..common.objects import attributes
+from ..common.sample_paths import path_of
 from . import first_batches, sample_digests, whole_batches
 from .fetch_state import Fetch
 from .log import state_page
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _MOST_ITEMS = 64
 _UNKNOWN = ()
 _TIMED = ("dataset", "dataset_iter")  # attributes of a fetcher that are replaced
-_PATHS = ("samples", "imgs", "image_paths", "img_paths", "image_files", "files", "paths")
 
 
 class TimedFetcher:
@@ -85,27 +84,6 @@ def _as_list(indices: Any) -> list[Any] | None:
     return list(tuple.__iter__(indices)) if issubclass(kind, tuple) else None
 
 
-def path_of(owner: object, index: Any, depth: int = 8) -> str | None:
-    """Return the file of a sample if its data set has a list of files, else None."""
-    own = attributes(owner).get
-    indices, inner = own("indices"), own("dataset")
-    if depth and indices is not None and inner is not None:  # Subset
-        return path_of(inner, indices[index], depth - 1)
-    parts, sizes = own("datasets"), own("cumulative_sizes")
-    if depth and parts and sizes:  # ConcatDataset
-        part = next(number for number, size in enumerate(sizes) if index < size)
-        return path_of(parts[part], index - (sizes[part - 1] if part else 0), depth - 1)
-    for name in _PATHS:
-        files: Any = own(name)
-        if type(files) in (list, tuple) and index < len(files):
-            item = files[index]
-            if type(item) is tuple and item:
-                item = item[0]
-            if type(item) in (str, bytes) or hasattr(type(item), "__fspath__"):
-                return str(item)
-    return None
-
-
 def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandIns) -> TimedFetcher:
     """Return a timed `fetcher`; `recorder.here.hand.where` has the loader, epoch and batch."""
     level, timers = recorder.config.level, recorder.timers
@@ -119,10 +97,10 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
         if hasattr(fetcher, "dataset_iter"):
             fetcher.dataset_iter = timers.Iterator(fetcher.dataset_iter)
         elif hasattr(type(dataset), "__getitem__"):
-            whole = ask(getattr, dataset, "__getitems__", None, default=_UNKNOWN)
+            whole = ask(getattr, fetcher.dataset, "__getitems__", None, default=_UNKNOWN)
             many = bool(fetcher.auto_collation and whole)
             if whole is not _UNKNOWN:
-                fetcher.dataset = (timers.Items if whole else timers.Samples)(dataset)
+                fetcher.dataset = (timers.Items if whole else timers.Samples)(fetcher.dataset)
     iterable, auto_collation = hasattr(fetcher, "dataset_iter"), fetcher.auto_collation
     original_collate = fetcher.collate_fn
     original_fetch, counters = fetcher.fetch, recorder.counters

@@ -191,6 +191,7 @@ class Tracer:
 
     def _plan(self, module: "Any", loaders: "Loaders") -> "list[tuple[Any, str, Around]]":
         """Return the methods to listen on; raise AttributeError if one does not exist."""
+        from ..common import worker_errors
         from . import loader_hooks, worker_hooks
         from .stand_ins import give_back
 
@@ -217,7 +218,7 @@ class Tracer:
             *((owner, name, partial(make, loaders=loaders)) for owner, name, make in of_loaders),
             (many, "_try_get_data", partial(loader_hooks.try_get_data, recorder=recorder)),
             (utils.worker, "_worker_loop", partial(worker_hooks.worker_loop, recorder=recorder)),
-            (utils.worker, "ExceptionWrapper", worker_hooks.exception_wrapper),
+            (utils.worker, "ExceptionWrapper", worker_errors.exception_wrapper),
             (kind, "create_fetcher", create_fetcher),
         ]
 

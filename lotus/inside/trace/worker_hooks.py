@@ -8,7 +8,7 @@ import threading
 import time
 
 from ..common.clocks import clock
-from ..common.guard import guarded, hook, quiet, strip
+from ..common.guard import guarded, hook, quiet
 from .log import rusage, state_page
 
 TYPE_CHECKING = False
@@ -40,7 +40,9 @@ class IndexQueue:
             self._ready = True
             ready = {"event": "worker_ready", "worker": recorder.worker, "time_ns": start}
             # By now worker_init_fn and imports have set what they set.
-            recorder.event({**ready, "cpus": rusage.cpus()})
+            cpu_ns, delay_ns, _ = rusage.core_times()
+            times = {"cpu_ns": cpu_ns, "run_delay_ns": delay_ns}
+            recorder.event({**ready, **times, "cpus": rusage.cpus()})
         self._waiting_since = self._waiting_since or start
         page = recorder.page.words
         page[state_page.W_PHASE] = state_page.IDLE
@@ -241,17 +243,3 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
                 recorder.finish()
 
     return hook(_worker_loop)
-
-
-def exception_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a replacement of `ExceptionWrapper` that hides our frames."""
-
-    def ExceptionWrapper(exc_info: Any = None, where: str = "in background") -> Any:
-        import sys
-
-        if exc_info is None:
-            kind, error, traceback = sys.exc_info()
-            exc_info = (kind, error, strip(traceback))
-        return original(exc_info, where=where)
-
-    return hook(ExceptionWrapper)

@@ -16,11 +16,13 @@ from ..apply import epoch_handover, settings_applier
 from ..common import exchange, patching
 from ..common.guard import edge
 from ..common.process_identity import is_worker
-from . import iterator_hooks
+from . import iterator_hooks, switched_alternatives
+from .fed_training import FedTraining
 from .live_validation import LiveValidation
 from .loader_choice import LoaderChoice
 from .observer import KEY, LoaderObserver, clock
 from .program_end import end
+from .timed_training import TimedTraining
 from .trial_signals import TrialSignals
 from .tune_config import TuneConfig
 
@@ -51,7 +53,7 @@ class Agent:
         self.config = TuneConfig(environ)
         self.on = True
         self.pid = os.getpid()
-        self.observer: LoaderObserver | LiveValidation | None = None
+        self.observer: LoaderObserver | TimedTraining | None = None
         self.own: dict[str, Any] = {}  # entry with the setting before all trials
         self.undo: list[Callable[[], object]] = []
         self.applier: Applier = settings_applier.install(
@@ -59,6 +61,7 @@ class Agent:
         )
         self.loaders = LoaderChoice(self.config.loader, self.applier)
         self.signals = TrialSignals()
+        self.switched: switched_alternatives.SwitchedAlternatives | None = None
         self._recording = recording
         self._session: TrialSession | None = None
         self._described: set[str] = set()  # descriptions of loaders that were reported
@@ -90,6 +93,12 @@ class Agent:
         for owner, name, make in plan:
             around = partial(make, agent=self)
             self.undo.append(patching.listen(owner, name, "trials", around))
+        if self.config.choices:
+            self.applier.hook_transforms(module)
+            path = os.path.join(self.config.exchange, "switch")
+            switched_alternatives.active = self.switched = (
+                switched_alternatives.SwitchedAlternatives(self.applier, self.config.choices, path)
+            )
         self._mention({"event": "torch", "torch": str(version)})
 
     def _mention(self, event: Mapping[str, object]) -> None:
@@ -120,12 +129,12 @@ class Agent:
             self.on = False
             return
         if self.pid != os.getpid():  # forked, and a program of its own
-            if isinstance(self.observer, LiveValidation):
+            if isinstance(self.observer, TimedTraining):
                 self.observer.release_workers()
             self.pid, self.observer = os.getpid(), None
             self.loaders.forget()
         observer = self.observer
-        if isinstance(observer, LiveValidation):
+        if isinstance(observer, TimedTraining):
             observer.epoch_begins(loader, iterator)
             return
         epochs = self.loaders.begin_epoch(loader)
@@ -152,12 +161,12 @@ class Agent:
         observer.begin(start)
         iterator.__dict__[KEY] = observer
 
-    def next_called(self, iterator: Any, observer: LoaderObserver | LiveValidation) -> None:
+    def next_called(self, iterator: Any, observer: LoaderObserver | TimedTraining) -> None:
         """Handle a call of `next`: take over once enough was observed."""
         if observer is not self.observer:
             return
         observer.next_called()
-        if isinstance(observer, LiveValidation):
+        if isinstance(observer, TimedTraining):
             if observer.enough():
                 self.take_over(observer.iterator(), observer, observer.over)
             return
@@ -173,27 +182,27 @@ class Agent:
         elif self.on and steps:
             self._mention({"event": "watched", "batches": steps})
 
-    def fetch_begins(self, observer: LoaderObserver | LiveValidation) -> None:
+    def fetch_begins(self, observer: LoaderObserver | TimedTraining) -> None:
         """The program's call of `next` begins to do its work."""
         if observer is self.observer and self.on:
             observer.fetch_begins()
 
     def batch_received(
-        self, observer: LoaderObserver | LiveValidation, batch: Any, start: float, now: float
+        self, observer: LoaderObserver | TimedTraining, batch: Any, start: float, now: float
     ) -> None:
         """The program's call of `next` returns a batch."""
         if observer is self.observer:
             observer.batch_received(start, now, batch)
 
-    def exhausted(self, iterator: Any, observer: LoaderObserver | LiveValidation) -> None:
+    def exhausted(self, iterator: Any, observer: LoaderObserver | TimedTraining) -> None:
         """The program's call of `next` finds no more batches."""
         if observer is not self.observer or not self.on:
             return
-        if isinstance(observer, LiveValidation):
-            observer.over = True
+        if isinstance(observer, TimedTraining):
+            observer.epoch_ended()
             if observer.enough():
                 self.take_over(iterator, observer, True)
-        elif observer.ended() >= _LEAST_AT_END:
+        elif observer.ended() >= _LEAST_AT_END and not self.config.feed:
             self.take_over(iterator, observer, True)
         else:
             self._mention({"event": "exhausted", "batches": len(observer.steps)})
@@ -201,7 +210,7 @@ class Agent:
     # Trials while the program is paused.
 
     def take_over(
-        self, iterator: Any, observer: LoaderObserver | LiveValidation, exhausted: bool
+        self, iterator: Any, observer: LoaderObserver | TimedTraining, exhausted: bool
     ) -> None:
         """Pause the program for trials, then continue as lotus says."""
         self.on = False  # candidates are not loaders of the program
@@ -227,6 +236,9 @@ class Agent:
             self.signals.give_back()
         if message["do"] == "end":
             end(message.get("code", 0))
+        if message["do"] == "feed":
+            self._feed(message, iterator, observer)
+            return
         self._go_on(message, iterator, loader, epochs)
         if isinstance(observer, LoaderObserver) and epoch_handover.KEY not in iterator.__dict__:
             self.leave()  # the epoch does not need our hooks
@@ -241,6 +253,20 @@ class Agent:
                 self.config, self.applier, self.loaders, self.signals, self._recording
             )
         return self._session
+
+    def _feed(
+        self, message: dict[str, Any], iterator: Any, observer: LoaderObserver | TimedTraining
+    ) -> None:
+        """Let the program train on with data of one kind."""
+        from .candidates import trial_requests
+
+        request: Any = trial_requests.request_from(message)[1]
+        self.leave(hooks=False)
+        if not isinstance(observer, FedTraining):
+            observer = FedTraining(observer.loader, iterator)
+        observer.feed(iterator, request)
+        self.observer, self.on = observer, True
+        self.signals.raise_again()
 
     def _go_on(self, message: dict[str, Any], iterator: Any, loader: Any, epochs: int) -> None:
         """Give the program's loader the setting with which it continues."""

@@ -21,7 +21,8 @@ def get_iterator(original: Callable[..., Any], agent: Any) -> Callable[..., Any]
     def _get_iterator(self: Any) -> Any:
         start = clock()
         try:
-            iterator = original(self)
+            switched = agent.switched
+            iterator = original(self) if switched is None else switched.start(self, original)
         except BaseException as error:
             hide_our_frames(agent, error)
             raise
@@ -77,7 +78,11 @@ def next_batch(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
             start = clock()
             try:
                 observer.in_next = threading.get_ident()
-                batch = original(self) if rest is None else more(self, rest)
+                given = observer.replacement and edge(agent, observer.replacement)
+                if given:
+                    (batch,) = given
+                else:
+                    batch = original(self) if rest is None else more(self, rest)
                 now = clock()
             except StopIteration:
                 edge(agent, agent.exhausted, self, observer)

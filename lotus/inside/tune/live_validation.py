@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import operator
-import os
 import sys
-import threading
 import weakref
 from functools import partial
 
 from ..apply import epoch_handover
-from .observer import KEY, clock, samples_in
+from .observer import KEY
+from .timed_training import TimedTraining
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ class _Iterator(weakref.ref):  # type: ignore[type-arg]
     put_back: Callable[[], object]
 
 
-class LiveValidation:
+class LiveValidation(TimedTraining):
     """Times the program's batches and steps after a setting was applied in the middle of an epoch.
 
     It does not count the batches that the iterator had in flight, the first batch after them, which
@@ -42,20 +41,9 @@ class LiveValidation:
     def __init__(
         self, loader: Any, iterator: Any, request: Train, torch_threads: int | None
     ) -> None:
-        self.loader = loader
-        self.iterator = weakref.ref(iterator)  # the program's latest iterator of this loader
-        self.over = False  # whether the epoch has ended or was left
-        self.waits: list[float] = []
-        self.steps: list[float] = []  # one shorter than the waits during a step
-        self.sizes: list[int] = []
-        self.startup_s: float | None = None  # the wait for that first batch
-        self.passed = 0  # batches of all kinds
-        self.in_next = 0  # the thread that is inside `next`
+        super().__init__(loader, iterator)
+        self.begin(request.batches, request.discard, request.seconds)
         self._rest = iterator.__dict__[epoch_handover.KEY]
-        self._batches, self._discard = request.batches, request.discard
-        self._until = clock() + request.seconds
-        self._returned: float | None = None
-        self._pid = os.getpid()
         self._torch: Any = sys.modules["torch"]
         self._torch_threads, self._own_threads = torch_threads, self._torch.get_num_threads()
         self._watched: _Iterator | None = None
@@ -64,64 +52,22 @@ class LiveValidation:
             self._watched.put_back = partial(self._torch.set_num_threads, self._own_threads)
         iterator.__dict__[KEY] = self
 
-    def epoch_begins(self, loader: Any, iterator: Any) -> None:
-        """Handle the start of an epoch, for which the program may have left the observed one.
-
-        In that case the program pauses at the first batch of the new epoch, because the setting of
-        a loader cannot change inside `iter`.
-        """
-        if self.in_next == threading.get_ident():
-            return  # the successor in this epoch, or a loader inside the data set
-        if loader is self.loader:
-            self.iterator = weakref.ref(iterator)
-        elif self.iterator() is not None and clock() < self._until:
-            return
-        self.over, self._returned = True, None  # the time after an epoch is no step
-        iterator.__dict__[KEY] = self
-
-    def next_called(self) -> None:
-        """The program calls `next`: its step is over."""
-        if self._returned is not None:
-            self.steps.append(clock() - self._returned)
-            self._returned = None
-
-    def enough(self) -> bool:
-        """Return whether enough batches were counted, the time is up, or the epoch is over."""
-        if self._pid != os.getpid():
-            return False  # forked: lotus communicates with the parent
-        return self.over or len(self.steps) >= self._batches or clock() >= self._until
-
-    def fetch_begins(self) -> None:
-        """The program's call of `next` begins to do its work."""
-
-    def batch_received(self, start: float, now: float, batch: Any) -> None:
-        """It got a batch, `next` having been called at `start` and returned at `now`."""
-        self.passed += 1
+    def counts(self, wait_s: float) -> bool:
+        """Return whether the batch that was just received, after `wait_s`, is timed."""
         if self._rest.successor is None:
-            return
+            return False
         if self.startup_s is None:
-            self.startup_s = now - start
-        elif self._discard:
+            self.startup_s = wait_s
+            return False
+        if self._discard:
             self._discard -= 1
-        else:
-            self.waits.append(now - start)
-            self.sizes.append(samples_in(batch, self.loader))
-            self._returned = clock()
+            return False
+        return True
 
     def reply(self) -> TrainedBatches:
         """Return the batches of complete steps."""
-        from .candidates.trial_requests import TrainedBatches
-
-        count = len(self.steps)
-        return TrainedBatches(
-            waits_s=tuple(self.waits[:count]),
-            steps_s=tuple(self.steps),
-            sizes=tuple(self.sizes[:count]),
-            startup_s=self.startup_s,
-            passed=self.passed,
-            over=self.over,
-            refused=self._rest.refused,
-        )
+        self.refused = self._rest.refused
+        return super().reply()
 
     def release_workers(self, begins: Any = None) -> None:
         """Put torch's threads back; no indices are withheld from the workers here."""

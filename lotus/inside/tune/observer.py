@@ -18,6 +18,8 @@ clock = time.perf_counter
 class LoaderObserver:
     """Records how the program uses a loader."""
 
+    replacement = None  # it gets its own batches
+
     def __init__(self, loader: Any) -> None:
         self.loader = loader
         self.waits: list[float] = []

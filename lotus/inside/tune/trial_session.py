@@ -10,13 +10,13 @@ from functools import partial
 
 from ..apply import epoch_handover
 from ..common import deferred_interrupts, exchange, loader_description
-from . import trial_server
+from . import fed_training, trial_server
 from .candidates import file_offsets, trial_requests
 from .candidates.step_emulator import Step
 from .candidates.trials import Trials
-from .live_validation import LiveValidation
 from .observer import LoaderObserver, clock
 from .pausing import take_share, wait_until_idle
+from .timed_training import TimedTraining
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class TrialSession:
         self._link: exchange.Link | None = None  # while the program trains for a validation
 
     def run(
-        self, iterator: Any, observer: LoaderObserver | LiveValidation, exhausted: bool
+        self, iterator: Any, observer: LoaderObserver | TimedTraining, exhausted: bool
     ) -> dict[str, Any]:
         """Serve lotus; return its message on how the program continues."""
         link, self._link = self._link, None
@@ -65,13 +65,13 @@ class TrialSession:
         except exchange.Gone:
             return self._config.without_lotus()
         try:
-            if isinstance(observer, LiveValidation):
+            if isinstance(observer, TimedTraining):
                 link.tell({"did": trial_requests.value_of(observer.reply())})
                 message = self._receive(link, link.ask)
             else:
                 message = self._first(link, iterator, observer, exhausted)
-            while message["do"] == "train":
-                why = self._why_not_train(message, observer.loader, iterator, exhausted)
+            while trial_requests.trains_on(message):
+                why = self._why_not_train(message, observer, iterator, exhausted)
                 if not why:
                     self._link = link
                     break
@@ -101,13 +101,19 @@ class TrialSession:
         return answer
 
     def _why_not_train(
-        self, message: dict[str, Any], loader: Any, iterator: Any, exhausted: bool
+        self,
+        message: dict[str, Any],
+        observer: LoaderObserver | TimedTraining,
+        iterator: Any,
+        exhausted: bool,
     ) -> str:
         if self._config.ranks() > 1:
             return "the job has several ranks"
         if exhausted:
             return "the epoch was over"
-        return epoch_handover.why_not(loader, iterator, trial_requests.entry_of(message))
+        if message["do"] == "feed":
+            return fed_training.why_not(observer, iterator, message["kind"])
+        return epoch_handover.why_not(observer.loader, iterator, trial_requests.entry_of(message))
 
     def _receive(
         self, link: exchange.Link, receive: Callable[[], dict[str, Any]]

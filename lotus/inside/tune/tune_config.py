@@ -7,6 +7,8 @@ loader    the loader to tune: its number in the order of first iterations, its n
           largest one
 watch     the number of batches to observe; null: the default
 apply     whether the program continues afterwards
+feed      whether the program only gets data of one kind and another (fed_training.py)
+choices   alternatives by kind of data (switched_alternatives.py); empty: none
 record    the environment for recording the trials; empty: they are not recorded
 """
 
@@ -37,6 +39,8 @@ class TuneConfig:
         self.loader: int | str | None = fields["loader"]
         self.batches: int | None = fields["watch"]
         self.apply: bool = fields["apply"]
+        self.feed: bool = fields.get("feed", False)
+        self.choices: dict[str, list[str]] = fields.get("choices") or {}
         self.record: dict[str, str] = fields.get("record") or {}
 
     def ranks(self) -> int:

@@ -4,7 +4,7 @@ from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
 from lotus.common.formatting import plain, plural, share
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of
 from lotus.reporters.base.page import Chart, Section, Table
-from lotus.reporters.run import attached_report, coverage, loader_charts
+from lotus.reporters.run import attached_functions, attached_report, coverage, loader_charts
 
 Parts = list[str | Table | Chart]
 
@@ -32,6 +32,15 @@ def sections(summary: AttachedSummary) -> list[Section]:
     """Loops, processes, and what was not seen."""
     result = [_loop(loop) for loop in summary.loops]
     result.append(Section("Processes", [Table(*attached_report.process_cells(summary))]))
+    if summary.functions is not None:
+        functions = summary.functions
+        tables: Parts = [
+            Table(*attached_functions.operation_cells(functions)),
+            attached_functions.PROCESSES_TITLE,
+            Table(*attached_functions.process_cells(functions)),
+            *attached_functions.lines(functions),
+        ]
+        result.append(Section(attached_functions.TITLE, tables))
     words: Parts = [*summary.evidence.missing, *summary.remarks, attached_report.EXACT]
     result.append(Section("What was not seen", words))
     return result
@@ -39,8 +48,7 @@ def sections(summary: AttachedSummary) -> list[Section]:
 
 def _loop(loop: LoopSummary) -> Section:
     causes = [
-        [cause.title, share(cause.share), attached_report.interval(low, high)]
-        for cause, (low, high) in zip(loop.verdict.causes, loop.intervals, strict=True)
+        [cause.title, share(cause.share), coverage.interval(cause)] for cause in loop.verdict.causes
     ]
     columns = [("cause", LEFT), ("of loop", RIGHT), ("95 % interval", RIGHT)]
     text = f"{plural(loop.workers, 'worker')}, idle {share(loop.idle_share)} of their time"

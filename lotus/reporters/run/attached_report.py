@@ -19,7 +19,7 @@ from lotus.common.formatting import (
     size,
 )
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
-from lotus.reporters.run import coverage, time_bars
+from lotus.reporters.run import attached_functions, coverage, time_bars
 from lotus.reporters.run.run_document import plain_document
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
@@ -33,8 +33,8 @@ _PARTS = {phases.DATASET: "(the data set's own code)", phases.COLLATE: "(collate
 EXACT = "Sampled, not recorded: batches, samples and their order are in a run of lotus trace only."
 
 
-def write(console: "Console", summary: AttachedSummary) -> None:
-    """Print the report."""
+def write(console: "Console", summary: AttachedSummary, *, in_full: bool = True) -> None:
+    """Print the report; without `in_full` the functions of perf in a sentence."""
     for line in heading_lines(summary):
         console.print(line, style="dim", soft_wrap=True)
     console.print()
@@ -54,6 +54,8 @@ def write(console: "Console", summary: AttachedSummary) -> None:
         words = coverage.verdict_words(other.verdict).lower()
         print_paragraph(console, "", f"{plain(other.title)}: {words}")
     _processes(console, summary)
+    if summary.functions is not None:
+        attached_functions.write(console, summary.functions, in_full=in_full)
     for line in (*summary.evidence.missing, *summary.remarks):
         print_paragraph(console, "", plain(line))
     print_paragraph(console, "", EXACT)
@@ -120,11 +122,9 @@ def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> N
 
 def _loop(console: "Console", loop: LoopSummary) -> None:
     causes = loop.verdict.causes[:_MOST_CAUSES]
-    intervals = loop.intervals[:_MOST_CAUSES]
     if len(causes) > 1:
         rows = [
-            [plain(cause.title), share(cause.share), interval(low, high)]
-            for cause, (low, high) in zip(causes, intervals, strict=True)
+            [plain(cause.title), share(cause.share), coverage.interval(cause)] for cause in causes
         ]
         headings = [("", LEFT), ("of loop", RIGHT), ("95% interval", RIGHT)]
         print_table(console, "What the loop's time is owed to", headings, rows)
@@ -169,11 +169,6 @@ def operation_words(phase: str, name: str) -> str:
     return _PARTS.get(phase) or plain(operation_name(name))
 
 
-def interval(low: float, high: float) -> str:
-    """An interval of shares, "-" where it is not known."""
-    return f"{share(low)} to {share(high)}" if high >= low else "-"
-
-
 def _processes(console: "Console", summary: AttachedSummary) -> None:
     headings, rows = process_cells(summary)
     print_table(console, "Processes (main threads)", headings, rows)
@@ -209,6 +204,7 @@ def document(summary: AttachedSummary) -> dict[str, Any]:
     facts = summary.evidence.facts
     names = ("command", "host", "state", "pid", "cores", "machine_cores", "stacks", "errors",
              "torn", "bound_ns", "lotus")  # fmt: skip
+    functions = summary.functions
     whole = {
         "schema": SCHEMA,
         "sampled": True,
@@ -225,6 +221,7 @@ def document(summary: AttachedSummary) -> dict[str, Any]:
         "processes": summary.processes,
         "missing": list(summary.evidence.missing),
         "remarks": list(summary.remarks),
+        "functions": None if functions is None else attached_functions.document(functions),
     }
     document = plain_document(whole)
     assert isinstance(document, dict)
@@ -245,7 +242,7 @@ def _loop_document(loop: LoopSummary) -> dict[str, Any]:
         "left_out_ns": loop.left_out_ns,
         "alone_share": loop.alone_share,
         "verdict": dataclasses.asdict(loop.verdict),
-        "intervals": [list(interval) for interval in loop.intervals],
+        "intervals": [[cause.low, cause.high] for cause in loop.verdict.causes],
         "operations": loop.operations,
         "workers_table": loop.worker_rows,
         "ranks": loop.rank_rows,

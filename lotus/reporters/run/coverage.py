@@ -8,8 +8,9 @@ from lotus.analysis.batches.epoch_coverage import Passes
 from lotus.analysis.batches.sample_counts import OF_ITEMS
 from lotus.analysis.common.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP
+from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP, TRAINING_STEP
 from lotus.analysis.verdict.causes.outside import OUTSIDE
+from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.formatting import (
     amount,
@@ -21,7 +22,9 @@ from lotus.common.formatting import (
     size,
 )
 
+LEAST_INTERVAL = 0.01  # narrower ones are lost in rounding
 LEAST_SECOND = 0.05  # of the loop: a second cause of less needs no advice
+MOST_LATER = 3  # causes beyond the first that have advice
 
 
 def heading_lines(summary: Summary) -> Iterator[str]:
@@ -155,36 +158,62 @@ def whole_of(cause: Cause) -> str:
     return "run" if cause.kind == OUTSIDE.kind else "loop"
 
 
-def least_words(judged: Verdict) -> str:
-    """Before a gain: "at least " on a busy machine.
+def gain_words(cause: Cause, judged: Verdict) -> str:
+    """How fast the loop would be without a cause.
 
-    The time without a core that a cause's work has there is charged to other programs.
+    "At least" on a busy machine: its time without a core is charged to other programs, unless it is
+    known. At most, where a lock serialises what workers could do side by side.
     """
-    return "at least " if judged.doubt else ""
+    bound = "at least " if judged.doubt and not cause.delay_ns else ""
+    bound = "at most " if cause.gain >= cause.at_once else bound
+    return f"{bound}{cause.gain:.3g} times as fast"
+
+
+def interval(cause: Cause) -> str:
+    """The 95 % interval of a cause's share; "-" where it is not known."""
+    return f"{share(cause.low)} to {share(cause.high)}" if cause.high >= cause.low else "-"
+
+
+def rival_words(judged: Verdict) -> str:
+    """That another cause may be the largest; "" where the batches tell them apart."""
+    if not judged.as_large:
+        return ""
+    return f"These batches do not tell whether it or this is larger: {plain(judged.as_large)}."
 
 
 def share_words(cause: Cause, judged: Verdict) -> str:
     """The share of a cause, and how fast the loop would be without it."""
     if cause.is_silent:
         return "which costs the loop no time yet"
-    text = f"{share(cause.share)} of the {whole_of(cause)}"
+    known = f" ({interval(cause)})" if cause.high - cause.low >= LEAST_INTERVAL else ""
+    text = f"{share(cause.share)}{known} of the {whole_of(cause)}"
     if math.isfinite(cause.gain):
         text += (
-            "; without it, and all else as it is, the loop would be "
-            f"{least_words(judged)}{cause.gain:.3g} times as fast"
+            f"; without it, and all else as it is, the loop would be {gain_words(cause, judged)}"
         )
     return text
 
 
-def second_cause(judged: Verdict) -> Cause | None:
-    """The cause to look at after the first: it takes a part, and has advice of its own."""
-    if len(judged.causes) < 2:
-        return None
-    first, second = judged.causes[:2]
-    if second.share < LEAST_SECOND:
-        return None
-    of_one_kind = {first.kind, second.kind} <= {STARTUP.kind, SHUTDOWN.kind}
-    return None if of_one_kind or first.advice == second.advice else second
+def later_causes(judged: Verdict) -> list[Cause]:
+    """The causes to look at after the first: each takes a part, and has advice of its own.
+
+    Not the training step, whose advice is that of a loop that does not wait, and not the programs
+    beside, of which the verdict speaks first.
+    """
+    advised, at_edges = set(), False
+    result = []
+    for place, cause in enumerate(judged.causes):
+        edge = cause.kind in (STARTUP.kind, SHUTDOWN.kind)
+        again = (
+            cause.advice in advised
+            or (edge and at_edges)
+            or cause.kind in (TRAINING_STEP.kind, OTHERS.kind)
+        )
+        advised.add(cause.advice)
+        at_edges |= edge
+        if place and not again and cause.share >= LEAST_SECOND:
+            result.append(cause)
+    return result[:MOST_LATER]
 
 
 def open_waits(summary: Summary) -> Iterator[str]:

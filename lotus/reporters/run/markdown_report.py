@@ -47,6 +47,8 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> Iterat
         return
     first = judged.causes[0]
     yield f"\nFirst cause: **{_text(first.title)}**, {_text(coverage.share_words(first, judged))}."
+    if judged.as_large:
+        yield _text(coverage.rival_words(judged))
     if first.reason:
         yield _text(first.reason)
     gain = trial.expected(first.remedy)

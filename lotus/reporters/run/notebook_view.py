@@ -40,6 +40,7 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
     if judged.causes:
         first = judged.causes[0]
         text = f"First cause: {first.title}, {coverage.share_words(first, judged)}."
+        text += f" {coverage.rival_words(judged)}" if judged.as_large else ""
         yield _paragraph(f"{text} {first.reason}")
         gain = trial.expected(first.remedy)
         yield _paragraph(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))

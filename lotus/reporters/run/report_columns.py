@@ -56,6 +56,10 @@ def shown(table: Sequence[Column], loader: LoaderSummary, where: str) -> Columns
     return Columns([column for column in table if where in column.where and column.when(loader)])
 
 
+def _interval(row: Row) -> str:
+    return f"{share(row['low'])} to {share(row['high'])}" if row["high"] >= row["low"] else ""
+
+
 def _of(name: str, words: Callable[[Any], str]) -> Callable[[Row], str]:
     """A cell of one value; "" in a row that has no such value."""
     return lambda row: words(row[name]) if name in row else ""
@@ -145,6 +149,7 @@ RANKS = (
 CAUSES = (
     Column("", _of("title", plain), (PAGE,), LEFT),
     Column("of loop", _of("share", share)),
+    Column("95% interval", _interval),
     Column("of waits", _of("wait_share", share)),
     Column("time", _of("ns", duration), (PAGE,)),
     Column("", _of("title", plain), (TERMINAL,), LEFT),

@@ -7,6 +7,8 @@ import pandas as pd
 
 from lotus.analysis.batches import distributions, time_series
 from lotus.analysis.batches.lanes import lanes
+from lotus.analysis.common.remade_loaders import merged
+from lotus.analysis.common.scope import table as table_of
 from lotus.analysis.counters.function_profile import MapSummary
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.verdict import Verdict
@@ -87,13 +89,13 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
     if judged.causes:
         first = judged.causes[0]
         text = f"First cause: {first.title}, {coverage.share_words(first, judged)}."
+        text += f" {coverage.rival_words(judged)}" if judged.as_large else ""
         again = first.reason in judged.flaws
         parts.append(f"{text} {first.reason}" if first.reason and not again else text)
         gain = trial.expected(first.remedy)
         parts.append(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))
-        second = coverage.second_cause(judged)
-        if second is not None:
-            parts.append(f"Then, for {second.title}: {second.advice}")
+        for cause in coverage.later_causes(judged):
+            parts.append(f"Then, for {cause.title}: {cause.advice}")
         if judged.ruled_out:
             parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
     parts += list(coverage.loader_lines(loader))
@@ -128,7 +130,9 @@ def _loader(run: Run, summary: Summary, loader: LoaderSummary) -> list[Section]:
         over_time.append(time_charts.throughput(rates, loops[~own]))
     count = len(loader.workers) + 1
     bins = int(np.clip(_CELLS / (count * time_charts.lane_rows(count)), 400, 2000))
-    made = lanes(run.intervals, run.workers, pd.DataFrame(run.manifest["ranks"]), bins)
+    made = lanes(
+        run.intervals, table_of(merged(run), "workers"), pd.DataFrame(run.manifest["ranks"]), bins
+    )
     if len(made.lanes):
         over_time.append(time_charts.timeline(made))
     inside: list[str | Table | Chart] = []

@@ -34,6 +34,8 @@ def lines(summary: Summary) -> list[str]:
         result += _rates(summary.loaders[0])
         for other in summary.loaders[1:4]:
             words = coverage.verdict_words(other.verdict).lower()
+            if other.verdict.causes and other.verdict.kind in ("input-bound", "start-up-bound"):
+                words += f", {plain(other.verdict.causes[0].title)}"
             result += _wrap(f"loader {other.scope.loader} ({plain(other.scope.title)}): {words}")
         more = len(summary.loaders[4:]) + summary.loaders_left_out
         if more:
@@ -65,9 +67,11 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
         result += _wrap(plain(cause.title), f"  {part:>6}  ")
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):
-        least = coverage.least_words(judged)
+        words = coverage.gain_words(judged.causes[0], judged)
         of = ", this loop" if len(summary.loaders) > 1 else ""
-        result.append(f"without the first, all else as it is: {least}{gain:.3g} times as fast{of}")
+        result.append(f"without the first, all else as it is: {words}{of}")
+    if judged.as_large:
+        result += _wrap(f"not sure which is larger: the first, or {plain(judged.as_large)}")
     if judged.ruled_out:
         result += _wrap(f"ruled out: {', '.join(judged.ruled_out)}")
     if judged.causes:
@@ -79,10 +83,10 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
             ("try it" if setting else "after that", trial.trial_command(summary)),
         ):
             result += _wrap(f"{words}: {text}") if text else []
-    second = coverage.second_cause(judged)
-    if second is not None and second.share >= _WORTH:
-        more = _wrap(f"then, for {plain(second.title)}: {plain(second.advice)}")
-        result += more if len(result) + len(more) <= _MOST_LINES else []
+    for cause in coverage.later_causes(judged):
+        if cause.share >= _WORTH:
+            more = _wrap(f"then, for {plain(cause.title)}: {plain(cause.advice)}")
+            result += more if len(result) + len(more) <= _MOST_LINES else []
     return result
 
 

@@ -100,6 +100,8 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
             "First cause",
             f"{plain(first.title)}, {coverage.share_words(first, judged)}.",
         )
+        if judged.as_large:
+            print_paragraph(console, "", coverage.rival_words(judged))
         if first.reason and first.reason not in judged.flaws:
             print_paragraph(console, "Reason", first.reason)
         if in_full:
@@ -148,9 +150,8 @@ def _causes(console: "Console", loader: LoaderSummary) -> None:
         table = report_columns.shown(report_columns.CAUSES, loader, report_columns.TERMINAL)
         rows = table.rows(vars(cause) for cause in causes)
         print_table(console, "What the loop's time is spent on", table.headings, rows)
-        second = coverage.second_cause(loader.verdict)
-        if second is not None:
-            print_paragraph(console, "Then", f"for {plain(second.title)}: {plain(second.advice)}")
+        for cause in coverage.later_causes(loader.verdict):
+            print_paragraph(console, "Then", f"for {plain(cause.title)}: {plain(cause.advice)}")
 
 
 def _operations(console: "Console", loader: LoaderSummary) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lotus.common.formatting import MISSING, amount, command, duration, plain, plural, share, size
 from lotus.common.stderr import say
 from lotus.reporters.base.console import RIGHT, print_paragraph, print_table
+from lotus.reporters.base.status_line import StatusLine
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +39,7 @@ class TuneProgress:
 
     def __init__(self, terminal: bool) -> None:
         self._terminal = terminal
-        self._shown = False
+        self._line = StatusLine()
 
     def __call__(self, progress: SearchProgress) -> None:
         from lotus.tune.search import search_notes
@@ -52,7 +51,7 @@ class TuneProgress:
             say(f"lotus: {used}: {what}: {plain(_gave(progress.measurement))}")
         elif self._terminal:
             more = "" if progress.speedup is None else f", {progress.speedup.mean:.2f} times"
-            self._show(f"lotus: {used}: {progress.doing} {what}{more} ...")
+            self._line.show(f"lotus: {used}: {progress.doing} {what}{more} ...")
         elif progress.doing == "checking samples":
             say(f"lotus: {used}: checking that {what} give the same samples")
 
@@ -62,18 +61,9 @@ class TuneProgress:
 
         say(f"lotus: the program trains on with {search_notes.setting(setting)}, for a comparison")
 
-    def _show(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            columns = os.get_terminal_size(2).columns or 80
-            os.write(2, b"\r\x1b[K" + plain(text)[: columns - 1].encode("utf-8", "replace"))
-            self._shown = True
-
     def clear(self) -> None:
         """Clear the line of the current trial."""
-        if self._shown:
-            self._shown = False
-            with contextlib.suppress(OSError):
-                os.write(2, b"\r\x1b[K")
+        self._line.clear()
 
 
 def _gave(measurement: Measurement) -> str:

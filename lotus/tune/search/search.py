@@ -17,7 +17,7 @@ from lotus.inside.tune.candidates.trial_requests import CompareEpochs, EpochComp
 from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting, Space
 from lotus.tune import strategies
 from lotus.tune.program.program import PausedProgram, TrialFailed, Watched
-from lotus.tune.search import search_notes
+from lotus.tune.search import search_notes, torch_threads
 from lotus.tune.search.decision import Decision, is_faster
 from lotus.tune.search.default_space import VARIED, default_space, plain, step_of
 from lotus.tune.search.machine_limits import MachineLimits
@@ -56,6 +56,7 @@ def search(
     objective: str = "train",
     seed: int = 0,
     vary: Collection[str] = (),
+    fewer_threads: bool = False,
     on_progress: Callable[[SearchProgress], object] | None = None,
     limits: MachineLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -63,10 +64,12 @@ def search(
     """Find the setting that feeds a program fastest, within `budget_s` seconds.
 
     `objective` is "train", with the program's step between batches, or "throughput", without.
-    `vary` adds parameters of `VARIED` to the default space; it has no effect on `space`. `limits`
-    replaces the machine's limits, which are otherwise read before each trial. Failed trials are
-    rows of the result; Ctrl-C ends the search with the result so far. All candidates are closed at
-    the end. Raises LotusError for invalid arguments.
+    `vary` adds parameters of `VARIED` to the default space; it has no effect on `space`. With
+    `fewer_threads` the setting is tried too that a step with fewer threads of torch would need,
+    which is then compared in the program's own steps. `limits` replaces the machine's limits, which
+    are otherwise read before each trial. Failed trials are rows of the result; Ctrl-C ends the
+    search with the result so far. All candidates are closed at the end. Raises LotusError for
+    invalid arguments.
     """
     if objective not in OBJECTIVES:
         raise LotusError(f"objective {objective!r} is not one of {', '.join(OBJECTIVES)}")
@@ -83,7 +86,7 @@ def search(
     safety = Safety(program.watched, (lambda: limits) if limits else (lambda: limits_of(pid)))
     trials = TrialRunner(program, safety, clock, budget_s, objective == "train")
     tuning = _Search(program.watched, trials, budget_s, seed, frozenset(vary), on_progress)
-    return tuning.run(strategy, space, objective)
+    return tuning.run(strategy, space, objective, fewer_threads)
 
 
 class _Search:
@@ -108,11 +111,19 @@ class _Search:
         self.strategy: Strategy | None = None
         self.space: Space | None = None
 
-    def run(self, strategy: str | Factory, space: Space | None, objective: str) -> Result:
+    def run(
+        self,
+        strategy: str | Factory,
+        space: Space | None,
+        objective: str,
+        fewer_threads: bool = False,
+    ) -> Result:
         interrupted = False
         try:
             try:
                 self._search(strategy, space)
+                if fewer_threads:
+                    self._try_for_fewer_threads()
                 if not self.trials.forbidden:
                     self.decision.decide(self._best())
                 if self.trials.forbidden:  # earlier results are not valid
@@ -162,6 +173,26 @@ class _Search:
                 return
         if self.strategy.ask() is not None:
             self.notes.append(search_notes.cut_short(self.strategy.reason()))
+
+    def _try_for_fewer_threads(self) -> None:
+        """Try the setting with workers that would feed a step with fewer threads of torch best."""
+        trials = self.trials
+        if self.space is None or trials.forbidden or self.watched.iterable:
+            return
+        if trials.left <= self.budget_s * _CONFIRMING:
+            return
+        cores = trials.safety.start.cores
+        setting = torch_threads.worth_a_trial(
+            self.watched,
+            self.own,
+            [row.measurement for row in trials.rows],
+            [count for count in self.space.num_workers if 0 < count <= cores],
+            cores,
+        )
+        if setting is not None and not trials.refused(setting):
+            measurement = self._measure(setting, search_notes.FOR_FEWER_THREADS)
+            if self.strategy is not None:
+                self.strategy.tell(measurement)
 
     def _measure(self, setting: Setting, why: str) -> Measurement:
         self._say("measuring", setting, why)

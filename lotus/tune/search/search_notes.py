@@ -26,6 +26,10 @@ NOTHING_KNOWN = (
     "the memory of its batches and workers is not known, as no trial of a smaller setting worked"
 )
 OWN_NOT_MEASURED = "the program's own setting could not be measured, so the gain is not known"
+FOR_FEWER_THREADS = (
+    "with fewer threads of torch the step would leave cores to these workers: tried for the "
+    "comparison in the program's own steps"
+)
 INTERRUPTED = "interrupted: this is the best setting measured so far"
 
 

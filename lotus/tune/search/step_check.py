@@ -47,10 +47,23 @@ def check(
     settings = affordable(settings, variants, watched, seconds)
     if len(settings) < 2:
         return result
+    single = dataclasses.replace(own, torch_threads=1)
+    # Once the step's time on one thread is known, so is how many workers that needs.
+    settings.sort(key=lambda setting: setting.torch_threads is not None and setting != single)
     comparison = Stretches(settings, own, program, clock() + seconds, clock)
     why, stopped = "", False
+
+    def measured(setting: Setting) -> None:
+        step_s = comparison.step_s(setting)
+        if setting != single or step_s is None:
+            return
+        for other in comparison.untried():
+            if other.num_workers and other.torch_threads == 1:
+                better = torch_threads.with_known_step(result, other, step_s)
+                comparison.replace(other, fitting(better, own, watched))
+
     try:
-        comparison.run(on_stretch)
+        comparison.run(on_stretch, measured)
     except TrialFailed as error:
         why = str(error)
     except KeyboardInterrupt:
@@ -62,7 +75,7 @@ def check(
             result = without_check(result, reason)
         else:
             result = judged(result, checked)
-    tried = [setting for setting in settings if setting.torch_threads is not None]
+    tried = [setting for setting in comparison.seen if setting.torch_threads is not None]
     result = torch_threads.with_best(result, comparison, tried)
     return dataclasses.replace(result, interrupted=stopped and not program.problem)
 

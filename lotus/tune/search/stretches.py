@@ -20,6 +20,7 @@ _STRETCH_S = 2.5  # intended duration of a stretch
 _LONGEST = 1.5  # times that duration, where settings differ in threads
 _SHORTEST_S = 1.2  # of a stretch, so that several settings fit into the time
 _LEAST, _MOST = 8, 400  # batches of a stretch
+_FEW = LEAST_PARTS + 1  # batches that a stretch needs where the time of others runs out
 _PRECISE = 0.03  # half the interval's width over the mean, at which the check ends
 _STRETCHES = 4  # of each setting
 _LONG, _RARE = 3.0, 0.05  # a long step exceeds 3 medians; long steps are rare up to this share
@@ -49,12 +50,18 @@ class _Seen:
     stretches: list[list[float]] = dataclasses.field(default_factory=list)
     startups: list[float] = dataclasses.field(default_factory=list)  # seconds
     counts: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # batches, workers
+    # (wait, step, samples) of batches of stretches that were too short; the next one gets them.
+    kept: list[tuple[float, float, int]] = dataclasses.field(default_factory=list)
 
     def add(self, stretch: TrainedBatches, workers: int) -> None:
         self.startups += [stretch.startup_s] if stretch.startup_s is not None else []
-        times = [a + b for a, b in zip(stretch.waits_s, stretch.steps_s, strict=True)]
-        if len(times) >= LEAST_PARTS:
-            self._count(times, list(stretch.steps_s), list(stretch.sizes), workers)
+        self.kept += zip(stretch.waits_s, stretch.steps_s, stretch.sizes, strict=True)
+        if len(self.kept) >= LEAST_PARTS:
+            kept, self.kept = self.kept, []
+            times = [wait + step for wait, step, _ in kept]
+            self._count(
+                times, [step for _, step, _ in kept], [size for _, _, size in kept], workers
+            )
 
     def _count(
         self, times: list[float], steps: list[float], sizes: list[int], workers: int
@@ -133,8 +140,30 @@ class Stretches:
         self.batch_s = statistics.median(times) if times else 0.0  # an estimate with warm-up
         self.stretch_s = _stretch_s(len(settings), until - clock())
 
-    def run(self, on_stretch: Callable[[Setting], object] | None) -> None:
-        """Train with each setting in turn, until the ratios to the own one are precise."""
+    def untried(self) -> list[Setting]:
+        """Return the settings that have not been trained with."""
+        return [setting for setting, seen in self.seen.items() if not seen.times]
+
+    def replace(self, setting: Setting, other: Setting) -> None:
+        """Train with `other` in place of an untried setting."""
+        if other not in self.seen:
+            self.settings = [other if each == setting else each for each in self.settings]
+            self.seen = {other if key == setting else key: seen for key, seen in self.seen.items()}
+
+    def step_s(self, setting: Setting) -> float | None:
+        """Return the median seconds of a step with a setting; None if none was measured."""
+        steps = self.seen[setting].steps
+        return statistics.median(steps) if steps else None
+
+    def run(
+        self,
+        on_stretch: Callable[[Setting], object] | None,
+        measured: Callable[[Setting], object] | None = None,
+    ) -> None:
+        """Train with each setting in turn, until the ratios to the own one are precise.
+
+        `on_stretch` is called with a setting before it is trained with, `measured` afterwards.
+        """
         most, took = _STRETCHES * len(self.settings), 0.0
         turn = 0
         while self.stretches < most:
@@ -157,6 +186,8 @@ class Stretches:
             self.left -= stretch.passed
             self.in_flight = _in_flight(setting)
             self.seen[setting].add(stretch, setting.num_workers)
+            if measured is not None:
+                measured(setting)
             if stretch.over:
                 return
             if self.stretches > len(self.seen) and self._is_precise():
@@ -174,7 +205,7 @@ class Stretches:
         """
         if all(each.torch_threads is None for each in self.seen):
             return math.inf
-        longest_s = max(_LONGEST * self.stretch_s, (_LEAST + 1) * self.batch_s)
+        longest_s = max(_LONGEST * self.stretch_s, _FEW * self.batch_s)
         return longest_s * (2 if setting.num_workers else 1)  # workers have to start
 
     def _is_precise(self) -> bool:
@@ -229,7 +260,7 @@ def affordable(
     """Return `settings` and the first of `optional` for which time and epoch suffice."""
     taken, left = list(settings), left_in(watched)
     times = [wait + step for wait, step in zip(watched.waits_s, watched.steps_s, strict=False)]
-    least_s = (_LEAST + 1) * (statistics.median(times) if times else 0.0)
+    least_s = _FEW * (statistics.median(times) if times else 0.0)
     for setting in optional:
         several = [*taken, setting]
         passed = _passed(watched.setting, several) + len(several) * _LEAST

@@ -8,10 +8,10 @@ the step takes with them: only the program's own steps can.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from lotus.settings.space import Measurement, Setting
+from lotus.settings.space import TORCH_PREFETCH, Measurement, Observed, Setting
 from lotus.tune.program.program import Watched
 from lotus.tune.search import search_notes
 from lotus.tune.search.decision import is_faster
@@ -35,10 +35,10 @@ def variants(result: Result) -> tuple[Setting, ...]:
     """Return settings with fewer torch threads, the most promising first.
 
     They are the setting with workers that may feed the program best and its own one, each with the
-    cores that its workers leave, and with one thread.
+    cores that its workers leave, and with one thread: see also `with_known_step`.
     """
     watched = result.watched
-    if not _is_threaded(watched) or result.untried or result.failure:
+    if not is_threaded(watched) or result.untried or result.failure:
         return ()
     settings = [result.own.normal()]
     busy = _with_workers(result)
@@ -55,43 +55,138 @@ def variants(result: Result) -> tuple[Setting, ...]:
     return tuple(dict.fromkeys(settings_with_fewer))
 
 
-def _is_threaded(watched: Watched) -> bool:
-    """Whether several threads compute in a step."""
+def is_threaded(watched: Watched) -> bool:
+    """Return whether several threads compute in a step."""
     if watched.threads < 2:
         return False
     spent = sum(watched.step_cpu_s) + sum(watched.alone_cpu_s)
     return step_of(watched)[1] > _THREADED or watched.helpers_s > _HELPERS * spent
 
 
+def worth_a_trial(
+    watched: Watched,
+    own: Setting,
+    trials: Sequence[Measurement],
+    workers: Iterable[int],
+    cores: float,
+) -> Setting | None:
+    """Return the setting with workers that would feed a step with fewer threads best.
+
+    Trials have torch's threads as they are, beside which each further worker may lose more than it
+    gains, so the search may end before this setting. None if the best one was tried, or if `trials`
+    do not show what a batch costs. `workers` are the numbers that may be tried, `own` the program's
+    setting as the search has it.
+    """
+    tried = {trial.setting.normal(): trial for trial in trials}
+    shown = [trial for trial in trials if trial.observed is not None and not trial.failed]
+    if not is_threaded(watched) or not shown:
+        return None
+    like = min(shown, key=lambda trial: (trial.setting.num_workers == 0, trial.setting))
+    loaders: dict[Setting, Observed] = {}
+    for count in workers:
+        setting = _with(own, like.setting, count).normal()
+        trial = tried.get(setting)
+        if trial is None:
+            loaders[setting] = _scaled(like, count)
+        elif trial.observed is not None and not trial.failed:
+            loaders[setting] = trial.observed
+    step_s = min((*watched.alone_s, *watched.steps_s))  # the one that other work disturbed least
+    best = _feeding_best(loaders, watched, cores, step_s=step_s)
+    return None if best is None or best in tried else best
+
+
+def with_known_step(result: Result, setting: Setting, step_s: float) -> Setting:
+    """Return a setting with workers and fewer threads, with the workers that feed its step best.
+
+    `step_s` is what the program's own step takes with so many threads: on a busy machine nobody can
+    tell that from steps with more of them, which then wait for each other.
+    """
+    best = _feeding_best(_loaders(result), result.watched, result.cores, setting, step_s)
+    return (
+        setting if best is None else dataclasses.replace(best, torch_threads=setting.torch_threads)
+    )
+
+
+def _with(own: Setting, like: Setting, workers: int) -> Setting:
+    """The own setting with so many workers, and with the prefetching of `like`."""
+    prefetch = own.prefetch_factor or like.prefetch_factor or TORCH_PREFETCH
+    return dataclasses.replace(own, num_workers=workers, prefetch_factor=prefetch)
+
+
+def _scaled(trial: Measurement, workers: int) -> Observed:
+    """What a trial with so many workers would show if none had to wait for a core."""
+    assert trial.observed is not None
+    count = max(trial.setting.num_workers, 1)
+    alone_s = _alone_s(trial.observed, count) * count / workers
+    return dataclasses.replace(trial.observed, capacity_s=max(alone_s, 1e-9), queued_s=0.0)
+
+
 def _with_workers(result: Result) -> Setting | None:
     """The best setting with workers, if the step leaves them cores; None if none was measured."""
-    if result.best.num_workers:
-        return result.best
-    step_s, busy = step_of(result.watched)
-    trials: dict[Setting, tuple[float, float]] = {}
-    for row in result.measured:
-        trial = row.measurement
-        if trial.setting.num_workers and trial.observed is not None and not trial.failed:
-            threads = max(int(result.cores) - trial.setting.num_workers, 1)
-            trials[trial.setting] = _batch_s(trial, step_s, busy, threads, result.cores)
-    if not trials:
+    loaders, best = _loaders(result), result.best.normal()
+    if best.num_workers and best not in loaders:
+        return best
+    return _feeding_best(loaders, result.watched, result.cores, best)
+
+
+def _loaders(result: Result) -> dict[Setting, Observed]:
+    """What the trials of settings with workers showed."""
+    trials = [row.measurement for row in result.measured]
+    return {
+        trial.setting.normal(): trial.observed
+        for trial in trials
+        if trial.setting.num_workers and trial.observed is not None and not trial.failed
+    }
+
+
+def _feeding_best(
+    loaders: Mapping[Setting, Observed],
+    watched: Watched,
+    cores: float,
+    preferred: Setting | None = None,
+    step_s: float | None = None,
+) -> Setting | None:
+    """The setting with workers that feeds the step best, which takes `step_s` on one thread.
+
+    Without that it is taken to scale with its threads. Of settings that are about equal it is the
+    preferred one, or else the cheapest.
+    """
+    if not loaders:
         return None
-    least = min(batch_s for batch_s, _ in trials.values())
-    alike = {setting: alone for setting, (s, alone) in trials.items() if s <= least * (1 + TIE)}
+    batches = {
+        setting: _batch_s(setting, seen, watched, cores, step_s)
+        for setting, seen in loaders.items()
+    }
+    least = min(batch_s for batch_s, _ in batches.values()) * (1 + TIE)
+    alike = {setting: alone for setting, (batch_s, alone) in batches.items() if batch_s <= least}
+    if preferred is not None:
+        same = dataclasses.replace(preferred, torch_threads=None)
+        if same in alike:
+            return same
+    if step_s is not None:
+        return min(alike)
     # The step is an estimate and may be shorter: prefer loaders that would feed that one too.
     quick = min(alike.values()) * _EQUAL
     return min(setting for setting, alone in alike.items() if alone <= quick)
 
 
 def _batch_s(
-    trial: Measurement, step_s: float, busy: float, threads: int, cores: float
+    setting: Setting, seen: Observed, watched: Watched, cores: float, one_thread_s: float | None
 ) -> tuple[float, float]:
-    """Seconds per batch if the step scales with its threads; those of the loader alone."""
-    assert trial.observed is not None
+    """(seconds per batch, those of the loader alone)."""
+    if one_thread_s is not None:
+        alone = _alone_s(seen, setting.num_workers)
+        return max(alone, one_thread_s, (seen.cpu_s + one_thread_s) / cores), alone
+    step_s, busy = step_of(watched)
+    threads = max(int(cores) - setting.num_workers, 1)
     work_s = step_s * busy
-    alone = trial.observed.capacity_s
-    shared_s = (trial.observed.cpu_s + work_s) / cores
-    return max(alone, max(step_s, work_s / threads), shared_s), alone
+    shared_s = (seen.cpu_s + work_s) / cores
+    return max(seen.capacity_s, step_s, work_s / threads, shared_s), seen.capacity_s
+
+
+def _alone_s(seen: Observed, workers: int) -> float:
+    """Seconds per batch of so many workers if none had to wait for a core."""
+    return max(seen.capacity_s * workers - seen.queued_s, seen.cpu_s) / workers
 
 
 def with_best(result: Result, comparison: Compares, tried: Sequence[Setting]) -> Result:

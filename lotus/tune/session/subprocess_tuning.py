@@ -39,20 +39,26 @@ _LOOK_S = 0.2  # interval of checks whether the program still runs
 _INTERRUPTED = 130
 
 
-class SearchResult(Protocol):
+class Measured(Protocol):
+    """The part of what was measured in a program that is used here."""
+
+    speedup: object  # None if nothing was found
+    interrupted: bool
+    failure: str  # why nothing could be found, in which case nothing is written
+
+
+class SearchResult(Measured, Protocol):
     """The part of a search's result that is used here."""
 
     best: Setting
-    speedup: object  # None if nothing was found
-    interrupted: bool
     iterable_safe: bool
-    failure: str  # why nothing could be found, in which case nothing is written
 
     def tuned(self, command: Sequence[str]) -> Tuned:
         """Return the document to write."""
 
 
 Search = Callable[["PipedProgram"], SearchResult]
+Measure = Callable[["PipedProgram"], Measured]
 Record = Callable[[Path, Sequence[str], Mapping[str, str]], TraceSettings | None]
 
 
@@ -101,12 +107,44 @@ def tune(
     only before the program has run), CannotStart if the command cannot be started.
     """
     files.writable(output)
+    fields = {"loader": loader, "watch": watch, "apply": apply}
+    return _run(command, search, fields, output, on_found, record)
+
+
+def measure(
+    command: Sequence[str],
+    experiment: Measure,
+    *,
+    loader: int | str | None = None,
+    watch: int | None = None,
+    choices: Mapping[str, Sequence[str]] | None = None,
+) -> Tuning:
+    """Start a command and call `experiment` when the program iterates its loader; then end it.
+
+    The program gets data of one kind and another: see lotus/inside/tune/fed_training.py. `choices`
+    names alternatives by kind. The other arguments and errors are those of `tune`. Nothing is
+    written.
+    """
+    fields = {"loader": loader, "watch": watch, "apply": False, "feed": True, "choices": choices}
+    return _run(command, experiment, fields)
+
+
+def _run(
+    command: Sequence[str],
+    search: Search | Measure,
+    fields: Mapping[str, Any],
+    output: Path | None = None,
+    on_found: Callable[[Any, Path | None], object] | None = None,
+    record: Record | None = None,
+) -> Tuning:
+    apply: bool = fields["apply"]
     words = launcher.resolve(command)
     exchange = Path(tempfile.mkdtemp(prefix="lotus-tune-"))
     try:
         for name in ("asks", "tells"):
             os.mkfifo(exchange / name, 0o600)
-        request = {"exchange": str(exchange), "loader": loader, "watch": watch, "apply": apply}
+        (exchange / "switch").write_bytes(b"\0")
+        request = {"exchange": str(exchange), **fields}
         environ: Mapping[str, str] = os.environ
         run, recording = None, {}
         if record is not None and "LOTUS_RUN" not in environ:
@@ -242,7 +280,10 @@ class PipedProgram(RemoteProgram):
                     self.problem = f"lotus failed inside the program: {reply.get('error')}"
                     raise Ended
         except Ended:
-            self.problem = self.problem or "the program ended while settings were tried"
+            self.problem = self.problem or (
+                "the program ended while it was measured: give it more epochs, or lotus a smaller "
+                "--budget if it fails on more batches than an epoch has"
+            )
             raise KeyboardInterrupt from None  # the search then returns its result so far
 
 
@@ -252,9 +293,9 @@ class _Beside(threading.Thread):
     def __init__(
         self,
         pipe: Pipe,
-        search: Search,
+        search: Search | Measure,
         command: Sequence[str],
-        output: Path,
+        output: Path | None,
         apply: bool,
         on_found: Callable[[Any, Path | None], object] | None,
         run: Path | None,
@@ -321,7 +362,7 @@ class _Beside(threading.Thread):
         watched = watched_from(description)
         self._pipe.follow(watched.pid)
         self._program = program = PipedProgram(watched, self._pipe, self._run)
-        result = self._search(program)
+        result: Any = self._search(program)
         if program.problem and result.speedup is None:
             return  # nothing was found
         if result.failure:
@@ -329,7 +370,7 @@ class _Beside(threading.Thread):
             self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 1})
             return
         self._result = result
-        self._write(result.tuned(self._command))
+        self._write(self._result)
         if self._on_found is not None:
             self._on_found(result, self._written)
         if program.problem:
@@ -347,8 +388,11 @@ class _Beside(threading.Thread):
             }
             self._finish({"do": "apply", **facts})
 
-    def _write(self, tuned: Tuned) -> None:
+    def _write(self, result: Any) -> None:
         """Write the result to the output file or, if that fails, to a temporary directory."""
+        if self._output is None:
+            return
+        tuned: Tuned = result.tuned(self._command)
         try:
             tuned_file.write(self._output, tuned)
             self._written = self._output

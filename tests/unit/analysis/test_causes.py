@@ -451,3 +451,12 @@ def test_lotus_s_own_work_is_no_part_of_the_training_step() -> None:
     assert causes["tracing"].ns == pytest.approx(0.1 * whole.ns)
     assert next(iter(causes)) == "consumer"
     assert list(causes)[-1] == "tracing"
+
+
+def test_what_no_number_of_cores_makes_up_for_is_to_be_made_cheaper_first() -> None:
+    plan = Plan(workers=0, operations={"Slow": 50.0}, step=1.0, cores=2)
+    advice = judged(plan.run()).causes[0].advice
+    assert advice.startswith("Make it cheaper, or do it once, ahead of time.")
+    assert advice.endswith("set num_workers=2 to make batches side by side.")
+    little = dataclasses.replace(plan, operations={"Slow": 0.5}, step=2.0)
+    assert "to overlap it with the step" in judged(little.run()).causes[0].advice

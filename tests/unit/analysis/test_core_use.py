@@ -157,6 +157,19 @@ def test_threads_that_only_others_keep_from_the_cores_are_left_alone(
     assert judgement.causes[0].kind == kind
 
 
+def test_workers_that_idle_as_others_slow_down_the_step_count_by_their_cpu_time() -> None:
+    plan = Plan(operations={"Slow": 8.0}, batches=200, workers=2, step=100.0, cores=2)
+    run = cores(plan.run(), QUIET, (0.4, 0.5, 0.5))
+    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
+    times = {"time_ns": [begin, end], "busy_ns": [7e9, 7e9 + 2 * (end - begin)]}
+    run.machine = pd.DataFrame(times).assign(idle_ns=5e9, stolen_ns=0.0)
+    run.epochs["torch_threads"] = 2
+    run.batches["idle_ns"] = 9 * run.batches["fetch_ns"]
+    assert judged(run).causes[0].kind == "step-threads"
+    run.batches["cpu_ns"] /= 10
+    assert judged(run).causes[0].kind == "consumer"
+
+
 def test_a_worker_that_others_keep_from_its_core_is_not_slow() -> None:
     plan = Plan(operations={"Slow": 5.0}, workers=3, step=1)
     run = cores(plan.run(), QUIET, QUIET)
@@ -164,8 +177,69 @@ def test_a_worker_that_others_keep_from_its_core_is_not_slow() -> None:
     run.batches.loc[late, "run_delay_ns"] = 4 * run.batches.loc[late, "fetch_ns"]
     run.batches.loc[late, "fetch_ns"] *= 5
     assert "slow-worker" not in {cause.kind for cause in judged(run).causes}
+    others = run.batches[["fetch_ns", "run_delay_ns"]].where(~late)
+    run.batches.loc[~late, "run_delay_ns"] = run.batches.loc[~late, "fetch_ns"]
+    assert "slow-worker" not in {cause.kind for cause in judged(run).causes}
+    run.batches.loc[~late, "run_delay_ns"] = others.loc[~late, "run_delay_ns"]
     run.batches.loc[late, "run_delay_ns"] = 0.0
     assert "slow-worker" in {cause.kind for cause in judged(run).causes}
+
+
+def test_a_start_up_without_cores_gives_way_to_what_had_them() -> None:
+    plan = Plan(operations={"Slow": 20.0}, workers=2, spawn=9000.0, cores=4)
+    run = cores(plan.run(), (0.3, 0.65, 0.0), QUIET)
+    before = judged(run)
+    assert (before.kind, before.causes[0].kind) == ("start-up-bound", "start-up")
+    run.workers["start_ns"] = run.workers["ready_ns"] - 10e9
+    run.workers["startup_delay_ns"] = 9.8e9
+    after = judged(run)
+    assert (after.kind, after.causes[0].kind) == ("input-bound", "operation")
+    # Shares are of what was measured, as before.
+    assert after.startup_share == before.startup_share
+    assert after.input_share == before.input_share
+    shares = [{cause.kind: cause.share for cause in each.causes} for each in (before, after)]
+    assert shares[0] == shares[1]
+    startup = next(cause for cause in after.causes if cause.kind == "start-up")
+    assert startup.title.endswith("(98% of it without a core)")
+
+
+def test_on_a_busy_machine_a_cause_is_gone_with_its_time_without_a_core() -> None:
+    plan = Plan(operations={"Slow": 20.0}, batches=100, workers=1, step=20.0, cores=4)
+    first = judged(cores(plan.run(), (0.4, 0.6, 0.0), QUIET)).causes[0]
+    assert first.kind == "operation"
+    assert first.delay_ns == pytest.approx(1.5 * first.ns, rel=0.01)
+    assert first.gain == pytest.approx(1 / (1 - 2.5 * first.share), rel=0.01)
+    quiet = judged(cores(plan.run(), QUIET, QUIET)).causes[0]
+    assert quiet.delay_ns == 0.0
+    assert first.gain == pytest.approx(quiet.gain, rel=0.1)
+
+
+def test_a_step_that_waits_is_told_from_one_that_computes() -> None:
+    plan = Plan(step=40.0, batches=60)
+    waits = judged(cores(plan.run(), QUIET, (0.5, 0.1, 0.0))).causes[0]
+    assert (waits.kind, waits.title) == ("consumer", "the training step, which for a part waits")
+    assert waits.evidence["waiting_share"] == pytest.approx(0.4)
+    assert "at least 40% of the time between batches the main process waits" in waits.advice
+    assert "at least 40% of it no thread" in waits.reason
+    run = cores(plan.run(), QUIET, (0.5, 0.1, 0.0))
+    looks = [("(step)", "computing", 60), ("(step)", "storage", 30), ("(next)", "sleep", 90)]
+    run.blocking = pd.DataFrame(looks, columns=["operation", "reason", "looks"])
+    run.blocking = run.blocking.assign(pid=1, worker=-1)
+    stored = judged(run).causes[0]
+    assert stored.title == "the training step, which for a part waits for storage"
+    assert stored.evidence["looks"] == 90
+    # A step whose helper threads compute while it is blocked waits for them.
+    for step in (QUIET, (0.5, 0.1, 0.5)):
+        first = judged(cores(plan.run(), QUIET, step)).causes[0]
+        assert "waits" not in first.title + first.advice + first.reason
+
+
+def test_the_feeder_thread_of_a_worker_is_no_helper_of_its_fetch() -> None:
+    plan = Plan(workers=2, batches=60, operations={"Slow": 10.0}, pickle=30.0, write=10.0)
+    run = cores(plan.run(), (0.5, 0.4, 0.5), QUIET)
+    assert core_use(scopes(run)[0]).fetch.helper_share < 0.1
+    run.batches[["pickle_ns", "write_ns"]] = 0.0
+    assert core_use(scopes(run)[0]).fetch.helper_share == pytest.approx(0.5, abs=0.01)
 
 
 def test_cores_are_what_the_processes_may_use_themselves() -> None:

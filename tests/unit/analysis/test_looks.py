@@ -51,6 +51,8 @@ def test_the_reason_is_in_the_title_and_decides_the_advice(
 
 def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
     first = judged(with_looks(slow(workers=4), **{"shared-lock": 60, "sleep": 30, "computing": 10}))
+    # Without the lock they work side by side, and no faster.
+    assert first.causes[0].gain == first.causes[0].at_once == 4.0
     assert "takes turns at a lock" in first.causes[0].title
     assert "more workers will not help" in first.causes[0].advice
     assert "Raise num_workers" not in first.causes[0].advice

@@ -22,7 +22,7 @@ def placed(*slow: int, count: int = 400, workers: int = 1) -> int:
     """The distance between these samples of `count`, dealt out to workers in batches of four."""
     samples = pd.DataFrame({"start_ns": np.arange(count) * 1e6, "epoch": 0, "rank": 0})
     samples["worker"] = samples.index // 4 % workers
-    return regular_distance(samples, np.array(slow, np.int64))
+    return regular_distance([samples], samples.iloc[list(slow)])
 
 
 def test_equal_distances_are_told_from_chance() -> None:

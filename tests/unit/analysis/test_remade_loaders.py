@@ -28,6 +28,7 @@ def test_they_have_one_number_and_their_epochs_are_counted_on() -> None:
     assert run.loaders["made"].tolist() == [3]
     assert sorted(run.epochs["epoch"]) == [0, 1, 2]
     assert set(run.batches["loader"]) == {0}
+    assert set(run.workers["loader"]) == {0}
     assert run.batches.groupby("epoch").size().tolist() == [8, 8, 8]
 
 

@@ -27,6 +27,20 @@ def test_many_small_tensors_are_to_be_put_together() -> None:
     assert "torch.cat" in cause.advice
 
 
+def test_tensors_that_fill_the_pipe_are_not_taken_for_python_objects() -> None:
+    tensors = first_cause(sent(20.0, 40.0), pipe=80_000, size=10_000)
+    assert "torch.cat" in tensors.advice
+    objects = first_cause(sent(20.0, 40.0), pipe=4_000_000, size=3_000_000)
+    assert "return torch tensors" in objects.advice
+
+
+def test_workers_that_are_kept_are_left_out_with_the_workers() -> None:
+    run = sent(2.0, 40.0)
+    run.loaders["persistent_workers"] = True
+    advice = first_cause(run, pipe=400, size=16_000).advice
+    assert "num_workers=0 makes it without sending, and without persistent_workers." in advice
+
+
 def test_a_batch_that_is_made_sooner_than_received_needs_no_worker() -> None:
     cause = first_cause(sent(2.0, 40.0), pipe=400, size=16_000)
     assert "num_workers=0" in cause.advice

@@ -48,3 +48,18 @@ def test_the_verdict_says_it() -> None:
     judged = summarise(run).loaders[0].verdict
     assert judged.input_low < judged.input_share < judged.input_high
     assert f"({judged.input_low:.0%} to {judged.input_high:.0%})" in judged.summary
+
+
+@pytest.mark.parametrize(
+    ("often", "kind"), [(0.1, "consumer-bound"), (0.15, "input-bound"), (0.01, "consumer-bound")]
+)
+def test_a_share_that_is_not_shown_to_matter_asks_for_no_change(often: float, kind: str) -> None:
+    run = Plan(batches=200, workers=2).run()
+    waits = np.random.default_rng(3).random(200) < often
+    run.waits["wait_ns"] = np.where(waits, 20_000_000, 0)
+    run.waits["step_ns"] = 20_000_000
+    judged = summarise(run).loaders[0].verdict
+    unclear = judged.input_low < 0.05 <= judged.input_share
+    assert unclear == (often == 0.1)
+    assert judged.kind == kind
+    assert ("which is not shown to be more than 5%" in judged.summary) == unclear

@@ -55,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sweep --resume nothing", "make a sweep with: lotus sweep --workers 1,2,4"),
         ("run --settings nothing.json -- true", "--settings FILE names what"),
         ("tune", "try `lotus tune -- python train.py`"),
-        ("schema nothing", "there are: attach, "),
+        ("schema nothing", "there are: advise, attach, "),
     ],
 )
 def test_an_error_is_one_line_that_says_what_to_do_next(

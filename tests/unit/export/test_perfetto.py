@@ -5,8 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from lotus.export import formats, protobuf, table_pieces
+from lotus.export import formats, protobuf
 from lotus.export.export_request import ExportRequest
+from lotus.reading import table_pieces
 from lotus.reading.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample, made
 from tests.simulation import simulate

@@ -1,12 +1,15 @@
 """Tables of a run as files: the same as `Run` gives them."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from lotus.common.errors import LotusError
-from lotus.export import formats, spreadsheet_cells, table_files, table_pieces
+from lotus.export import formats, spreadsheet_cells, table_files
 from lotus.export.export_request import ExportRequest
+from lotus.reading import table_pieces
 from lotus.reading.run import load
 from tests.logs import MS, START_NS, RunBuilder, Sample
 from tests.simulation import simulate
@@ -142,7 +145,17 @@ def test_pieces_are_the_tables_in_order(run, monkeypatch):
             ops.append(piece.ops)
             samples.append(piece.samples)
         ops.append(table_pieces.loose_of(run, number))
-    for parts, whole in ((ops, run.ops), (samples, run.samples)):
+    both = [((ops, run.ops), (samples, run.samples))]
+    for rows in (3, 300, 1 << 17):  # small processes are together in a piece
+        pieces = list(table_pieces.Pieces(run, rows))
+        both.append(
+            (
+                ([each.ops for each in pieces], run.ops),
+                ([each.samples for each in pieces], run.samples),
+            )
+        )
+    assert len(pieces) == 1
+    for parts, whole in itertools.chain(*both):
         joined = pd.concat([part.astype({"host": str}) for part in parts if len(part)])
         joined = joined.reset_index(drop=True)
         for column in whole.columns:

@@ -31,8 +31,8 @@ COLUMNS = {
     "waits": WHOSE + "tid loader epoch batch start_ns wait_ns step_ns wait_cpu_ns "
     "wait_run_delay_ns wait_process_cpu_ns step_cpu_ns step_run_delay_ns step_process_cpu_ns "
     "snapshot_ns arrival_ns failed",
-    "workers": WHOSE + "worker loader start_ns loop_ns ready_ns startup_ns end_ns batches samples "
-    "fetch_ns idle_ns cpu_ns cpus",
+    "workers": WHOSE + "worker loader start_ns loop_ns ready_ns startup_ns startup_cpu_ns "
+    "startup_delay_ns end_ns batches samples fetch_ns idle_ns cpu_ns cpus",
     "loaders": WHOSE
     + "loader name call_site iterated_at class dataset dataset_kind dataset_length "
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers start_method "

@@ -10,10 +10,11 @@ from jsonschema import Draft202012Validator
 from lotus.analysis.ranks.rank_steps import UNDECIDED, rank_steps
 from lotus.cli import main
 from lotus.common.errors import LotusError
-from lotus.export import formats, table_pieces
+from lotus.export import formats
 from lotus.export.export_request import ExportRequest
 from lotus.format import job_ranks
 from lotus.inside.trace.log import log_format
+from lotus.reading import table_pieces
 from lotus.reading.run import load
 from lotus.recording import run_merge
 from lotus.schemas import documents

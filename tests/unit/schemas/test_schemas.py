@@ -26,6 +26,7 @@ from lotus.format import manifest
 from lotus.joining import sample_join
 from lotus.mapping import function_mapping
 from lotus.recording import sidecars
+from lotus.reporters.advise import cache_list_report, ceilings_report, plan_report
 from lotus.reporters.compare import comparison_report
 from lotus.reporters.live import top_report
 from lotus.reporters.map import attribution_report, map_tables, validation_report
@@ -35,6 +36,7 @@ from lotus.reporters.run import attached_report, run_document
 from lotus.reporters.sweep import sweep_report
 from lotus.reporters.tune import tune_report, whatif_report
 from lotus.schemas import documents
+from lotus.settings import sample_caches
 from lotus.settings import share_plan as plan
 from lotus.settings import tuned_file as settings_file
 from lotus.settings.space import Setting
@@ -44,7 +46,8 @@ from lotus.tune.search.trial_rates import Checked, Speedup
 from native_map.paper import paper_mapping as maps
 from tests.logs import MS, RunBuilder
 from tests.unit import machines, sampled_program, sides
-from tests.unit.analysis import test_rank_verdict
+from tests.unit.advise import test_cache_plan, test_ceilings, test_tried_alternatives
+from tests.unit.analysis import test_rank_verdict, test_sampled_functions
 from tests.unit.attach import test_attached_run
 from tests.unit.balance import test_job_whatif
 from tests.unit.joining.test_sample_join import AT, batch, every_ms, recording
@@ -61,6 +64,9 @@ from tests.unit.tuned_program import Fake, find
 TRACES = Path(__file__).parents[3] / "traces" / "classification"
 RUNS = sorted(path.parent for path in TRACES.glob("runs/*/run.json"))
 
+A_CACHE = sample_caches.ListedCache(
+    Path("/cache"), 3, 12_288, 1.8e9, None, "Pictures", ("Resize",), 1, ("python", "t.py"), None
+)
 
 UNITS = {
     "_ns": "nanosecond", "_ms": "millisecond", "_s": "second", "_bytes": "byte", "_share": "0 to 1",
@@ -76,6 +82,13 @@ def written(*words: str | Path) -> Callable[[pytest.CaptureFixture[str]], Any]:
         return json.loads(captured.readouterr().out, parse_constant=lambda name: 1 / 0)
 
     return document
+
+
+def with_functions() -> sampled_verdict.AttachedSummary:
+    """A watched program with functions of perf."""
+    program = sampled_program.Program(sampled_program.always(sampled_program.STEP))
+    functions = test_sampled_functions.joined([("Decode", 30, (0, 1, 0, 0))], seconds=5)
+    return dataclasses.replace(sampled_verdict.summarise(program.evidence()), functions=functions)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +121,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
                 ),
                 sampled_program.Program(sampled_program.always(("outside", ""))),
             )
-        ],
+        ]
+        + [attached_report.document(with_functions())],
         "report": [
             run_document.document(summarise(test_report.hostile()), measured=measured),
             run_document.document(
@@ -130,6 +144,24 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
             validation_report.document(function_mapping.judge(joined, a_mapping("work", "Decode"))),
         ],
         "tune": [tune_report.document(tuned(), output=path) for path in (None, Path("tuned.json"))],
+        "advise": [
+            ceilings_report.document(test_ceilings.measured(program), others=others)
+            for program, others in (
+                (test_ceilings.Fed(), test_tried_alternatives.several()),
+                (test_ceilings.Fed(refuses={"same": "a stream"}), None),
+                (test_ceilings.Fed(interrupt_at=1), None),
+            )
+        ],
+        "plan": [
+            plan_report.document(test_cache_plan.several(), output=Path("plan.json")),
+            plan_report.document(
+                test_cache_plan.chosen_of(refused="its data set is iterable", length=None)
+            ),
+        ],
+        "cache": [
+            cache_list_report.document([]),
+            cache_list_report.document([A_CACHE, dataclasses.replace(A_CACHE, dropped="why")]),
+        ],
         "compare": [compared(), comparison_report.document([sides.hostile()])],
         "report-sweep": [
             sweep_report.document(test_sweep_reports.summary_of(made_in(folder / name), **options))
@@ -360,5 +392,5 @@ def test_a_schema_that_is_not_there_is_said_with_those_that_are(
     assert cli.main(["schema", "../run"]) == 2
     message = capfd.readouterr().err
     assert message.startswith(
-        "lotus: there is no schema ../run; there are: attach, attached, balance,"
+        "lotus: there is no schema ../run; there are: advise, attach, attached, balance,"
     )

@@ -77,12 +77,12 @@ def test_what_was_applied_is_not_missed(tmp_path: Path) -> None:
     facts = tmp_path / "said"
     shares = Shares(SharePlan((3, 1), "lotus", TARGET))
     facts.write_text('{"made": "the loader of Other (5 samples, Own)"}\n')
-    missing = settings_run.not_found(Tuned(()), facts, shares)
+    missing = settings_run.not_found(Tuned(()), settings_run.recorded_facts(facts), shares)
     assert len(missing) == 1
     assert missing[0].endswith("no shares were applied; made were Other (5 samples, Own)")
     for word in ("applied", "refused"):
         facts.write_text(json.dumps({"balance": word}) + "\n")
-        assert settings_run.not_found(Tuned(()), facts, shares) == []
+        assert settings_run.not_found(Tuned(()), settings_run.recorded_facts(facts), shares) == []
 
 
 def broken(files: Path, **changes: object) -> None:

@@ -1,5 +1,6 @@
 """tuned.json: written, read strictly, compared with what is here, said in words."""
 
+import dataclasses
 import json
 import os
 import shlex
@@ -14,7 +15,7 @@ from lotus import cli
 from lotus.common.errors import LotusError
 from lotus.settings import settings_run, tuned_file
 from lotus.settings.space import Setting
-from lotus.settings.tuned_file import Entry, Target, Tuned
+from lotus.settings.tuned_file import Entry, SampleCache, Target, Tuned
 
 TRAIN = Entry(
     Target(0, "train.py:12", "ImageFolder", 1000, "RandomSampler"),
@@ -22,6 +23,14 @@ TRAIN = Entry(
     Setting(0),
 )
 VAL = Entry(Target(1, dataset="Stream"), Setting(1), None, iterable_safe=True)
+CACHE: dict[str, Any] = {
+    "path": ["dataset", "transform"],
+    "cut": 2,
+    "operations": ["Resize", "CenterCrop", "RandomHorizontalFlip"],
+    "folder": None,
+    "budget_bytes": 20_000_000_000,
+    "least_ns_per_byte": 0.5,
+}
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -41,6 +50,82 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert (tuned.cores or 0) > 0
     assert [path.name for path in tmp_path.iterdir()] == ["tuned.json"]
     assert "hunter2" not in (tmp_path / "tuned.json").read_text()
+
+
+def with_cache(**changes: Any) -> dict[str, Any]:
+    """A document whose loader has `CACHE`, with fields replaced; ... leaves one out."""
+    cache = {key: value for key, value in {**CACHE, **changes}.items() if value is not ...}
+    return document(
+        loaders=[{"loader": {"dataset": "X"}, "setting": {"num_workers": 2}, "cache": cache}]
+    )
+
+
+def test_a_cache_of_samples_is_written_read_and_requested(tmp_path: Path) -> None:
+    whole = SampleCache(None, 0, (), "/dev/shm/lotus", 5)
+    part = SampleCache(("transform",), 1, ("Resize", "ToTensor"), None, 5, 0.25)
+    tuned = Tuned(tuple(Entry(TRAIN.loader, Setting(2), cache=each) for each in (whole, part)))
+    path = tmp_path / "plan.json"
+    tuned_file.write(path, tuned)
+    assert tuned_file.read(path) == tuned
+    asked = json.loads(settings_run.request(tuned, None))["loaders"]
+    assert asked[1]["cache"] == {
+        "path": ["transform"],
+        "cut": 1,
+        "operations": ["Resize", "ToTensor"],
+        "folder": None,
+        "budget_bytes": 5,
+        "least_ns_per_byte": 0.25,
+    }
+    path.write_text(json.dumps(with_cache(least_ns_per_byte=...)))
+    cache = tuned_file.read(path).loaders[0].cache
+    assert cache is not None
+    assert (cache.path, cache.cut, cache.least_ns_per_byte) == (("dataset", "transform"), 2, 0.0)
+
+
+def test_kept_samples_have_no_change_of_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.json"
+    entry = Entry(TRAIN.loader, Setting(2), cache=SampleCache(None, 0, (), None, 5))
+    tuned_file.write(path, Tuned((entry,)))
+    assert cli.main(["run", "--print", "--settings", str(path)]) == 0
+    assert capsys.readouterr().out == (
+        "DataLoader(..., num_workers=2, prefetch_factor=2)\n"
+        "# samples are kept by lotus run only, without a change of code\n"
+    )
+
+
+USES = [{"name": "quick", "exact": True}, {"name": "near_2", "exact": False}]
+
+
+def with_alternatives(uses: object) -> dict[str, Any]:
+    return document(
+        loaders=[{"loader": {"dataset": "X"}, "setting": {"num_workers": 2}, "alternatives": uses}]
+    )
+
+
+def test_alternatives_that_change_values_are_requested_where_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "advice.json"
+    path.write_text(json.dumps(with_alternatives(USES)))
+    tuned = tuned_file.read(path)
+    tuned_file.write(path, tuned)
+    assert json.loads(path.read_text())["loaders"][0]["alternatives"] == USES
+    assert tuned_file.read(path).loaders == tuned.loaders
+    asked = [
+        json.loads(settings_run.request(tuned, None, allowed=allowed))["loaders"][0]
+        for allowed in ((), ("near_2",))
+    ]
+    assert [entry["alternatives"] for entry in asked] == [["quick"], ["near_2", "quick"]]
+    other = Tuned((dataclasses.replace(tuned.loaders[0], alternatives=()),))
+    assert "alternatives" not in settings_run.request(other, None)
+
+
+def test_a_file_without_a_cache_is_as_before(tmp_path: Path) -> None:
+    tuned_file.write(tmp_path / "tuned.json", Tuned((TRAIN,)))
+    (entry,) = json.loads((tmp_path / "tuned.json").read_text())["loaders"]
+    assert "cache" not in entry
+    assert tuned_file.read(tmp_path / "tuned.json").loaders[0].cache is None
+    assert "cache" not in json.loads(settings_run.request(Tuned((TRAIN,)), None))["loaders"][0]
 
 
 def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
@@ -99,6 +184,33 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
             ),
             '"iterable_safe" must be true or false',
         ),
+        (with_alternatives({}), "must be a list of at most"),
+        (with_alternatives([{"name": "quick"}]), 'must have "name" and "exact"'),
+        (with_alternatives([{"name": "../x", "exact": True}]), "an alternative is called"),
+        (with_alternatives([{"name": "x", "exact": 1}]), '"exact" must be true or false'),
+        (with_cache(path="transform"), "path must be a list"),
+        (with_cache(path=[]), "path is empty"),
+        (with_cache(path=[""]), "path must be a list of texts"),
+        (with_cache(path=None), "operations need a path"),
+        (with_cache(cut=4), "cut is 4: it must be a whole number from 0 to the number"),
+        (with_cache(cut=-1), "cut is -1"),
+        (with_cache(cut=True), "cut is True"),
+        (with_cache(operations=[1, 2]), "operations must be a list of texts"),
+        (with_cache(operations=None), "operations must be a list of at most 1000 texts"),
+        (with_cache(folder="samples"), "folder must be an absolute path"),
+        (with_cache(folder=5), "folder must be an absolute path"),
+        (with_cache(budget_bytes=0), "budget_bytes is 0: it must be above 0"),
+        (with_cache(budget_bytes=1.5), "budget_bytes is 1.5"),
+        (with_cache(budget_bytes=..., cut=...), '"cache" has no cut, budget_bytes'),
+        (with_cache(least_ns_per_byte=-1), "least_ns_per_byte is -1"),
+        (with_cache(least_ns_per_byte="0"), "least_ns_per_byte is '0'"),
+        (with_cache(size=5), '"cache" has unknown fields: size'),
+        (
+            document(
+                loaders=[{"loader": {"number": 0}, "setting": {"num_workers": 1}, "cache": 5}]
+            ),
+            '"cache" must be an object',
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(content: Any, message: str, tmp_path: Path) -> None:
@@ -119,7 +231,8 @@ _JSON = st.recursive(
 )
 _NAMES = st.sampled_from(
     "schema loaders command host cores torch evidence loader setting before iterable_safe number "
-    "call_site dataset dataset_length sampler num_workers prefetch_factor start_method".split()
+    "call_site dataset dataset_length sampler num_workers prefetch_factor start_method cache path "
+    "cut operations folder budget_bytes least_ns_per_byte".split()
 )
 _ALIKE = st.recursive(
     _JSON,
@@ -128,10 +241,10 @@ _ALIKE = st.recursive(
 )
 
 
-@given(_ALIKE, st.sampled_from(["all", "loaders", "loader", "setting"]))
+@given(_ALIKE, st.sampled_from(["all", "loaders", "loader", "setting", "cache"]))
 def test_any_json_is_read_or_refused(content: object, where: str) -> None:
     entry: dict[str, object] = {"loader": {"number": 0}, "setting": {"num_workers": 1}}
-    if where in entry:
+    if where in ("loader", "setting", "cache"):
         entry[where] = content
     loaders = content if where == "loaders" else [entry]
     made = content if where == "all" else {"schema": 1, "loaders": loaders}
@@ -283,7 +396,7 @@ def test_what_met_no_loader_is_told_with_what_is_alike(tmp_path: Path) -> None:
     facts_file.write_text(
         "\n".join(map(json.dumps, [*facts, {"refused": 1}, 5, {"note": "x"}])) + "\n{"
     )
-    assert settings_run.not_found(Tuned((TRAIN, VAL)), facts_file) == [
+    assert settings_run.not_found(Tuned((TRAIN, VAL)), settings_run.recorded_facts(facts_file)) == [
         "the loader of ImageFolder (1000 samples, RandomSampler) at train.py:12 was not found, so "
         "its setting was not applied; made were ImageFolder (10 samples, RandomSampler) at "
         "train.py:14, Other (5 samples, SequentialSampler) at a.py:1 and 1 more"

@@ -12,6 +12,7 @@ from lotus.common.errors import LotusError
 from lotus.inside.tune.candidates.trial_requests import Measure
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting, Space
+from lotus.tune.search import search_notes
 from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.safety import Safety
 from lotus.tune.search.search import SearchProgress, search
@@ -42,6 +43,19 @@ def test_what_is_faster_is_found_confirmed_and_explained() -> None:
         "random augmentations get other random numbers with 4 workers than with no workers"
         in explanation
     )
+    closed_and_in_time(program, 60)
+
+
+@pytest.mark.parametrize(("fewer", "workers"), [(True, {0, 1, 2}), (False, {0, 1})])
+def test_a_step_on_several_threads_gets_a_trial_of_what_one_thread_needs(
+    fewer: bool, workers: set[int]
+) -> None:
+    program = Fake(own=Setting(0), cores=2.0, step_s=0.01, slower_step=3.0)
+    program.watched = dataclasses.replace(program.watched, threads=2, step_cpu_s=(0.018,) * 40)
+    result = find(program, Setting(1), fewer_threads=fewer)
+    assert set(result.trials["num_workers"]) == workers
+    assert (search_notes.FOR_FEWER_THREADS in set(result.trials["why"])) == fewer
+    assert result.best == Setting(0)
     closed_and_in_time(program, 60)
 
 

@@ -13,7 +13,7 @@ from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import tune_report
 from lotus.settings.space import Measurement, Observed, Setting
 from lotus.tune.program.program import TrialFailed
-from lotus.tune.search import search_notes, step_check
+from lotus.tune.search import search_notes, step_check, torch_threads
 from lotus.tune.search.rejected_settings import passed_over
 from lotus.tune.search.result import Result
 from lotus.tune.search.torch_threads import variants
@@ -45,8 +45,10 @@ def nothing_found(program: Trains) -> Result:
     return found(program, 1.0, best=OWN, measured=rows)
 
 
-def trial(setting: Setting, capacity_s: float, cpu_s: float = 0.05) -> TrialRow:
-    seen = Observed(capacity_s, cpu_s, 0.0, 0.001, 0.0, 0.1, 0.05, 0.05, 16.0)
+def trial(
+    setting: Setting, capacity_s: float, cpu_s: float = 0.05, queued_s: float = 0.0
+) -> TrialRow:
+    seen = Observed(capacity_s, cpu_s, queued_s, 0.001, 0.0, 0.1, 0.05, 0.05, 16.0)
     rate = 16 / (capacity_s + 0.05)
     return TrialRow(Measurement(setting, rate, rate, rate, 5.0, observed=seen), "tried")
 
@@ -98,6 +100,37 @@ def test_a_result_without_workers_tries_what_would_feed_the_step() -> None:
     assert variants(dataclasses.replace(result, measured=())) == (OWN_1,)
 
 
+def test_the_step_on_one_thread_says_how_many_workers_feed_it() -> None:
+    three = dataclasses.replace(OWN_1, num_workers=3, prefetch_factor=2)
+    program = threaded(Trains(1.0, 1.2), busy=1.9)  # its threads wait for each other
+    program.batch_s |= {OWN_1: 0.04, BEST_1: 0.04, three: 0.05}
+    # A third process has a core, so another worker gained nothing in trials.
+    rows = (
+        trial(Setting(1, 2), 0.06, queued_s=0.01),
+        trial(BEST, 0.06, queued_s=0.07),
+        trial(Setting(3, 2), 0.06, queued_s=0.13),
+    )
+    result = found(program, 1.0, best=OWN, measured=rows)
+    assert variants(result)[0].num_workers == 1  # as its long steps would suffice for that
+    check(program, result, seconds=60.0)
+    assert [setting for setting, _, _ in program.blocks][:3] == [OWN, OWN_1, BEST_1]
+
+
+def test_what_a_step_with_fewer_threads_needs_is_worth_a_trial() -> None:
+    program = threaded(Trains(0.03, 0.05))  # the step takes 0.015 s
+    trials = [row.measurement for row in (trial(OWN, 0.05), trial(Setting(1, 2), 0.05))]
+    wanted = torch_threads.worth_a_trial(program.watched, OWN, trials, (1, 2), 2.0)
+    assert wanted == BEST
+    more = [*trials, trial(BEST, 0.06).measurement]
+    assert torch_threads.worth_a_trial(program.watched, OWN, more, (1, 2), 2.0) is None
+    assert torch_threads.worth_a_trial(program.watched, OWN, trials, (1,), 2.0) is None
+    assert torch_threads.worth_a_trial(program.watched, OWN, [], (1, 2), 2.0) is None
+    failed = [*trials, Measurement.failure(BEST, "no memory")]
+    assert torch_threads.worth_a_trial(program.watched, OWN, failed, (1, 2), 2.0) is None
+    single = threaded(Trains(0.03, 0.05), threads=1)
+    assert torch_threads.worth_a_trial(single.watched, OWN, trials, (1, 2), 2.0) is None
+
+
 def test_the_loss_that_threads_hide_is_a_gain_with_fewer() -> None:
     program = timed(0.1, 0.12, own_1=0.11, best_1=0.06)
     result = check(program, nothing_found(program))
@@ -105,13 +138,13 @@ def test_the_loss_that_threads_hide_is_a_gain_with_fewer() -> None:
     assert result.checked is not None
     assert result.speedup == result.checked.speedup
     assert result.speedup.low < 0.1 / 0.06 < result.speedup.high
-    assert [each.setting for each in result.threads_checked] == [BEST_1, OWN_1]
+    assert [each.setting for each in result.threads_checked] == [OWN_1, BEST_1]
     assert SLOWED not in result.notes
     assert result.notes[0] == search_notes.torch_threads(BEST_1, 2)
     assert search_notes.augmentations(BEST, OWN, False) in result.notes
     assert result.tuned(["python", "train.py"]).loaders[0].setting == BEST_1
     settings = [setting for setting, _, _ in program.blocks]
-    assert settings[:3] == [OWN, BEST_1, OWN_1]
+    assert settings[:3] == [OWN, OWN_1, BEST_1]
 
 
 def test_both_reports_show_the_threads() -> None:
@@ -170,7 +203,7 @@ def test_what_is_as_fast_with_the_threads_as_they_are_keeps_them() -> None:
     program = timed(0.1, 0.05, own_1=0.1, best_1=0.0497)
     result = check(program, found(program))
     assert (result.best, result.benefit) == (BEST, True)
-    assert [each.setting for each in result.threads_checked] == [BEST_1, OWN_1]
+    assert [each.setting for each in result.threads_checked] == [OWN_1, BEST_1]
     assert SLOWED not in result.notes
 
 
@@ -201,8 +234,8 @@ def test_a_setting_that_is_much_slower_is_not_trained_with_again() -> None:
 def test_a_short_epoch_leaves_out_what_promises_least(batches: int, tried: int) -> None:
     program = timed(0.1, 0.08, own_1=0.1, best_1=0.05, batches=batches)
     result = check(program, found(program))
-    settings = dict.fromkeys(setting for setting, _, _ in program.blocks)
-    assert list(settings) == [BEST, OWN, BEST_1, OWN_1][:tried]
+    settings = {setting for setting, _, _ in program.blocks}
+    assert settings == {*[BEST, OWN, BEST_1, OWN_1][:tried]}
     assert (SLOWED in result.notes) == (tried < 3)
     assert (result.best == BEST_1) == (tried > 2)
 
@@ -221,6 +254,23 @@ def test_a_stretch_of_slow_steps_leaves_time_to_others() -> None:
     result = check(program, nothing_found(program))
     assert result.best in (OWN_1, BEST_1)
     assert len(result.threads_checked) == 2
+
+
+def test_stretches_that_were_too_short_count_together() -> None:
+    program = timed(0.05, 0.12, own_1=0.05, best_1=0.05)
+    program.batch_s[OWN] = 1.3  # a stretch has three batches
+    result = check(program, nothing_found(program), seconds=30.0)
+    assert len(result.threads_checked) == 2
+    assert result.best in (OWN_1, BEST_1)
+
+
+def test_very_slow_steps_leave_time_for_fewer_threads() -> None:
+    """As two threads beside others on two cores: each batch takes longer than a second."""
+    program = timed(1.2, 1.3, own_1=0.05, best_1=0.05)
+    result = check(program, nothing_found(program))
+    assert len(result.threads_checked) == 2
+    assert result.benefit
+    assert program.now - 50.0 <= 20.0 + 6.5
 
 
 class Ending(Trains):

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from lotus.analysis.common.columns import Floats
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
@@ -31,6 +32,10 @@ class Charge:
     """`ns` of the loop's time that a cause takes; `name`: the operation, or the cause's title.
 
     `within`: the component of the batches' making that most of it was in; "": not known.
+    `delay_ns`: how long the same work had no core, which is charged to other programs.
+    `taken_ns`: how much of `ns` was without a core that other programs had.
+    `at_once`: how much of it could be done at a time, where a lock keeps it from that; else NaN.
+    `by_batch`: how much of it was at each batch of the loop (n,), ns; None where not known.
     """
 
     kind: str
@@ -38,6 +43,10 @@ class Charge:
     ns: float
     evidence: dict[str, float] = field(default_factory=dict)
     within: str = ""
+    delay_ns: float = 0.0
+    taken_ns: float = 0.0
+    at_once: float = math.nan
+    by_batch: Floats | None = field(default=None, repr=False, compare=False)
 
 
 Words = Callable[[Charge, Circumstances], str]

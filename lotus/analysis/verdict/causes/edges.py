@@ -3,20 +3,58 @@
 import math
 from collections.abc import Iterable
 
-from lotus.analysis.common.columns import flag, number, total
+from lotus.analysis.batches.looks import looks_at_step
+from lotus.analysis.common.columns import flag, number, ratio, total
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, keep_workers
-from lotus.common.formatting import duration, plural
+from lotus.analysis.verdict.causes.work import WAITING_FACTS, look_evidence, mostly_blocked
+from lotus.common.formatting import duration, plural, share
+
+_MUCH_TAKEN = 0.1  # of the start-up
+_STEP_WAITS = 0.15  # of the step: less is what a step on the CPU is off it now and then
 
 
 def _step(ledger: Ledger) -> Iterable[Charge]:
-    yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ledger.step_left_ns)
+    threads = ledger.use.step
+    evidence = {"waiting_share": max(1.0 - threads.delay_share - threads.cores, 0.0)}
+    evidence |= look_evidence(looks_at_step(ledger.scope))
+    yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ledger.take_step(), evidence)
+
+
+def _step_waits(charge: Charge) -> bool:
+    return charge.evidence.get("waiting_share", math.nan) >= _STEP_WAITS
+
+
+def _step_title(charge: Charge, around: Circumstances) -> str:
+    if not _step_waits(charge):
+        return TRAINING_STEP.title
+    return f"{TRAINING_STEP.title}, which for a part {mostly_blocked(charge) or 'waits'}"
+
+
+def _step_reason(evidence: Evidence) -> str:
+    if not evidence["waiting_share"] >= _STEP_WAITS:
+        return ""
+    return (
+        f"For at least {share(evidence['waiting_share'])} of it no thread of the main process "
+        "computed, or was ready to."
+    )
 
 
 def _against_step(charge: Charge, around: Circumstances) -> str:
+    text = _loading_keeps_up(around)
+    if _step_waits(charge):
+        text += (
+            f" For at least {share(charge.evidence['waiting_share'])} of the time between batches "
+            f"the main process {mostly_blocked(charge) or 'waits'}: look at what is saved, logged "
+            "or sent there, or at the device. `lotus attach PID` names the lines while it runs."
+        )
+    return text
+
+
+def _loading_keeps_up(around: Circumstances) -> str:
     if around.workers == 0:
         return "Loading keeps up. What is left to gain is in the training step itself."
     text = f"Loading keeps up: the workers are idle {around.idle_share:.0%} of their time. "
@@ -30,8 +68,11 @@ def _against_step(charge: Charge, around: Circumstances) -> str:
 TRAINING_STEP = CauseRow(
     kind="consumer",
     title="the training step",
+    full_title=_step_title,
     part=cause_row.STEP,
     charges=_step,
+    facts=WAITING_FACTS,
+    reason=_step_reason,
     advice=_against_step,
 )
 
@@ -53,7 +94,8 @@ TRACING = CauseRow(
 
 def _startup(ledger: Ledger) -> Iterable[Charge]:
     evidence = ledger.startup | {"epochs": float(len(ledger.loop))}
-    yield Charge(STARTUP.kind, STARTUP.title, sum(ledger.startup.values()), evidence)
+    ns = sum(ledger.startup.values())
+    yield Charge(STARTUP.kind, STARTUP.title, ns, evidence, taken_ns=ledger.start_without_core)
 
 
 def _startup_reason(evidence: Evidence) -> str:
@@ -69,7 +111,9 @@ def _startup_reason(evidence: Evidence) -> str:
 
 def _startup_title(charge: Charge, around: Circumstances) -> str:
     again = f", of a loader that was made {around.made} times" if around.made > 1 else ""
-    return "start-up: from iter() to the first batch" + again
+    text = "start-up: from iter() to the first batch" + again
+    taken = ratio(charge.taken_ns, charge.ns)
+    return text + (f" ({share(taken)} of it without a core)" if taken >= _MUCH_TAKEN else "")
 
 
 def _against_startup(charge: Charge, around: Circumstances) -> str:

@@ -42,6 +42,8 @@ from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_pref
 COLD_SHARE = 0.3
 # Workers that use this much of the cores wait for a core, not for storage or a network.
 CROWDED = 0.7
+# Kinds of outliers, as `Outliers` has them.
+ALONE, BY_CHANCE, TOGETHER = range(3)
 # Others had the cores where they did for more than this share of the time of the fetches.
 SHARED = 0.2
 
@@ -51,29 +53,29 @@ class Ledger:
 
     `making`: waits in which a batch was being made. The other waits: `sending`, `pinning`,
     `handover`, `index`, and in `startup` the parts of the start-up. `take` hands out what is left
-    of `making`; the rest is read once, each by its own cause.
+    of `making`, `take_phase` what is left of the others.
     """
 
     def __init__(self, scope: Scope) -> None:
-        batches, ops, samples = scope.batches, scope.ops, scope.samples
+        batches = scope.batches
         self.scope = scope
         self.use = core_use(scope)
         self.looks_of_main = looks_of_main(scope)
         self.loop = loop_times(scope.epochs, scope.waits)
-        self.components = components(batches, samples, ops)
+        self.components = components(batches, scope.fetched, scope.calls)
         self.first = first_of_process(batches, scope.workers)
         self.phases = wait_phases(batches, scope.workers)
         self.crowded = _crowded(scope, self.use)
-        whole = slow_as_a_whole(batches, samples)
-        rows = self.components.sample_rows
-        self.outliers = outlier_samples(batches, samples, rows, self.first, whole)
+        whole = slow_as_a_whole(scope).whole
+        self.outliers = outlier_samples(scope, self.first, whole)
         self.workers = slow_workers(batches, self.components.fetch, self.first)
         fetch = self.components.fetch
         # In the order of their worker, one in so many samples is slow; 0: not regularly.
         self.slow_every = 0
         if self.outliers.alone.any():
-            of_all = costliest(samples, self.outliers.alone, self.outliers.typical_ns)
-            self.slow_every = regular_distance(samples, of_all)
+            of_all = costliest(self.outliers, self.outliers.alone)
+            chosen = self.outliers.samples.iloc[of_all].reset_index(drop=True)
+            self.slow_every = regular_distance(scope.fetched.times(), chosen)
         self._known = fetch > 0
         self._making_ns = np.where(self._known, self.components.making, 1.0)
         excess = first_excess(batches, fetch, self.first)
@@ -81,9 +83,11 @@ class Ledger:
         # The part of each fetch in which others did not have its core.
         taken = core_taken(batches, fetch) / np.where(self._known, fetch, 1.0)
         self.own_part = 1.0 - np.minimum(taken, 1.0)
+        self.delay_share = 0.0  # of `making`, that was taken for other programs
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
         self.step_left_ns = self.step_ns  # that no cause has taken
         self._split_waits(excess)
+        self.start_without_core = self._start_without_core()
         self._storage = self._storage_limit()
         self.main_without_core = self._main_without_core()
 
@@ -165,7 +169,7 @@ class Ledger:
         names: set[str] = set()
         if len(kinds):
             names = set(kinds.loc[kinds["kind"].astype(str) == "loader", "operation"].astype(str))
-        parts = storage_parts(split, scope.batches, scope.ops, names, self.held, self.first)
+        parts = storage_parts(split, scope.batches, names, self.held, self.first)
         return np.asarray(self._rate * parts, np.float64)
 
     @property
@@ -180,6 +184,15 @@ class Ledger:
         waited: Floats = self.storage.sum(axis=0)
         return np.asarray((waited > 0) & (waited >= COLD_SHARE * own), np.bool_)
 
+    def _start_without_core(self) -> float:
+        """How long the loop waited for workers that start while others had their core."""
+        workers = self.scope.workers
+        wall = number(workers, "ready_ns") - number(workers, "start_ns")
+        delay = number(workers, "startup_delay_ns")
+        known = ~np.isnan(wall + delay)
+        part = min(ratio(total(delay[known]), total(wall[known])), 1.0)
+        return float(np.nan_to_num(part) * self.startup["workers_ns"]) if self.use.rivals else 0.0
+
     def _main_without_core(self) -> float:
         """Take the waits for batches that were made, in which others had the main process's core.
 
@@ -188,6 +201,25 @@ class Ledger:
         if not self.use.rivals or not self.scope.num_workers:
             return 0.0
         return self.take_made(total(number(self.scope.waits, "wait_run_delay_ns")))
+
+    @property
+    def left(self) -> Floats:
+        """What no cause has taken of each batch's wait and of the step after it (n,), ns."""
+        step = np.nan_to_num(number(self.scope.batches, "step_ns"))
+        step = step * ratio(self.step_left_ns, self.step_ns)
+        made = self.sending + self.pinning + self.handover + self.index
+        return np.asarray(self.making.sum(axis=1) + made + step, np.float64)
+
+    def take_step(self) -> float:
+        """Take what is left of the training step."""
+        ns, self.step_left_ns = self.step_left_ns, 0.0
+        return ns
+
+    def take_phase(self, name: str) -> float:
+        """Take what is left of `sending`, `pinning`, `handover` or `index`."""
+        ns = total(getattr(self, name))
+        setattr(self, name, np.zeros(len(self.scope.batches)))
+        return ns
 
     def take(self, part: Floats) -> float:
         """Take from `making` (n, c), as far as there is as much; return how much it was."""
@@ -237,15 +269,20 @@ class Ledger:
         """
         return NOTHING if self.use.full else enough_prefetch(self.scope, self.slow_every > 0)
 
-    def take_excess(self, slow: Bools) -> tuple[float, str]:
-        """Take what these samples (m,) took beyond what is typical of their worker.
+    @cached_property
+    def _excess(self) -> list[Floats]:
+        """What the outliers took beyond what is typical: alone, by chance, together."""
+        return outlier_parts(self.components, self.scope, self.outliers)
 
-        Return how much it was, and the component that most of it was in ("": none).
+    def take_excess(self, kind: int) -> tuple[float, str]:
+        """Take what outliers of a kind took beyond what is typical of their worker.
+
+        `kind`: ALONE, BY_CHANCE or TOGETHER. Return how much it was, and the component that most of
+        it was in ("": none).
         """
-        scope = self.scope
-        parts = outlier_parts(
-            self.components, scope.samples, scope.ops, slow, self.outliers.typical_ns
-        )
+        parts = self._excess[kind]
+        if self.use.rivals:
+            parts = parts * _of_the_samples(parts.sum(axis=1), self.own_part, self.components.fetch)
         each = parts.sum(axis=0)
         most = int(np.argmax(each)) if each.size else 0
         named = each.size and each[most] > 0.5 * each.sum()
@@ -270,6 +307,18 @@ class Ledger:
         """Take what no cause has taken."""
         rest, self._without_record = self.uncharged_ns, 0.0
         return rest
+
+
+def _of_the_samples(excess: Floats, own_part: Floats, fetch: Floats) -> Floats:
+    """The part of each batch's excess in which others did not have its core (n, 1), 0 to 1.
+
+    What the batch was without a core beyond what is usual for batches without an excess.
+    """
+    delay = (1.0 - own_part) * fetch
+    without = (excess <= 0) & (fetch > 0)
+    usual = float(np.median(delay[without])) if without.any() else 0.0
+    beyond = np.maximum(delay - usual, 0.0) / np.where(excess > 0, excess, np.inf)
+    return np.asarray(1.0 - np.minimum(beyond, 1.0))[:, None]
 
 
 def _crowded(scope: Scope, use: CoreUse) -> bool:

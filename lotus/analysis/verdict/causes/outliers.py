@@ -12,7 +12,7 @@ from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import Bools, integer, number
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.ledger import ALONE, BY_CHANCE, TOGETHER, Ledger
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, hides
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
 from lotus.common.formatting import amount, duration, operation_name
@@ -28,10 +28,10 @@ _SAMPLE_FACTS = {
 
 
 def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
-    samples, typical = ledger.scope.samples, ledger.outliers.typical_ns
-    duration_ns = number(samples, "duration_ns")
+    samples = ledger.outliers.samples
+    duration_ns, typical = number(samples, "duration_ns"), number(samples, "typical_ns")
     worst = int(np.argmax(np.where(slow, duration_ns, -1.0)))
-    index = integer(samples, "sample")[costliest(samples, slow, typical)]
+    index = integer(samples, "sample")[costliest(ledger.outliers, slow)]
     distinct = len(set(index.tolist())) if (index != -1).all() else len(index)
     return {
         "samples": float(distinct),
@@ -51,7 +51,7 @@ def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
     if hides(ledger):
         evidence["prefetch_factor"] = float(ledger.better_prefetch.prefetch_factor)
         evidence["saved_share"] = ledger.better_prefetch.saved_share
-    ns, within = ledger.take_excess(slow)
+    ns, within = ledger.take_excess(ALONE)
     yield Charge(SLOW_SAMPLES.kind, SLOW_SAMPLES.title, ns, evidence, within)
 
 
@@ -116,7 +116,7 @@ SLOW_SAMPLES = CauseRow(
 def _stalls(ledger: Ledger) -> Iterable[Charge]:
     slow = ledger.outliers.by_chance
     if slow.any():
-        ns, _ = ledger.take_excess(slow)
+        ns, _ = ledger.take_excess(BY_CHANCE)
         yield Charge(STALLS.kind, STALLS.title, ns, _sample_facts(ledger, slow))
 
 
@@ -152,11 +152,11 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
     together = ledger.outliers.together
     if not together.any():
         return
-    samples = ledger.scope.samples
+    samples = ledger.outliers.samples
     keys = {name: integer(samples, name)[together] for name in ("rank", "epoch", "batch")}
     took = {
         "took": number(samples, "duration_ns")[together],
-        "usual": ledger.outliers.typical_ns[together],
+        "usual": number(samples, "typical_ns")[together],
     }
     each = pd.DataFrame(keys | took).groupby(list(keys), as_index=False).median()
     worst = each.iloc[int((each["took"] / each["usual"]).to_numpy().argmax())]
@@ -167,7 +167,7 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
         "slowest_sample_ns": float(worst["took"]),
         "typical_ns": float(worst["usual"]),
     }
-    ns, within = ledger.take_excess(together)
+    ns, within = ledger.take_excess(TOGETHER)
     yield Charge(SLOW_BATCHES.kind, SLOW_BATCHES.title, ns, evidence, within)
 
 

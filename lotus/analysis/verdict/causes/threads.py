@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from lotus.analysis.batches.core_use import LEAST_DELAY, Threads
 from lotus.analysis.batches.machine_readings import within_loops
 from lotus.analysis.common.columns import integer, number, ratio, total
@@ -154,7 +156,8 @@ def _of_others(ledger: Ledger) -> Iterable[Charge]:
     """Waits in which whoever makes or takes the batch was ready, and others had the cores."""
     use = ledger.use
     if use.rivals:
-        ns = ledger.main_without_core + ledger.take(ledger.making * min(use.fetch.delay_share, 1.0))
+        ledger.delay_share = min(use.fetch.delay_share, 1.0)
+        ns = ledger.main_without_core + ledger.take(ledger.making * ledger.delay_share)
         evidence = {
             "run_delay_share": use.fetch.delay_share,
             "others_share": use.others_share,
@@ -207,7 +210,13 @@ def _kept_by_others(ledger: Ledger) -> bool:
     scope, use = ledger.scope, ledger.use
     of_torch = max(integer(scope.epochs, "torch_threads"), default=-1)
     idle, made = (total(number(scope.batches, name)) for name in ("idle_in_loop_ns", "fetch_ns"))
-    workers = scope.num_workers * ratio(made, idle + made)
+    cpu, step_cpu = (
+        total(number(frame, name))
+        for frame, name in ((scope.batches, "cpu_ns"), (scope.waits, "step_cpu_ns"))
+    )
+    # A step that others slow down leaves its workers idle: their CPU time beside its own does not.
+    shares = np.nan_to_num([ratio(made, idle + made), ratio(cpu, step_cpu * scope.num_workers)])
+    workers = scope.num_workers * min(max(shares), 1.0)
     fits = of_torch > 0 and of_torch + workers <= scope.cores + _HALF_A_CORE
     return fits and use.others_share >= _MUCH
 

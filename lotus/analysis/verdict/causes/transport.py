@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from lotus.analysis.batches.own_code import of_program
-from lotus.analysis.common.columns import number, total
+from lotus.analysis.common.columns import number
 from lotus.analysis.replay.gain_prediction import UNKNOWN
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
@@ -24,12 +24,14 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
         "mean_batch_bytes": mean(number(batches, "bytes")),
         "mean_fetch_ns": mean(number(batches, "fetch_ns")),
     }
-    yield Charge(SENDING.kind, SENDING.title, total(ledger.sending), evidence)
+    yield Charge(SENDING.kind, SENDING.title, ledger.take_phase("sending"), evidence)
 
 
 _SMALL_BATCH = 256 << 10  # bytes that take well under a millisecond to copy
 # A tensor takes some 300 bytes of the pipe and 0.1 ms of pickling.
 _MANY_PARTS_BYTES, _MANY_PARTS_NS = 4096, 2e6
+# Python objects and arrays take far less for a byte, also where others have the cores.
+_OF_TENSORS_NS = 100.0
 _CLEARLY_LESS, _FAR_LESS = 0.25, 0.05
 _STAGES = ("pickle", "lock", "write")
 
@@ -48,8 +50,10 @@ def _sending_reason(evidence: Evidence) -> str:
 
 
 def _against_sending(charge: Charge, around: Circumstances) -> str:
+    evidence = Evidence(charge.evidence)
+    of_tensors = evidence["mean_pickle_ns"] > _OF_TENSORS_NS * evidence["mean_pipe_bytes"]
     piped = around.pipe_bytes > 0.5 * around.batch_bytes and around.pipe_bytes > 65_536
-    if piped or not around.batch_bytes > 0:
+    if (piped and not (of_tensors and _has_many_parts(charge))) or not around.batch_bytes > 0:
         return (
             "Batches go through a pipe as pickled Python objects or arrays: return torch tensors "
             "(they travel in shared memory), fewer and larger ones, of a smaller dtype."
@@ -99,7 +103,9 @@ def _without_sending(charge: Charge, around: Circumstances) -> str:
     evidence = charge.evidence
     return (
         f" Making a batch takes {duration(evidence['mean_fetch_ns'])}, receiving it "
-        f"{duration(evidence['mean_receive_ns'])}: num_workers=0 makes it without sending."
+        f"{duration(evidence['mean_receive_ns'])}: num_workers=0 makes it without sending"
+        + (", and without persistent_workers" if around.persistent else "")
+        + "."
     )
 
 
@@ -137,7 +143,7 @@ SENDING = CauseRow(
 
 
 def _pinning(ledger: Ledger) -> Iterable[Charge]:
-    yield Charge(PINNING.kind, PINNING.title, total(ledger.pinning))
+    yield Charge(PINNING.kind, PINNING.title, ledger.take_phase("pinning"))
 
 
 PINNING = CauseRow(
@@ -150,7 +156,7 @@ PINNING = CauseRow(
 
 
 def _handover(ledger: Ledger) -> Iterable[Charge]:
-    yield Charge(HANDOVER.kind, HANDOVER.title, total(ledger.handover))
+    yield Charge(HANDOVER.kind, HANDOVER.title, ledger.take_phase("handover"))
 
 
 def _handover_title(charge: Charge, around: Circumstances) -> str:
@@ -180,7 +186,7 @@ HANDOVER = CauseRow(
 
 
 def _index(ledger: Ledger) -> Iterable[Charge]:
-    yield Charge(INDEX.kind, INDEX.title, total(ledger.index))
+    yield Charge(INDEX.kind, INDEX.title, ledger.take_phase("index"))
 
 
 def _against_index(charge: Charge, around: Circumstances) -> str:

@@ -9,7 +9,7 @@ from lotus.analysis.batches.components import off_cpu
 from lotus.analysis.batches.looks import LEAST_LOOKS, SHARED_LOCK, Looks, looks_at
 from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import number, ratio, total
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_workers
@@ -20,6 +20,7 @@ OWN_CODE = ""  # its name in the table of looks
 _CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the looks: less is not told
 _IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
+_FAR_MORE, _NEARLY_ALL = 4.0, 0.8
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 # What a thread may be blocked in: in words, and what helps.
 _OVERLAPS = "more workers overlap it at no cost in cores. "
@@ -49,16 +50,30 @@ def _fact(reason: str) -> str:
     return f"{reason.replace('-', '_')}_looks_share"
 
 
-_FACTS = {
-    "fetch_share": "Share of the fetches' time, 0 to 1.",
+WAITING_FACTS = {
     "waiting_share": "Share of its time that it waited, 0 to 1; at least.",
-    "total_ns": "Its time in all workers, nanoseconds.",
     "looks": "How many looks found a thread in it.",
     **{
         _fact(reason): f"Share of the looks at which it {words}, 0 to 1."
         for reason, (words, _) in _REASONS.items()
     },
 }
+_FACTS = {
+    "fetch_share": "Share of the fetches' time, 0 to 1.",
+    "total_ns": "Its time in all workers, nanoseconds.",
+} | WAITING_FACTS
+
+
+def look_evidence(looks: Looks) -> dict[str, float]:
+    """The numbers of `looks`, as evidence."""
+    shares = {_fact(reason): part for reason, part in looks.shares.items()}
+    return {"looks": float(looks.count), **shares}
+
+
+def mostly_blocked(charge: Charge) -> str:
+    """What most looks at it that found it blocked found, such as "waits for storage"; "": few."""
+    words, _ = _REASONS.get(_looked(charge).reason, ("", ""))
+    return words
 
 
 def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
@@ -74,12 +89,25 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     "fetch_share": ratio(made, fetch),
                     "waiting_share": _waiting_share(ledger, place, looks),
                     "total_ns": made,
-                    "looks": float(looks.count),
-                    **{_fact(reason): part for reason, part in looks.shares.items()},
+                    **look_evidence(looks),
                 }
-                yield Charge(kind, name, ledger.take_component(place), evidence)
+                ns = ledger.take_component(place)
+                own = max(1.0 - ledger.delay_share, 0.01)
+                yield Charge(
+                    kind,
+                    name,
+                    ns,
+                    evidence,
+                    delay_ns=ns * ledger.delay_share / own,
+                    at_once=_at_once(ledger, looks),
+                )
 
     return charges
+
+
+def _at_once(ledger: Ledger, looks: Looks) -> float:
+    """Without the lock that they share, the workers do its work side by side, and no faster."""
+    return float(ledger.scope.num_workers) if looks.reason == SHARED_LOCK else math.nan
 
 
 def _looks(ledger: Ledger, place: int, time_share: float) -> Looks:
@@ -98,16 +126,14 @@ def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
 
     NaN where that is not known: time off the CPU may be waiting for one.
     """
-    parts, ops, batches = ledger.components, ledger.scope.ops, ledger.scope.batches
+    parts, batches = ledger.components, ledger.scope.batches
     if looks.tell:
         return looks.blocked_share
     if ledger.crowded and np.isnan(number(batches, "run_delay_ns")).all():
         return float("nan")
-    mine = (parts.op_rows >= 0) & (parts.op_codes == place)
-    cpu = number(ops, "cpu_ns")[mine]
-    if parts.kinds[place] == OPERATION.kind and cpu.size and not np.isnan(cpu).any():
-        duration = total(number(ops, "duration_ns")[mine])
-        return 1.0 - min(ratio(total(cpu), duration), 1.0)
+    if parts.kinds[place] == OPERATION.kind and not np.isnan(parts.operations.cpu_ns[place]):
+        duration = total(parts.operations.took[:, place])
+        return 1.0 - min(ratio(float(parts.operations.cpu_ns[place]), duration), 1.0)
     if np.isnan(number(batches, "cpu_ns")).all():
         return float("nan")
     off = np.maximum(off_cpu(batches, parts.fetch) - ledger.held, 0.0)
@@ -172,9 +198,15 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
             "It was off the CPU while others had the cores, which no number of workers mends: "
             f"measure again where they are free.{look}"
         )
-    if not workers_help(around):
+    if not workers_help(around) or _dwarfs_the_cores(charge, around):
         return f"Make it cheaper, or do it once, ahead of time. {more_workers(around)}{look}"
     return f"{more_workers(around)} Or make it cheaper, or do it once, ahead of time.{look}"
+
+
+def _dwarfs_the_cores(charge: Charge, around: Circumstances) -> bool:
+    """Whether doing without it gains far more than all cores could."""
+    part = charge.evidence.get("fetch_share", math.nan)
+    return part * around.needed > _FAR_MORE * around.cores and part >= _NEARLY_ALL
 
 
 def _work_remedy(charge: Charge, around: Circumstances) -> Remedy:
@@ -265,7 +297,16 @@ DATASET = CauseRow(
 )
 
 
+def _collate_title(charge: Charge, around: Circumstances) -> str:
+    words = _waiting_words(charge, around)
+    return "collate: putting samples together into a batch" + (
+        f", which {words}, not computing" if words else ""
+    )
+
+
 def _against_collate(charge: Charge, around: Circumstances) -> str:
+    if _waiting_words(charge, around):
+        return _against_work(charge, around)
     return (
         "Make collate_fn cheaper: stack tensors once instead of copying or padding in Python, "
         "and leave conversions to the samples. " + more_workers(around)
@@ -275,12 +316,12 @@ def _against_collate(charge: Charge, around: Circumstances) -> str:
 COLLATE = CauseRow(
     kind="collate",
     title="collate",
-    full_title=fixed("collate: putting samples together into a batch"),
+    full_title=_collate_title,
     charges=_components("collate"),
     facts=_FACTS,
     reason=_reason,
     advice=_against_collate,
-    remedy=lambda charge, around: set_workers(around),
+    remedy=_work_remedy,
 )
 
 

@@ -10,6 +10,7 @@ from lotus.common.formatting import plural
 _HEADROOM = 1.1  # over the workers that keep up on average
 # Beyond so many, nobody has tried what they do to start-up, storage and network.
 _MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
+_LITTLE_STEP = 10.0  # times as long as a step: making a batch gains little from running beside it
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,10 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
     known = wanted < 1000 or math.isfinite(cores)
     count = max(1, int(min(math.ceil(wanted), most) if wanted < 1000 else most)) if known else None
     shown = f"num_workers={count}" if count else "num_workers"
-    return WorkerAdvice(
-        f"The main process makes every batch itself: set {shown} to overlap it with the step.",
-        count,
-    )
+    why = "to overlap it with the step"
+    if around.needed > _LITTLE_STEP:
+        why = "to make batches side by side" if count != 1 else "to make it beside the step"
+    return WorkerAdvice(f"The main process makes every batch itself: set {shown} {why}.", count)
 
 
 def _futile(around: Circumstances, waits: bool) -> str:

@@ -63,7 +63,7 @@ def copy_of(loader: Any, setting: dict[str, Any], cycle: Cycle | None, seed: int
                 f"OpenMP can hang in forked workers: {threads} threads a worker need a "
                 "start_method of spawn"
             )
-        from ...apply.worker_threads import WorkerInit
+        from ...apply.worker_start import WorkerInit
 
         made.worker_init_fn = WorkerInit(threads, made.worker_init_fn)
     if made.num_workers and not _starts_python(made):

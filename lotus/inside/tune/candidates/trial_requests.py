@@ -138,6 +138,19 @@ class Train(Request[TrainedBatches]):
     seconds: float
 
 
+@dataclass(frozen=True)
+class Feed(Request[TrainedBatches]):
+    """Let the program train on with data of one kind, until so many `batches` are counted.
+
+    `kind`: see lotus/inside/tune/fed_training.py. It ends after `seconds` too. Batches that were in
+    flight, and a few more, are not counted. A wait of "free" counts as 0.
+    """
+
+    kind: str
+    batches: int
+    seconds: float
+
+
 # Name in messages, and of the method that does it: request, reply.
 REQUESTS: dict[str, tuple[type[Request[Any]], type]] = {
     "open": (Open, Opened),
@@ -145,6 +158,7 @@ REQUESTS: dict[str, tuple[type[Request[Any]], type]] = {
     "close": (Close, float),
     "compare_epochs": (CompareEpochs, EpochComparison),
     "train": (Train, TrainedBatches),
+    "feed": (Feed, TrainedBatches),
 }
 _NAMES = {request: name for name, (request, _) in REQUESTS.items()}
 # Other values of `do`, which say how the program continues after the trials.
@@ -164,7 +178,12 @@ def request_from(message: dict[str, Any]) -> tuple[dict[str, Any], Request[Any]]
 
 def ends_trials(message: dict[str, Any]) -> bool:
     """Return whether the program continues after a message, for good or to train."""
-    return message["do"] in (*_ENDS, _NAMES[Train])
+    return message["do"] in _ENDS or trains_on(message)
+
+
+def trains_on(message: dict[str, Any]) -> bool:
+    """Return whether the program trains on after a message, and then pauses again."""
+    return message["do"] in (_NAMES[Train], _NAMES[Feed])
 
 
 def entry_of(message: dict[str, Any]) -> dict[str, Any]:

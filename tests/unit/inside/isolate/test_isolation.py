@@ -393,3 +393,21 @@ def test_the_inside_needs_nothing_but_the_standard_library(module):
     source = Path(module.__file__).read_text()
     imported = {line.split()[1] for line in source.splitlines() if line.startswith("import ")}
     assert imported <= sys.stdlib_module_names
+
+
+def test_hooks_of_the_trace_that_need_a_recorder_are_left_out():
+    """RandAugment's module, which torchvision.transforms imports, has a hook of its own."""
+    from lotus.inside.trace import augment_hooks
+
+    class Bare(isolation.Isolator):
+        def __init__(self):
+            self.catcher = input_capture.Catcher(1, lambda event: None)
+            self.undo = []
+
+    name = next(iter(augment_hooks.FUNCTIONS))
+    kind, function, _ = augment_hooks.FUNCTIONS[name]
+    holder = SimpleNamespace(**{function: print})
+    module = SimpleNamespace(__name__=name, **({kind: holder} if kind else {function: print}))
+    bare = Bare()
+    bare._hook_augmenting(module)
+    assert bare.undo == []

@@ -1,0 +1,298 @@
+"""Whether keeping samples pays, at which cut and where: the choice from what was measured.
+
+Pure: the events come from lotus/inside/isolate/cut_bench.py, the room from cache_room.py. Times are
+ns of a sample in its worker: CPU time, and time blocked. Collate and sending are not in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lotus.common import bootstrap
+
+Floats = npt.NDArray[np.float64]
+
+RAM, DISK = "RAM", "disk"
+LEAST_SAVED = 0.05  # of a sample's time: less is not worth a cache
+_LEAST_SELECTED = 0.1  # of the saving, that leaving samples out has to add
+
+
+@dataclass(frozen=True)
+class CachePlace:
+    """Where samples may be kept. Rates are of storage, for all workers together."""
+
+    kind: str  # RAM, DISK
+    folder: str | None  # None: the user's cache folder
+    budget_bytes: int
+    write_bytes_per_s: float = math.inf
+    read_bytes_per_s: float = math.inf
+    page_cache_bytes: int = 0  # what is kept is read from memory again where it is no more
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A cut as it was measured; `why`: it cannot be kept. A value for each sample."""
+
+    number: int
+    name: str
+    deterministic: bool
+    draws: tuple[str, ...]
+    why: str | None
+    value: str  # in words
+    before_ns: Floats
+    after_ns: Floats
+    bytes: Floats  # empty where it cannot be kept, as the following
+    keep_ns: Floats
+    fetch_ns: Floats
+    before_cpu_ns: Floats  # without time blocked
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be kept, and was measured on all samples."""
+        return self.why is None and len(self.bytes) > 0 and len(self.bytes) == len(self.before_ns)
+
+
+@dataclass(frozen=True)
+class PlannedSet:
+    """The loader and its data set, as they were measured."""
+
+    loader: Mapping[str, Any]  # fields of a Target
+    setting: Mapping[str, Any]  # fields of a Setting
+    path: tuple[str, ...] | None
+    operations: tuple[str, ...]
+    length: int | None
+    batch_size: int | None
+    num_workers: int
+    refused: str | None
+    files: bool  # whether files of samples are known, so that changed ones are noticed
+    unseen_files: bool
+    samples: int  # that were measured
+    torch: str | None
+    program_bytes: int  # resident memory of the program at its first batch
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with its 95 % interval over samples."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What keeping samples at one cut in one place gives, in ns of a sample."""
+
+    cut: Cut
+    place: CachePlace
+    least_ns_per_byte: float  # of CPU time before the cut: samples below are not kept
+    share: float  # of the samples that are kept
+    kept_bytes: float  # of all of them
+    warm: bool  # whether they are assumed to be read from memory
+    now: Interval
+    first: Interval  # epoch 1
+    later: Interval  # from epoch 2
+    times: Interval  # as many samples from epoch 2 in the same time
+    break_even: int | None  # epochs; None: never
+
+    @property
+    def saved(self) -> float:
+        """The part of a sample's time that later epochs save."""
+        return 1 - self.later.mean / self.now.mean if self.now.mean else 0.0
+
+    def total_ns(self, epochs: int) -> float:
+        """The time of a sample in so many epochs together."""
+        return self.first.mean + (epochs - 1) * self.later.mean
+
+
+@dataclass(frozen=True)
+class CachePlanning:
+    """What was measured and chosen."""
+
+    data: PlannedSet
+    cuts: tuple[Cut, ...]
+    places: tuple[CachePlace, ...]
+    offers: tuple[Offer, ...]  # the best of each cut and place
+    chosen: Offer | None
+    reason: str  # of the choice, in a sentence
+    epochs: int
+    notes: tuple[str, ...] = ()
+
+
+def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ...]]:
+    """Return what the events of the program say. Raises LookupError where they end too early."""
+    data = [event for event in events if event.get("event") == "data_set"]
+    if not data:
+        raise LookupError("the program ended before its samples were measured")
+    fields = data[0]
+    planned = PlannedSet(
+        loader=fields["loader"],
+        setting=fields["setting"],
+        path=None if fields["path"] is None else tuple(fields["path"]),
+        operations=tuple(fields["operations"]),
+        length=fields["length"],
+        batch_size=fields["batch_size"],
+        num_workers=fields["num_workers"],
+        refused=fields["refused"],
+        files=fields["files"],
+        unseen_files=fields["unseen_files"],
+        samples=fields["samples"],
+        torch=fields["torch"],
+        program_bytes=fields["rss_bytes"] or 0,
+    )
+    return planned, tuple(_cut(event) for event in events if event.get("event") == "cut")
+
+
+def _cut(event: Mapping[str, Any]) -> Cut:
+    def column(name: str) -> Floats:
+        return np.asarray(event[name], dtype=np.float64)
+
+    return Cut(
+        number=event["cut"],
+        name=event["name"],
+        deterministic=event["deterministic"],
+        draws=tuple(event["draws"]),
+        why=event["why"],
+        value=event["value"],
+        before_ns=column("before_ns") + column("before_blocked_ns"),
+        after_ns=column("after_ns") + column("after_blocked_ns"),
+        bytes=column("bytes"),
+        keep_ns=column("keep_ns"),
+        fetch_ns=column("fetch_ns"),
+        before_cpu_ns=column("before_ns"),
+    )
+
+
+def choose(
+    data: PlannedSet,
+    cuts: Sequence[Cut],
+    places: Sequence[CachePlace],
+    epochs: int,
+    notes: Sequence[str] = (),
+) -> CachePlanning:
+    """Return the cut and place with the least time over `epochs`, or why there is none."""
+    offers: list[Offer] = []
+    if data.refused is None and data.length:
+        offers = [
+            _offer(data, cut, place)
+            for cut in cuts
+            if cut.usable
+            for place in places
+            if place.budget_bytes > 0
+        ]
+    worth = [
+        offer
+        for offer in offers
+        if offer.saved >= LEAST_SAVED
+        and offer.break_even is not None
+        and offer.break_even <= epochs
+    ]
+    # Of equals the one with fewer bytes, and RAM, which comes first.
+    best = min(worth, key=lambda each: (each.total_ns(epochs), each.kept_bytes), default=None)
+    reason = _reason(data, cuts, places, offers, best, epochs)
+    return CachePlanning(
+        data, tuple(cuts), tuple(places), tuple(offers), best, reason, epochs, tuple(notes)
+    )
+
+
+def _offer(data: PlannedSet, cut: Cut, place: CachePlace) -> Offer:
+    length, count = data.length or 0, len(cut.bytes)
+    workers = max(1, data.num_workers)
+    density = cut.before_cpu_ns / np.maximum(cut.bytes, 1.0)
+
+    def times_with(least: float) -> tuple[float, bool, Floats, Floats]:
+        """(share of those that fit, warm, ns of a kept sample to write, and to read)."""
+        kept = density >= least
+        all_bytes = length * float(np.mean(cut.bytes * kept))
+        fits = min(1.0, place.budget_bytes / all_bytes) if all_bytes else 1.0
+        warm = fits * all_bytes <= place.page_cache_bytes or math.isinf(place.read_bytes_per_s)
+        # The workers share what the storage gives.
+        write = cut.bytes * (workers / place.write_bytes_per_s * 1e9)
+        read = cut.bytes * (0.0 if warm else workers / place.read_bytes_per_s * 1e9)
+        return fits, warm, cut.keep_ns + write, cut.fetch_ns + read
+
+    def saved_ns(least: float) -> float:
+        fits, _, _, fetch = times_with(least)
+        return fits * float(np.mean((cut.before_ns - fetch) * (density >= least)))
+
+    least = _threshold(density, saved_ns)
+    fits, warm, keep, fetch = times_with(least)
+    kept = density >= least
+    now = cut.before_ns + cut.after_ns
+    first = now + fits * kept * keep
+    later = now - fits * kept * (cut.before_ns - fetch)
+    drawn = bootstrap.draw(count, 1, np.random.default_rng(0)) / count
+    saved = float(np.mean(now - later))
+    extra = float(np.mean(first - now))
+    return Offer(
+        cut=cut,
+        place=place,
+        least_ns_per_byte=least,
+        share=fits * float(np.mean(kept)),
+        kept_bytes=fits * length * float(np.mean(cut.bytes * kept)),
+        warm=warm,
+        now=_interval(now.mean(), drawn @ now),
+        first=_interval(first.mean(), drawn @ first),
+        later=_interval(later.mean(), drawn @ later),
+        times=_interval(_ratio(now.mean(), later.mean()), _ratio(drawn @ now, drawn @ later)),
+        break_even=1 + math.ceil(extra / saved) if saved > 0 else None,
+    )
+
+
+def _threshold(density: Floats, saved_ns: Callable[[float], float]) -> float:
+    """Return the least ns per byte of samples that are kept: 0 unless others save clearly more.
+
+    Times of equal samples differ by chance, so a small difference is none.
+    """
+    best, most = 0.0, saved_ns(0.0)
+    needed = most * (1 + _LEAST_SELECTED) if most > 0 else 0.0
+    for least in sorted(set(density.tolist())):
+        saved = saved_ns(least)
+        if saved > needed and saved > most:
+            best, most = least, saved
+    return best
+
+
+def _ratio(now: Any, later: Any) -> Any:
+    return now / np.maximum(later, 1.0)
+
+
+def _interval(mean: Any, replicates: Floats) -> Interval:
+    low, high = np.quantile(replicates, (0.025, 0.975))
+    return Interval(float(mean), float(low), float(high))
+
+
+def _reason(
+    data: PlannedSet,
+    cuts: Sequence[Cut],
+    places: Sequence[CachePlace],
+    offers: Sequence[Offer],
+    best: Offer | None,
+    epochs: int,
+) -> str:
+    if data.refused is not None:
+        return f"Samples cannot be kept: {data.refused}"
+    if best is not None:
+        where = "in RAM" if best.place.kind == RAM else "on disk"
+        return f"Keep what comes from {best.cut.name}, {where}"
+    if not any(cut.usable for cut in cuts):
+        why = next((cut.why for cut in cuts if cut.why is not None), "no sample was measured")
+        return f"Do not keep samples: no cut can be kept; already at the first one, {why}"
+    if not offers:
+        return "Do not keep samples: there is no room for them"
+    offer = max(offers, key=lambda each: each.saved)
+    if offer.saved < LEAST_SAVED:
+        saved = max(0.0, offer.saved)
+        return (
+            f"Do not keep samples: the best cut, after {offer.cut.name}, would save {saved:.1%} of "
+            f"a sample's time, less than {LEAST_SAVED:.0%}"
+        )
+    soonest = min((each.break_even for each in offers if each.break_even), default=0)
+    return f"Do not keep samples: it would pay from {soonest} epochs on, and there are {epochs}"

@@ -1,0 +1,224 @@
+"""Measures blocks of the program's own steps with data of each kind in turn.
+
+The machine's speed drifts, so the blocks that are compared are measured next to each other, and
+each kind has its turn at every place of a round.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from lotus.advise.ceilings import (
+    ALL,
+    EXACT,
+    FREE,
+    LEAST_ROUNDS,
+    REAL,
+    SAME,
+    Ceilings,
+    FedBlock,
+    Round,
+)
+from lotus.common.formatting import duration
+from lotus.inside.tune.candidates.trial_requests import Feed, Reply, Request, TrainedBatches
+from lotus.settings.space import TORCH_PREFETCH, Setting
+from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.search.trial_rates import Speedup
+
+_ROUNDS = 8  # to be aimed at
+_LONGEST_S = 2.5  # of a block, unless a few batches take longer
+_LEAST, _MOST = 4, 400  # batches of a block
+_ENOUGH, _PRECISE = 4, 0.02  # rounds, and half the interval's width, at which it may end
+
+
+class Feeds(Protocol):
+    """A program that trains on with data of one kind for a while."""
+
+    watched: Watched
+    problem: str  # why it has ended, or ""
+
+    def perform(self, setting: Setting, request: Request[Reply]) -> Reply: ...
+
+
+@dataclass(frozen=True)
+class BlockProgress:
+    """What is measured next, and what is known by then."""
+
+    kind: str
+    rounds: int  # that are complete
+    speedup: Speedup | None
+    spent_s: float
+    budget_s: float
+
+
+def measure(
+    program: Feeds,
+    budget_s: float,
+    on_progress: Callable[[BlockProgress], object] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    alternatives: bool = False,
+) -> Ceilings:
+    """Measure rounds of blocks for at most about `budget_s` seconds, with `alternatives` or not.
+
+    A block that has begun by then is finished, with a few batches. Ctrl-C ends it with what was
+    measured so far. It ends early once the ceiling is known within 2 %.
+    """
+    kinds = [REAL, FREE, SAME, *([EXACT, ALL] if alternatives else [])]
+    blocks = _Blocks(program, budget_s, on_progress, clock, kinds)
+    interrupted, failure = False, ""
+    try:
+        blocks.run()
+    except TrialFailed as error:
+        failure = f"the ceiling cannot be measured: {error}"
+    except KeyboardInterrupt:
+        interrupted = not program.problem
+    result = blocks.ceilings(interrupted)
+    if result.speedup is not None or interrupted:
+        return result
+    return blocks.ceilings(interrupted, failure or program.problem or blocks.too_few())
+
+
+class _Blocks:
+    """The rounds so far."""
+
+    def __init__(
+        self,
+        program: Feeds,
+        budget_s: float,
+        on_progress: Callable[[BlockProgress], object] | None,
+        clock: Callable[[], float],
+        kinds: list[str],
+    ) -> None:
+        self._program, self._budget_s = program, budget_s
+        self._on_progress, self._clock = on_progress, clock
+        self._began = clock()
+        self._rounds: list[Round] = []
+        self._kinds = kinds
+        self._notes: list[str] = []
+        self._refused: dict[str, str] = {}  # why alternatives of a kind were not measured
+        watched = program.watched
+        times = [wait + step for wait, step in zip(watched.waits_s, watched.steps_s, strict=False)]
+        self._batch_s = dict.fromkeys(self._kinds, max(times, default=0.0))
+        self._block_s = min(_LONGEST_S, budget_s / (_ROUNDS * len(self._kinds)))
+
+    @property
+    def _left_s(self) -> float:
+        return self._began + self._budget_s - self._clock()
+
+    def run(self) -> None:
+        """Measure rounds until time is up or the ceiling is precise."""
+        took_s = 0.0
+        while self._left_s > took_s:
+            start = self._clock()
+            if not self._round():
+                return
+            took_s = self._clock() - start
+            short = self._left_s < (LEAST_ROUNDS + 1) * took_s
+            if short and len(self._rounds) < LEAST_ROUNDS:
+                whole = len(self._kinds)
+                for kind in self._kinds:
+                    if kind not in (REAL, FREE):
+                        self._leave_out(kind, "the time was too short: give more with --budget")
+                took_s *= len(self._kinds) / whole
+            if len(self._rounds) >= _ENOUGH and self._is_precise():
+                return
+
+    def _is_precise(self) -> bool:
+        result = self.ceilings(False)
+        shown = [result.over(kind) for kind in self._kinds if kind in (FREE, EXACT, ALL)]
+        return all(each is not None and each.precision <= _PRECISE for each in shown)
+
+    def _round(self) -> bool:
+        """Measure a block of each kind; return whether there was time for the needed ones."""
+        done: dict[str, FedBlock] = {}
+        turn = len(self._rounds) % 2
+        # Real data comes first in the first round, as its batches are those that are kept.
+        for kind in self._kinds[:: -1 if turn else 1]:
+            try:
+                block = self._block(kind)
+            except TrialFailed as error:
+                if kind in (REAL, FREE):
+                    raise
+                self._leave_out(kind, str(error))
+                continue
+            if block is not None:
+                done[kind] = block
+        if not {REAL, FREE} <= done.keys():
+            return False
+        self._rounds.append(done)
+        return True
+
+    def _leave_out(self, kind: str, why: str) -> None:
+        self._kinds = [other for other in self._kinds if other != kind]
+        if kind == SAME:
+            self._notes.append(f"storage is not told from the rest of the wait: {why}")
+        else:
+            self._refused[kind] = why
+
+    def _block(self, kind: str) -> FedBlock | None:
+        """Measure a block; None if the time was too short for it."""
+        self._say(kind)
+        setting, batch_s = self._program.watched.setting, self._batch_s[kind]
+        burst = max(setting.num_workers, 1)
+        wanted = int(self._block_s / batch_s) if batch_s > 0 else _MOST
+        batches = max(_LEAST, min(math.ceil(wanted / burst) * burst, _MOST))
+        # In a slow loop, what was requested before and is not counted takes as long again.
+        ahead = setting.num_workers * (setting.prefetch_factor or TORCH_PREFETCH)
+        patience_s = 3 * (batches + ahead + _LEAST) * max(self._batch_s.values())
+        seconds = max(min(patience_s, self._left_s), self._block_s)
+        reply = self._program.perform(setting, Feed(kind, batches, seconds))
+        self._heed(reply)
+        count = len(reply.steps_s) // burst * burst  # workers give their batches in bursts
+        if count < min(_LEAST, batches):
+            return None
+        samples = sum(reply.sizes[:count])
+        wait_s, step_s = sum(reply.waits_s[:count]), sum(reply.steps_s[:count])
+        if samples <= 0 or wait_s + step_s <= 0:
+            return None
+        self._batch_s[kind] = (wait_s + step_s) / count
+        return FedBlock(kind, wait_s / samples, step_s / samples, count, samples)
+
+    def _heed(self, reply: TrainedBatches) -> None:
+        note = (
+            "the epoch was over meanwhile: its samples were read once more, as in a second epoch, "
+            "with what of them the page cache holds"
+        )
+        if reply.over and note not in self._notes:
+            self._notes.append(note)
+
+    def _shown(self) -> Speedup | None:
+        return self.ceilings(False).speedup
+
+    def _say(self, kind: str) -> None:
+        if self._on_progress is not None:
+            spent = self._clock() - self._began
+            self._on_progress(
+                BlockProgress(kind, len(self._rounds), self._shown(), spent, self._budget_s)
+            )
+
+    def too_few(self) -> str:
+        """Say why there is no answer."""
+        budget, batch = (
+            duration(seconds * 1e9) for seconds in (self._budget_s, max(self._batch_s.values()))
+        )
+        return (
+            f"too few blocks fitted into {budget}, as a batch takes {batch}; give more time, for "
+            "example: lotus advise --ceilings --budget 5m -- COMMAND"
+        )
+
+    def ceilings(self, interrupted: bool, failure: str = "") -> Ceilings:
+        """Return the result so far."""
+        return Ceilings(
+            watched=self._program.watched,
+            rounds=tuple(self._rounds),
+            seconds=self._clock() - self._began,
+            budget_s=self._budget_s,
+            notes=tuple(self._notes),
+            refused=dict(self._refused),
+            interrupted=interrupted,
+            failure=failure,
+        )

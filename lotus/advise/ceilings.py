@@ -1,0 +1,164 @@
+"""How fast a training loop would be without each of its stalls, from blocks of its own steps.
+
+Pure: the blocks come from ceiling_blocks.py.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lotus.common.statistics import t_quantile
+from lotus.tune.program.program import Watched
+from lotus.tune.search.trial_rates import Speedup, compared
+
+REAL, SAME, FREE = "real", "same", "free"  # as lotus/inside/tune/fed_training.py has them
+EXACT, ALL = "exact", "all"  # alternatives that leave values equal, and all
+LEAST_ROUNDS = 2  # for an interval
+_NOTHING = 0.02  # a gain up to this is none
+MOST = 100.0  # times as fast, from which a loop has no step worth the name
+
+# Name of a stall: what it is.
+STALLS = {
+    "storage": "the wait that the same samples again do not need: their files, and the caches of "
+    "the data set",
+    "making": "the rest of the wait: samples are read from memory, prepared, collated and sent",
+    "waiting": "the wait for batches: samples are read, prepared, collated and sent",
+    "interference": "the step is slower while the loader works, or after it has",
+    "step": "the training step alone, with data always ready",
+}
+
+
+@dataclass(frozen=True)
+class FedBlock:
+    """Consecutive batches with data of one kind: means, in seconds per sample."""
+
+    kind: str
+    wait_s: float  # in `next`
+    step_s: float  # from one `next` to the following
+    batches: int
+    samples: int
+
+    @property
+    def sample_s(self) -> float:
+        """Seconds of a sample, wait and step together."""
+        return self.wait_s + self.step_s
+
+
+Round = Mapping[str, FedBlock]  # a block of each kind, measured next to each other
+
+
+@dataclass(frozen=True)
+class Share:
+    """The part of the loop's time that a stall has, with its 95 % interval.
+
+    The share of a stall may be negative, where its absence made the loop slower.
+    """
+
+    stall: str  # of `STALLS`
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What was measured, as `lotus.tune.session.subprocess_tuning.Measured` has it."""
+
+    watched: Watched
+    rounds: tuple[Round, ...]
+    seconds: float
+    budget_s: float
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False
+    failure: str = ""  # why nothing could be measured
+    refused: Mapping[str, str] = field(default_factory=dict)  # kinds of alternatives, and why
+
+    @property
+    def speedup(self) -> Speedup | None:
+        """How many times as fast the loop would be with data always ready; None if unknown."""
+        return self.over(FREE)
+
+    @property
+    def storage_speedup(self) -> Speedup | None:
+        """The same with the samples' files in memory."""
+        return self.over(SAME)
+
+    def over(self, kind: str) -> Speedup | None:
+        """Return the speed with data of a kind over that with the loader as it is."""
+        pairs = [
+            (1 / each[kind].sample_s, 1 / each[REAL].sample_s)
+            for each in self.rounds
+            if kind in each
+        ]
+        return compared(pairs) if len(pairs) >= LEAST_ROUNDS else None
+
+    def shares(self) -> list[Share]:
+        """Return the shares of all stalls, which add up to 1; none if they are not known.
+
+        Where some rounds have no block of the same samples, only those that have one count.
+        """
+        if self.speedup is None:
+            return []
+        rounds = [each for each in self.rounds if SAME in each]
+        if len(rounds) < LEAST_ROUNDS:
+            return [
+                _share("waiting", self.rounds, lambda each: each[REAL].wait_s),
+                *_of_step(self.rounds),
+            ]
+        return [
+            _share("storage", rounds, lambda each: each[REAL].wait_s - each[SAME].wait_s),
+            _share("making", rounds, lambda each: each[SAME].wait_s),
+            *_of_step(rounds),
+        ]
+
+    def rates(self) -> dict[str, float]:
+        """Return the mean samples/s with data of each kind that was measured."""
+        kinds = dict.fromkeys(kind for each in self.rounds for kind in each)
+        return {
+            kind: 1 / statistics.mean(each[kind].sample_s for each in self.rounds if kind in each)
+            for kind in kinds
+        }
+
+    def sentence(self) -> str:
+        """Return the answer in one sentence."""
+        shown = self.speedup
+        if shown is None:
+            return self.failure or "the ceiling is not known: too few blocks were measured"
+        if shown.high < 1 + _NOTHING:
+            return (
+                "Nothing to gain from the loader: with data always ready this loop would be at "
+                f"most {shown.high:.2f} times as fast"
+            )
+        if shown.low > MOST:
+            return (
+                "This loop does nothing but wait for data: with data always ready it would be more "
+                f"than {MOST:.0f} times as fast"
+            )
+        least = max(shown.low, 1.0)  # data that is always ready slows nothing down
+        text = (
+            f"With data always ready this loop would be at most {max(shown.mean, 1.0):.2f} "
+            f"({least:.2f} to {shown.high:.2f}) times as fast"
+        )
+        return text if shown.low > 1 else f"{text}, which is not told from no gain"
+
+    def notes_on(self) -> list[str]:
+        """Return what has to be known besides."""
+        return [*self.notes, *self.watched.notes]
+
+
+def _of_step(rounds: Sequence[Round]) -> list[Share]:
+    return [
+        _share("interference", rounds, lambda each: each[REAL].step_s - each[FREE].step_s),
+        _share("step", rounds, lambda each: each[FREE].sample_s),
+    ]
+
+
+def _share(stall: str, rounds: Sequence[Round], seconds: Callable[[Round], float]) -> Share:
+    """The share of a stall that takes so many seconds of a sample, and its interval."""
+    parts = [seconds(each) / each[REAL].sample_s for each in rounds]
+    mean = statistics.mean(parts)
+    half = t_quantile(len(parts) - 1) * statistics.stdev(parts) / math.sqrt(len(parts))
+    return Share(stall, mean, mean - half, mean + half)

@@ -1,0 +1,91 @@
+"""`lotus plan`: measures a program's samples, and chooses which part of them to keep, and where."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lotus.advise import cache_plan, cache_room
+from lotus.advise.cache_plan import CachePlace, CachePlanning
+from lotus.common import memory_headroom
+from lotus.common.errors import LotusError
+from lotus.common.formatting import plural
+from lotus.mapping import isolated_runner
+from lotus.settings import tuned_file
+from lotus.settings.space import Setting
+from lotus.settings.tuned_file import Entry, SampleCache, Target, Tuned
+
+
+def attempt(
+    command: Sequence[str],
+    *,
+    loader: int | str | None = None,
+    samples: int = 24,
+    epochs: int = 10,
+    ram_bytes: int | None = None,
+    disk_bytes: int | None = None,
+    folder: Path | None = None,
+    budget_s: float = 60.0,
+) -> CachePlanning:
+    """Start a command up to its loader, measure its samples and choose.
+
+    `loader` is a loader's number by first iteration, the class of its data set, the place that
+    makes it or its name; None the largest. `ram_bytes` and `disk_bytes` bound what is kept there,
+    0: nothing. `folder` is on the disk. Raises LotusError where the command cannot be started, or
+    where it iterates no such loader.
+    """
+    headroom = memory_headroom.memory()
+    with tempfile.TemporaryDirectory(prefix="lotus-plan-") as scratch:
+        shared = cache_room.SHARED_MEMORY
+        tried = Path(
+            tempfile.mkdtemp(prefix="lotus-plan-", dir=shared if shared.is_dir() else None)
+        )
+        try:
+            events, notes = isolated_runner.measure_cuts(
+                command,
+                Path(scratch) / "run",
+                tried,
+                loader=loader,
+                samples=samples,
+                budget_s=budget_s,
+            )
+        finally:
+            shutil.rmtree(tried, ignore_errors=True)
+    notes += [str(event["error"]) for event in events if event.get("event") == "fault"]
+    try:
+        data, cuts = cache_plan.read(events)
+    except LookupError as error:
+        raise LotusError("; ".join([str(error.args[0]), *notes])) from None
+    if data.refused is None and data.samples < min(samples, data.length or 0):
+        notes.append(f"only {plural(data.samples, 'sample')} could be measured in {budget_s:g} s")
+    places: list[CachePlace] = []
+    if data.refused is None:
+        room, more = cache_room.ram(ram_bytes, data.program_bytes)
+        places.append(room)
+        notes += more
+        if disk_bytes != 0:
+            left = 0 if headroom is None else headroom.free - data.program_bytes
+            on_disk, more = cache_room.disk(disk_bytes, folder, left)
+            places += [] if on_disk is None else [on_disk]
+            notes += more
+    return cache_plan.choose(data, cuts, places, epochs, notes)
+
+
+def settings(planning: CachePlanning, command: Sequence[str]) -> Tuned | None:
+    """Return the choice as a file of settings; None where no samples are to be kept."""
+    chosen, data = planning.chosen, planning.data
+    if chosen is None:
+        return None
+    setting = Setting(**data.setting)
+    cache = SampleCache(
+        path=data.path,
+        cut=chosen.cut.number,
+        operations=data.operations,
+        folder=chosen.place.folder,
+        budget_bytes=chosen.place.budget_bytes,
+        least_ns_per_byte=chosen.least_ns_per_byte,
+    )
+    entry = Entry(Target(**data.loader), setting, setting, cache=cache)
+    return tuned_file.found_for([entry], command, torch=data.torch)

@@ -1,0 +1,159 @@
+"""Other ways to do what a program's operations do, tried on its own samples.
+
+The program is started once more, up to its loader: lotus/inside/isolate/alternative_bench.py tries
+the files of lotus/inside/alternatives/ there. Here their costs become ratios with intervals.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lotus.inside.common import alternative_files
+from lotus.mapping import isolated_runner
+from lotus.tune.search.trial_rates import Speedup, compared
+
+FOLDER = Path(alternative_files.FOLDER)
+_WORTH = 0.02  # the least gain that counts
+
+
+@dataclass(frozen=True)
+class OutputChange:
+    """What an alternative changes in the outputs, over all inputs; None: not comparable."""
+
+    before: str  # kind and data type
+    after: str
+    equal: bool | None  # bit for bit
+    largest: float | None  # difference of a value
+    mean: float | None
+    range: float | None  # of the values before, smallest to largest
+
+
+@dataclass(frozen=True)
+class TriedAlternative:
+    """Another way to do what some operations do. Times are CPU seconds of a sample."""
+
+    name: str  # of its file
+    title: str
+    replaces: tuple[str, ...]
+    places: tuple[str, ...]  # FILE:LINE of these operations, where they are the program's own code
+    speedup: Speedup  # of the CPU time, on one thread
+    before_s: float
+    after_s: float
+    samples: int
+    output: OutputChange
+    change: str
+    known: str
+    applicable: bool = False  # `lotus run` can put it in
+    exact: bool = False  # and then holds it to be equal bit for bit
+
+    @property
+    def faster(self) -> bool:
+        """Whether it was shown to be faster."""
+        return self.speedup.low > 1 and self.speedup.mean >= 1 + _WORTH
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """All that was tried, and what was not."""
+
+    tried: tuple[TriedAlternative, ...]  # the one that saves most first
+    untried: tuple[tuple[str, str], ...]  # (title, why)
+    operations: Mapping[str, float]  # CPU seconds of a sample in each operation
+    notes: tuple[str, ...] = ()
+
+    @property
+    def sample_s(self) -> float:
+        """CPU seconds of a sample in all operations, without collate and own code."""
+        return sum(self.operations.values())
+
+    def predicted(self, alternative: TriedAlternative) -> float | None:
+        """How many times as many samples the same cores make with it, if they bind.
+
+        None where the operations' own times do not contain what it replaces.
+        """
+        whole_s = self.sample_s
+        rest_s = whole_s - sum(self.operations.get(name, 0.0) for name in alternative.replaces)
+        if not {*alternative.replaces} <= self.operations.keys():
+            return None
+        scale = (whole_s - rest_s) / alternative.before_s
+        after_s = rest_s + alternative.after_s * scale
+        return whole_s / after_s if after_s > 0 else None
+
+
+def attempt(
+    command: Sequence[str], loader: int | None = None, samples: int = 16, budget_s: float = 2.0
+) -> Alternatives:
+    """Start a command up to its loader, and try all alternatives for `budget_s` each.
+
+    `loader` is a loader's number by first iteration, None the largest. Raises LotusError where the
+    command cannot be started, or where it iterates no loader.
+    """
+    with tempfile.TemporaryDirectory(prefix="lotus-advise-") as scratch:
+        events, notes = isolated_runner.try_alternatives(
+            command,
+            Path(scratch) / "run",
+            FOLDER,
+            loader=loader,
+            samples=samples,
+            budget_s=budget_s,
+        )
+    return read(events, notes)
+
+
+def read(events: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> Alternatives:
+    """Return what the events of the program say."""
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
+    for event in events:
+        by_kind.setdefault(str(event.get("event")), []).append(event)
+    operations = {
+        event["operation"]: event["cpu_ns"] / 1e9 for event in by_kind.get("operation", ())
+    }
+    places = {event["operation"]: event["place"] for event in by_kind.get("operation", ())}
+    tried = [_tried(event, places) for event in by_kind.get("alternative", ())]
+    tried.sort(key=lambda each: each.after_s - each.before_s)
+    untried = [(event["title"], event["why"]) for event in by_kind.get("untried", ())]
+    untried += [(event["operation"], event["why"]) for event in by_kind.get("skipped", ())]
+    notes = [*notes, *(event["error"] for event in by_kind.get("fault", ()))]
+    return Alternatives(tuple(tried), tuple(untried), operations, tuple(notes))
+
+
+def _tried(event: Mapping[str, Any], places: Mapping[str, str | None]) -> TriedAlternative:
+    rounds, samples = event["rounds"], event["samples"]
+    before_ns, after_ns = (statistics.mean(each[place] for each in rounds) for place in (0, 1))
+    replaced = tuple(event["replaces"])
+    return TriedAlternative(
+        name=event["name"],
+        title=event["title"],
+        replaces=replaced,
+        places=tuple(place for name in replaced if (place := places.get(name)) is not None),
+        speedup=compared([(1 / max(after, 1.0), 1 / max(before, 1.0)) for before, after in rounds]),
+        before_s=before_ns / samples / 1e9,
+        after_s=after_ns / samples / 1e9,
+        samples=samples,
+        output=_output(event["changes"]),
+        change=event["change"],
+        known=event["known"],
+        applicable=bool(event.get("applicable")),
+        exact=bool(event.get("exact")),
+    )
+
+
+def _output(changes: Sequence[Mapping[str, Any]]) -> OutputChange:
+    """The largest of all differences, and the mean over inputs of equal weight."""
+    first = changes[0]
+    if any(each["equal"] is None for each in changes):
+        return OutputChange(first["before"], first["after"], None, None, None, None)
+    return OutputChange(
+        before=first["before"],
+        after=first["after"],
+        equal=all(each["equal"] for each in changes),
+        largest=max(each["largest"] for each in changes),
+        mean=math.fsum(each["mean"] for each in changes) / len(changes),
+        range=max(each["range"] for each in changes),
+    )

@@ -1,0 +1,109 @@
+"""The operations of one loader, of which a run may have more rows than fit in memory."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import KEYS, Bools, Floats, Ints, batch_rows, integer
+from lotus.analysis.common.durations import NONE, Durations
+from lotus.analysis.common.operation_sums import BatchSums
+from lotus.analysis.common.run_contents import RunContents, in_epochs
+
+
+@dataclass(frozen=True)
+class InBatches:
+    """Operations in samples that are not nested, added up: (n, o), a row a batch of the table.
+
+    `cpu_ns` (o,) is that of all batches, NaN where it was not measured of each call.
+    """
+
+    names: list[str]
+    took: Floats
+    cpu_ns: Floats
+    stalled: Floats | None  # None: no CPU time was recorded
+
+
+class LoaderOperations:
+    """The operations of one loader."""
+
+    def __init__(
+        self, contents: RunContents, loader: int, table: Callable[[], pd.DataFrame]
+    ) -> None:
+        """`table` returns all rows, for those who need them."""
+        self.contents, self.loader, self.table = contents, loader, table
+
+    @cached_property
+    def cells(self) -> pd.DataFrame:
+        """Sums, as `OperationSums` has them."""
+        cells = self.contents.operations.cells
+        mine: pd.DataFrame = cells[integer(cells, "loader") == self.loader]
+        return mine.reset_index(drop=True)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return int(self.cells["count"].sum())
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The operations, in the order in which they were found."""
+        return list(dict.fromkeys(self.cells["operation"]))
+
+    def durations(self, name: str) -> Durations:
+        """How long each call of an operation took."""
+        return self.contents.operations.durations.get((self.loader, name), NONE)
+
+    @cached_property
+    def _batches(self) -> list[tuple[BatchSums, Bools]]:
+        """The sums of each piece with batches of this loader, and which of its batches are."""
+        of_loader = [
+            (part, part.keys[:, KEYS.index("loader")] == self.loader)
+            for part in self.contents.operations.batches
+        ]
+        return [(part, mine) for part, mine in of_loader if mine.any()]
+
+    def _rows(self, batches: pd.DataFrame) -> list[tuple[BatchSums, Bools, Ints]]:
+        """`_batches` with, of those batches, their rows in `batches`; -1: not there."""
+        parts = self._batches
+        if not parts:
+            return []
+        keys = np.concatenate([part.keys[mine] for part, mine in parts])
+        row = batch_rows(batches, pd.DataFrame(keys, columns=list(KEYS)))
+        ends = np.cumsum([int(mine.sum()) for _, mine in parts])
+        rows = np.split(row, ends[:-1])
+        return [(part, mine, each) for (part, mine), each in zip(parts, rows, strict=True)]
+
+    def in_batches(self, batches: pd.DataFrame) -> InBatches:
+        """Add them up by the rows of a table of batches, and by operation."""
+        parts = self._rows(batches)
+        used = {name for part, _, _ in parts for name in part.names}
+        names = [name for name in self.names if name in used]
+        place = {name: column for column, name in enumerate(names)}
+        shape = (len(batches), len(names))
+        took, stalled = np.zeros(shape), np.zeros(shape)
+        cpu, known_calls, unknown = (np.zeros(len(names)) for _ in range(3))
+        for part, mine, row in parts:
+            known = row >= 0
+            of_loader = np.flatnonzero([name in place for name in part.names])
+            columns = np.array([place[part.names[column]] for column in of_loader], np.int64)
+            there = np.ix_(row[known], columns)
+            chosen = np.ix_(np.flatnonzero(mine)[known], of_loader)
+            took[there] += part.took[chosen]
+            if part.cpu is None or part.measured is None:
+                continue
+            assert part.unmeasured is not None
+            assert part.stalled is not None
+            stalled[there] += part.stalled[chosen]
+            cpu[columns] += part.cpu[chosen].sum(axis=0)
+            known_calls[columns] += part.measured[chosen].sum(axis=0)
+            unknown[columns] += part.unmeasured[chosen].sum(axis=0)
+        cpu[(unknown > 0) | (known_calls == 0)] = np.nan
+        return InBatches(names, took, cpu, stalled if known_calls.any() else None)
+
+    def of_epochs(self, epochs: Ints, contents: RunContents) -> "LoaderOperations":
+        """Those of some epochs alone, of which `contents` are."""
+        chosen = in_epochs(epochs)
+        return LoaderOperations(contents, self.loader, lambda: chosen(self.table()))

@@ -1,0 +1,66 @@
+"""The samples of one loader, of which a run may have more rows than fit in memory."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import BatchPlaces, Floats, integer, number, total
+from lotus.analysis.common.run_contents import RunContents, in_epochs
+
+Made = TypeVar("Made")
+
+
+class LoaderSamples:
+    """The samples of one loader."""
+
+    def __init__(
+        self, contents: RunContents, loader: int, table: Callable[[], pd.DataFrame]
+    ) -> None:
+        """`table` returns all rows, for those who need them."""
+        self.contents, self.loader, self.table = contents, loader, table
+        self._made: dict[str, Any] = {}
+
+    @cached_property
+    def sums(self) -> pd.DataFrame:
+        """Sums per batch, as `sample_sums` has them."""
+        sums = self.contents.samples
+        mine: pd.DataFrame = sums[integer(sums, "loader") == self.loader]
+        return mine.reset_index(drop=True)
+
+    @property
+    def count(self) -> int:
+        """How many there are; of batches that were fetched in one call, each is one."""
+        return int(self.sums["samples"].sum())
+
+    def total(self, name: str) -> float:
+        """The sum of a column, 0.0 of nothing."""
+        return total(number(self.sums, name))
+
+    def in_batches(self, batches: pd.DataFrame, name: str) -> Floats:
+        """The sum of a column per row of a table of batches (n,)."""
+        row = BatchPlaces(batches).rows(self.sums)
+        known = row >= 0
+        sums = np.bincount(row[known], number(self.sums, name)[known], len(batches))
+        return np.asarray(sums, np.float64)
+
+    def times(self) -> Iterator[pd.DataFrame]:
+        """Read them again, part by part, in order, without what is known of their operations."""
+        for place in np.unique(integer(self.sums, "piece")).tolist():
+            rows = self.contents.parts.times(place)
+            mine = integer(rows, "loader") == self.loader
+            yield rows if mine.all() else rows[mine].reset_index(drop=True)
+
+    def once(self, name: str, make: Callable[[], Made]) -> Made:
+        """What `make` returns; it is called the first time only that something has this name."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: Made = self._made[name]
+        return made
+
+    def of_epochs(self, epochs: np.ndarray, contents: RunContents) -> "LoaderSamples":
+        """Those of some epochs alone, of which `contents` are."""
+        chosen = in_epochs(epochs)
+        return LoaderSamples(contents, self.loader, lambda: chosen(self.table()))

@@ -1,0 +1,155 @@
+"""The samples and operations of a run, of which there may be more than fit in memory."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import KEYS, BatchPlaces
+from lotus.analysis.common.operation_sums import OperationSums, added, sums_of
+from lotus.analysis.common.sample_sums import sample_sums
+
+Advance = Callable[[int, int], None]  # told how many of how many pieces are read
+Change = Callable[[pd.DataFrame], pd.DataFrame]
+
+
+class PartRows(Protocol):
+    """A part of both tables, as `Run.pieces` has them."""
+
+    @property
+    def samples(self) -> pd.DataFrame: ...
+
+    @property
+    def ops(self) -> pd.DataFrame: ...
+
+
+class Parts(Protocol):
+    """Both tables in parts, each read when it is asked for, as `Run.pieces`."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: int) -> PartRows: ...
+
+    def times(self, place: int) -> pd.DataFrame:
+        """Samples without what is known of their operations."""
+
+
+class TwoTables(NamedTuple):
+    """PartRows of both tables."""
+
+    samples: pd.DataFrame
+    ops: pd.DataFrame
+
+
+class WholeTables:
+    """Tables in memory as one part."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, place: int) -> TwoTables:
+        """All rows."""
+        return TwoTables(self.times(place), self._table("ops"))
+
+    def times(self, place: int) -> pd.DataFrame:
+        """All samples."""
+        return self._table("samples")
+
+    def _table(self, name: str) -> pd.DataFrame:
+        frame = getattr(self._run, name, None)
+        return frame if isinstance(frame, pd.DataFrame) else pd.DataFrame()
+
+
+class ChangedParts:
+    """Parts with something done to the rows of each."""
+
+    def __init__(self, parts: Parts, change: Change) -> None:
+        self._parts, self._change = parts, change
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, place: int) -> TwoTables:
+        """One part, changed."""
+        rows = self._parts[place]
+        return TwoTables(self._change(rows.samples), self._change(rows.ops))
+
+    def times(self, place: int) -> pd.DataFrame:
+        """The samples of one part, changed."""
+        return self._change(self._parts.times(place))
+
+
+def parts_of(run: Any) -> Parts:
+    """The tables of a run; in one part where it has no pieces, or was read already."""
+    if "ops" not in getattr(run, "__dict__", {}) and hasattr(run, "pieces"):
+        pieces: Parts = run.pieces
+        return pieces
+    return WholeTables(run)
+
+
+class RunContents:
+    """What is kept of the samples and operations of all loaders; they are read once for all."""
+
+    def __init__(self, parts: Parts, advance: Advance = lambda done, whole: None) -> None:
+        self.parts, self._advance = parts, advance
+
+    @cached_property
+    def operations(self) -> OperationSums:
+        """Sums of the operations."""
+        return self._read[0]
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """Sums of the samples, as `sample_sums` has them."""
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[OperationSums, pd.DataFrame]:
+        samples = [sample_sums(pd.DataFrame())]
+
+        def each() -> Iterator[OperationSums]:
+            for place in range(len(self.parts)):
+                rows = self.parts[place]
+                samples.append(sample_sums(rows.samples, place))
+                sums = sums_of(rows.ops, place)
+                del rows  # before the next part is read
+                yield sums
+                self._advance(place + 1, len(self.parts))
+
+        operations = added(each())
+        known = [part for part in samples if len(part)] or samples
+        return operations, pd.concat(known, ignore_index=True)
+
+    def of_batches(self, batches: pd.DataFrame) -> Iterator[PartRows]:
+        """Read again the parts with samples, or operations in samples, of any of these batches."""
+        if not len(batches):
+            return
+        places = BatchPlaces(batches)
+        mine = places.rows(self.samples) >= 0
+        wanted = set(self.samples.loc[mine, "piece"].tolist())
+        for part in self.operations.batches:
+            if part.piece not in wanted:
+                rows = places.rows(pd.DataFrame(part.keys, columns=list(KEYS)))
+                wanted |= {part.piece} if (rows >= 0).any() else set()
+        for place in sorted(wanted):
+            yield self.parts[int(place)]
+
+    def of_epochs(self, epochs: np.ndarray) -> "RunContents":
+        """Those of some epochs alone; they are read again."""
+        return RunContents(ChangedParts(self.parts, in_epochs(epochs)))
+
+
+def in_epochs(epochs: np.ndarray) -> Change:
+    """What reduces a table to its rows of these epochs."""
+
+    def chosen(frame: pd.DataFrame) -> pd.DataFrame:
+        if "epoch" not in frame:
+            return frame.iloc[:0]
+        return frame[np.isin(frame["epoch"], epochs)].reset_index(drop=True)
+
+    return chosen

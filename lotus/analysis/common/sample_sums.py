@@ -1,0 +1,39 @@
+"""What one pass over a run's samples leaves of them: sums per batch."""
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import KEYS, Floats, integer, number, starts_of_runs
+
+# `own_ns` is the time outside operations, or all of it where none were recorded.
+SUMS = ("samples", "duration_ns", "own_ns", "self_ns", "known_self_ns")
+_KEYS = [*KEYS, "worker"]
+
+
+def sample_sums(samples: pd.DataFrame, piece: int = 0) -> pd.DataFrame:
+    """A row per run of samples of one batch: its KEYS, worker, SUMS, and the number of the piece.
+
+    Most batches have one row; a table of all pieces, one after the other, is the sum of them.
+    """
+    if not len(samples):
+        return pd.DataFrame(columns=[*_KEYS, *SUMS, "piece"])
+    columns = [integer(samples, name) for name in _KEYS]
+    first = starts_of_runs(columns)
+    took, alone = number(samples, "duration_ns"), number(samples, "self_ns")
+    known = ~np.isnan(alone)
+    values = {
+        "samples": np.ones(len(samples)),
+        "duration_ns": np.nan_to_num(took),
+        "own_ns": own_time(samples),
+        "self_ns": np.nan_to_num(alone),
+        "known_self_ns": known.astype(np.float64),
+    }
+    sums = {name: np.add.reduceat(each, first) for name, each in values.items()}
+    keys = {name: column[first] for name, column in zip(_KEYS, columns, strict=True)}
+    return pd.DataFrame({**keys, **sums, "piece": piece})
+
+
+def own_time(samples: pd.DataFrame) -> Floats:
+    """Nanoseconds of each sample outside its operations; all of it where none were recorded."""
+    own = number(samples, "self_ns")
+    return np.nan_to_num(np.where(np.isnan(own), number(samples, "duration_ns"), own))

@@ -1,0 +1,60 @@
+"""How sure each cause's share is: how it varies between batches, all causes drawn together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lotus.analysis.batches.wait_spread import LEAST_BATCHES, replicated_shares
+from lotus.analysis.common.columns import Floats, flag, number
+from lotus.analysis.common.scope import Scope
+from lotus.analysis.verdict.causes.cause_row import Charge
+
+_MOST_AT_EDGES = (
+    0.5  # of a charge: with more before, in or after first batches, later ones say little
+)
+
+
+@dataclass(frozen=True)
+class CauseSpread:
+    """`shares`: of each charge in each replicate, relative to the charge's own (replicates, c).
+
+    NaN where it is not known: of charges at the edges of epochs, and with few batches.
+    """
+
+    charges: Sequence[Charge]
+    shares: Floats
+
+    def of(self, charge: Charge) -> Floats:
+        """The charge in each replicate, ns; NaN where that is not known."""
+        place = next((i for i, mine in enumerate(self.charges) if mine is charge), None)
+        factors = np.full(1, np.nan) if place is None else self.shares[:, place]
+        return np.asarray(charge.ns * factors, np.float64)
+
+    def interval(self, charge: Charge) -> tuple[float, float]:
+        """The 95 % interval of the charge, ns; NaN where it is not known."""
+        low, high = np.quantile(self.of(charge), [0.025, 0.975])
+        return max(float(low), 0.0), float(high)
+
+    def larger(self, charge: Charge, other: Charge) -> float:
+        """In what share of the replicates `other` is the larger of both; 0.0 if not known."""
+        return float((self.of(other) > self.of(charge)).mean())
+
+
+UNKNOWN = CauseSpread((), np.empty((1, 0)))
+
+
+def cause_spread(scope: Scope, charges: Sequence[Charge]) -> CauseSpread:
+    """Draw the loop's batches again and again, in blocks, and add up each charge."""
+    batches = scope.batches
+    whole = number(batches, "wait_ns") + np.nan_to_num(number(batches, "step_ns"))
+    steady = ~np.isnan(whole) & ~flag(batches, "first")
+    known = [charge for charge in charges if charge.by_batch is not None]
+    if steady.sum() < LEAST_BATCHES or not known:
+        return UNKNOWN
+    vectors = np.stack([np.nan_to_num(c.by_batch) for c in known], axis=1)  # type: ignore[arg-type]
+    parts = np.maximum(vectors[steady], 0.0)
+    shares = replicated_shares(np.column_stack((parts, whole[steady])))
+    own = np.array([charge.ns for charge in known])
+    shares[:, ~(parts.sum(axis=0) > (1.0 - _MOST_AT_EDGES) * own)] = np.nan
+    return CauseSpread(known, shares)

@@ -1,0 +1,107 @@
+"""`perf record` beside a program that was not started by lotus, and the names of its functions."""
+
+import os
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lotus.attach.tied_process import TiedProcess
+from lotus.hardware.sampling_probe import kernel_refused, sampling_event
+from native_map.errors import Unusable
+from native_map.recording import perf_command, perf_data
+from native_map.symbols.symbolizer import Symbols
+
+_INSTALL = "apt install linux-perf (or linux-tools-$(uname -r))"
+_MOST_SAMPLES = 1_000_000  # they are kept in a text file
+_LEAST_RATE = 49
+
+
+class PerfRecorder:
+    """Samples processes, and what they start from then on. `problem`: why it does not, or ""."""
+
+    def __init__(self, pids: Sequence[int], seconds: float, output: Path) -> None:
+        self.problem = ""
+        self._output = output
+        self._child: TiedProcess | None = None
+        self._kernel = not kernel_refused()
+        event, rate, why = sampling_event()
+        # Each core in use gives `rate` samples a second.
+        most = _MOST_SAMPLES / max(seconds, 1.0) / (os.cpu_count() or 1)
+        rate = max(min(rate, int(most)), min(rate, _LEAST_RATE))
+        event = event.removesuffix(":u") if self._kernel else event
+        self._event, self._rate = event, rate
+        path = shutil.which("perf")
+        if path is None:
+            self.problem = f"perf is not installed; {_INSTALL}"
+        elif not event:
+            self.problem = f"{why}; lotus doctor says what would help"
+        else:
+            sampling = perf_command.Sampling((event,), rate, self._kernel)
+            words = perf_command.command(path, pids, str(output), sampling)
+            try:
+                self._child = TiedProcess(words)
+            except OSError as error:
+                self.problem = f"perf cannot be started: {error.strerror}"
+
+    def stop(self) -> None:
+        """End the sampling."""
+        if self._child is None:
+            return
+        problem = self._child.finish()
+        text = self._child.text()
+        if problem:
+            self.problem = problem
+        elif not perf_command.finished(text) and self._child.signal != signal.SIGINT:
+            self.problem = perf_command.reason(text, [self._event])
+
+    def kill(self) -> None:
+        """End it without its samples."""
+        if self._child is not None:
+            self._child.kill()
+        self._output.unlink(missing_ok=True)
+
+    def functions(self) -> dict[str, Any] | None:
+        """What it sampled, as `function_file.write` takes it; None where it sampled nothing.
+
+        The files of libraries are read now, while the program's are there.
+        """
+        if self._child is None or self.problem:
+            return None
+        try:
+            recording = perf_data.read(self._output)
+            samples = recording.samples.sort_values("time_ns", kind="stable", ignore_index=True)
+            symbols = Symbols(kernel=self._kernel)
+            names = symbols.resolve(recording.mappings, samples, recording.forks, recording.comms)
+        except Unusable as error:
+            self.problem = str(error).partition(";")[0]
+            return None
+        finally:
+            self._output.unlink(missing_ok=True)
+        if recording.clock != "monotonic":
+            self.problem = "this perf does not know CLOCK_MONOTONIC; install a newer perf"
+            return None
+        if not len(samples):
+            self.problem = "no thread was on a core while perf sampled"
+            return None
+        pairs = list(zip(names["library"].astype(str), names["function"].astype(str), strict=True))
+        numbers: dict[tuple[str, str], int] = {}
+        codes = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
+        return {
+            "event": self._event,
+            "frequency": self._rate,
+            "kernel": self._kernel,
+            "lost": int(recording.lost["count"].sum()),
+            "cpu_ns": self._child.cpu_ns or 0,
+            "names": [list(pair) for pair in numbers],
+            "samples": {
+                "time_ns": samples["time_ns"].astype(np.int64).tolist(),
+                "pid": samples["pid"].tolist(),
+                "tid": samples["tid"].tolist(),
+                "function": codes,
+            },
+            "notes": symbols.notes[:10],
+        }

@@ -1,0 +1,40 @@
+"""A recorder beside a program that lotus did not start: it ends where lotus ends, however."""
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+from lotus.recording.child_process import Child
+
+# The kernel kills it where lotus is killed; where lotus has gone already, it does not begin. The
+# time is that of its start, but for the few milliseconds in which its program is loaded.
+_TIED = """\
+import os, sys, time
+try:
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+except Exception:
+    pass
+os.write(1, b"lotus starts it at %d ns\\n" % time.monotonic_ns())
+os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])
+"""
+_MARK = re.compile(r"^lotus starts it at (\d+) ns\n", re.MULTILINE)
+
+
+class TiedProcess(Child):
+    """A recorder in its own session. `words` begin with the path of its program."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        """Start it. Raises OSError."""
+        super().__init__([sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid()), *words])
+
+    @property
+    def exec_ns(self) -> int | None:
+        """When its program was started, nanoseconds of CLOCK_MONOTONIC; None: not known."""
+        mark = _MARK.search(super().text())
+        return None if mark is None else int(mark[1])
+
+    def text(self) -> str:
+        """Return the last 64 KiB of what the recorder itself has written."""
+        return _MARK.sub("", super().text())

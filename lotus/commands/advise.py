@@ -1,0 +1,137 @@
+"""`lotus advise`: what better data loading could gain, measured in a program."""
+
+import argparse
+import dataclasses
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from lotus.commands.common import arguments, options
+from lotus.commands.common import output as outputs
+from lotus.common.errors import LotusError
+
+NAME = "advise"
+DEFAULT = Path("advice.json")
+HELP = "measure what better data loading could gain, and try other ways to do the same"
+EPILOG = """\
+examples:
+  lotus advise -- python train.py
+      at most how many times as fast the loop would be with data always ready,
+      and the share of each stall, with 95 % intervals; then other ways to do
+      what its operations do: their CPU time, what they change in the output,
+      and how fast the loop is with them
+  lotus run --settings advice.json -- python train.py
+      puts in those that were faster and change no value; the names of others
+      are allowed with --allow
+  lotus advise --ceilings -- python train.py
+      the first of these only
+  lotus advise --ceilings --loader Pictures --budget 5m -- python train.py
+  lotus advise --ceilings --json -- python train.py
+
+The program starts as usual. After it has iterated its loader for some batches,
+it trains on in blocks, in turn: with its loader as it is, with batches that it
+had before (data always ready), and with the samples of a few batches again and
+again (their files are in memory). Then it is ended at once: none of its
+`finally` blocks and atexit functions runs, and the processes that it started
+get SIGTERM. Its model is trained on repeated data meanwhile, so let it write
+what it writes to a place that may be thrown away.
+
+Without --ceilings there are blocks with known equivalents of its operations,
+which lotus can put in, too. Then the program is started once more, up to its
+first batch: all known equivalents run on copies of inputs that its operations
+had, and it is ended again.
+
+writes: the file of -o, where equivalents made the loop faster
+
+exit codes: 0 the ceilings were measured; 1 they could not be; 130 Ctrl-C; the
+  program's own if it ended by itself
+
+see also: lotus run, lotus plan, lotus tune, lotus whatif, lotus schema advise
+"""
+_MOST_S = 300.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--ceilings",
+        action="store_true",
+        help="measure the ceilings only, and try no other ways (default: both)",
+    )
+    options.add_loader(parser, "measure")
+    add(
+        "--budget",
+        type=arguments.positive_seconds,
+        default=60.0,
+        metavar="TIME",
+        help="time for all blocks together, such as 90s or 5m, which is the most (default: 60s)",
+    )
+    add(
+        "--watch",
+        type=arguments.whole(1),
+        metavar="N",
+        help="how many batches of the program to watch before the blocks (default: 12)",
+    )
+    options.add_output(parser, f"file of settings to write (default: {DEFAULT})", "FILE")
+    options.add_json(parser, "advise")
+    options.add_command(parser, NAME)
+
+
+def run(args: argparse.Namespace) -> int:
+    from lotus.advise import applied_alternatives, ceiling_blocks, tried_alternatives
+    from lotus.common.stderr import say
+    from lotus.recording import launcher
+    from lotus.reporters.advise import alternatives_report, applied_report, ceilings_report
+    from lotus.reporters.base.console import plain_console
+    from lotus.settings import tuned_file
+    from lotus.tune.session import subprocess_tuning
+
+    command = options.required_command(args, NAME)
+    output = args.output or DEFAULT
+    if not args.ceilings:
+        outputs.destination(output, overwrite=True)
+    if args.budget > _MOST_S:
+        raise LotusError(f"--budget {args.budget:g}s: give at most 5m")
+
+    def measure(program: subprocess_tuning.PipedProgram) -> Any:
+        live = ceilings_report.CeilingProgress(sys.stderr.isatty())
+        what = program.watched.title()
+        say(f"lotus: {what} was watched; blocks are now measured for at most {args.budget:g} s")
+        try:
+            return ceiling_blocks.measure(
+                program, args.budget, live, alternatives=not args.ceilings
+            )
+        finally:
+            live.clear()
+
+    choices = None if args.ceilings else applied_alternatives.choices()
+    done = subprocess_tuning.measure(
+        command, measure, loader=args.loader, watch=args.watch, choices=choices
+    )
+    if done.result is not None and done.outcome.signal == signal.SIGINT:
+        done.result = dataclasses.replace(done.result, interrupted=True)
+    others = tuned = None
+    goes_on = done.result is not None and done.ended_by_us and not done.result.interrupted
+    if done.result is not None and not args.json:
+        ceilings_report.write(plain_console(), done.result)
+    if done.problem:
+        say(f"lotus: {done.problem}")
+    if goes_on and not args.ceilings:
+        say("lotus: the program is started again, to try other ways to do what it does")
+        number = args.loader if isinstance(args.loader, int) else done.result.watched.loader.number
+        others = tried_alternatives.attempt(command, number)
+        tuned = applied_alternatives.settings(done.result, others, command)
+        if tuned is not None:
+            tuned_file.write(output, tuned)
+    written = None if tuned is None else output
+    if done.result is not None and args.json:
+        outputs.print_document(ceilings_report.document(done.result, others=others, output=written))
+    elif others is not None:
+        alternatives_report.write(plain_console(), others, ceiling=done.result.speedup)
+        applied_report.write(
+            plain_console(), done.result, others=others, words=command, output=written
+        )
+    if done.result is not None and done.ended_by_us:
+        return 130 if done.result.interrupted else 0
+    return launcher.end_as(done.outcome)

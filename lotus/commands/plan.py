@@ -1,0 +1,108 @@
+"""`lotus plan`: whether keeping samples pays, which part of them, and where."""
+
+import argparse
+from pathlib import Path
+
+from lotus.commands.common import arguments, options
+from lotus.commands.common import output as outputs
+
+NAME = "plan"
+HELP = "say whether keeping samples pays, and write the settings for it"
+DEFAULT = Path("plan.json")
+EPILOG = """\
+examples:
+  lotus plan -- python train.py
+      for each cut between the operations: whether the same comes there again,
+      how long it takes, its size; then which to keep, where, and what it gives
+  lotus plan --ram 20GB --disk 100GB --folder /data/kept -- python train.py
+  lotus run --settings plan.json -- python train.py
+      keeps samples as planned: batches stay equal bit for bit
+
+The program starts as usual, up to its first batch. Then samples from its whole
+data set are made several times in its main process, with other random numbers,
+and kept and read again in memory. After that it is ended at once: none of its
+`finally` blocks and atexit functions runs.
+
+What is predicted is the time of samples in their workers: collate and sending
+stay as they are. Where the training step binds, nothing is gained: first ask
+lotus advise --ceilings.
+
+writes: the file of -o, where keeping samples pays
+
+exit codes: 0 it was measured, also if keeping samples does not pay; 1 samples
+  of this loader cannot be kept; 2 the program could not be measured
+
+see also: lotus advise, lotus run, lotus tune, lotus schema plan
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--ram",
+        type=arguments.size_or_zero,
+        metavar="SIZE",
+        help="memory for samples, such as 20GB, once for all workers; 0: none (default: half of "
+        "what is available and the program does not need)",
+    )
+    add(
+        "--disk",
+        type=arguments.size_or_zero,
+        metavar="SIZE",
+        help="disk space for samples, such as 100GB; 0: none (default: half of what is free)",
+    )
+    add(
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="where on disk samples are kept (default: ~/.cache/lotus/samples)",
+    )
+    add(
+        "--epochs",
+        type=arguments.whole(1),
+        default=10,
+        metavar="N",
+        help="how many epochs there are to come; the first one writes (default: 10)",
+    )
+    options.add_loader(parser, "measure")
+    add(
+        "--samples",
+        type=arguments.whole(2, 10_000),
+        default=24,
+        metavar="N",
+        help="how many samples to measure, for at most a minute (default: 24)",
+    )
+    options.add_output(parser, f"file of settings to write (default: {DEFAULT})", "FILE")
+    options.add_json(parser, "plan")
+    options.add_command(parser, NAME)
+
+
+def run(args: argparse.Namespace) -> int:
+    from lotus.advise import planned_cache
+    from lotus.common.stderr import say
+    from lotus.reporters.advise import plan_report
+    from lotus.reporters.base.console import plain_console
+    from lotus.settings import tuned_file
+
+    command = options.required_command(args, NAME)
+    output = args.output or DEFAULT
+    outputs.destination(output, overwrite=True)
+    say("lotus: the program runs to its first batch; then its samples are measured")
+    planning = planned_cache.attempt(
+        command,
+        loader=args.loader,
+        samples=args.samples,
+        epochs=args.epochs,
+        ram_bytes=args.ram,
+        disk_bytes=args.disk,
+        folder=args.folder,
+    )
+    tuned = planned_cache.settings(planning, command)
+    if tuned is not None:
+        tuned_file.write(output, tuned)
+    written = None if tuned is None else output
+    if args.json:
+        outputs.print_document(plan_report.document(planning, output=written))
+    else:
+        plan_report.write(plain_console(), planning, words=command, output=written)
+    return 0 if planning.data.refused is None else 1

@@ -1,0 +1,125 @@
+"""Makes samples with alternatives: in the workers, and in the main process without any.
+
+Around each fetch the data set has the changed transform, and its own one otherwise: the program
+never sees another. A plan with a switch has several changes; a byte in a file, which this process
+and its workers map, says which of them the next fetch uses.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+from ..cache.loader_refusal import refusal
+from ..common import patching
+from ..common.guard import edge, hook
+from ..common.loader_description import words
+from .transform_change import CannotChange, TransformChange
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+
+active: ChangedTransforms | None = None  # of this process
+
+
+class AlternativePlan:
+    """Which alternatives are put in; it is pickled for workers that are spawned.
+
+    Without a switch it is the first choice. With one, a byte there says which: 0 is none.
+    """
+
+    def __init__(self, choices: Sequence[Sequence[str]], switch: str | None = None) -> None:
+        self.choices = [list(names) for names in choices]
+        self.switch = switch
+
+
+class ChangedFetcher:
+    """Stands for a fetcher, and changes the data set while it fetches."""
+
+    def __init__(self, fetcher: Any, changes: Sequence[TransformChange | None], at: Any) -> None:
+        self.__dict__.update(_fetcher=fetcher, _changes=changes, _at=at)
+
+    def fetch(self, index: Any) -> Any:
+        change = self._changes[0 if self._at is None else self._at[0]]
+        if change is None:
+            return self._fetcher.fetch(index)
+        change.put()
+        try:
+            return self._fetcher.fetch(index)
+        except BaseException as error:
+            patching.hide(error)
+            raise
+        finally:
+            change.restore()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fetcher, name)
+
+
+hook(ChangedFetcher.fetch)
+
+
+class ChangedTransforms:
+    """Puts alternatives in for the loaders of this process."""
+
+    def __init__(self, applier: Any) -> None:
+        self._applier = applier
+        self.pending: tuple[Any, AlternativePlan] | None = None  # data set, and what starts now
+
+    def plan(self, loader: Any, names: Sequence[str], site: str) -> AlternativePlan | None:
+        """Return the plan for a loader that is iterated now, or note why there is none."""
+        what = words(loader, site)
+        try:
+            change = change_of(loader, names, self._applier.note)
+        except CannotChange as reason:
+            self._applier.note(f"no alternatives are put in for {what}: {reason}")
+            return None
+        for name in change.left:
+            self._applier.note(f"{name} is not put in for {what}: it does not fit")
+        self._applier.note(f"put in for {what}: {', '.join(change.names)}")
+        return AlternativePlan([change.names])
+
+    def create_fetcher(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Hook for `_DatasetKind.create_fetcher`, which workers and the main process call."""
+
+        def create_fetcher(kind: Any, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+            fetcher = original(kind, dataset, *args, **kwargs)
+            if self.pending is not None and self.pending[0] is dataset:
+                fetcher = edge(self._applier, self._changed, fetcher, dataset) or fetcher
+            return fetcher
+
+        return hook(create_fetcher)
+
+    def _changed(self, fetcher: Any, dataset: Any) -> ChangedFetcher | None:
+        if self.pending is None:
+            return None
+        plan, note = self.pending[1], self._applier.note
+        changes: list[TransformChange | None] = [] if plan.switch is None else [None]
+        for names in plan.choices:
+            try:
+                changes.append(TransformChange(dataset, names, note))
+            except CannotChange as reason:
+                # Seen before in the main process; worker_init_fn may have changed the data set.
+                note(f"no alternatives are put in: {reason}")
+                changes.append(None)
+        return ChangedFetcher(fetcher, changes, None if plan.switch is None else at(plan.switch))
+
+
+def change_of(loader: Any, names: Sequence[str], note: Callable[[str], object]) -> TransformChange:
+    """Return how alternatives change a loader's samples. Raises CannotChange."""
+    why = refusal(loader)
+    if why is not None:
+        raise CannotChange(why)
+    return TransformChange(loader.dataset, names, note)
+
+
+def at(path: str) -> Any:
+    """Return the byte of a switch, as something with one item that other processes see change."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return mmap.mmap(fd, 1)
+    finally:
+        os.close(fd)

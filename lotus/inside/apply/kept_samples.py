@@ -1,0 +1,134 @@
+"""Puts kept samples in place of a loader's data set, where its settings say so."""
+
+import os
+import sys
+from multiprocessing.util import Finalize
+
+from ..cache import cache_folder
+from ..cache.cached_samples import CachedSamples, CachePlan, SampleCount, SampleMaker, key_of
+from ..cache.fingerprints import NoFingerprint
+from ..cache.loader_refusal import refusal
+from ..cache.sample_store import SampleStore
+from ..cache.transform_place import NoTransform, TransformPlace
+from ..common.guard import edge, hook
+from ..common.loader_description import words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+
+# States of a data set: of a few loaders that are made at one place, or of one that changes with its
+# epochs. Each has a folder with the whole budget.
+_MOST_KEYS = 3
+
+active: "KeptSamples | None" = None  # of this process
+
+
+class NotKept(Exception):
+    """The reason why a loader's samples are not kept, as a clause."""
+
+
+class KeptSamples:
+    """Keeps samples of loaders in this process; `pending` is the plan of what starts now."""
+
+    def __init__(self, applier: "Any") -> None:
+        self._applier = applier
+        # Data set, plan, and whether a function of the program has run on the data set since.
+        self.pending: tuple[Any, CachePlan, bool] | None = None
+        self._count: SampleCount | None = None  # of this process
+        self._stores: dict[str, SampleStore] = {}  # by folder
+        self._keys: dict[int, set[str]] = {}  # by entry
+
+    def plan(self, loader: "Any", entry: int, site: str) -> "CachePlan | None":
+        """Return the plan for a loader that is iterated now, or note why there is none."""
+        cache = self._applier.entries[entry].get("cache")
+        if cache is None:
+            return None
+        try:
+            plan = _plan(loader, cache)
+            keys = self._keys.setdefault(entry, set())
+            keys.add(plan.key)
+            if len(keys) > _MOST_KEYS:
+                raise NotKept("its data set is another one from epoch to epoch")
+            self._applier.note(_words(loader, cache, plan))
+            return plan
+        except (NotKept, NoFingerprint, NoTransform) as reason:
+            self._applier.note(f"samples of {words(loader, site)} are not kept: {reason}")
+            return None
+
+    def create_fetcher(self, original: "Callable[..., Any]") -> "Callable[..., Any]":
+        """Hook for `_DatasetKind.create_fetcher`, which workers and the main process call."""
+
+        def create_fetcher(kind: "Any", dataset: "Any", *args: "Any", **kwargs: "Any") -> "Any":
+            fetcher = original(kind, dataset, *args, **kwargs)
+            edge(self._applier, self._place, fetcher, dataset)
+            return fetcher
+
+        return hook(create_fetcher)
+
+    def _place(self, fetcher: "Any", dataset: "Any") -> None:
+        if self.pending is None or self.pending[0] is not dataset:
+            return
+        _, plan, run = self.pending
+        try:
+            if run and key_of(dataset, plan.path, plan.cut) != plan.key:
+                raise NotKept("worker_init_fn changes the data set")
+            count, note = self._counted(), self._applier.note
+            store = self._stores.get(plan.folder)
+            if store is None:
+                store = SampleStore(plan.folder, plan.budget_bytes, note, plan.about)
+                self._stores[plan.folder] = store
+            maker = SampleMaker(dataset, plan, store, note, count)
+        except (OSError, NoTransform, NoFingerprint, NotKept) as error:
+            self._applier.note(f"samples are not kept: {error}")
+            return
+        fetcher.dataset = CachedSamples(dataset, maker)
+
+    def _counted(self) -> SampleCount:
+        """Return the count of this process, which is recorded when it ends."""
+        if self._count is None or self._count.pid != os.getpid():
+            self._count = SampleCount()
+            # Workers end by this; their exit handlers do not run.
+            Finalize(None, self._record, (self._count,), exitpriority=0)
+        return self._count
+
+    def _record(self, count: SampleCount) -> None:
+        if count.pid == os.getpid():
+            for store in self._stores.values():
+                store.close()
+            fact = {"process": count.pid, "kept": count.kept, "made": count.made}
+            self._applier.tell(fact)
+
+
+def _plan(loader: "Any", cache: "dict[str, Any]") -> CachePlan:
+    dataset = loader.dataset
+    why = refusal(loader)
+    if why is not None:
+        raise NotKept(why)
+    path, cut = cache["path"], cache["cut"]
+    if path is not None:
+        names = TransformPlace(dataset, path).names()
+        if names != list(cache["operations"]):
+            raise NotKept(f"its transform is {names}, the settings are for {cache['operations']}")
+    key = key_of(dataset, path, cut)
+    root = cache["folder"] or cache_folder.users_root()
+    plan = CachePlan(path, cut, key, os.path.join(root, key[:32]))
+    plan.budget_bytes, plan.least_ns_per_byte = cache["budget_bytes"], cache["least_ns_per_byte"]
+    plan.about = {
+        "data_set": type(dataset).__name__,
+        "operations": list(cache["operations"]),
+        "cut": cut,
+        "command": [os.path.basename(word) for word in sys.argv[:1]],
+    }
+    return plan
+
+
+def _words(loader: "Any", cache: "dict[str, Any]", plan: CachePlan) -> str:
+    kind = type(loader.dataset).__name__
+    what, after = f"whole samples of {kind} are kept", cache["operations"][plan.cut :]
+    if after:
+        what = f"samples of {kind} are kept as {after[0]} gets them"
+    root = os.path.dirname(plan.folder)
+    return f"{what}: at most {plan.budget_bytes / 2**30:.3g} GiB in {root}"

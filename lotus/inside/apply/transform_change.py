@@ -1,0 +1,175 @@
+"""Changes a data set's transform and decoder: alternatives stand in for what they do."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import sys
+
+from ..cache.transform_place import NoTransform, TransformPlace, paths
+from ..common import alternative_files
+from ..common.alternative_files import KnownOperation, in_turn
+from ..common.guard import hook, of_the_program
+from ..common.objects import attributes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+CHECKED = 500  # of so many results that are to be equal bit for bit, the first one is compared
+_DECODER = "loader"  # attribute of torchvision's folders of pictures
+_FOLDERS = "torchvision.datasets.folder"
+
+
+class CannotChange(Exception):
+    """The reason why a data set's transform stays as it is, as a clause."""
+
+
+class ExactStep:
+    """Does by an alternative what operations do, and compares the results now and then.
+
+    Where they differ, or where the alternative fails, the operations do it from then on.
+    """
+
+    def __init__(
+        self,
+        operations: Sequence[KnownOperation],
+        steps: Sequence[Callable[[Any], Any]],
+        differs: Callable[[], object],
+    ) -> None:
+        self._before = [operation.run for operation in operations]
+        self._steps, self._differs = steps, differs
+        self._on, self._calls = True, 0
+
+    def __call__(self, value: Any) -> Any:
+        if not self._on:
+            return in_turn(self._before, value)
+        try:
+            result = in_turn(self._steps, value)
+        except Exception as error:
+            if of_the_program(error):
+                raise
+            self._on = False
+            return in_turn(self._before, value)
+        self._calls += 1
+        if self._calls % CHECKED == 1:
+            expected = in_turn(self._before, value)
+            if not _are_equal(result, expected):
+                self._on = False
+                self._differs()
+                return expected
+        return result
+
+
+hook(ExactStep.__call__)
+
+
+def _are_equal(first: Any, second: Any) -> bool:
+    torch: Any = sys.modules["torch"]
+    if not isinstance(first, torch.Tensor) or type(first) is not type(second):
+        return False
+    alike = first.dtype == second.dtype and first.shape == second.shape
+    if not alike or first.stride() != second.stride():
+        return False
+    as_bytes = (each.contiguous().view(torch.uint8) for each in (first, second))
+    return bool(torch.equal(*as_bytes))
+
+
+class TransformChange:
+    """The alternatives in `wanted` that a data set's `Compose` and decoder allow.
+
+    Between `put` and `restore` the data set has a `Compose` with them. Raises CannotChange where
+    none can be put in. `note` gets a line where a result that is to be equal is not.
+    """
+
+    def __init__(self, dataset: Any, wanted: Sequence[str], note: Callable[[str], object]) -> None:
+        self.names: list[str] = []  # of what is put in
+        self.left: list[str] = []  # of what fits nowhere
+        self._note = note
+        place, holder = _transform_of(dataset)
+        owner, transforms = attributes(holder), place.operations()
+        decoder = owner.get(_DECODER) if _decodes_at_once(holder) else None
+        has_decoder = callable(decoder)
+        held = [decoder, *transforms] if has_decoder else transforms
+        operations = [KnownOperation(transform) for transform in held]
+        self._place, self._own = place, transforms
+        for name in wanted:
+            self._put_in(name, operations, held)
+        if not self.names:
+            raise CannotChange("no alternative fits its operations")
+        after: list[Any] = [operation.transform for operation in operations]
+        # Attribute, what it is, and what stands in for it.
+        self._held: list[tuple[dict[str, Any], str, Any, Any]] = []
+        if has_decoder:
+            stand_in = after.pop(0)
+            if stand_in is not decoder:
+                self._held.append((owner, _DECODER, decoder, stand_in))
+        changed = copy.copy(place.transform)
+        attributes(changed)["transforms"] = after
+        self._held += [(held, name, place.transform, changed) for held, name in place.owners]
+
+    def _put_in(self, name: str, operations: list[KnownOperation], own: Sequence[Any]) -> None:
+        """Replace operations by an alternative's steps, where it has some."""
+        try:
+            module = alternative_files.load(name)
+            found = list(module.stand_ins(operations))
+            fits = found or any(module.stand_ins([KnownOperation(each) for each in own]))
+        except (ImportError, AttributeError):
+            found = fits = []  # a library is missing, or it is of another version
+        for first, count, steps in reversed(found):
+            replaced = operations[first : first + count]
+            if module.EXACT:
+                steps = [self._checked(name, replaced, steps)]
+            operations[first : first + count] = [KnownOperation(step) for step in steps]
+        if found:
+            self.names.append(name)
+        elif not fits:
+            self.left.append(name)
+
+    def _checked(
+        self, name: str, replaced: Sequence[KnownOperation], steps: Sequence[Any]
+    ) -> ExactStep:
+        def differs() -> None:
+            self._note(f"{name} is left out: its result is not equal bit for bit here")
+
+        # A report on a traced run shows the name of the type.
+        kind = type(type(steps[-1]).__name__, (ExactStep,), {})
+        made: ExactStep = kind(replaced, steps, differs)
+        return made
+
+    def put(self) -> None:
+        """Put the alternatives in, where the data set still has what they stand for."""
+        now = self._place.operations()
+        if len(now) != len(self._own) or any(map(operator.is_not, now, self._own)):
+            return  # the program has changed its `Compose` meanwhile
+        for held, name, own, changed in self._held:
+            if held.get(name) is own:
+                held[name] = changed
+
+    def restore(self) -> None:
+        """Give the data set its own transform and decoder back."""
+        for held, name, own, changed in self._held:
+            if held.get(name) is changed:
+                held[name] = own
+
+
+def _decodes_at_once(holder: Any) -> bool:
+    """Whether what a data set's decoder gives goes to its transform, and nowhere else."""
+    method = getattr(type(holder), "__getitem__", None)
+    return getattr(method, "__module__", None) == _FOLDERS
+
+
+def _transform_of(dataset: Any) -> tuple[TransformPlace, Any]:
+    """Return the place of a data set's `Compose`, and the object that holds it."""
+    for path in paths(dataset):
+        try:
+            place = TransformPlace(dataset, path)
+        except NoTransform:
+            continue
+        if place.is_container():
+            owner = dataset
+            for name in path[:-1]:
+                owner = attributes(owner).get(name)
+            return place, owner
+    raise CannotChange("its transform is no Compose of torchvision")

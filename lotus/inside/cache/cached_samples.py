@@ -1,0 +1,338 @@
+"""Takes the place of a data set in a fetcher, and gives kept samples where there are some.
+
+A sample that is not kept yet is made by the data set, with a `Tap` in place of its transform: what
+comes to the cut is kept, and the sample with a hole where the transform's result stands. From these
+the sample is made again: the operations after the cut run as ever, with the random numbers that
+they would have drawn, because nothing before the cut draws any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+
+from ..common import patching
+from ..common.guard import first_line, hook, of_the_program
+from ..common.objects import attributes
+from . import opened_files, random_sources
+from .entry_codec import CannotEncode, decode, encode
+from .fingerprints import fingerprint, versions
+from .sample_template import filled, with_hole
+from .transform_place import Tap, TransformPlace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from .sample_store import SampleStore
+
+CHECKED = 500  # of so many hits, the first one is made anew and compared
+_FORMAT = 1  # of entries
+_HEAD = 8  # bytes of the length of an entry's first part
+_INDICES = (bool, int, str, bytes)
+_DEEPEST = 8
+
+
+class CachePlan:
+    """What is kept of a loader's samples, and where; it is pickled for workers that are spawned."""
+
+    def __init__(self, path: Sequence[str] | None, cut: int, key: str, folder: str) -> None:
+        self.path, self.cut = path, cut
+        self.key = key  # of the data set's state and code, and of the operations before the cut
+        self.folder = folder
+        self.budget_bytes = 0
+        self.least_ns_per_byte = 0.0  # what saves less is not kept
+        self.about: Mapping[str, Any] = {}  # for people: see sample_store.py
+
+
+def key_of(dataset: Any, path: Sequence[str] | None, cut: int) -> str:
+    """Return the key under which samples of a data set are kept.
+
+    Parts of one data set (torch's Subset) share it. Raises NoFingerprint, NoTransform.
+    """
+    inner, _ = _unwrapped(dataset, 0)
+    if path is None:
+        return fingerprint(_FORMAT, versions(), inner)
+    place = TransformPlace(dataset, path)
+    before = place.operations()[:cut]
+    return fingerprint(_FORMAT, versions(), cut, before, inner, without=[place.transform])
+
+
+def _unwrapped(dataset: Any, index: Any) -> tuple[Any, Any]:
+    """Return the data set of which torch's Subset is a part, and the index there."""
+    for _ in range(_DEEPEST):
+        kind = type(dataset)
+        if (kind.__module__, kind.__name__) != ("torch.utils.data.dataset", "Subset"):
+            break
+        held = attributes(dataset)
+        dataset, indices = held["dataset"], held["indices"]
+        index = indices[index] if len(indices) else index
+    return dataset, index
+
+
+class SampleCount:
+    """How many samples of this process were kept ones, and how many the data set made."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.kept = self.made = 0
+
+
+class CachedSamples:
+    """A data set whose samples are kept. It has the attributes of the own one."""
+
+    def __init__(self, dataset: Any, maker: SampleMaker) -> None:
+        self.__dict__.update(_dataset=dataset, _maker=maker)
+
+    def __getitem__(self, index: Any) -> Any:
+        maker: SampleMaker = self._maker
+        if not maker.on:
+            return self._dataset[index]
+        try:
+            return maker.sample(index)
+        except BaseException as error:
+            patching.hide(error)
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__getitems__":  # torch would ask the data set for a batch
+            raise AttributeError(name)
+        return getattr(self._dataset, name)
+
+
+hook(CachedSamples.__getitem__)
+
+
+class SampleMaker:
+    """Makes samples of a data set from what is kept, and keeps the others.
+
+    `note` gets a line for the user when it stops.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        plan: CachePlan,
+        store: SampleStore,
+        note: Callable[[str], object],
+        count: SampleCount,
+    ) -> None:
+        self.on = True
+        self._count = count
+        self._dataset, self._plan, self._store, self._note = dataset, plan, store, note
+        self._place = None if plan.path is None else TransformPlace(dataset, plan.path)
+        self._until_check = 1  # what no hash has seen may have changed since another run
+
+    def sample(self, index: Any) -> Any:
+        """Return a sample; what the data set or an operation raises is raised."""
+        name = self._looked_up(index)
+        if name is None:
+            return self._dataset[index]
+        entry = self._entry(name)
+        if entry is None:
+            self._count.made += 1
+            return self._make(index, _Making(name))
+        self._count.kept += 1
+        self._until_check -= 1
+        if self._until_check <= 0:
+            self._until_check = CHECKED
+            making = _Making(name)
+            making.expected = entry
+            return self._make(index, making)
+        if self._place is None:
+            return entry.template
+        value = entry.value
+        for operation in self._place.operations()[self._plan.cut :]:
+            value = operation(value)
+        return filled(entry.template, value)
+
+    def _looked_up(self, index: Any) -> str | None:
+        """Return the name of a sample's entry; None where this sample is not kept."""
+        try:
+            if self._place is not None and not self._place.is_current():
+                self._stop("the program has replaced the data set's transform")
+                return None
+            _, inner = _unwrapped(self._dataset, index)
+            if type(inner) not in _INDICES:
+                return None
+            text = f"{self._plan.key} {type(inner).__name__} {inner!r}"
+            return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        except Exception as error:
+            self._fail(error)
+            return None
+
+    def _entry(self, name: str) -> KeptSample | None:
+        """Return a kept sample, if its files are as they were."""
+        try:
+            if self._store.dropped:
+                self.on = False
+                return None
+            data = self._store.get(name)
+            if data is None:
+                return None
+            try:
+                entry = KeptSample(data)
+            except ValueError:  # damaged
+                return None
+            return entry if entry.is_current() else None
+        except Exception as error:
+            self._fail(error)
+            return None
+
+    def _make(self, index: Any, making: _Making) -> Any:
+        """Have the data set make a sample, and keep it or compare it with the kept one."""
+        place = self._place
+        if place is None:
+            making.begin()
+            try:
+                sample = self._dataset[index]
+            finally:
+                making.end()
+        else:
+            last = len(place.operations())
+            tap = Tap(place, [self._plan.cut, last], making.look)
+            making.begin(self._plan.cut, last)
+            making.tap = tap
+            place.replace(tap)
+            try:
+                sample = self._dataset[index]
+            finally:
+                place.restore()
+                making.end()
+        try:
+            self._finish(index, making, sample)
+        except Exception as error:
+            self._fail(error)
+        return sample
+
+    def _finish(self, index: Any, making: _Making, sample: Any) -> None:
+        if making.tap is None:
+            making.look(self._plan.cut, None)
+            template = sample
+        elif not making.tap.single:
+            self._stop("the data set calls its transform more than once, or with several values")
+            return
+        else:
+            template, holes = with_hole(sample, making.tap.result)
+            if holes != 1:
+                self._stop("the transform's result is not a part of the sample")
+                return
+        if making.why:
+            self._stop(making.why)
+            return
+        files = opened_files.of_sample(self._dataset, index, making.opened)
+        if files is None:
+            return  # so many that to look at them all costs more than it saves
+        if making.expected is not None:
+            self._compare(making, template)
+            return
+        parts = entry_parts(files, template, making.value)
+        size = sum(len(part) for part in parts)
+        if making.took_ns >= self._plan.least_ns_per_byte * size:
+            self._store.put(making.name, parts)
+
+    def _compare(self, making: _Making, template: Any) -> None:
+        kept = making.expected
+        assert kept is not None
+        same = b"".join(making.value) == kept.encoded_value
+        if not same or encoded(template) != encoded(kept.template):
+            why = "a kept sample differs from one that was made anew"
+            self._store.drop(why)
+            self._stop(f"{why}; `lotus cache rm` removes them")
+
+    def _stop(self, why: str) -> None:
+        self.on = False
+        self._note(f"samples are not kept: {why}")
+
+    def _fail(self, error: Exception) -> None:
+        """Handle an error of ours; what the program raises into our code is raised."""
+        if isinstance(error, CannotEncode):
+            self._stop(str(error))
+        elif of_the_program(error):
+            raise error
+        else:
+            self._stop(first_line(error))
+
+
+hook(SampleMaker.sample)
+hook(SampleMaker._make)
+
+
+class KeptSample:
+    """A kept sample. Raises ValueError where its bytes are not one."""
+
+    def __init__(self, data: memoryview) -> None:
+        size = int.from_bytes(data[:_HEAD], "little")
+        if not 0 < size <= len(data) - _HEAD:
+            raise ValueError("no entry of a sample")
+        self.files, self.template = decode(data[_HEAD : _HEAD + size])
+        self.encoded_value = data[_HEAD + size :]
+        self.value = decode(self.encoded_value)
+
+    def is_current(self) -> bool:
+        """Whether the files of the sample are as they were when it was made."""
+        return all(
+            opened_files.status_of(path) == (size, time_ns) for path, size, time_ns in self.files
+        )
+
+
+def entry_parts(files: Any, template: Any, value: Sequence[Any]) -> list[Any]:
+    """Return the parts of an entry; `value` is encoded already. Raises CannotEncode."""
+    head = encoded((files, template))
+    return [len(head).to_bytes(_HEAD, "little"), head, *value]
+
+
+class _Making:
+    """A sample that is made by the data set."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.expected: KeptSample | None = None
+        self.tap: Tap | None = None
+        self.value: Sequence[Any] = ()  # what came to the cut, encoded
+        self.took_ns = 0  # CPU time up to the cut
+        self.opened: list[str] = []
+        self.why = ""
+        self._began_ns = 0
+        self._states: dict[str, Any] = {}  # of random generators, before
+        self._left: dict[str, Any] = {}  # and after the transform
+        self._cut = self._last = 0
+
+    def begin(self, cut: int = 0, last: int = 0) -> None:
+        self._cut, self._last = cut, last
+        self._states = random_sources.states()
+        opened_files.start()
+        self._began_ns = time.thread_time_ns()
+
+    def end(self) -> None:
+        self.opened, writes = opened_files.stop()
+        if self._left and random_sources.drawn(self._left):
+            self.why = "random numbers are drawn after the transform"
+        if writes:
+            self.why = "the data set writes to files while it makes a sample"
+
+    def look(self, cut: int, value: Any) -> None:
+        """Copy what comes to the cut; note the random states that the last operation has left."""
+        try:
+            if cut == self._last and self.tap is not None:
+                self._left = random_sources.states()
+            if cut != self._cut:
+                return
+            self.took_ns = time.thread_time_ns() - self._began_ns
+            if random_sources.drawn(self._states):
+                self.why = "random numbers are drawn before the cut"
+            else:
+                self.value = encode(value)
+        except CannotEncode as error:
+            self.why = str(error)
+        except Exception as error:
+            if of_the_program(error):
+                raise
+            self.why = first_line(error)
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value as bytes. Raises CannotEncode."""
+    return b"".join(encode(value))

@@ -1,0 +1,51 @@
+"""Finds and loads alternatives: see lotus/inside/alternatives/__init__.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "alternatives")
+
+
+class KnownOperation:
+    """An operation as alternatives get it, without inputs."""
+
+    inputs: Sequence[Any] = ()
+
+    def __init__(self, transform: Any) -> None:
+        self.transform = transform
+        self.name = str(getattr(transform, "__name__", type(transform).__name__))
+
+    def run(self, value: Any) -> Any:
+        """Do what the operation does."""
+        return self.transform(value)
+
+
+def names(folder: str = FOLDER) -> list[str]:
+    """Return the names of all alternatives."""
+    parts = (os.path.splitext(file) for file in sorted(os.listdir(folder)))
+    return [name for name, ending in parts if ending == ".py" and name != "__init__"]
+
+
+def load(name: str, folder: str = FOLDER) -> Any:
+    """Return an alternative as a module. Raises ImportError, and what its file raises."""
+    path = os.path.join(folder, f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"_lotus_alternative_{name}", path)
+    if name not in names(folder) or spec is None or spec.loader is None:
+        raise ImportError(name=path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def in_turn(functions: Iterable[Any], value: Any) -> Any:
+    """Return what functions of one value make of it, one after the other."""
+    for function in functions:
+        value = function(value)
+    return value

@@ -1,0 +1,219 @@
+"""Tries other ways to do what operations do, on the inputs that they had, for `lotus advise`.
+
+The ways are files in a folder of lotus: see lotus/inside/alternatives/__init__.py. They run on
+copies of the inputs, in this process and on one thread, in turn with what they replace. Times are
+CPU times of this thread. Results are compared with the same random numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from functools import partial
+
+from ..common import alternative_files
+from ..common.clocks import clock
+from .input_capture import CannotCopy, describe, fresh
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from .input_capture import Call, Catcher
+
+_FEWEST, _MOST = 4, 30  # rounds
+_LEAST_NS = 20_000_000  # of a round
+_INSTALLED = {"site-packages", "dist-packages"}  # folders of libraries
+
+
+class Operation:
+    """An operation of the pipeline with inputs that it had, as alternatives get it."""
+
+    def __init__(self, name: str, calls: Sequence[Call]) -> None:
+        self.name = name
+        self._function = calls[0].function
+        self.transform = getattr(self._function, "__self__", self._function)
+        self.inputs = [
+            args[0]
+            for call in calls
+            for args, kwargs in [call.arguments]
+            if len(args) == 1 and not kwargs
+        ]
+
+    def run(self, value: Any) -> Any:
+        """Do what the operation does."""
+        return self._function(value)
+
+    def place(self) -> str | None:
+        """Return FILE:LINE of its code, if that is the program's own."""
+        function = getattr(self._function, "__func__", self._function)
+        code = getattr(function, "__code__", None)
+        if code is None or not _INSTALLED.isdisjoint(code.co_filename.split(os.sep)):
+            return None
+        return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+
+
+class AlternativeBench:
+    """Tries all alternatives of a folder, about `budget_ns` each."""
+
+    def __init__(
+        self, folder: str, budget_ns: int, say: Callable[[Mapping[str, object]], None]
+    ) -> None:
+        self._folder, self._budget_ns, self._say = folder, budget_ns, say
+        self._chance = random.Random(0)  # not the program's
+
+    def try_all(self, catcher: Catcher) -> None:
+        """Report the costs of all operations, then what each alternative does."""
+        sys.modules["torch"].set_num_threads(1)
+        operations = [Operation(name, catcher.calls[name]) for name in catcher.in_order()]
+        calls = catcher.calls_a_sample()
+        for operation in operations:
+            if not operation.inputs:
+                continue
+            try:
+                (ns,) = self._round([operation.run], operation.inputs)
+            except Exception as error:
+                self._untried(operation.name, "", f"it raised {describe(error)}")
+                continue
+            per_call = ns / len(operation.inputs)
+            self._say(
+                {
+                    "event": "operation",
+                    "operation": operation.name,
+                    "cpu_ns": per_call * calls.get(operation.name, 1.0),
+                    "place": operation.place(),
+                }
+            )
+        for name in alternative_files.names(self._folder):
+            self._try_file(name, operations)
+
+    def _try_file(self, name: str, operations: Sequence[Operation]) -> None:
+        title = name
+        try:
+            module = alternative_files.load(name, self._folder)
+            title = module.TITLE
+            words: dict[str, Any] = {"title": title, "change": module.CHANGE}
+            words |= {"known": module.KNOWN, "applicable": hasattr(module, "stand_ins")}
+            words["exact"] = getattr(module, "EXACT", False)
+            for offer in offers_of(module, operations):
+                self._try(name, words, *offer)
+        except ImportError as error:
+            self._untried(name, title, f"{error.name} is not installed")
+        except CannotCopy as error:
+            self._untried(name, title, str(error))
+        except Exception as error:  # the program's operations run in it
+            self._untried(name, title, f"it raised {describe(error)}")
+
+    def _untried(self, name: str, title: str, why: str) -> None:
+        self._say({"event": "untried", "name": name, "title": title, "why": why})
+
+    def _try(
+        self,
+        name: str,
+        words: Mapping[str, Any],
+        replaced: Sequence[str],
+        before: Callable[[Any], Any],
+        after: Callable[[Any], Any],
+        inputs: Sequence[Any],
+    ) -> None:
+        if not inputs:
+            self._untried(name, words["title"], "no captured input fits")
+            return
+        changes = [
+            difference(_seeded(before, number, value), _seeded(after, number, value))
+            for number, value in enumerate(inputs)
+        ]
+        until = clock() + self._budget_ns
+        rounds: list[list[float]] = []
+        while len(rounds) < _MOST and (len(rounds) < _FEWEST or clock() < until):
+            rounds.append(self._round([before, after], inputs))
+        self._say(
+            {
+                "event": "alternative",
+                "name": name,
+                **words,
+                "replaces": list(replaced),
+                "samples": sum(len(value) if isinstance(value, list) else 1 for value in inputs),
+                "rounds": rounds,
+                "changes": changes,
+            }
+        )
+
+    def _round(
+        self, functions: Sequence[Callable[[Any], Any]], inputs: Sequence[Any]
+    ) -> list[float]:
+        """CPU nanoseconds of each function for all inputs once, in an order of chance."""
+        took = [0.0] * len(functions)
+        repeats = 0
+        began = clock()
+        while not repeats or clock() - began < _LEAST_NS:
+            order = self._chance.sample(range(len(functions)), len(functions))
+            for place in order:
+                values = [fresh(value) for value in inputs]
+                start = time.thread_time_ns()
+                # Results stay alive, as in the pipeline.
+                results = [functions[place](value) for value in values]
+                took[place] += time.thread_time_ns() - start
+                del results
+            repeats += 1
+        return [ns / repeats for ns in took]
+
+
+def offers_of(module: Any, operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield what an alternative offers, also where it gives stand-ins."""
+    if not hasattr(module, "stand_ins"):
+        yield from module.offers(operations)
+        return
+    for first, count, steps in module.stand_ins(operations):
+        replaced = operations[first : first + count]
+        names = tuple(operation.name for operation in replaced)
+        before = partial(alternative_files.in_turn, [operation.run for operation in replaced])
+        yield names, before, partial(alternative_files.in_turn, steps), replaced[0].inputs
+
+
+def _seeded(function: Callable[[Any], Any], seed: int, value: Any) -> Any:
+    """Return what a function makes of a copy of a value, with random numbers of this seed."""
+    sys.modules["torch"].manual_seed(seed)
+    random.seed(seed)
+    return function(fresh(value))
+
+
+def difference(before: Any, after: Any) -> dict[str, object]:
+    """Describe two results and how far they are apart; None: they cannot be compared."""
+    first, second = _tensor(before), _tensor(after)
+    shown: dict[str, object] = {"before": _words(before, first), "after": _words(after, second)}
+    if first is None or second is None or first.shape != second.shape:
+        return {**shown, "equal": None, "largest": None, "mean": None, "range": None}
+    torch: Any = sys.modules["torch"]
+    apart = (first.to(torch.float64) - second.to(torch.float64)).abs()
+    whole = first.to(torch.float64)
+    return {
+        **shown,
+        "equal": bool(first.dtype == second.dtype and torch.equal(first, second)),
+        "largest": float(apart.max()) if apart.numel() else 0.0,
+        "mean": float(apart.mean()) if apart.numel() else 0.0,
+        "range": float(whole.max() - whole.min()) if whole.numel() else 0.0,
+    }
+
+
+def _tensor(value: Any) -> Any:
+    torch: Any = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        return value
+    if hasattr(value, "getbands"):  # a picture of Pillow's
+        value = sys.modules["numpy"].array(value)
+    if hasattr(value, "__array_interface__"):
+        return torch.as_tensor(value)
+    return None
+
+
+def _words(value: Any, tensor: Any) -> str:
+    if hasattr(value, "getbands"):
+        return f"picture {value.mode}"
+    if tensor is None:
+        return type(value).__name__
+    layout = "" if tensor.is_contiguous() else ", strided"
+    return f"{type(value).__name__} {str(tensor.dtype).removeprefix('torch.')}{layout}"

@@ -1,0 +1,268 @@
+"""Measures what keeping the samples of a loader at each cut would save and cost, for `lotus plan`.
+
+It runs in the program, on one thread as in a worker, on samples from the whole data set. Times are
+CPU times, and times blocked, as on a file server. Compressed sizes are not measured.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+
+from ..cache import random_sources
+from ..cache.entry_codec import decode, encode
+from ..cache.fingerprints import NoFingerprint
+from ..cache.loader_refusal import refusal
+from ..cache.random_sources import RandomSources
+from ..cache.sample_store import SampleStore
+from ..common import loader_description
+from ..common.clocks import clock
+from ..common.guard import quiet
+from .busy_time import BusyTime, reading
+from .cut_checks import CheckedCut, CutChecks, SamplePath, encoded
+from .file_reads import FileReads
+from .input_capture import describe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+_MOST_BYTES = 1 << 40  # of the entries of a measurement
+_TIMED = 2  # how often a sample is timed: the least counts, as others disturb
+
+
+class _CutTimes:
+    """Of one cut, a value for each sample: ns (CPU, blocked) and bytes."""
+
+    def __init__(self) -> None:
+        self.before: list[tuple[int, int]] = []
+        self.after: list[tuple[int, int]] = []
+        self.keep: list[tuple[int, int]] = []
+        self.fetch: list[tuple[int, int]] = []
+        self.bytes: list[int] = []
+        self.value = ""
+
+
+class CutBench:
+    """Measures all cuts of a loader within about `budget_ns`, with files below `folder`."""
+
+    def __init__(
+        self,
+        samples: int,
+        budget_ns: int,
+        folder: str,
+        say: Callable[[Mapping[str, object]], None],
+    ) -> None:
+        self._samples, self._budget_ns, self._folder, self._say = samples, budget_ns, folder, say
+        self._reads = FileReads()
+        self._taken = 0
+
+    def measure(self, loader: Any, site: str) -> None:
+        """Report the data set and its cuts. `site` is where the loader is made."""
+        refused = refusal(loader)
+        sources = RandomSources()
+        path: SamplePath | None = None
+        cuts: list[tuple[CheckedCut, _CutTimes]] = []
+        if refused is None:
+            sys.modules["torch"].set_num_threads(1)
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            scratch = tempfile.mkdtemp(prefix=".measured-", dir=self._folder)
+            try:
+                path, cuts = self._measured(loader.dataset, sources, scratch)
+            except NoFingerprint as reason:
+                refused = str(reason)
+            except Exception as error:  # of the program's data set
+                refused = f"a sample cannot be made in the main process: {describe(error)}"
+            finally:
+                sources.put_back()
+                shutil.rmtree(scratch, ignore_errors=True)
+        self._say(
+            {
+                "event": "data_set",
+                **described(loader, site),
+                "path": None if path is None else path.path,
+                "operations": [] if path is None else path.names(),
+                "refused": refused,
+                "files": self._reads.known,
+                "unseen_files": self._reads.unseen,
+                "samples": self._taken,
+            }
+        )
+        for cut, times in cuts:
+            self._report(cut, times)
+
+    def _measured(
+        self, dataset: Any, sources: RandomSources, scratch: str
+    ) -> tuple[SamplePath, list[tuple[CheckedCut, _CutTimes]]]:
+        length = len(dataset)
+        # Not the first ones: pictures of one class may have another size than those of others.
+        indices = random.Random(0).sample(range(length), min(self._samples, length))
+        path = SamplePath(dataset, indices[0])
+        before = path.states()
+        checks = CutChecks(path, sources)
+        times = [_CutTimes() for _ in checks.cuts]
+        store = SampleStore(os.path.join(scratch, "store"), _MOST_BYTES, _ignored)
+        busy = BusyTime()
+        until = clock() + self._budget_ns // 2
+        try:
+            for index in indices:
+                self._reads.start()
+                values, template = checks.check(index)
+                self._reads.stop(dataset, index, times=2)
+                for cut, value, of_cut in zip(checks.cuts, values, times, strict=True):
+                    if cut.why is None and value is not None and template is not None:
+                        of_cut.value = of_cut.value or words(decode(memoryview(value)))
+                        name = f"{cut.number:064x}"  # of each cut only the last one stays
+                        _exchange(store, busy, name, (value, template), of_cut)
+                self._taken += 1
+                if clock() > until:
+                    break
+            for index in indices[: self._taken]:  # one after the other, as in a worker
+                self._time(path, sources, busy, index, times)
+        finally:
+            busy.close()
+        checks.compare_states(before, path.states())
+        why = self._reads.refusal()
+        if why is not None:
+            for cut in checks.cuts:
+                cut.refuse(why)
+        return path, list(zip(checks.cuts, times, strict=True))
+
+    def _time(
+        self,
+        path: SamplePath,
+        sources: RandomSources,
+        busy: BusyTime,
+        index: int,
+        times: list[_CutTimes],
+    ) -> None:
+        """Time what comes before and after each cut, where nothing is compared."""
+        rounds = []
+        for turn in range(_TIMED):
+            sources.seed(turn)
+            readings: list[tuple[int, int]] = []
+
+            def look(cut: int, value: object, readings: Any = readings) -> None:
+                readings.append(reading())
+
+            busy.start()
+            path.make(index, look)
+            readings.append(reading())
+            rounds.append(busy.stop(readings))
+        for number, of_cut in enumerate(times):
+            of_cut.before.append(_least([spans[number] for spans in rounds]))
+            after = [
+                (spans[-1][0] - spans[number][0], spans[-1][1] - spans[number][1])
+                for spans in rounds
+            ]
+            of_cut.after.append(_least(after))
+
+    def _report(self, cut: CheckedCut, times: _CutTimes) -> None:
+        def column(pairs: list[tuple[int, int]], place: int) -> list[int]:
+            return [pair[place] for pair in pairs]
+
+        kept = cut.why is None
+        self._say(
+            {
+                "event": "cut",
+                "cut": cut.number,
+                "name": cut.name,
+                "deterministic": cut.same and not cut.draws,
+                "draws": sorted(cut.draws),
+                "why": cut.why,
+                "before_ns": column(times.before, 0),
+                "before_blocked_ns": column(times.before, 1),
+                "after_ns": column(times.after, 0),
+                "after_blocked_ns": column(times.after, 1),
+                "bytes": times.bytes if kept else [],
+                "keep_ns": column(times.keep, 0) if kept else [],
+                "fetch_ns": column(times.fetch, 0) if kept else [],
+                "value": times.value,
+            }
+        )
+
+
+def _exchange(
+    store: SampleStore,
+    busy: BusyTime,
+    name: str,
+    encoded_parts: tuple[bytes, bytes],
+    times: _CutTimes,
+) -> None:
+    """Write what came to a cut with the rest of the sample, and read them again.
+
+    Where the store has no room left, as in a small /dev/shm, only its copies are not in the times.
+    """
+    value, rest = (decode(memoryview(part)) for part in encoded_parts)
+    busy.start()
+    random_sources.drawn(random_sources.states())  # as each sample that is kept is looked at
+    head = encoded(rest)
+    parts = [head, *encode(value)]
+    written = store.put(name, parts)
+    times.keep += busy.stop([reading()])
+    times.bytes.append(sum(len(part) for part in parts))
+    del value, rest
+    rounds: list[tuple[int, int]] = []
+    for _ in range(_TIMED):
+        busy.start()
+        data = store.get(name) if written else None
+        if data is None:
+            data = memoryview(b"".join(parts))
+        decode(data[: len(head)])
+        decode(data[len(head) :])
+        rounds += busy.stop([reading()])
+    times.fetch.append(_least(rounds))
+
+
+def _ignored(note: str) -> None:
+    """Do with a note of the store what the measurement needs: nothing."""
+
+
+def _least(pairs: list[tuple[int, int]]) -> tuple[int, int]:
+    return min(cpu for cpu, _ in pairs), min(blocked for _, blocked in pairs)
+
+
+def described(loader: Any, site: str) -> dict[str, Any]:
+    """Return which loader it is, its setting, and what the program takes."""
+    workers = loader.num_workers
+    return {
+        "loader": {
+            "number": None,
+            "call_site": site or None,
+            "dataset": type(loader.dataset).__name__,
+            "dataset_length": loader_description.length(loader),
+            "sampler": loader_description.sampler(loader),
+        },
+        "setting": {
+            "num_workers": workers,
+            "prefetch_factor": loader.prefetch_factor if workers else None,
+            "pin_memory": bool(loader.pin_memory),
+            "persistent_workers": bool(loader.persistent_workers),
+        },
+        "length": loader_description.length(loader),
+        "batch_size": loader.batch_size,
+        "num_workers": workers,
+        "torch": str(sys.modules["torch"].__version__),
+        "rss_bytes": _resident_bytes(),
+    }
+
+
+def words(value: Any) -> str:
+    """Describe a value: `picture RGB 500x375`, `Tensor uint8 3x224x224`, else its type."""
+    kind = type(value)
+    if hasattr(value, "getbands"):  # a picture of Pillow's
+        return f"picture {value.mode} {'x'.join(map(str, value.size))}"
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        shape = "x".join(map(str, value.shape)) or "scalar"
+        return f"{kind.__name__} {str(value.dtype).removeprefix('torch.')} {shape}"
+    return kind.__name__
+
+
+def _resident_bytes() -> int | None:
+    with quiet(OSError, ValueError, IndexError), open("/proc/self/statm") as file:
+        return int(file.readline().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return None

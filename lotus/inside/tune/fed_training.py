@@ -1,0 +1,179 @@
+"""Times training with data of one kind and another, for `lotus advise --ceilings`.
+
+real  what the loader gives
+same  the samples of a few batches, made again and again: their files are in memory
+free  batches that were received before: the loader does nothing
+exact, all  what the loader gives, made with alternatives: see switched_alternatives.py
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+
+from ..apply import epoch_handover
+from . import switched_alternatives
+from .observer import KEY
+from .pausing import wait_until_idle
+from .repeated_batches import RepeatedBatches
+from .timed_training import TimedTraining
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .candidates.trial_requests import Feed, TrainedBatches
+
+_WARM = 2  # batches after a change that are not counted, besides those in flight
+_AGAIN = 4  # batches of indices that are repeated, at least
+
+
+class Indices:
+    """A sampler's iterator that goes on for ever: at the end of the epoch it begins again.
+
+    While `repeats`, it gives the latest indices again and again.
+    """
+
+    def __init__(self, indices: Iterator[Any], again: int) -> None:
+        self.repeats = False
+        self.wrapped = False  # whether the epoch was over
+        self._indices, self._again = indices, again
+        self._past: list[Any] = []
+        self._number = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self.repeats and self._past:
+            latest = self._past[-self._again :]
+            self._number += 1
+            return latest[self._number % len(latest)]
+        try:
+            batch = next(self._indices)
+        except StopIteration:
+            if not self._past:
+                raise
+            self.wrapped, self._indices = True, itertools.cycle(self._past)
+            batch = next(self._indices)
+        if not self.wrapped:
+            self._past.append(batch)
+        return batch
+
+
+class FedTraining(TimedTraining):
+    """Times blocks of the program's own steps, with data of one kind in each.
+
+    An epoch of a map-style data set does not end meanwhile. The program must not train on
+    afterwards as if nothing had been: it is ended.
+    """
+
+    def __init__(self, loader: Any, iterator: Any) -> None:
+        super().__init__(loader, iterator)
+        self.kept = RepeatedBatches()
+        self._indices: Indices | None = None  # of an epoch that goes on for ever
+        self._kind = "real"
+        self._mixed = 0  # batches of another kind that are in flight
+        self._adopt(iterator)
+
+    def _adopt(self, iterator: Any) -> None:
+        """Time this iterator from now on."""
+        self.iterator = weakref.ref(iterator)
+        iterator.__dict__[KEY] = self
+        self._indices = None
+        self._wrap(iterator)
+
+    def _wrap(self, iterator: Any) -> None:
+        """Let its epoch go on for ever, if it can: else it ends, and the next one goes on."""
+        if epoch_handover.why_not_fed(self.loader, iterator):
+            return
+        again = max(_AGAIN, 2 * _in_flight(iterator))
+        self._indices = iterator._sampler_iter = Indices(iterator._sampler_iter, again)
+        self._indices.repeats = self._kind == "same"
+
+    def fetch_begins(self) -> None:
+        """The program's call of `next` begins: persistent workers may have begun another epoch."""
+        iterator = self.iterator()
+        if iterator is None or self._indices is None:
+            return
+        if iterator._sampler_iter is not self._indices:
+            self._wrap(iterator)
+
+    def epoch_ended(self) -> None:
+        """An epoch that cannot go on has ended; the next one will be timed."""
+        self._returned = None
+
+    def feed(self, iterator: Any, request: Feed) -> None:
+        """Begin a block."""
+        changes, self._kind = request.kind != self._kind, request.kind
+        self.begin(request.batches, _WARM, request.seconds)
+        iterator.__dict__[KEY] = self
+        if self._indices is not None:
+            self._indices.repeats = request.kind == "same"
+        if switched_alternatives.active is not None:
+            switched_alternatives.active.switch(request.kind)
+        if request.kind == "free":
+            wait_until_idle(iterator)
+            self.replacement = self._given
+            return
+        self.replacement = None
+        if changes:
+            self._mixed = _in_flight(iterator)
+
+    def _given(self) -> tuple[Any]:
+        return (self.kept.give(),)
+
+    def epoch_begins(self, loader: Any, iterator: Any) -> None:
+        """Go on with the next epoch, if the program has left the one before."""
+        if self.in_next == threading.get_ident() or loader is not self.loader:
+            return
+        self._returned = None  # the time between two epochs is no step
+        self._adopt(iterator)
+        self._discard = max(self._discard, _WARM)
+        self._mixed = _in_flight(iterator)
+
+    def counts(self, wait_s: float) -> bool:
+        """Return whether the batch that was just received is timed."""
+        if self.replacement is None and self._mixed:
+            self._mixed -= 1
+            return False
+        if self._discard:
+            self._discard -= 1
+            return False
+        return True
+
+    def batch_received(self, start: float, now: float, batch: Any) -> None:
+        """It got a batch; one that was given again was there at once."""
+        if self.replacement is None and not self.kept.full():
+            self.kept.keep(batch)
+        super().batch_received(now if self.replacement is not None else start, now, batch)
+
+    def reply(self) -> TrainedBatches:
+        """Return the batches of complete steps; `over`: the epoch has begun again."""
+        self.replacement = None
+        self.over = self._indices is not None and self._indices.wrapped
+        return super().reply()
+
+    def release_workers(self, begins: Any = None) -> None:
+        """Let the program have its own batches."""
+        self.replacement = None
+
+
+def why_not(observer: object, iterator: Any, kind: str) -> str:
+    """Return why the program cannot go on with data of this kind; "" if it can."""
+    loader: Any = getattr(observer, "loader", None)
+    if kind == "same":
+        return epoch_handover.why_not_fed(loader, iterator)
+    if kind in ("exact", "all"):
+        switched = switched_alternatives.active
+        return "there are none" if switched is None else switched.why_not(loader, kind)
+    if kind == "free" and not (isinstance(observer, FedTraining) and observer.kept):
+        return "no batch was received before"
+    return ""
+
+
+def _in_flight(iterator: Any) -> int:
+    """How many batches are requested from the workers before the first is taken."""
+    return int(iterator._num_workers * getattr(iterator, "_prefetch_factor", 0))

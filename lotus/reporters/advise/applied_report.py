@@ -1,0 +1,55 @@
+"""The end of `lotus advise`: which alternatives made the loop faster, and what puts them in."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from lotus.advise import applied_alternatives
+from lotus.advise.ceilings import ALL, EXACT
+from lotus.common.formatting import plain
+from lotus.reporters.base.console import print_paragraph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from lotus.advise.ceilings import Ceilings
+    from lotus.advise.tried_alternatives import Alternatives
+
+_WHAT = {EXACT: "with those that change no value", ALL: "with all that can be put in"}
+
+
+def write(
+    console: Console,
+    result: Ceilings,
+    *,
+    others: Alternatives,
+    words: Sequence[str],
+    output: Path | None,
+) -> None:
+    """Print what was measured with alternatives in the loop; `output` is the file, if any."""
+    for kind, what in _WHAT.items():
+        shown = result.over(kind)
+        if shown is not None:
+            interval = f"({shown.low:.2f} to {shown.high:.2f})"
+            text = f"the loop was {shown.mean:.2f} {interval} times as fast {what}"
+            print_paragraph(console, "in training", text)
+        elif kind in result.refused:
+            text = f"not measured {what}: {result.refused[kind]}"
+            print_paragraph(console, "in training", plain(text))
+    if output is None:
+        if any(result.over(kind) is not None for kind in _WHAT):
+            console.print("\nNothing to put in: no alternative was shown to help.", style="bold")
+        return
+    allowed = [use.name for use in applied_alternatives.uses(result, others) if not use.exact]
+    command = ["lotus", "run", "--settings", str(output)]
+    for name in allowed:
+        command += ["--allow", name]
+    console.print(f"\n{output} is written. To train with them, your code unchanged:", style="bold")
+    console.print(f"  {plain(shlex.join([*command, '--', *words]))}", soft_wrap=True)
+    if allowed:
+        text = f"--allow lets {' and '.join(allowed)} change values as shown above"
+        print_paragraph(console, "note", text)

@@ -1,0 +1,42 @@
+"""Imports what the end of `lotus trace` needs while the program still runs.
+
+pandas takes longer to import than a small run to judge: half a second of processor time, which is
+taken once the program records its data loading, so that the user does not wait for it after the
+end. Not at a lower priority: where other programs have the cores, the end would wait for longer.
+"""
+
+import contextlib
+import importlib
+import threading
+from pathlib import Path
+
+_LOOK_S = 0.5
+_NEEDED = ("lotus.reading.run", "lotus.reporters.run.short_report")
+
+
+class EarlyImport:
+    """A context around the waiting for the program. Nothing is imported without a log of events."""
+
+    def __init__(self, directory: Path) -> None:
+        self._events = directory / "events"
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lotus-import", daemon=True)
+
+    def __enter__(self) -> "EarlyImport":
+        # Entered while the launcher's signals are blocked: numpy's threads, which inherit that,
+        # do not take them.
+        with contextlib.suppress(RuntimeError):  # no thread can be had: the program comes first
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        # An import in progress is not waited for: whoever needs it will.
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._events.is_dir():
+            if self._ended.wait(_LOOK_S):
+                return
+        with contextlib.suppress(Exception):  # whoever needs it meets the fault, and names it
+            for name in _NEEDED:
+                importlib.import_module(name)

@@ -1,0 +1,95 @@
+"""Which alternatives are written for `lotus run`: those that made the loop faster."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+
+import pytest
+
+from lotus.advise import applied_alternatives
+from lotus.advise.ceilings import ALL, EXACT, FREE, REAL, Ceilings, FedBlock
+from lotus.advise.tried_alternatives import Alternatives
+from lotus.reporters.advise import applied_report
+from lotus.reporters.base.console import plain_console
+from lotus.settings import tuned_file
+from lotus.settings.tuned_file import AlternativeUse
+from tests.unit.advise.test_ceilings import Fed
+from tests.unit.advise.test_tried_alternatives import several
+
+SAME_VALUES, OTHER_VALUES = AlternativeUse("equal", True), AlternativeUse("near", False)
+
+
+def others() -> Alternatives:
+    first, second, third = several().tried
+    tried = (
+        dataclasses.replace(first, name="near", applicable=True),
+        dataclasses.replace(second, name="equal", applicable=True, exact=True),
+        dataclasses.replace(third, name="elsewhere"),
+    )
+    return dataclasses.replace(several(), tried=tried)
+
+
+def measured(**times: float) -> Ceilings:
+    """Three rounds, in which alternatives make the loop so many times as fast."""
+    kinds = {REAL: 1.0, FREE: 5.0, **times}
+    drifts = (1.0, 1.1, 0.95)
+    rounds = tuple(
+        {
+            kind: FedBlock(kind, drift * (1 + 0.01 * turn * len(kind)) / fast, 0.0, 8, 64)
+            for kind, fast in kinds.items()
+        }
+        for turn, drift in enumerate(drifts)
+    )
+    return Ceilings(Fed().watched, rounds, 10.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("times", "kept"),
+    [
+        ({EXACT: 1.3, ALL: 2.0}, (OTHER_VALUES, SAME_VALUES)),
+        ({EXACT: 1.0, ALL: 2.0}, (OTHER_VALUES,)),
+        ({EXACT: 1.3, ALL: 1.2}, (SAME_VALUES,)),
+        ({EXACT: 1.3, ALL: 0.9}, (SAME_VALUES,)),
+        ({EXACT: 1.3}, (SAME_VALUES,)),
+        ({EXACT: 1.0, ALL: 1.0}, ()),
+        ({EXACT: 0.5, ALL: 0.7}, ()),
+        ({}, ()),
+    ],
+)
+def test_only_what_helped_is_kept(
+    times: dict[str, float], kept: tuple[AlternativeUse, ...], tmp_path: Path
+) -> None:
+    result = measured(**times)
+    assert applied_alternatives.uses(result, others()) == kept
+    tuned = applied_alternatives.settings(result, others(), ["python", "train.py"])
+    text = io.StringIO()
+    output = tmp_path / "advice.json" if kept else None
+    applied_report.write(
+        plain_console(text, 200),
+        result,
+        others=others(),
+        words=["python", "train.py"],
+        output=output,
+    )
+    shown = text.getvalue()
+    if tuned is None:
+        assert kept == ()
+        assert ("Nothing to put in" in shown) == bool(times)
+        return
+    path = tmp_path / "advice.json"
+    tuned_file.write(path, tuned)
+    (entry,) = tuned_file.read(path).loaders
+    assert entry.alternatives == kept
+    assert entry.setting == entry.before == result.watched.setting
+    assert entry.loader.number is None
+    allowed = " --allow near" if OTHER_VALUES in kept else ""
+    assert f"lotus run --settings {path}{allowed} -- python train.py\n" in shown
+
+
+def test_every_stand_in_is_of_a_kind() -> None:
+    choices = applied_alternatives.choices()
+    assert "in_place_normalize" in choices[EXACT]
+    assert set(choices[EXACT]) < set(choices[ALL])
+    assert choices[ALL][0] not in choices[EXACT]

@@ -1,0 +1,301 @@
+"""The choice of a cut, from events whose best answer is known; how it is printed and written."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lotus.advise import cache_plan, cache_room, planned_cache
+from lotus.advise.cache_plan import DISK, RAM, CachePlace, CachePlanning
+from lotus.common.errors import LotusError
+from lotus.reporters.advise import plan_report
+from lotus.reporters.base.console import plain_console
+from lotus.settings import tuned_file
+
+MS, MB = 1_000_000, 1_000_000
+GB = 1000 * MB
+
+
+def data_set(**changes: Any) -> dict[str, Any]:
+    fields = {
+        "event": "data_set", "path": ["dataset", "transform"], "operations": ["Resize", "Flip"],
+        "length": 1000, "batch_size": 8, "num_workers": 2, "refused": None, "files": True,
+        "unseen_files": False, "samples": 4, "torch": "2.14.1", "rss_bytes": 5 * MB,
+        "loader": {
+            "number": None, "call_site": "train.py:3", "dataset": "Subset",
+            "dataset_length": 1000, "sampler": "RandomSampler",
+        },
+        "setting": {"num_workers": 2, "prefetch_factor": 2, "pin_memory": False,
+                    "persistent_workers": True},
+    }  # fmt: skip
+    return {**fields, **changes}
+
+
+def cut(
+    number: int,
+    name: str,
+    before: list[float],
+    after: float = 1.0,
+    size: float | list[float] = 1.0,
+    keep: float = 0.5,
+    fetch: float = 0.1,
+    why: str | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
+    """Times in ms, sizes in MB."""
+    count = len(before)
+    sizes = [size] * count if isinstance(size, float) else size
+    kept = count if why is None else 0
+    fields = {
+        "event": "cut", "cut": number, "name": name, "deterministic": why is None,
+        "draws": [] if why is None else ["torch"], "why": why, "value": "picture RGB 500x375",
+        "before_ns": [ms * MS for ms in before], "before_blocked_ns": [0] * count,
+        "after_ns": [after * MS] * count, "after_blocked_ns": [0] * count,
+        "bytes": [mb * MB for mb in sizes][:kept],
+        "keep_ns": [keep * MS] * kept, "fetch_ns": [fetch * MS] * kept,
+    }  # fmt: skip
+    return {**fields, **changes}
+
+
+RANDOM = cut(2, "Flip", [5.1] * 4, 0.9, why="random numbers are drawn before it")
+MEMORY = CachePlace(RAM, "/dev/shm/lotus-samples-0", 10 * GB)
+
+
+def chosen_of(
+    *cuts: dict[str, Any],
+    places: tuple[CachePlace, ...] = (MEMORY,),
+    epochs: int = 10,
+    **changes: Any,
+) -> CachePlanning:
+    data, measured = cache_plan.read([data_set(**changes), *cuts])
+    return cache_plan.choose(data, measured, places, epochs)
+
+
+def several() -> CachePlanning:
+    """A planning with an offer for two cuts in two places."""
+    disk = CachePlace(DISK, None, 500 * MB, 1e9, 5e8)
+    return chosen_of(
+        cut(0, "the data set's own code", [3.0] * 4, 3.0),
+        cut(1, "Resize", [5.0] * 4, 1.0, 0.2),
+        RANDOM,
+        places=(MEMORY, disk),
+    )
+
+
+def test_the_latest_cut_that_can_be_kept_saves_most() -> None:
+    chosen = several().chosen
+    assert chosen is not None
+    assert (chosen.cut.name, chosen.place, chosen.share) == ("Resize", MEMORY, 1.0)
+    # 5 ms before and 1 after become 0.1 and 1; the first epoch adds 0.5.
+    assert chosen.now.mean == pytest.approx(6 * MS)
+    assert chosen.first.mean == pytest.approx(6.5 * MS)
+    assert chosen.later.mean == pytest.approx(1.1 * MS)
+    assert chosen.times.mean == pytest.approx(6 / 1.1)
+    assert chosen.break_even == 2
+    assert chosen.kept_bytes == pytest.approx(200 * MB)
+    assert chosen.least_ns_per_byte == 0.0
+
+
+def test_an_earlier_cut_that_is_smaller_wins_where_the_budget_binds() -> None:
+    # GIVEN room for a fifth of the large values, or for all of the small ones
+    cuts = (
+        cut(0, "the data set's own code", [4.0] * 4, 2.0, 0.1),
+        cut(1, "ToTensor", [5.0] * 4, 1.0, 5.0),
+    )
+    place = CachePlace(RAM, "/dev/shm/x", 1000 * MB)
+    chosen = chosen_of(*cuts, places=(place,)).chosen
+    assert chosen is not None
+    assert (chosen.cut.number, chosen.share) == (0, 1.0)
+    more = chosen_of(*cuts).chosen
+    assert more is not None
+    assert more.cut.number == 1
+
+
+def test_where_not_all_fit_those_that_save_most_for_their_size_are_kept() -> None:
+    before = [1.0, 10.0, 1.0, 10.0]
+    place = CachePlace(RAM, "/dev/shm/x", 500 * MB)  # for half of 1,000 samples of 1 MB
+    chosen = chosen_of(cut(0, "own", before), places=(place,)).chosen
+    assert chosen is not None
+    assert chosen.least_ns_per_byte == pytest.approx(10.0)
+    assert chosen.share == pytest.approx(0.5)
+    # Half of the samples take 0.1 ms in place of 10.
+    assert chosen.now.mean - chosen.later.mean == pytest.approx(0.5 * 9.9 * MS)
+
+
+def test_equal_samples_fill_the_budget_by_chance() -> None:
+    place = CachePlace(RAM, "/dev/shm/x", 250 * MB)
+    chosen = chosen_of(cut(0, "own", [4.0, 4.1, 3.9, 4.0]), places=(place,)).chosen
+    assert chosen is not None
+    assert chosen.least_ns_per_byte == 0.0
+    assert chosen.share == pytest.approx(0.25)
+    assert chosen.kept_bytes == pytest.approx(250 * MB)
+
+
+def test_samples_that_cost_more_to_read_than_to_make_are_left_out() -> None:
+    event = cut(0, "own", [0.1, 20.0, 0.1, 20.0], fetch=8.0)
+    chosen = chosen_of(event).chosen
+    assert chosen is not None
+    assert chosen.share == pytest.approx(0.5)
+    assert chosen.later.mean < chosen.now.mean - 5 * MS
+
+
+def test_nothing_deterministic_is_not_kept() -> None:
+    planning = chosen_of(cut(0, "own", [5.0] * 4, why="it differs when it is made again"))
+    assert planning.chosen is None
+    assert planning.offers == ()
+    assert planning.reason.startswith("Do not keep samples: no cut can be kept")
+    assert planning.reason.endswith("it differs when it is made again")
+
+
+def test_what_saves_little_is_not_kept() -> None:
+    planning = chosen_of(cut(0, "own", [0.5] * 4, 10.0))  # 0.4 of 10.5 ms
+    assert planning.chosen is None
+    assert "would save 3.8% of a sample's time, less than 5%" in planning.reason
+    assert chosen_of(cut(0, "own", [0.7] * 4, 10.0)).chosen is not None  # 0.6 of 10.7
+
+
+def test_epochs_have_to_be_enough() -> None:
+    event = cut(0, "own", [2.0] * 4, keep=5.0, fetch=1.0)  # it costs 5, and saves 1 an epoch
+    planning = chosen_of(event, epochs=5)
+    assert planning.chosen is None
+    assert "it would pay from 6 epochs on, and there are 5" in planning.reason
+    assert chosen_of(event, epochs=6).chosen is not None
+
+
+def test_a_slow_disk_is_not_used_and_a_quick_one_is() -> None:
+    event = cut(0, "own", [5.0] * 4)
+
+    def on_disk(**changes: Any) -> CachePlanning:
+        fields = {"write_bytes_per_s": 2e9, "read_bytes_per_s": 2e9, **changes}
+        return chosen_of(event, places=(CachePlace(DISK, None, 10 * GB, **fields),))
+
+    quick = on_disk().chosen
+    assert quick is not None
+    assert not quick.warm
+    # Two workers share 2 GB/s: 1 MB takes each of them 1 ms.
+    assert quick.later.mean == pytest.approx((1.0 + 0.1 + 1.0) * MS)
+    assert on_disk(read_bytes_per_s=1e8).chosen is None
+    # What is in the page cache is not read from the disk again.
+    warm = on_disk(read_bytes_per_s=1e8, page_cache_bytes=2 * GB).chosen
+    assert warm is not None
+    assert warm.warm
+    assert warm.later.mean == pytest.approx(1.1 * MS)
+
+
+def test_time_blocked_is_saved_too() -> None:
+    event = cut(0, "own", [0.1] * 4, before_blocked_ns=[20 * MS] * 4)
+    chosen = chosen_of(event).chosen
+    assert chosen is not None
+    assert chosen.times.mean == pytest.approx(21.1 / 1.1)
+
+
+def test_tiny_values_have_a_finite_density() -> None:
+    chosen = chosen_of(cut(0, "own", [5.0] * 4, size=0.0)).chosen
+    assert chosen is not None
+    assert (chosen.share, math.isfinite(chosen.least_ns_per_byte)) == (1.0, True)
+
+
+def test_no_room_and_a_refused_data_set() -> None:
+    event = cut(0, "own", [5.0] * 4)
+    nowhere = chosen_of(event, places=(CachePlace(RAM, "/dev/shm/x", 0),))
+    assert nowhere.reason == "Do not keep samples: there is no room for them"
+    refused = chosen_of(refused="its data set is iterable", path=None, operations=[], length=None)
+    assert refused.reason == "Samples cannot be kept: its data set is iterable"
+    assert planned_cache.settings(refused, ["python"]) is None
+
+
+def test_intervals_hold_the_mean_and_grow_with_the_spread() -> None:
+    even = chosen_of(cut(0, "own", [5.0] * 12)).chosen
+    uneven = chosen_of(cut(0, "own", [2.0, 8.0] * 6)).chosen
+    assert even is not None
+    assert uneven is not None
+    assert even.now.low == pytest.approx(even.now.high)
+    assert uneven.now.low < uneven.now.mean < uneven.now.high
+    assert uneven.times.low < uneven.times.mean < uneven.times.high
+
+
+def test_events_that_end_too_early_are_an_error() -> None:
+    with pytest.raises(LookupError, match="ended before its samples were measured"):
+        cache_plan.read([{"event": "fault", "error": "x"}])
+
+
+def test_the_settings_are_those_of_the_choice(tmp_path: Path) -> None:
+    tuned = planned_cache.settings(several(), ["python", "train.py"])
+    assert tuned is not None
+    tuned_file.write(tmp_path / "plan.json", tuned)
+    (entry,) = tuned_file.read(tmp_path / "plan.json").loaders
+    assert entry.cache == tuned_file.SampleCache(
+        ("dataset", "transform"), 1, ("Resize", "Flip"), MEMORY.folder, MEMORY.budget_bytes
+    )
+    assert entry.loader.call_site == "train.py:3"
+    assert (entry.setting.num_workers, entry.setting.persistent_workers) == (2, True)
+    assert entry.setting == entry.before
+
+
+def printed(planning: CachePlanning, output: Path | None = Path("plan.json")) -> str:
+    file = io.StringIO()
+    console = plain_console(file, width=80)
+    plan_report.write(console, planning, words=["python", "train.py"], output=output)
+    assert max(map(len, file.getvalue().splitlines())) <= 80
+    return file.getvalue()
+
+
+def test_the_report_has_the_cuts_the_choice_and_what_to_do_next() -> None:
+    text = printed(several())
+    lines = [line.split() for line in text.splitlines()]
+    assert ["Resize", "yes", "5.00", "ms", "1.00", "ms", "195", "KiB", "100", "µs"] in lines
+    assert ["Flip", "no:", "torch", "5.10", "ms", "900", "µs", "-", "-"] in lines
+    words = " ".join(text.split())
+    assert "after Flip: random numbers are drawn before it" in words
+    assert "make 5.45 (5.45 to 5.45) times as many samples; without collate and sending" in words
+    assert "Keep what comes from Resize, in RAM." in words
+    assert "lotus advise --ceilings -- python train.py" in words
+    assert "lotus run --settings plan.json -- python train.py" in words
+
+
+def test_the_report_warns_of_files_that_are_not_seen() -> None:
+    event = cut(0, "own", [5.0] * 4)
+    assert "files were read that cannot be seen" in " ".join(
+        printed(chosen_of(event, unseen_files=True)).split()
+    )
+    assert "cannot be seen" not in printed(chosen_of(event))
+
+
+def test_a_report_of_a_refused_data_set_has_no_next_command() -> None:
+    text = printed(chosen_of(refused="its data set is iterable", length=None), None)
+    assert "Samples cannot be kept: its data set is iterable." in text
+    assert "lotus run" not in text
+
+
+def test_the_document_has_numbers_only() -> None:
+    document = plan_report.document(several(), output=Path("plan.json"))
+    text = json.dumps(document, allow_nan=False)
+    assert json.loads(text)["chosen"]["cut"] == 1
+    assert len(document["offers"]) == 4
+
+
+def test_the_room_in_memory_and_on_disk(tmp_path: Path) -> None:
+    place, notes = cache_room.ram(1 << 20, 0)
+    assert (place.budget_bytes, notes) == (1 << 20, [])
+    everything, notes = cache_room.ram(1 << 60, 0)
+    assert everything.budget_bytes < 1 << 60
+    assert "less than --ram" in notes[0]
+    half, _ = cache_room.ram(None, 0)
+    assert cache_room.ram(None, 1 << 60)[0].budget_bytes == 0
+    assert half.budget_bytes >= 0
+    folder = tmp_path / "kept"
+    on_disk, _ = cache_room.disk(1 << 20, folder, 0)
+    assert on_disk is not None
+    assert on_disk.folder == str(folder)
+    assert on_disk.budget_bytes == 1 << 20
+    assert on_disk.write_bytes_per_s > 0
+    assert on_disk.read_bytes_per_s > 0
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LotusError, match="name another folder with --folder"):
+        cache_room.disk(None, tmp_path / "file" / "kept", 0)

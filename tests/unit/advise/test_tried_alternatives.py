@@ -1,0 +1,262 @@
+"""Alternatives: what a program says of them, what is read of that, and lotus's own ones."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lotus.advise import tried_alternatives
+from lotus.advise.tried_alternatives import FOLDER, Alternatives, TriedAlternative
+from lotus.inside.common import alternative_files
+from lotus.inside.isolate.alternative_bench import (
+    AlternativeBench,
+    Operation,
+    difference,
+    offers_of,
+)
+from lotus.inside.isolate.input_capture import Call, Catcher, fresh
+from lotus.reporters.advise import alternatives_report
+from lotus.reporters.base.console import plain_console
+from lotus.tune.search.trial_rates import Speedup
+
+FILE = """
+TITLE, CHANGE, KNOWN = "twice at once", "x * 4", "it is less work"
+
+def offers(operations):
+    first, second = operations
+    yield ("Double", "Redouble"), lambda x: second.run(first.run(x)), lambda x: x * 4, first.inputs
+    yield ("Double",), first.run, lambda x: (x * 2).double(), first.inputs
+    yield ("Double",), first.run, lambda x: x[:1], first.inputs
+    yield ("Redouble",), second.run, second.run, []
+"""
+
+
+def change(equal: bool | None = True, largest: float | None = 0.0) -> dict[str, object]:
+    return {
+        "before": "Tensor float32", "after": "Tensor float32", "equal": equal,
+        "largest": largest, "mean": largest, "range": None if largest is None else 4.0,
+    }  # fmt: skip
+
+
+def tried(
+    times: float, name: str = "other", replaces: tuple[str, ...] = ("Decode",), **output: Any
+) -> dict[str, Any]:
+    return {
+        "event": "alternative", "name": name, "title": f"do {name}", "replaces": list(replaces),
+        "samples": 4, "change": "code", "known": "a fact",
+        "rounds": [[8e6 * drift, 8e6 * drift / times] for drift in (1.0, 1.3, 0.9, 1.0)],
+        "changes": [change(), change(**output)],
+    }  # fmt: skip
+
+
+def operation(name: str, cpu_ns: float, place: str | None = None) -> dict[str, Any]:
+    return {"event": "operation", "operation": name, "cpu_ns": cpu_ns, "place": place}
+
+
+def several() -> Alternatives:
+    events = [
+        operation("Decode", 3e6, "data.py:12"),
+        operation("Flip", 1e6),
+        tried(0.5, "slow"),
+        tried(2.0, equal=False, largest=0.25),
+        tried(1.1, "small", equal=None, largest=None),
+        {"event": "untried", "name": "far", "title": "go far", "why": "no captured input fits"},
+        {"event": "fault", "error": "it ended"},
+    ]
+    return tried_alternatives.read(events, ["a note"])
+
+
+def test_ratios_have_intervals_and_the_most_saving_one_is_first() -> None:
+    result = several()
+    assert [each.name for each in result.tried] == ["other", "small", "slow"]
+    first = result.tried[0]
+    assert first.speedup.mean == pytest.approx(2.0)
+    assert first.speedup.low <= 2.0 <= first.speedup.high
+    assert first.before_s == pytest.approx(2 * first.after_s)
+    assert (first.faster, result.tried[2].faster) == (True, False)
+    assert first.places == ("data.py:12",)
+    assert result.notes == ("a note", "it ended")
+    assert result.untried == (("go far", "no captured input fits"),)
+
+
+def test_the_largest_difference_of_all_inputs_counts() -> None:
+    output = several().tried[0].output
+    assert (output.equal, output.largest, output.mean) == (False, 0.25, 0.125)
+    assert several().tried[1].output.equal is None
+
+
+def test_what_the_cores_would_make_is_predicted_from_the_share_of_what_is_replaced() -> None:
+    result = several()
+    assert result.sample_s == pytest.approx(0.004)
+    assert result.predicted(result.tried[0]) == pytest.approx(4 / 2.5)
+    unknown = tried_alternatives.read([operation("Flip", 1e6), tried(2.0)])
+    assert unknown.predicted(unknown.tried[0]) is None
+
+
+def test_the_report_is_in_the_order_measured_predicted_known() -> None:
+    text = io.StringIO()
+    alternatives_report.write(
+        plain_console(text, 300), several(), ceiling=Speedup(1.4, 1.3, 1.5, 4)
+    )
+    shown = " ".join(text.getvalue().split())
+    places = [shown.index(f" {word} ") for word in ("measured", "output", "predicted", "known")]
+    assert places == sorted(places)
+    assert "the loop gains at most its ceiling, 1.40 times" in shown
+    assert "values differ by at most 0.25, 0.125 in the mean, of a range of 4" in shown
+    assert "it has another shape" in shown
+    assert "at data.py:12" in shown
+    assert "not faster do slow: 0.50 " in shown
+    assert "not tried go far: no captured input fits" in shown
+
+
+def test_a_pipeline_without_alternatives_says_so() -> None:
+    text = io.StringIO()
+    alternatives_report.write(plain_console(text, 80), tried_alternatives.read([]), ceiling=None)
+    assert "no alternative is known" in text.getvalue()
+
+
+def bench(folder: Path, catcher: Catcher) -> list[Mapping[str, Any]]:
+    events: list[Mapping[str, Any]] = []
+    threads = torch.get_num_threads()
+    try:
+        AlternativeBench(str(folder), 1, events.append).try_all(catcher)
+    finally:
+        torch.set_num_threads(threads)
+    return json.loads(json.dumps(events))  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def doubles() -> Catcher:
+    catcher = Catcher(2, lambda event: None)
+    for name in ("Redouble", "Double"):  # a sample calls them the other way round
+        catcher.define(name)
+        inputs = [torch.arange(4.0), torch.ones(4)]
+        catcher.calls[name] = [Call(lambda x: x * 2, ((value,), {})) for value in inputs]
+    catcher._called_now = ["Double", "Redouble"]
+    return catcher
+
+
+def test_alternatives_are_tried_on_copies_of_the_inputs(tmp_path: Path, doubles: Catcher) -> None:
+    (tmp_path / "twice.py").write_text(FILE)
+    events = bench(tmp_path, doubles)
+    result = tried_alternatives.read(events)
+    assert result.operations.keys() == {"Double", "Redouble"}
+    by_kind = {(each.replaces, each.output.after): each for each in result.tried}
+    both = (("Double", "Redouble"), "Tensor float32")
+    assert by_kind[both].output.equal
+    assert by_kind[both].samples == 2
+    assert by_kind[("Double",), "Tensor float64"].output.equal is False
+    assert by_kind[("Double",), "Tensor float64"].output.largest == 0
+    assert by_kind[("Double",), "Tensor float32"].output.equal is None
+    assert result.untried == (("twice at once", "no captured input fits"),)
+    assert doubles.calls["Double"][0].arguments[0][0].tolist() == [0, 1, 2, 3]
+    assert by_kind[both].places[0].startswith("test_tried_alternatives.py:")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("import no_such_library_at_all", "no_such_library_at_all is not installed"),
+        ("TITLE = CHANGE = KNOWN = 'it'\ndef offers(x): raise ValueError('no')", "it raised Value"),
+    ],
+)
+def test_one_that_fails_leaves_the_others_alone(
+    tmp_path: Path, doubles: Catcher, text: str, why: str
+) -> None:
+    (tmp_path / "first.py").write_text(text)
+    (tmp_path / "twice.py").write_text(FILE)
+    result = tried_alternatives.read(bench(tmp_path, doubles))
+    assert result.untried[0][1].startswith(why)
+    assert len(result.tried) == 3
+
+
+def test_results_are_compared_by_their_values() -> None:
+    one = torch.tensor([1.0, 3.0])
+    assert difference(one, one.clone())["equal"] is True
+    apart = difference(one, torch.tensor([1.0, 3.5]))
+    assert (apart["equal"], apart["largest"], apart["mean"], apart["range"]) == (
+        False, 0.5, 0.25, 2.0,
+    )  # fmt: skip
+    assert difference(one, "text") == {
+        "before": "Tensor float32", "after": "str",
+        "equal": None, "largest": None, "mean": None, "range": None,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> list[Operation]:
+    """Resize, ToTensor and Normalize behind a decoder of three JPEG files of 400 x 320."""
+    image = pytest.importorskip("PIL.Image")
+    transforms = pytest.importorskip("torchvision.transforms")
+    folder = pytest.importorskip("torchvision.datasets.folder")
+    numpy = pytest.importorskip("numpy")
+    chance, paths = numpy.random.default_rng(1), []
+    for number in range(3):
+        small = chance.integers(0, 256, (10, 8, 3), dtype="uint8")
+        picture = image.fromarray(small).resize((400, 320), image.Resampling.BILINEAR)
+        paths.append(str(tmp_path / f"{number}.jpg"))
+        picture.save(paths[-1], quality=95)
+    steps = [
+        ("Loader", folder.default_loader),
+        ("Resize", transforms.Resize((64, 64))),
+        ("ToTensor", transforms.ToTensor()),
+        ("Normalize", transforms.Normalize([0.4, 0.5, 0.6], [0.2, 0.3, 0.25])),
+    ]
+    operations, values = [], paths
+    for name, step in steps:
+        function = step if name == "Loader" else step.__call__
+        operations.append(Operation(name, [Call(function, ((value,), {})) for value in values]))
+        values = [step(value) for value in values]
+    return operations
+
+
+@pytest.mark.parametrize(
+    ("name", "replaces", "largest"),
+    [
+        ("batched_normalize", ("Normalize",), 0.0),
+        ("draft_decode", ("Loader", "Resize"), 40.0),  # of 255: another way to shrink
+        ("in_place_normalize", ("ToTensor", "Normalize"), 0.0),
+        ("torchvision_decode", ("Loader",), 8.0),  # libjpegs round differently
+        ("uint8_resize", ("Resize",), 3.0),
+        ("uint8_tensors", ("Loader", "Resize", "ToTensor", "Normalize"), 0.1),  # 4 of 255
+    ],
+)
+def test_each_of_lotus_does_about_the_same(
+    pipeline: list[Operation], name: str, replaces: tuple[str, ...], largest: float
+) -> None:
+    module = alternative_files.load(name)
+    for text in (module.TITLE, module.CHANGE, module.KNOWN):
+        assert text.strip() == text != ""
+    ((replaced, before, after, inputs),) = offers_of(module, pipeline)
+    assert replaced == replaces
+    assert inputs
+    for value in inputs:
+        shown = difference(before(fresh(value)), after(fresh(value)))
+        assert shown["largest"] is not None, shown
+        assert shown["largest"] <= largest, shown
+    assert list(offers_of(module, [])) == []
+
+
+def test_the_table_of_tests_has_every_file() -> None:
+    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
+    assert files == {
+        "batched_normalize", "draft_decode", "in_place_normalize", "torchvision_decode",
+        "uint8_resize", "uint8_tensors",
+    }  # fmt: skip
+
+
+def test_one_tried_alternative_knows_whether_it_is_faster() -> None:
+    output = several().tried[0].output
+    facts: dict[str, Any] = {
+        "name": "x", "title": "x", "replaces": ("A",), "places": (), "before_s": 1.0,
+        "after_s": 0.9, "samples": 1, "output": output, "change": "", "known": "",
+    }  # fmt: skip
+    assert TriedAlternative(speedup=Speedup(1.1, 1.05, 1.2, 4), **facts).faster
+    assert not TriedAlternative(speedup=Speedup(1.1, 0.95, 1.2, 4), **facts).faster
+    assert not TriedAlternative(speedup=Speedup(1.01, 1.005, 1.02, 4), **facts).faster

@@ -1,0 +1,150 @@
+"""A data set's transform with alternatives in it."""
+
+import pytest
+
+from lotus.inside.apply import transform_change
+from lotus.inside.apply.transform_change import CannotChange, ExactStep, TransformChange
+from lotus.inside.common.alternative_files import KnownOperation
+
+transforms = pytest.importorskip("torchvision.transforms")
+torch = pytest.importorskip("torch")
+datasets = pytest.importorskip("torchvision.datasets")
+
+FLOATS = [transforms.ToTensor(), transforms.Normalize([0.5], [0.2])]
+
+
+class Data:
+    def __init__(self, steps):
+        self.transform = transforms.Compose(steps)
+        self.again = self.transform
+
+
+def change(data, *names):
+    notes = []
+    return TransformChange(data, names, notes.append), notes
+
+
+def test_a_transform_is_changed_only_between_put_and_restore():
+    data = Data([transforms.Resize(8), *FLOATS])
+    own, steps = data.transform, data.transform.transforms
+    changed, _ = change(data, "in_place_normalize")
+    assert (data.transform, data.transform.transforms) == (own, steps)
+    changed.put()
+    assert data.transform is data.again is not own
+    kinds = [type(step).__name__ for step in data.transform.transforms]
+    assert kinds == ["Resize", "InPlaceNormalize"]
+    changed.restore()
+    assert data.transform is data.again is own
+    assert own.transforms == steps
+    assert len(steps) == 3
+
+
+def test_what_the_program_sets_meanwhile_stays():
+    data = Data(FLOATS)
+    changed, _ = change(data, "in_place_normalize")
+    changed.put()
+    data.transform = None
+    changed.restore()
+    assert data.transform is None
+    changed.put()
+    assert data.transform is None
+
+
+def test_a_list_that_the_program_changes_is_used_as_it_is():
+    data = Data([transforms.Resize(8), *FLOATS])
+    changed, _ = change(data, "in_place_normalize")
+    data.transform.transforms.append(transforms.RandomErasing())
+    own = data.transform
+    changed.put()
+    assert data.transform is own
+    del own.transforms[-1]
+    changed.put()
+    assert data.transform is not own
+
+
+class Cropped(datasets.ImageFolder):
+    """Its own code takes a picture from the decoder."""
+
+    def __getitem__(self, index):
+        path, label = self.samples[index]
+        return self.transform(self.loader(path).crop((0, 0, 4, 4))), label
+
+
+@pytest.mark.parametrize("kind", [datasets.ImageFolder, Cropped])
+def test_a_decoder_is_replaced_only_where_its_picture_goes_to_the_transform(tmp_path, kind):
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "0").mkdir()
+    image.new("RGB", (9, 9), (200, 100, 50)).save(tmp_path / "0" / "0.jpg")
+    data = kind(tmp_path, transforms.Compose([transforms.Resize(4), transforms.ToTensor()]))
+    own = data[0][0]
+    changed, _ = change(data, "uint8_tensors")
+    changed.put()
+    assert (data.loader is datasets.folder.default_loader) == (kind is Cropped)
+    assert (data[0][0] - own).abs().max() < 4 / 255
+
+
+def test_what_another_alternative_covers_is_no_misfit():
+    data = Data([transforms.Resize(8), *FLOATS])
+    changed, _ = change(data, "uint8_tensors", "in_place_normalize")
+    assert (changed.names, changed.left) == (["uint8_tensors"], [])
+    data = Data(FLOATS)
+    changed, _ = change(data, "uint8_tensors", "in_place_normalize", "no_such_one")
+    assert changed.names == ["in_place_normalize"]
+    assert changed.left == ["uint8_tensors", "no_such_one"]
+
+
+def test_where_nothing_fits_it_says_why():
+    with pytest.raises(CannotChange, match="no alternative fits"):
+        change(Data([transforms.ToTensor()]), "in_place_normalize", "uint8_tensors")
+    with pytest.raises(CannotChange, match="no Compose"):
+        change(object(), "in_place_normalize")
+
+
+def exact(before, after):
+    notes = []
+    step = ExactStep([KnownOperation(before)], [after], lambda: notes.append("differs"))
+    return step, notes
+
+
+def test_a_result_that_differs_ends_it(monkeypatch):
+    monkeypatch.setattr(transform_change, "CHECKED", 3)
+    calls = []
+
+    def after(value):
+        calls.append(value)
+        return torch.tensor([float(value if len(calls) < 4 else 0)])
+
+    step, notes = exact(lambda value: torch.tensor([float(value)]), after)
+    assert [step(value).item() for value in range(1, 7)] == [1, 2, 3, 4, 5, 6]
+    assert (calls, notes) == ([1, 2, 3, 4], ["differs"])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda value: value.double(),
+        lambda value: value.t().contiguous().t(),
+        lambda value: value.reshape(-1),
+        lambda value: -value,  # -0.0
+        lambda value: value.tolist(),
+    ],
+)
+def test_equal_means_each_bit_and_the_layout(other):
+    step, notes = exact(lambda value: value, other)
+    value = torch.zeros(2, 3)
+    assert step(value) is value
+    assert notes == ["differs"]
+
+
+def test_an_error_is_the_operations_own():
+    def fails(value):
+        raise ZeroDivisionError("of the operation")
+
+    def breaks(value):
+        raise ValueError("of the alternative")
+
+    step, notes = exact(fails, breaks)
+    with pytest.raises(ZeroDivisionError):
+        step(1)
+    step, notes = exact(abs, breaks)
+    assert (step(-1), step(-2), notes) == (1, 2, [])

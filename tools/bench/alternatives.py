@@ -1,0 +1,83 @@
+"""How much quicker epochs are with alternatives that `lotus run` puts in.
+
+    PYTHONPATH=. python tools/bench/alternatives.py [--rounds 3] [--samples 600]
+
+kept_samples_train.py trains, in turn as it is, with the alternatives that change no value, and with
+all of them. Shown are the seconds of an epoch after the first one, medians and ranges over the
+rounds, and how many times as fast it is as the program's own, paired by round. The losses have to
+be equal where no value may change.
+"""
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import provenance
+import torch
+from kept_samples import EPOCHS, PROGRAM, train, words_of
+
+from lotus.advise import applied_alternatives
+from lotus.advise.ceilings import ALL, EXACT
+from lotus.settings import tuned_file
+from lotus.settings.space import Setting
+from lotus.settings.tuned_file import AlternativeUse, Entry, Target, Tuned
+from lotus.workloads import jpegs
+
+PIPELINES = ("v1", "fixed")
+OWN = "own"
+
+
+def words_for(folder: Path, kind: str, workers: int) -> list[str]:
+    choices = applied_alternatives.choices()
+    uses = tuple(AlternativeUse(name, name in choices[EXACT]) for name in choices[ALL])
+    entry = Entry(Target(dataset="ImageFolder"), Setting(workers), alternatives=uses)
+    path = folder / "advice.json"
+    tuned_file.write(path, Tuned((entry,)))
+    words = [sys.executable, "-m", "lotus", "run", "-q", "--settings", str(path)]
+    for use in uses:
+        words += [] if kind == EXACT or use.exact else ["--allow", use.name]
+    return [*words, "--"]
+
+
+def compare(pipeline: str, workers: int, data: Path, folder: Path, rounds: int) -> None:
+    own = [sys.executable, str(PROGRAM), str(data), "--pipeline", pipeline]
+    own += ["--workers", str(workers), "--epochs", str(EPOCHS)]
+    took: dict[str, list[float]] = {kind: [] for kind in (OWN, EXACT, ALL)}
+    losses: dict[str, list[str]] = {}
+    for turn in range(rounds):
+        kinds = list(took)
+        random.Random(turn).shuffle(kinds)
+        for kind in kinds:
+            before = [] if kind == OWN else words_for(folder, kind, workers)
+            seconds, losses[kind] = train([*before, *own])
+            took[kind].append(statistics.median(seconds[1:]))
+    if losses[EXACT] != losses[OWN]:
+        raise SystemExit(f"{pipeline}, {workers} workers: the losses differ: {losses}")
+    for kind, seconds in took.items():
+        row = f"{pipeline:6} {workers:7}  {kind:6}  {words_of(seconds):22}"
+        times = [before / after for before, after in zip(took[OWN], seconds, strict=True)]
+        print(row if kind == OWN else f"{row}  {words_of(times)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--samples", type=int, default=600)
+    options = parser.parse_args()
+    print(provenance.header(torch, f", {options.samples} pictures, {options.rounds} rounds"))
+    print(f"\n{'':23}  {'epoch, s':22}  times as fast")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        data = folder / "pictures"
+        for _ in jpegs.make(data, options.samples):
+            pass
+        for pipeline in PIPELINES:
+            for workers in (0, 2):
+                compare(pipeline, workers, data, folder, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
