@@ -423,7 +423,6 @@ def _circumstances(seen: Sampled, shares: LoopShares, use: CoreUse, starved: int
         hot=_hot(seen, shares, phases.DATASET, "fetch"),
         hot_in_sampler=_hot(seen, shares, phases.SAMPLER, "sampler"),
         times_read=1,
-        shared_generators={},
         spawned=False,
         level="op",
         partial=True,

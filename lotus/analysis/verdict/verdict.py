@@ -16,16 +16,15 @@ from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST, TRACING
-from lotus.analysis.verdict.causes.memory import is_grave
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.prefetch import PREFETCH as PREFETCH_TOO_SMALL
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
-from lotus.common.formatting import duration, plain, size
+from lotus.common.formatting import duration, size
 
 MODERATE, HIGH = 0.05, 0.20
-_NEAR_MODERATE = 0.10  # up to here the interval of the waits has to lie above `MODERATE`
+_NEAR_MODERATE = 0.10  # up to here the interval of its own waits has to lie above `MODERATE`
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
 # Defects in how data are divided come first: what else is waited for is measured beside them.
 _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
@@ -93,7 +92,7 @@ class Cause:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing waits for it, until it ends the program."""
+        """Whether nothing waits for it: memory that grows, data that are not as meant."""
         return BY_KIND[self.kind].silent
 
     @property
@@ -146,11 +145,12 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     if not loop > 0:
         nothing = "No batch was taken from this loader."
         return Verdict("unknown", "", nothing, inputs, startup, step, shutdown, [])
-    others = sum(charge.ns for charge in books.charges if charge.kind == OTHERS.kind)
+    others = ratio(sum(each.ns for each in books.charges if each.kind == OTHERS.kind), loop)
     taken = sum(charge.taken_ns for charge in books.charges)
-    kind, degree = _kind(inputs - ratio(others, loop), startup + shutdown - ratio(taken, loop))
+    kind, degree = _kind(inputs - others, startup + shutdown - ratio(taken, loop))
     low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
-    shown = not (degree == "moderately" and inputs < _NEAR_MODERATE and low < MODERATE)
+    near = inputs - others < _NEAR_MODERATE and low - others < MODERATE
+    shown = not (degree == "moderately" and near)
     if kind == "input-bound" and not shown:
         kind, degree = "consumer-bound", "not"
     ranked = _ranked(books.charges, kind)
@@ -163,7 +163,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         startup + shutdown,
         step,
         _interval(low, high),
-        ratio(others, loop),
+        others,
         shown,
     )
     shares = (inputs, startup, step, shutdown)
@@ -229,11 +229,6 @@ def _flaws(around: Circumstances) -> Iterator[str]:
         yield (
             f"Each sample comes {around.times_read} times an epoch: every worker reads all of the "
             "data."
-        )
-    for name, workers in around.shared_generators.items():
-        yield (
-            f"{workers} workers began with the same random numbers (of {plain(name)}): seed them "
-            "differently, by torch.utils.data.get_worker_info().seed in worker_init_fn."
         )
 
 
@@ -312,8 +307,9 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
             return (-1, -charge.ns)
         if charge.kind == TRACING.kind:
             return (3, 0.0)  # nothing that a user could change
-        if BY_KIND[charge.kind].silent:
-            return (-1 if kind == "consumer-bound" and is_grave(charge) else 2, 0.0)
+        row = BY_KIND[charge.kind]
+        if row.silent:
+            return (-1 if kind == "consumer-bound" and row.is_grave(charge) else 2, 0.0)
         if kind == "start-up-bound":
             group = 0 if part in (STARTUP, SHUTDOWN) else 1
         if charge.kind == OTHERS.kind:

@@ -184,7 +184,7 @@ def rival_words(judged: Verdict) -> str:
 def share_words(cause: Cause, judged: Verdict) -> str:
     """The share of a cause, and how fast the loop would be without it."""
     if cause.is_silent:
-        return "which costs the loop no time yet"
+        return "which costs the loop hardly any time"
     known = f" ({interval(cause)})" if cause.high - cause.low >= LEAST_INTERVAL else ""
     text = f"{share(cause.share)}{known} of the {whole_of(cause)}"
     if math.isfinite(cause.gain):

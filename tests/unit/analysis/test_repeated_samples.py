@@ -82,11 +82,18 @@ def test_an_epoch_of_more_samples_than_there_are() -> None:
     assert times_read(scopes(run)[0]) == 1
 
 
-def test_generators_in_the_same_state_are_a_flaw() -> None:
+def test_generators_in_the_same_state_are_a_cause() -> None:
     rows = [(worker, 0, worker, "", None) for worker in range(3)]
     rows += [(worker, 0, worker, "dataset.rng", 5) for worker in range(3)]
     rows += [(worker, 0, worker, "torch", worker) for worker in range(3)]
     run = with_first([*rows])
     assert shared_generators(scopes(run)[0]) == {"dataset.rng": 3}
-    assert any("dataset.rng" in flaw for flaw in judged(run).flaws)
-    assert judged(with_first([])).flaws == ()
+    waits, without = judged(run), judged(with_first([]))
+    assert any("same random numbers" in flaw for flaw in waits.flaws)
+    assert waits.causes[0].kind == "operation"  # a loop that waits is told why first
+    assert without.flaws == ()
+    run.waits["wait_ns"], run.waits["step_ns"] = 0, 50_000_000
+    first = judged(run).causes[0]
+    assert first.kind == "same-random"
+    assert "dataset.rng" in first.title
+    assert "worker_init_fn" in first.advice

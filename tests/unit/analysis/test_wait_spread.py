@@ -1,6 +1,7 @@
 """The interval of the waits' share: wide where batches differ, unknown where there are few."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,12 @@ import pytest
 from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.summary import summarise
+from lotus.analysis.verdict.account import account
+from lotus.analysis.verdict.causes import BY_KIND
+from lotus.analysis.verdict.causes.cause_row import WAITS, Charge
+from lotus.analysis.verdict.causes.circumstances import circumstances
+from lotus.analysis.verdict.causes.threads import OTHERS
+from lotus.analysis.verdict.verdict import judge
 from tests.unit.simulated import Plan
 
 
@@ -63,3 +70,22 @@ def test_a_share_that_is_not_shown_to_matter_asks_for_no_change(often: float, ki
     assert unclear == (often == 0.1)
     assert judged.kind == kind
     assert ("which is not shown to be more than 5%" in judged.summary) == unclear
+
+
+def test_what_others_kept_it_from_does_not_count() -> None:
+    """Waits of 20 %, all but some 6 % of them while other programs had the cores."""
+    run = Plan(batches=200, workers=2).run()
+    waits = np.random.default_rng(3).random(200) < 0.25
+    run.waits["wait_ns"] = np.where(waits, 20_000_000, 0)
+    run.waits["step_ns"] = 20_000_000
+    scope = scopes(run)[0]
+    books = account(scope)
+    others = Charge(OTHERS.kind, OTHERS.title, 0.7 * books.wait_ns)
+    rest = [
+        replace(each, ns=0.3 * each.ns) if BY_KIND[each.kind].part == WAITS else each
+        for each in books.charges
+    ]
+    judged = judge(replace(books, charges=[*rest, others]), circumstances(scope, books.use))
+    assert judged.input_low > 0.05
+    assert judged.kind == "consumer-bound"
+    assert "which is not shown to be more than 5%" in judged.summary

@@ -12,6 +12,7 @@ from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, SLOW_WORKER, STALLS
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
+from lotus.analysis.verdict.causes.randomness import SAME_RANDOM
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.storage import COLD_FILES
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
@@ -47,6 +48,7 @@ CAUSES: tuple[CauseRow, ...] = (
     COLLATE,
     FETCH,
     MEMORY,
+    SAME_RANDOM,
     REST,
 )
 BY_KIND = {row.kind: row for row in CAUSES}

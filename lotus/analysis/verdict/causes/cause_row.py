@@ -71,7 +71,9 @@ class CauseRow:
     facts: Mapping[str, str] = field(default_factory=dict)
     reason: Callable[[Evidence], str] = lambda evidence: ""
     remedy: Callable[[Charge, Circumstances], Remedy] = lambda charge, around: CODE
-    silent: bool = False  # takes no time, until it ends the program
+    silent: bool = False  # takes no time
+    # Of a silent one: whether it is worth a change where the loop waits for nothing else.
+    is_grave: Callable[[Charge], bool] = lambda charge: False
 
 
 def fixed(text: str) -> Words:

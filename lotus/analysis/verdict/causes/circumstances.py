@@ -11,7 +11,7 @@ from lotus.analysis.batches.core_use import CoreUse
 from lotus.analysis.batches.data_shares import DataShares, data_shares
 from lotus.analysis.batches.machine_readings import within_loops
 from lotus.analysis.batches.own_code import HotFunction, hot_functions
-from lotus.analysis.batches.repeated_samples import shared_generators, times_read
+from lotus.analysis.batches.repeated_samples import times_read
 from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
@@ -38,7 +38,6 @@ class Circumstances:
     hot: list[HotFunction]  # in the data set's own code, as hot_functions has them
     hot_in_sampler: list[HotFunction]
     times_read: int  # how often an epoch has each sample
-    shared_generators: dict[str, int]  # as shared_generators has them
     spawned: bool
     level: str
     partial: bool  # not every batch was to be recorded
@@ -85,7 +84,6 @@ def circumstances(scope: Scope, use: CoreUse) -> Circumstances:
         hot=hot_functions(scope.own_code, "fetch"),
         hot_in_sampler=hot_functions(scope.own_code, "sampler"),
         times_read=times_read(scope),
-        shared_generators=shared_generators(scope),
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,
         partial=scope.partial,

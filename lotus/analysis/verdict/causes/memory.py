@@ -31,8 +31,7 @@ def charges_of(growth: MemoryGrowth) -> Iterable[Charge]:
     yield Charge(MEMORY.kind, MEMORY.title, 0.0, evidence)
 
 
-def is_grave(charge: Charge) -> bool:
-    """Whether it is worth a change where the loop waits for nothing else."""
+def _is_grave(charge: Charge) -> bool:
     evidence = charge.evidence
     much = evidence["whole_bytes"] >= _GRAVE * evidence["available_bytes"]
     return much or "left_ns" in evidence
@@ -88,4 +87,5 @@ MEMORY = CauseRow(
     reason=_reason,
     advice=_advice,
     silent=True,
+    is_grave=_is_grave,
 )

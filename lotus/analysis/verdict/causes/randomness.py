@@ -1,0 +1,43 @@
+"""Workers that draw the same random numbers: nothing waits, but the data are not as meant."""
+
+from collections.abc import Iterable
+
+from lotus.analysis.batches.repeated_samples import shared_generators
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.common.formatting import plain
+
+
+def _charges(ledger: Ledger) -> Iterable[Charge]:
+    for name, workers in shared_generators(ledger.scope).items():
+        yield Charge(SAME_RANDOM.kind, name, 0.0, {"alike_workers": float(workers)})
+
+
+def _title(charge: Charge, around: Circumstances) -> str:
+    workers = charge.evidence["alike_workers"]
+    return f"{workers:.0f} workers draw the same random numbers (of {plain(charge.name)})"
+
+
+def _reason(evidence: Evidence) -> str:
+    return (
+        f"{evidence['alike_workers']:.0f} workers began with the same random numbers: what is "
+        "drawn for a sample in one of them is drawn again in the others."
+    )
+
+
+SAME_RANDOM = CauseRow(
+    kind="same-random",
+    title="workers that draw the same random numbers",
+    full_title=_title,
+    charges=_charges,
+    facts={"alike_workers": "Workers that began with the same state of a random generator."},
+    reason=_reason,
+    advice=fixed(
+        "Seed the generator of each worker differently: by "
+        "torch.utils.data.get_worker_info().seed, in worker_init_fn or where the data set first "
+        "uses it."
+    ),
+    silent=True,
+    is_grave=lambda charge: True,
+)
