@@ -1,7 +1,7 @@
 """How often `lotus attach` finds the planted cause, beside `lotus trace`.
 
-    PYTHONPATH=. python tools/bench/attach.py [--corpus own open blind sealed] [--seconds 20]
-        [--traced] [--rows FILE] [NAME ...]
+    PYTHONPATH=. python tools/bench/attach.py [--corpus own open blind sealed variants]
+        [--seconds 20] [--traced] [--rows FILE] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS runs by itself, longer where it takes --epochs. When it has
 loaded torch and started a worker (or 5 s later) it is watched for --seconds, or until its end. Its
