@@ -11,7 +11,8 @@ EPILOG = """\
 A is the baseline; every other side is compared with it. A side is a run, runs
 joined by commas, a pattern in quotes, or a folder of runs: repeats of one
 program. Record three or more of each, in turns: a single run does not show how
-much runs vary. Sweeps are compared setting by setting.
+much runs vary. Sweeps are compared setting by setting, runs of lotus attach by
+shares of their time: which side is faster, those do not tell.
 
 examples:
   lotus compare

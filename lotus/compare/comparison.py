@@ -136,7 +136,7 @@ def compare(a: Side, b: Side, setting: str = "", seed: int = 0) -> Comparison:
                     [],
                     notes,
                 )
-    same = _same(a, b)
+    same = are_same(a, b)
     pairs, unmatched = pairs_of(loops[0], loops[1])
     loaders = [_loader(a, b, *pair, same, seed, setting) for pair in pairs[:MOST_LOADERS]]
     if len(pairs) > MOST_LOADERS:
@@ -178,7 +178,7 @@ def _lost(side: Side) -> list[str]:
     return notes
 
 
-def _same(a: Side, b: Side) -> bool:
+def are_same(a: Side, b: Side) -> bool:
     """Whether both sides are the same recordings."""
 
     def marks(side: Side) -> list[str]:

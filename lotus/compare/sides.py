@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lotus.attach import attached_run
 from lotus.common.errors import LotusError
-from lotus.compare.comparison import Comparison, Side, compare
+from lotus.compare import sampled_runs
+from lotus.compare.comparison import Comparison, Side, are_same, compare
+from lotus.compare.sampled_runs import SampledRun
 from lotus.reading.run import Run, load
 from lotus.settings.space import Setting
 from lotus.sweep.sweep_record import Sweep, is_sweep, name_of
@@ -18,12 +21,13 @@ _MOST_RUNS = 1000  # per side; a pattern that matches more is a mistake
 
 @dataclass(frozen=True)
 class ComparisonArgument:
-    """What one argument names: runs, or one sweep."""
+    """What one argument names: runs, or one sweep; `sampled`: runs of `lotus attach`."""
 
     text: str
     letter: str
     runs: Sequence[Run]
     sweep: Sweep | None = None
+    sampled: Sequence[SampledRun] = ()
 
 
 def comparisons(texts: Sequence[str]) -> Iterator[Comparison]:
@@ -40,9 +44,18 @@ def comparisons(texts: Sequence[str]) -> Iterator[Comparison]:
             f"{lone.text} is a sweep and another side is not: compare two sweeps, or name runs of "
             f"the sweep, as: lotus compare '{lone.text}/*/*' B"
         )
+    if len({bool(one.sampled) for one in sides}) > 1:
+        lone = next(one for one in sides if one.sampled)
+        raise LotusError(
+            f"{lone.text} was sampled by lotus attach and another side was not: compare sides that "
+            "were recorded alike, or see each by itself: lotus report RUN"
+        )
     for other in sides[1:]:
         if kinds == {True}:
             yield from _settings(sides[0], other)
+        elif other.sampled:
+            a, b = (Side(one.text, one.sampled, one.letter) for one in (sides[0], other))
+            yield sampled_runs.compare(a, b, are_same(a, b))
         else:
             yield compare(_side(sides[0], sides[0].runs), _side(other, other.runs))
 
@@ -94,7 +107,18 @@ def resolve(text: str, letter: str = "A") -> ComparisonArgument:
         raise LotusError(
             f"{text} names {len(paths)} runs; {_MOST_RUNS} are the most of a side: name fewer"
         )
-    return ComparisonArgument(text, letter, [load(path) for path in dict.fromkeys(paths)])
+    paths = list(dict.fromkeys(paths))
+    sampled = [path for path in paths if attached_run.is_attached(path)]
+    if sampled and len(sampled) < len(paths):
+        raise LotusError(
+            f"{text} has runs that were traced and {sampled[0]}, which lotus attach sampled: name "
+            "runs that were recorded alike"
+        )
+    if sampled:
+        return ComparisonArgument(
+            text, letter, [], sampled=[sampled_runs.load(path) for path in sampled]
+        )
+    return ComparisonArgument(text, letter, [load(path) for path in paths])
 
 
 def _parts(text: str) -> list[str]:

@@ -92,6 +92,16 @@ def test_other_commands_say_in_one_line_what_they_need(run: Path, tmp_path: Path
         assert len(done.stderr.splitlines()) == 1
 
 
+def test_it_can_be_compared(run: Path) -> None:
+    words = [*LOTUS, "compare", run, run, "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    compared = json.loads(done.stdout)["comparisons"][0]
+    assert compared["verdict"]["kind"] == "same run"
+    lines = {line["id"]: line for line in compared["loaders"][0]["lines"]}
+    assert {"wait_share", "step_share", "operation:Ask"} <= set(lines)
+    assert lines["wait_share"]["low"] == lines["wait_share"]["high"] == 0
+
+
 def test_its_page_stands_alone(run: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     subprocess.run([*LOTUS, "report", run, "--html", page], capture_output=True, check=True)

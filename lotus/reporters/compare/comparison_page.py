@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from lotus.analysis.common.columns import records
-from lotus.common.formatting import amount, duration, operation_name, plain, share, shorten
+from lotus.common.formatting import (
+    MISSING,
+    amount,
+    duration,
+    operation_name,
+    plain,
+    share,
+    shorten,
+)
 from lotus.compare.comparison import Comparison, LoaderComparison
 from lotus.compare.gate import RegressionGate
 from lotus.compare.measures import GROUPS, LOOP, MeasureLine, by_weight
@@ -107,7 +115,7 @@ def _loader(
                 [
                     operation_name(row["parent"]),
                     operation_name(row["operation"]),
-                    duration(float(row["ns"])),
+                    MISSING if row["ns"] is None else duration(float(row["ns"])),
                 ]
                 for row in records(table[:_MOST_OPERATIONS])
             ]

@@ -26,6 +26,7 @@ and high are of b / a - 1 where `relative`, else of b - a in the line's unit; nu
 """
 
 from collections.abc import Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.common.columns import plain_value, records
@@ -256,7 +257,8 @@ def _lines(console: "Console", loader: LoaderComparison, comparison: Comparison)
         lines = [line for line in loader.lines if line.group == group]
         if group != LOOP:
             lines = by_weight(lines)
-        per = " (a sample)" if group not in (LOOP, RUNS) else ""
+        of_samples = any(line.per == "sample" for line in lines)
+        per = " (a sample)" if of_samples and group not in (LOOP, RUNS) else ""
         more = len(loader.others) if group == OPERATIONS else 0
         _table(
             console,
@@ -293,7 +295,7 @@ def _only(console: "Console", table: Any, letter: str) -> None:
     shown = rows_of(table.head(8))
     operations = shorten_apart([plain(operation_name(row["operation"])) for row in shown], 40)
     names = [
-        f"{name} ({duration(row['ns'])} a sample)"
+        name if isnan(row["ns"]) else f"{name} ({duration(row['ns'])} a sample)"
         for name, row in zip(operations, shown, strict=True)
     ]
     more = f" and {len(table) - 8} more" if len(table) > 8 else ""

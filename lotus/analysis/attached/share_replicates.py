@@ -1,0 +1,82 @@
+"""How sure the shares of a sampled loop are: replicates of them, from how they vary over time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.analysis.attached.loop_shares import Component
+from lotus.analysis.attached.sampled_verdict import LoopSummary
+from lotus.analysis.common.columns import Floats
+from lotus.common import bootstrap
+
+_BIN_NS = 100_000_000
+
+
+@dataclass(frozen=True)
+class ShareReplicates:
+    """Each share as the report has it, and in replicates of the time that was watched.
+
+    wait, step   of the loop's time
+    made         of the making of batches, by what makes them
+    blocks       how many pieces of the time the replicates were drawn from
+    """
+
+    wait: tuple[float, Floats]
+    step: tuple[float, Floats]
+    made: dict[Component, tuple[float, Floats]]
+    blocks: float
+
+
+def share_replicates(
+    evidence: AttachEvidence, loop: LoopSummary, seed: tuple[int, ...]
+) -> ShareReplicates:
+    """Draw blocks of the time, the same ones for all shares."""
+    shown = loop.operations
+    components = list(zip(shown["phase"].astype(str), shown["name"].astype(str), strict=True))
+    parts, wholes = _binned(evidence, loop.loop, components)
+    shares = _over(parts.sum(axis=0), wholes.sum(axis=0))
+    length = bootstrap.block_length(parts - np.nan_to_num(shares) * wholes)
+    drawn = bootstrap.draw(len(parts), length, np.random.default_rng(seed))
+    sums = bootstrap.replicated(np.concatenate([parts, wholes], axis=1), length, drawn)
+    relative = _over(_over(sums[:, : parts.shape[1]], sums[:, parts.shape[1] :]), shares)
+    values = [loop.verdict.input_share, loop.verdict.step_share, *shown["share"].astype(float)]
+    scaled = [
+        (float(value), np.asarray(value * relative[:, column]))
+        for column, value in enumerate(values)
+    ]
+    made = dict(zip(components, scaled[2:], strict=True))
+    return ShareReplicates(scaled[0], scaled[1], made, bootstrap.blocks(len(parts), length))
+
+
+def _binned(
+    evidence: AttachEvidence, loop: int, components: list[Component]
+) -> tuple[Floats, Floats]:
+    """Time in waits, in steps and of each component, and the whole that it is a share of, for one
+    piece of the loop's time after the other: (pieces, 2 + components) each."""
+    samples = evidence.samples.join(evidence.labels, on="label")
+    main = samples["pid"].isin(evidence.mains)
+    of_loop, phase = samples["loop"] == loop, samples["phase"]
+    own = ~main & (samples["pid"] == samples["tid"]) & samples["loop"].isin((loop, -1))
+    looped, making = main & of_loop, phase.isin(phases.MAKING) & ((main & of_loop) | own)
+    first, last = int(samples["time_ns"].min()), int(samples["time_ns"].max())
+    width = max(_BIN_NS, (last - first) // bootstrap.MOST_BINS + 1)
+    piece = ((samples["time_ns"] - first) // width).to_numpy(np.int64)
+    weight, count = samples["weight_ns"].to_numpy(np.float64), (last - first) // width + 1
+
+    def sums(which: pd.Series) -> Floats:
+        rows = which.to_numpy()
+        return np.bincount(piece[rows], weight[rows], count).astype(np.float64)
+
+    parts = [sums(looped & phase.isin(phases.IN_NEXT)), sums(looped & (phase == phases.STEP))]
+    for kind, name in components:
+        parts.append(sums(making & (phase == kind) & (samples["name"] == name)))
+    wholes = [sums(looped)] * 2 + [sums(making)] * len(components)
+    met = wholes[0] > 0
+    return np.stack(parts, axis=1)[met], np.stack(wholes, axis=1)[met]
+
+
+def _over(part: Floats, whole: Floats) -> Floats:
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)

@@ -1,0 +1,227 @@
+"""Compares what `lotus attach` saw of two sides: shares of time, as no batch was counted."""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary, summarise
+from lotus.analysis.attached.share_replicates import ShareReplicates, share_replicates
+from lotus.attach import attached_run
+from lotus.common.errors import LotusError
+from lotus.compare import measures, uncertainty
+from lotus.compare.comparison import Comparison, ComparisonVerdict, LoaderComparison, Side
+from lotus.compare.differences import SETTINGS, Fact, run_facts
+from lotus.compare.measures import MeasureLine
+from lotus.compare.next_step import unclear
+from lotus.compare.uncertainty import ReplicatedValue
+from lotus.reading import run_json
+
+_OF_MACHINE = ("host", "cpu", "memory_bytes", "kernel", "lotus", "command")
+_OF_RECORDING = ("boot_id", "start_ns", "start_wall_ns")
+_ONE_LOOK = (
+    "one look a side: the intervals know how much the program varied while it was looked at, not "
+    "how much one run differs from the next; look at three or more runs of each and compare them "
+    "as: lotus compare A1,A2,A3 B1,B2,B3"
+)
+_SHARES_ONLY = (
+    "throughput, times of a sample, sizes and settings need every batch: lotus trace -- COMMAND"
+)
+_NO_SPEED = "which is faster a sampled run does not tell, as it counts no batches"
+
+
+@dataclass(frozen=True)
+class SampledRun:
+    """A run directory of `lotus attach`, with what is known of its machine."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+    summary: AttachedSummary
+
+    @property
+    def loaders(self) -> pd.DataFrame:
+        """None: loaders are not seen, loops over them are."""
+        return pd.DataFrame()
+
+
+def load(path: str) -> SampledRun:
+    """Read one. Raises LotusError, also where it has no loop to compare."""
+    kept = run_json.read(Path(path))
+    names = (*_OF_MACHINE, *_OF_RECORDING)  # the rest is of lotus attach, not of the program
+    manifest = {name: kept[name] for name in names if name in kept}
+    summary = summarise(attached_run.load(path), path)
+    if not summary.loops:
+        why = "its stacks were refused" if not summary.stacks else "it met no loop over a loader"
+        raise LotusError(f"{path} has no shares to compare, as {why}; see: lotus report {path}")
+    return SampledRun(Path(path), manifest, summary)
+
+
+def compare(a: Side, b: Side, same: bool, seed: int = 0) -> Comparison:
+    """Compare the shares of b with those of a; the runs of both are `SampledRun`s."""
+    first, second = ([one for one in side.runs if isinstance(one, SampledRun)] for side in (a, b))
+    matches = [_matched(first[0], run) for run in (*first, *second)]
+    loaders, unmatched = [], []
+    for place, loop in enumerate(first[0].summary.loops):
+        likes = [match.get(place) for match in matches]
+        found = [one for one in likes if one is not None]
+        if len(found) < len(likes):
+            unmatched.append(("a", loop.title))
+            continue
+        pair = (found[: len(first)], found[len(first) :])
+        loaders.append(_loop(a, b, (first, second), pair, same, seed))
+    used = {id(one) for one in matches[len(first)].values()}
+    unmatched += [("b", one.title) for one in second[0].summary.loops if id(one) not in used]
+    verdict = ComparisonVerdict("not comparable", "not comparable: the two sides share no loop")
+    if loaders:
+        verdict = loaders[0].verdict
+    facts = run_facts(a.runs, b.runs)
+    return Comparison(a, b, "", verdict, facts, [], loaders, unmatched, [_SHARES_ONLY])
+
+
+def _matched(known: SampledRun, run: SampledRun) -> dict[int, LoopSummary]:
+    """Which loop of a run each loop of the first one is: by its line, function or file."""
+    left = list(run.summary.loops)
+    if len(known.summary.loops) == len(left) == 1:
+        return {0: left[0]}
+    matched: dict[int, LoopSummary] = {}
+    for parts in (4, 3, 2):
+        for place, loop in enumerate(known.summary.loops):
+            like = next(
+                (one for one in left if _key(run, one)[:parts] == _key(known, loop)[:parts]), None
+            )
+            if place not in matched and like is not None:
+                matched[place] = like
+                left = [one for one in left if one is not like]
+    return matched
+
+
+def _key(run: SampledRun, loop: LoopSummary) -> tuple[Any, ...]:
+    row = run.summary.evidence.loops.iloc[loop.loop]
+    file = str(row["file"])
+    return os.path.basename(file), row["function"], row["head"], file
+
+
+def _loop(
+    a: Side,
+    b: Side,
+    runs: tuple[list[SampledRun], list[SampledRun]],
+    loops: tuple[list[LoopSummary], list[LoopSummary]],
+    same: bool,
+    seed: int,
+) -> LoaderComparison:
+    sides = [
+        # The same recording on both sides gets the same replicates, so the difference is 0.
+        [
+            share_replicates(
+                run.summary.evidence, loop, (seed, place) if same else (seed, number, place)
+            )
+            for place, (run, loop) in enumerate(zip(of_side, its, strict=True))
+        ]
+        for number, (of_side, its) in enumerate(zip(runs, loops, strict=True))
+    ]
+    lines = _lines(sides[0], sides[1])
+    workers = [sorted({loop.workers for loop in side}) for side in loops]
+    facts = [Fact(SETTINGS, "workers seen", *workers)] if workers[0] != workers[1] else []
+    notes = [_ONE_LOOK] if len(a.runs) == len(b.runs) == 1 and not same else []
+    # Of an operation that one side lacks, nothing but that is known.
+    names = [{key for one in side for key in one.made} for side in sides]
+    empty = pd.DataFrame(columns=["parent", "operation", "a", "b", "difference"])
+    return LoaderComparison(
+        title=loops[0][0].title,
+        numbers=(loops[0][0].loop, loops[1][0].loop),
+        verdict=_verdict(lines, a, b, same),
+        facts=facts,
+        lines=lines,
+        others=empty,
+        added=_only(names[1] - names[0]),
+        removed=_only(names[0] - names[1]),
+        causes=_causes(loops[0][0], loops[1][0]),
+        paces=pd.DataFrame(columns=["side", "run", "batch", "samples_per_s"]),
+        notes=notes,
+    )
+
+
+def _lines(a: Sequence[ShareReplicates], b: Sequence[ShareReplicates]) -> list[MeasureLine]:
+    lines = []
+
+    def add(name: str, group: str, label: str, better: int, sides: list[ReplicatedValue]) -> None:
+        gap = uncertainty.difference(sides[0], sides[1], relative=False)
+        values = (sides[0].value, sides[1].value)
+        lines.append(MeasureLine(name, group, label, "share", "", better, *values, gap))
+
+    shares = [[(one.wait, one.blocks) for one in side] for side in (a, b)]
+    add("wait_share", measures.LOOP, "waiting, of the loop", -1, [*map(_mean, shares)])
+    shares = [[(one.step, one.blocks) for one in side] for side in (a, b)]
+    add("step_share", measures.LOOP, "the training step, of it", 0, [*map(_mean, shares)])
+    for key in _shared_components(a, b):
+        shares = [[(one.made[key], one.blocks) for one in side] for side in (a, b)]
+        label = shown_name(key)
+        add(f"operation:{label}", measures.OPERATIONS, label, 0, [*map(_mean, shares)])
+    adjusted = uncertainty.adjusted([line.difference.p for line in lines])
+    return [line.judged(float(p)) for line, p in zip(lines, adjusted, strict=True)]
+
+
+def _shared_components(
+    a: Sequence[ShareReplicates], b: Sequence[ShareReplicates]
+) -> Iterator[tuple[str, str]]:
+    for key in a[0].made:
+        if all(key in one.made for one in (*a, *b)):
+            yield key
+
+
+def _mean(shares: Sequence[tuple[tuple[float, Any], float]]) -> ReplicatedValue:
+    """The mean of the runs of a side, each of which counts the same."""
+    values = np.array([value for (value, _), _ in shares])
+    replicates = np.mean([drawn for (_, drawn), _ in shares], axis=0)
+    blocks = sum(count for _, count in shares)
+    return ReplicatedValue(float(values.mean()), replicates, blocks, values)
+
+
+def shown_name(component: tuple[str, str]) -> str:
+    """What makes batches, as a person reads it."""
+    phase, name = component
+    if phase == phases.OPERATION:
+        return name
+    return "data set's own code" if phase == phases.DATASET else phase
+
+
+def _only(components: set[tuple[str, str]]) -> pd.DataFrame:
+    rows = [("", name, math.nan) for name in sorted(map(shown_name, components))]
+    return pd.DataFrame(rows, columns=["parent", "operation", "ns"])
+
+
+def _causes(a: LoopSummary, b: LoopSummary) -> pd.DataFrame:
+    sides = [
+        {(cause.kind, cause.title): cause.share for cause in loop.verdict.causes} for loop in (a, b)
+    ]
+    keys = sorted(
+        {*sides[0], *sides[1]}, key=lambda key: -max(side.get(key, 0.0) for side in sides)
+    )
+    rows = [(*key, *(side.get(key, 0.0) for side in sides)) for key in keys]
+    return pd.DataFrame(rows, columns=["kind", "name", "a", "b"])
+
+
+def _verdict(lines: Sequence[MeasureLine], a: Side, b: Side, same: bool) -> ComparisonVerdict:
+    if same:
+        text = f"no difference: {a.letter} and {b.letter} are the same recording"
+        return ComparisonVerdict("same run", text)
+    gap = lines[0].difference
+    if not gap.has_interval:
+        text = "the waits' shares have no interval, as too little was seen: lotus attach --seconds"
+        return ComparisonVerdict("unknown", f"cannot tell: {text} 60")
+    ends = f"({gap.low * 100:+.1f} to {gap.high * 100:+.1f} points)"
+    if unclear(gap, "share"):
+        text = f"not clear on which side the loop waits more for data {ends}"
+    elif gap.low <= 0 <= gap.high:
+        text = f"no difference seen in the loop's share of waits {ends}"
+    else:
+        points = f"{abs(gap.difference) * 100:.1f} points"
+        word = "more" if gap.difference > 0 else "less"
+        text = f"{b.letter} waits for data {points} {word} of its time than {a.letter} {ends}"
+    return ComparisonVerdict("unknown", f"{text}; {_NO_SPEED}")
