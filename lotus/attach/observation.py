@@ -16,6 +16,7 @@ from lotus.attach.process_discovery import Program
 from lotus.attach.source_lines import SourceLines
 from lotus.attach.stack_recorder import StackRecorder
 from lotus.attach.stack_table import StackTable
+from lotus.attach.thread_numbers import ThreadNumbers
 from lotus.attach.thread_readings import (
     ThreadReadings,
     bytes_read,
@@ -65,6 +66,7 @@ class _Observation:
     readings: ThreadReadings = field(default_factory=ThreadReadings)
     machine: MachineLoad = field(default_factory=MachineLoad)
     memory: ProcessMemory = field(default_factory=ProcessMemory)
+    numbers: ThreadNumbers = field(default_factory=ThreadNumbers)
     cores: float | None = None  # that the first program may use
     root: Path = Path("/")  # of its files
     _folder: int = -1  # its descriptor
@@ -109,6 +111,7 @@ class _Observation:
         """Read all, and find workers that were started meanwhile."""
         for process in self.alive:
             self.read(process)
+        self.numbers.look(process.pid for process in self.alive)
         self._read_cores()
         for program in self.programs:
             main = program.main
@@ -265,7 +268,11 @@ def _keep(
     refused: str,
 ) -> None:
     end_ns = time.monotonic_ns()
-    ends = {each.pid: each.end_ns for each in session.watched.values() if each.end_ns is not None}
+    ends = {
+        session.numbers.inner(each.pid): each.end_ns
+        for each in session.watched.values()
+        if each.end_ns is not None
+    }
     missing = [refused] if refused else []
     if session.readings.problem:
         missing.append(session.readings.problem)
@@ -283,7 +290,7 @@ def _keep(
         if noted["problem"]:
             missing.append(f"no Python stacks: {noted['problem']}")
         if stacks is not None:
-            table.add(stacks, mains)
+            table.add(session.numbers.translated(stacks), mains)
             facts["bound_ns"] = max(facts["bound_ns"], stacks.bound_ns)
     table.finish()
     sampled = None if functions is None else functions.functions()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lotus.attach.thread_numbers import process_of
 from lotus.common import redaction
 from lotus.common.errors import LotusError
 from lotus.common.formatting import brief_command, plain, plural
@@ -60,9 +61,15 @@ def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> li
     processes = read_processes() if table is None else table
     facts = processes.get(pid)
     if facts is None:
+        ours = process_of(pid)
         raise LotusError(
-            f"there is no process {pid} here; lotus attach without a number lists those with "
-            "torch (in a container, take the number that the host has for it)"
+            f"there is no process {pid} here; "
+            + (
+                f"one in a container is {pid} there, and {ours} here: lotus attach {ours}"
+                if ours
+                else "lotus attach without a number lists those with torch (in a container, take "
+                "the number that the host has for it)"
+            )
         )
     if facts.state in "ZX":
         raise LotusError(f"process {pid} has ended; start the program again, or lotus trace it")

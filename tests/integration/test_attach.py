@@ -16,14 +16,16 @@ import pytest
 from lotus.attach import stack_recorder
 from tests.integration.launched import LOTUS
 
+PROGRAMS = Path(__file__).parent / "programs"
 OWN = Path(__file__).parents[1] / "diagnosis" / "own"
 pytestmark = pytest.mark.skipif(bool(stack_recorder.find()[1]), reason="py-spy is needed")
 
 
 @contextlib.contextmanager
-def running(*command: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """A program and what it starts, until the end of the block."""
-    program = subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, start_new_session=True)
+    words = [*map(str, command)]
+    program = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True, **options)
     try:
         yield program
     finally:
@@ -99,7 +101,7 @@ def test_it_can_be_compared(run: Path) -> None:
     assert compared["verdict"]["kind"] == "same run"
     lines = {line["id"]: line for line in compared["loaders"][0]["lines"]}
     assert {"wait_share", "step_share", "operation:Ask"} <= set(lines)
-    assert lines["wait_share"]["low"] == lines["wait_share"]["high"] == 0
+    assert lines["wait_share"]["difference"] == 0
 
 
 def test_its_page_stands_alone(run: Path, tmp_path: Path) -> None:
@@ -191,6 +193,61 @@ def test_where_stacks_are_refused_the_way_to_more_is_told() -> None:
         done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert f"sudo {os.path.dirname(sys.executable)}/lotus attach {program.pid}" in done.stdout
     assert "--cap-add SYS_PTRACE" in done.stdout
+
+
+def test_the_agent_of_a_job_stands_for_all_ranks(tmp_path: Path) -> None:
+    job = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    with running(*job, PROGRAMS / "uneven_ranks.py") as agent:
+        until(lambda: sum(bool(children(int(rank))) for rank in children(agent.pid)) == 2)
+        done = attach(str(agent.pid), "--seconds", "5", "--json", "-o", str(tmp_path / "run"))
+        assert agent.poll() is None
+    assert done.returncode == 0, done.stderr
+    loop = json.loads(done.stdout)["loops"][0]
+    pids = {row["rank"]: row["pid"] for row in loop["ranks"]}
+    assert set(pids) == {0, 1}
+    assert loop["held_up_by"] == pids[1]
+    assert loop["verdict"]["kind"] == "input-bound"
+
+
+_IN_A_NAMESPACE = """
+import json, pathlib, subprocess, sys, time
+
+def start():
+    program = subprocess.Popen([sys.executable, sys.argv[1], "--samples", "1000000"])
+    children = pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children")
+    while len(children.read_text().split()) < 2:
+        time.sleep(0.05)
+
+def attach(number):
+    words = [sys.executable, "-m", "lotus", "attach", "--seconds", "2", "-o", f"inside-{number}"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    print(json.dumps([done.returncode, done.stdout, done.stderr]), flush=True)
+
+start()
+attach(1)
+start()
+attach(2)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
+def test_in_a_container_the_only_program_and_from_the_host(tmp_path: Path) -> None:
+    space = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", _IN_A_NAMESPACE]
+    with running(*space, OWN / "sleeping.py", cwd=tmp_path) as outer:
+        assert outer.stdout is not None
+        only, several = (json.loads(outer.stdout.readline()) for _ in range(2))
+        programs = children(int(children(outer.pid)[0]))
+        done = attach(programs[0], "--seconds", "5", "--json", "-o", str(tmp_path / "outside"))
+    assert only[0] == 0, only[2]
+    assert "(sampled)" in only[1]
+    assert several[0] == 2
+    assert "several processes have torch; name one: " in several[2]
+    assert several[2].count("\n") == 1
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["loops"][0]["workers"] == 2
+    assert document["verdict"]["causes"][0]["title"] == "Ask (sleeps, not computing)"
 
 
 def test_top_shows_a_process_that_was_not_traced() -> None:

@@ -1,7 +1,7 @@
 """A program as `lotus attach` sees it, made up: what each thread is at, tick by tick."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -29,7 +29,7 @@ class Program:
     """
 
     main: Callable[[int], At]
-    workers: Sequence[Callable[[int], At]] = ()
+    workers: Sequence[Callable[[int], At | None]] = ()
     ticks: int = 500
     blocked: dict[At, str] = field(default_factory=dict)
     ready: float = 0.0
@@ -45,10 +45,12 @@ class Program:
         """What is seen; `offset_ns`: by how much the clock of the stacks is behind."""
         labels: dict[tuple[str, str, int], int] = {}
         samples, looks, used = [], [], 0.0
-        threads = [self.main, *self.workers]
+        threads: list[Callable[[int], At | None]] = [self.main, *self.workers]
         for tick in range(self.ticks):
             for place, thread in enumerate(threads):
                 pid, at = MAIN + place, thread(tick)
+                if at is None:
+                    continue
                 outside = at[0] in (phases.OUTSIDE, phases.IMPORTS)
                 number = labels.setdefault((*at, -1 if outside else 0), len(labels))
                 time = START + tick * TICK
@@ -121,10 +123,37 @@ def _reading(time: float, place: int, grown: float) -> dict[str, float]:
     return {"time_ns": time, "pid": MAIN + place, "worker": place - 1, "shared": 0.0, **sizes}
 
 
+def job(*programs: Program) -> AttachEvidence:
+    """Ranks of one job, watched at once."""
+    parts = [program.evidence() for program in programs]
+    tables: dict[str, list[pd.DataFrame]] = {}
+    labels = 0
+    for rank, part in enumerate(parts):
+        for name in ("processes", "samples", "looks", "labels", "memory"):
+            table = getattr(part, name)
+            more = {one: table[one] + 100 * rank for one in ("pid", "tid", "main") if one in table}
+            if "label" in table:
+                more["label"] = table["label"] + labels
+            table = table.assign(**more)
+            tables.setdefault(name, []).append(
+                table.assign(rank=rank) if name == "processes" else table
+            )
+        labels += len(part.labels)
+    joined: dict[str, Any] = {
+        name: pd.concat(each, ignore_index=True) for name, each in tables.items()
+    }
+    return replace(parts[0], **joined)
+
+
 def turns(*parts: tuple[At, int]) -> Callable[[int], At]:
     """A thread that is at each of these for so many ticks, again and again."""
     order = [at for at, count in parts for _ in range(count)]
     return lambda tick: order[tick % len(order)]
+
+
+def between(first: int, last: int, thread: Callable[[int], At]) -> Callable[[int], At | None]:
+    """A thread that is there from one tick to another."""
+    return lambda tick: thread(tick) if first <= tick < last else None
 
 
 def always(at: At) -> Callable[[int], At]:

@@ -3,10 +3,11 @@
     PYTHONPATH=. python tools/bench/attach.py [--corpus own open blind sealed variants]
         [--seconds 20] [--traced] [--rows FILE] [NAME ...]
 
-Each program of tests/diagnosis/CORPUS runs by itself, longer where it takes --epochs. When it has
-loaded torch and started a worker (or 5 s later) it is watched for --seconds, or until its end. Its
-label, written before the rules, says which cause comes first. With --traced it runs once more under
-`lotus trace`, and both are scored alike. Causes that only single batches show count as well. A row
+Each program of tests/diagnosis/CORPUS runs by itself, as often as it is watched: with more epochs
+where it takes --epochs, else again and again in one process. When it has loaded torch and started a
+worker (or 5 s later) it is watched for --seconds. Its label, written before the rules, says which
+cause comes first. With --traced it runs once more under `lotus trace`, in turn before and after it
+is watched, and both are scored alike. Causes that only single batches show count as well. A row
 that stands in --rows already is not measured again.
 """
 
@@ -31,14 +32,25 @@ from lotus.attach.thread_readings import children_of
 
 _EPOCHS, _SAMPLES = 1000, 5000  # more than fit into the time
 _LIMIT_S, _START_S = 120, 5
+# As __main__, for what workers import that were spawned.
+_AGAIN = """\
+import sys
+__file__, sys.argv = sys.argv[1], sys.argv[1:]
+sys.path.insert(0, __file__.rpartition("/")[0])
+code = compile(open(__file__).read(), __file__, "exec")
+while __name__ == "__main__":
+    exec(code, globals())
+"""
 
 
 def longer(program: Path) -> list[str]:
-    """Arguments with which a program runs on for longer than it is watched."""
+    """A command by which a program runs on for longer than it is watched."""
     text = program.read_text()
     if "planted.arguments(" in text:
-        return [f"--samples={_SAMPLES}"]
-    return [f"--epochs={_EPOCHS}"] if '"--epochs"' in text else []
+        return [sys.executable, str(program), f"--samples={_SAMPLES}"]
+    if '"--epochs"' in text:
+        return [sys.executable, str(program), f"--epochs={_EPOCHS}"]
+    return [sys.executable, "-c", _AGAIN, str(program)]
 
 
 def watched(program: Path, seconds: float) -> tuple[dict[str, Any], str, str]:
@@ -46,8 +58,7 @@ def watched(program: Path, seconds: float) -> tuple[dict[str, Any], str, str]:
     lotus = [sys.executable, "-m", "lotus"]
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
-        words = [sys.executable, str(program), *longer(program)]
-        child = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
+        child = subprocess.Popen(longer(program), stdout=subprocess.DEVNULL, start_new_session=True)
         try:
             until = time.monotonic() + _LIMIT_S
             while not has_torch(child.pid) and time.monotonic() < until and child.poll() is None:
@@ -107,14 +118,19 @@ def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             row = known.get((corpus, name))
             if row is None:
                 program = diagnosis.PROGRAMS / corpus / f"{name}.py"
-                judged, text, said = watched(program, args.seconds)
                 row = {
                     "corpus": corpus, "program": name, "planted": label["kinds"][0],
-                    "healthy": label["healthy"], "said": said.strip(),
-                    "attach": scored(judged, text, label),
+                    "healthy": label["healthy"], "load": round(os.getloadavg()[0], 1),
                 }  # fmt: skip
-                if args.traced:
-                    row["trace"] = scored(*diagnosis.diagnosed(program), label)
+                turns = ["attach", "trace"] if args.traced else ["attach"]
+                for how in turns if len(known) % 2 else reversed(turns):
+                    if how == "attach":
+                        judged, text, said = watched(program, args.seconds)
+                        row["said"] = said.strip()
+                    else:
+                        judged, _, text = diagnosis.diagnosed(program)
+                    row[how] = scored(judged, text, label)
+                known[corpus, name] = row
                 if args.rows is not None:
                     with args.rows.open("a") as stream:
                         stream.write(json.dumps(row) + "\n")
@@ -130,7 +146,8 @@ def line_of(row: Mapping[str, Any]) -> str:
     seen = row["attach"]
     text = f" ({row['said'][:60]})" if not seen["title"] else ""
     what = f"{seen['first']}: {seen['title'][:60]}{text}"
-    return f"{row['corpus']:6} {row['program']:18} {', '.join(marks):26} {what}"
+    where = f"{row['corpus']:6} {row['program']:18} load {row['load']:4}"
+    return f"{where} {', '.join(marks):26} {what}"
 
 
 def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from lotus.analysis.common.columns import Floats, Ints, ratio
 # A component of the making of batches: (phase, name of the operation).
 Component = tuple[str, str]
 _STEADY = 0.2  # of waits and steps: then first batches are waited for like all others
-_MOST = 0.5  # of the loop
+_LEAST_REST_NS = 1_000_000_000  # of a loop, besides its start-up: less tells nothing of it
 _NEAR = 2.0  # periods
 _Key = TypeVar("_Key")
 
@@ -25,8 +25,9 @@ class LoopShares:
 
     `phases`: time of the thread that iterates. `making`: waits, by what was being made meanwhile;
     `receiving`: time of receiving in which workers made batches; `by_worker`: `making` by worker's
-    place. `made`: time that whoever makes batches spent in each
-    component. `idle_ns`: of the workers. `rows`: (time, in a wait, whole) of each sample.
+    place, which workers of one epoch after the other share. `made`: time that whoever makes batches
+    spent in each component. `idle_ns`: of the workers. `rows`: (time, in a wait, whole) of each
+    sample.
     """
 
     loop: int
@@ -42,6 +43,7 @@ class LoopShares:
     idle_ns: float = 0.0
     idle_by: dict[int, float] = field(default_factory=dict)
     left_out_ns: float = 0.0  # the program's first start-up, which says nothing of its epochs
+    begun: bool = False  # while it was watched, and little but its start-up was seen
     alone_ns: float = 0.0  # waits in which one worker of several made a batch
     rows: list[tuple[float, float, float]] = field(default_factory=list)
     workers: int = 0
@@ -111,18 +113,20 @@ def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
     of_workers = samples[samples["pid"].isin(workers)]
     # Workers that were spawned do not tell of which loop they are.
     of_workers = of_workers[of_workers["loop"].isin((loop, -1)) | ~_forked(of_workers, loop)]
+    shares.workers = _at_a_time(of_workers, workers)
     in_main = main_samples[main_samples["phase"].isin(phases.MAKING)]
     _made(shares, in_main, -1)
-    for place, pid in enumerate(workers):
+    # Each epoch starts its workers in the same order.
+    places = [place % max(shares.workers, 1) for place in range(len(workers))]
+    for place, pid in zip(places, workers, strict=True):
         own = of_workers[(of_workers["pid"] == pid) & (of_workers["tid"] == pid)]
         _made(shares, own[own["phase"].isin(phases.MAKING)], place)
         idle = float(own.loc[own["phase"] == phases.IDLE, "weight_ns"].sum())
         shares.idle_ns += idle
-        shares.idle_by[place] = idle
+        shares.idle_by[place] = shares.idle_by.get(place, 0.0) + idle
     for component, ns in _components(in_main).items():
         shares.making[component] = shares.making.get(component, 0.0) + ns
-    shares.workers = _at_a_time(of_workers, workers)
-    _charge_waits(shares, main_samples, of_workers, workers)
+    _charge_waits(shares, main_samples, of_workers, workers, places)
     _leave_out_start(shares, main_samples.sort_values("time_ns")["phase"].to_numpy())
     waited = main_samples["phase"].isin(phases.IN_NEXT).to_numpy()
     weight = main_samples["weight_ns"].to_numpy(np.float64)
@@ -134,12 +138,16 @@ def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
 def _leave_out_start(shares: LoopShares, phase: np.ndarray) -> None:
     """Take a start-up out of the loop that was met once, where the loop began while it was watched.
 
-    How long the epoch is that follows is not known. One that is most of the time stays.
+    How long the epoch is that follows is not known. Where next to nothing of it was seen, the
+    start-up stays (`begun`).
     """
     starts = phase == phases.STARTUP
     count = int((starts[1:] & ~starts[:-1]).sum()) + int(starts[:1].sum())
     startup = shares.of(phases.STARTUP) + shares.startup_ns
-    if count != 1 or not starts[0] or startup >= _MOST * shares.loop_ns:
+    if count != 1 or not starts[0]:
+        return
+    if shares.loop_ns - startup < _LEAST_REST_NS:
+        shares.begun = True
         return
     shares.left_out_ns = startup
     shares.phases.pop(phases.STARTUP)
@@ -184,7 +192,11 @@ def _made(shares: LoopShares, samples: pd.DataFrame, place: int) -> None:
 
 
 def _charge_waits(
-    shares: LoopShares, main: pd.DataFrame, of_workers: pd.DataFrame, workers: list[int]
+    shares: LoopShares,
+    main: pd.DataFrame,
+    of_workers: pd.DataFrame,
+    workers: list[int],
+    places: list[int],
 ) -> None:
     """Divide waits for the queue: among those who made batches meanwhile, in equal parts."""
     ordered = main.sort_values("time_ns")
@@ -206,7 +218,7 @@ def _charge_waits(
     states = [_states(of_workers, pid, times) for pid in workers]
     for k, ns in enumerate(weight.tolist()):
         _charge_wait(shares, ns, [main_of[k] for main_of, _ in states],
-                     [feeds[k] for _, feeds in states], phase_of, component_of)  # fmt: skip
+                     [feeds[k] for _, feeds in states], places, phase_of, component_of)  # fmt: skip
 
 
 def _charge_receiving(
@@ -232,13 +244,14 @@ def _charge_wait(
     ns: float,
     labels: list[int],
     sending: list[bool],
+    places: list[int],
     phase_of: dict[int, str],
     component_of: dict[int, Component],
 ) -> None:
     making = [k for k, label in enumerate(labels) if phase_of.get(label) in phases.MAKING]
     if making:
-        for place in making:
-            component = component_of[labels[place]]
+        for k in making:
+            component, place = component_of[labels[k]], places[k]
             shares.making[component] = shares.making.get(component, 0.0) + ns / len(making)
             shares.by_worker[place] = shares.by_worker.get(place, 0.0) + ns / len(making)
         idle = sum(phase_of.get(label) == phases.IDLE for label in labels)
@@ -311,6 +324,7 @@ def added(parts: list[LoopShares]) -> LoopShares:
         whole.idle_ns += part.idle_ns
         whole.alone_ns += part.alone_ns
         whole.left_out_ns += part.left_out_ns
+        whole.begun |= part.begun
         whole.rows += part.rows
     return whole
 

@@ -208,7 +208,7 @@ class _Ledger:
         """
         looks, mains = self._seen.looks, self._seen.evidence.mains
         receiving = looks[looks["pid"].isin(mains) & (looks["phase"] == phases.RECEIVE)]
-        blocked = _threads(receiving).blocked_share
+        blocked = threads_of(receiving).blocked_share
         if not math.isfinite(blocked):
             return 0.0
         for component, ns in self._shares.receiving.items():
@@ -221,7 +221,7 @@ class _Ledger:
             return 0.0
         looks, mains = self._seen.looks, self._seen.evidence.mains
         receiving = looks["phase"].isin((phases.RECEIVE, phases.SAMPLER, phases.NEXT))
-        main, maker = _threads(looks[looks["pid"].isin(mains) & receiving]), self._use.fetch
+        main, maker = threads_of(looks[looks["pid"].isin(mains) & receiving]), self._use.fetch
         # Where it is blocked it waits for a thread of a worker, which has as few cores.
         wanting = ratio(maker.delay_share, 1.0 - maker.blocked_share)
         delay = min(main.delay_share + main.blocked_share * wanting, 1.0)
@@ -329,7 +329,8 @@ def _starved(shares: LoopShares) -> int:
     return empty if full and empty + len(full) == len(busy) else 0
 
 
-def _threads(looks: pd.DataFrame) -> Threads:
+def threads_of(looks: pd.DataFrame) -> Threads:
+    """How the threads that were looked at spent their time; NaN of nothing."""
     if not len(looks):
         return Threads(math.nan, math.nan, math.nan, math.nan)
     wall, on, ready, whole = (
@@ -362,8 +363,8 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
     ours = ratio(float(evidence.facts["cost_ns"]), cores_ns)
     others = max(used - own - ours, 0.0) if math.isfinite(used) else math.nan
     return CoreUse(
-        fetch=_threads(making),
-        step=_threads(stepping),
+        fetch=threads_of(making),
+        step=threads_of(stepping),
         own_share=own,
         others_share=others,
         children_share=ratio(started, started + float(making["cpu_ns"].sum())),

@@ -19,7 +19,7 @@ from lotus.analysis.attached.loop_shares import (
     loops_of,
     sampled,
 )
-from lotus.analysis.attached.sampled_charges import charged
+from lotus.analysis.attached.sampled_charges import charged, threads_of
 from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.causes.cause_row import STEP as STEP_PART
@@ -47,6 +47,8 @@ _CLEARLY = 1.5  # times as much waiting puts a loop before the one with the most
 _FEW = 100  # samples of the thread that iterates: the verdict is rough
 _MOST_LOOPS = 8
 _UNEVEN, _IDLE = 0.5, 0.2  # of the waits, and of the workers' time: batches of unequal cost
+_HELD_UP = 0.25  # a rank waits for data so much more of its loop than another
+_BLOCKED = 0.5  # of the other's step: it waits for that rank
 _Z = z_quantile()
 
 
@@ -71,6 +73,7 @@ class LoopSummary:
     samples: int
     left_out_ns: float  # a start-up that was met once
     alone_share: float  # of the waits for workers: one of several made a batch, others were idle
+    held_up_by: int = 0  # process of the rank for which the others wait, if all else is of it; or 0
 
 
 @dataclass(frozen=True)
@@ -134,14 +137,21 @@ def with_loop(summary: AttachedSummary) -> AttachedSummary:
 def _loop(seen: Sampled, number: int) -> LoopSummary:
     parts = {main: loop_shares(seen, number, main) for main in seen.evidence.mains}
     parts = {main: part for main, part in parts.items() if part.loop_ns > 0}
-    whole = added(list(parts.values()))
+    last = _held_up_by(seen, parts)
+    whole = added([parts[last]] if last else list(parts.values()))
     account = charged(seen, whole)
+    ranks = _rank_rows(seen, parts)
+    judged = _cautious(_with_intervals(judge(account.account, account.around), whole))
+    if whole.begun:
+        judged = _only_begun(judged, whole)
+    if last:
+        judged = replace(judged, flaws=(_held_up(ranks, last), *judged.flaws))
     row = seen.evidence.loops.iloc[number]
     step = whole.of(phases.STEP)
     return LoopSummary(
         loop=number,
         title=f"the loop at {os.path.basename(str(row['file']))}:{row['head']}",
-        verdict=_cautious(_with_intervals(judge(account.account, account.around), whole)),
+        verdict=judged,
         workers=whole.workers,
         loop_ns=whole.loop_ns,
         wait_ns=whole.wait_ns,
@@ -150,10 +160,45 @@ def _loop(seen: Sampled, number: int) -> LoopSummary:
         ceiling=ratio(whole.loop_ns, step) if step > 0 else math.nan,
         operations=_operations(seen, whole),
         worker_rows=_worker_rows(whole),
-        rank_rows=_rank_rows(seen, parts),
+        rank_rows=ranks,
         samples=len(whole.rows),
         left_out_ns=whole.left_out_ns,
         alone_share=ratio(whole.alone_ns, sum(whole.by_worker.values())),
+        held_up_by=last,
+    )
+
+
+def _held_up_by(seen: Sampled, parts: dict[int, LoopShares]) -> int:
+    """The process of the rank for which the others wait in their steps; 0 where it is not clear.
+
+    It waits for data, and another, which does not, is blocked in its step.
+    """
+    if len(parts) < 2:
+        return 0
+    waits = {main: ratio(part.wait_ns, part.loop_ns) for main, part in parts.items()}
+    last, first = max(waits, key=lambda pid: waits[pid]), min(waits, key=lambda pid: waits[pid])
+    if waits[last] - waits[first] < _HELD_UP:
+        return 0
+    looks = seen.looks
+    steps = looks[(looks["pid"] == first) & (looks["phase"] == phases.STEP)]
+    return last if threads_of(steps).blocked_share >= _BLOCKED else 0
+
+
+def _held_up(ranks: pd.DataFrame, last: int) -> str:
+    """Which rank the others wait for, and by what that is seen."""
+    rows = {row["pid"]: row for row in ranks.to_dict("records")}
+    first = min(rows.values(), key=lambda row: row["wait_share"])
+    names = [
+        f"rank {row['rank']} (process {row['pid']})"
+        if row["rank"] >= 0
+        else f"process {row['pid']}"
+        for row in (rows[last], first)
+    ]
+    return (
+        f"All this is of {names[0]}, which waits for data {share(rows[last]['wait_share'])} of its "
+        f"loop; {names[1]} waits {share(first['wait_share'])} and is blocked in "
+        f"{share(first['step_blocked_share'])} of its step: most likely it waits there for "
+        f"{names[0].partition(' (')[0]}."
     )
 
 
@@ -187,6 +232,16 @@ def _cautious(judged: Verdict) -> Verdict:
     )
     causes = sorted(judged.causes, key=lambda cause: cause.part != STEP_PART)
     return replace(judged, kind="consumer-bound", degree="not", summary=summary, causes=causes)
+
+
+def _only_begun(judged: Verdict, shares: LoopShares) -> Verdict:
+    """No verdict: how much of an epoch its start-up is cannot be told before its end."""
+    startup = duration(judged.startup_share * shares.loop_ns)
+    summary = (
+        f"The loop began while it was watched: its start-up took {startup}, and too little of the "
+        "rest was seen to tell anything of it. Look again."
+    )
+    return replace(judged, kind="unknown", degree="", summary=summary, causes=[], ruled_out=())
 
 
 def _by_waiting(loops: list[LoopSummary]) -> list[LoopSummary]:
@@ -241,6 +296,7 @@ def _worker_rows(shares: LoopShares) -> pd.DataFrame:
 def _rank_rows(seen: Sampled, parts: dict[int, LoopShares]) -> pd.DataFrame:
     processes = seen.evidence.processes
     rank_of = dict(zip(processes["pid"].tolist(), processes["rank"].tolist(), strict=True))
+    looks = seen.looks[seen.looks["phase"] == phases.STEP]
     rows = [
         {
             "rank": rank_of[main],
@@ -248,10 +304,12 @@ def _rank_rows(seen: Sampled, parts: dict[int, LoopShares]) -> pd.DataFrame:
             "loop_ns": part.loop_ns,
             "wait_share": ratio(part.wait_ns, part.loop_ns),
             "step_share": ratio(part.of(phases.STEP), part.loop_ns),
+            "step_blocked_share": threads_of(looks[looks["pid"] == main]).blocked_share,
         }
         for main, part in parts.items()
     ]
-    return pd.DataFrame(rows, columns=["rank", "pid", "loop_ns", "wait_share", "step_share"])
+    columns = ["rank", "pid", "loop_ns", "wait_share", "step_share", "step_blocked_share"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _processes(seen: Sampled) -> pd.DataFrame:
@@ -276,10 +334,10 @@ def _processes(seen: Sampled) -> pd.DataFrame:
 
 
 def _time(seen: Sampled, loops: list[LoopSummary]) -> RunTime | None:
-    """Where the time of the first main process went."""
+    """Where the time of the first main process went, or of that for which the others wait."""
     if not loops:
         return None
-    main = seen.evidence.mains[0]
+    main = loops[0].held_up_by or seen.evidence.mains[0]
     mine = seen.samples[seen.samples["pid"] == main]
     thread = mine.loc[mine["loop"] >= 0, "tid"]
     if not len(thread):
@@ -336,6 +394,14 @@ def _remarks(seen: Sampled, loops: list[LoopSummary]) -> list[str]:
     if loops and loops[0].left_out_ns > 0:
         took = duration(loops[0].left_out_ns)
         result.append(f"The loop began while it was watched: its start-up of {took} is left out.")
+    if loops and len(seen.evidence.mains) == 1:
+        alone = loops[0].rank_rows.iloc[0]
+        if alone["rank"] >= 0 and alone["step_blocked_share"] >= _BLOCKED:
+            result.append(
+                f"This is one rank of a job, blocked in {share(alone['step_blocked_share'])} of "
+                "its step: it may wait there for another one. The process of torchrun stands for "
+                "all ranks."
+            )
     if loops and _is_uneven(loops[0]):
         result.append(
             f"In {share(loops[0].alone_share)} of the waits for workers a single one made a batch, "

@@ -56,8 +56,12 @@ def _loop(loop: LoopSummary) -> Section:
     parts += [Table(columns, causes), Table(*attached_report.operation_cells(loop))]
     if len(loop.rank_rows) > 1:
         rows = [
-            [f"{row['rank']:.0f}", share(row["wait_share"]), share(row["step_share"])]
+            [
+                f"{row['rank']:.0f}",
+                *(share(row[name]) for name in ("wait_share", "step_share", "step_blocked_share")),
+            ]
             for row in rows_of(loop.rank_rows)
         ]
-        parts.append(Table([("rank", RIGHT), ("waits", RIGHT), ("step", RIGHT)], rows))
+        headings = [(name, RIGHT) for name in ("rank", "waits", "step", "of it blocked")]
+        parts.append(Table(headings, rows))
     return Section(plain(loop.title)[:1].upper() + plain(loop.title)[1:], parts)

@@ -133,10 +133,11 @@ def _loop(console: "Console", loop: LoopSummary) -> None:
     if len(loop.rank_rows) > 1:
         rows = [
             [f"{row['rank']:.0f}", f"{row['pid']:.0f}", share(row["wait_share"]),
-             share(row["step_share"])]
+             share(row["step_share"]), share(row["step_blocked_share"])]
             for row in rows_of(loop.rank_rows)
         ]  # fmt: skip
         headings = [("rank", RIGHT), ("pid", RIGHT), ("waits", RIGHT), ("step", RIGHT)]
+        headings += [("of it blocked", RIGHT)]
         print_table(
             console,
             "Ranks (in a synchronised job who waits most holds up the others)",
@@ -241,6 +242,7 @@ def _loop_document(loop: LoopSummary) -> dict[str, Any]:
         "samples": loop.samples,
         "left_out_ns": loop.left_out_ns,
         "alone_share": loop.alone_share,
+        "held_up_by": loop.held_up_by,
         "verdict": dataclasses.asdict(loop.verdict),
         "intervals": [[cause.low, cause.high] for cause in loop.verdict.causes],
         "operations": loop.operations,

@@ -9,7 +9,19 @@ from lotus.analysis.attached import phases
 from lotus.analysis.attached.clock_offset import labels_of_looks
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise, with_loop
 from lotus.common.errors import LotusError
-from tests.unit.sampled_program import IDLE, STEP, WAIT, At, Program, always, operation, turns
+from tests.unit.sampled_program import (
+    IDLE,
+    MAIN,
+    STEP,
+    WAIT,
+    At,
+    Program,
+    always,
+    between,
+    job,
+    operation,
+    turns,
+)
 
 BLUR, DECODE = operation("Blur"), operation("Loader")
 STARVING = turns((WAIT, 7), (STEP, 3))
@@ -122,6 +134,30 @@ def test_the_start_of_the_program_is_no_cause() -> None:
     assert any("its start-up of" in remark for remark in summary.remarks)
 
 
+def test_a_loop_that_has_just_begun_has_no_verdict() -> None:
+    startup = (phases.STARTUP, "")
+    summary = judged(Program(lambda tick: startup if tick < 460 else WAIT, [always(BLUR)] * 2))
+    assert summary.verdict is not None
+    assert summary.verdict.kind == "unknown"
+    assert not summary.verdict.causes
+    assert "start-up took 9.20 s" in summary.verdict.summary
+
+
+def test_the_rank_that_the_others_wait_for_is_judged() -> None:
+    held = Program(lambda tick: STEP, [turns((BLUR, 1), (IDLE, 9))], blocked={STEP: "events"})
+    late = Program(STARVING, [always(BLUR)])
+    summary = summarise(job(held, late))
+    loop = summary.loops[0]
+    assert loop.held_up_by == MAIN + 100
+    assert loop.verdict.input_share == pytest.approx(0.7, abs=0.01)
+    assert loop.verdict.causes[0].title == "Blur"
+    assert "All this is of rank 1 (process 200)" in loop.verdict.flaws[0]
+    assert "rank 0 (process 100) waits 0%" in loop.verdict.flaws[0]
+    computes = Program(lambda tick: STEP, [turns((BLUR, 1), (IDLE, 9))])
+    assert summarise(job(computes, late)).loops[0].held_up_by == 0
+    assert summarise(job(late, late)).loops[0].held_up_by == 0
+
+
 RECEIVE = (phases.RECEIVE, "")
 
 
@@ -143,6 +179,15 @@ def test_collate_and_own_code() -> None:
 def test_workers_without_data() -> None:
     program = Program(STARVING, [always(BLUR), always(IDLE), always(IDLE)])
     assert first_of(program) == "starved-workers: 2 of the 3 workers have no data"
+
+
+def test_workers_of_one_epoch_after_the_other_are_the_same_workers() -> None:
+    one_epoch = [always(BLUR), always(IDLE), always(IDLE)]
+    workers = [between(at, at + 125, each) for at in range(0, 500, 125) for each in one_epoch]
+    summary = judged(Program(STARVING, workers))
+    assert summary.loops[0].workers == 3
+    assert summary.loops[0].verdict.causes[0].title == "2 of the 3 workers have no data"
+    assert len(summary.loops[0].worker_rows) == 3
 
 
 def test_one_slow_worker() -> None:

@@ -1,0 +1,70 @@
+"""Thread numbers of a container: py-spy has those that a process itself knows, not the host's."""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from native_map.recording.py_spy import PySpyStacks
+
+_NUMBERS = re.compile(rb"^NSpid:\t([\d\t]+)$", re.MULTILINE)
+
+
+class ThreadNumbers:
+    """Our numbers of the threads of processes in PID namespaces below ours."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._ours: dict[int, dict[int, int]] = {}  # by process, from the inner number
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Read those of all threads that these processes have now."""
+        for pid in pids:
+            if len(_read(self._proc / str(pid))) < 2:
+                continue
+            known = self._ours.setdefault(pid, {})
+            with contextlib.suppress(OSError):
+                for thread in os.listdir(self._proc / str(pid) / "task"):
+                    numbers = _read(self._proc / str(pid) / "task" / thread)
+                    if len(numbers) > 1:
+                        known[numbers[-1]] = numbers[0]
+
+    def inner(self, pid: int) -> int:
+        """The number that a process has for itself."""
+        known = {ours: inner for inner, ours in self._ours.get(pid, {}).items()}
+        return known.get(pid, pid)
+
+    def translated(self, stacks: PySpyStacks) -> PySpyStacks:
+        """The same stacks by our numbers."""
+        if not self._ours:
+            return stacks
+        samples, threads = (self._renamed(table) for table in (stacks.samples, stacks.threads))
+        return replace(stacks, samples=samples, threads=threads)
+
+    def _renamed(self, table: pd.DataFrame) -> pd.DataFrame:
+        rows = zip(table["pid"].tolist(), table["tid"].tolist(), strict=True)
+        ours = [self._ours.get(pid, {}).get(tid, tid) for pid, tid in rows]
+        return table.assign(tid=pd.Series(ours, index=table.index, dtype="int64"))
+
+
+def process_of(inner: int, proc: Path = Path("/proc")) -> int | None:
+    """The only process of a container that has this number there; None: none, or several."""
+    found = []
+    for name in os.listdir(proc):
+        numbers = _read(proc / name) if name.isdecimal() else []
+        if len(numbers) > 1 and numbers[-1] == inner:
+            found.append(numbers[0])
+    return found[0] if len(found) == 1 else None
+
+
+def _read(folder: Path) -> list[int]:
+    """The numbers of a process or thread, ours first; [] where they cannot be read."""
+    try:
+        match = _NUMBERS.search((folder / "status").read_bytes())
+    except OSError:
+        return []
+    return [int(number) for number in match[1].split()] if match else []
