@@ -14,8 +14,15 @@ import pandas as pd
 
 from lotus.analysis.batches.components import first_of_process
 from lotus.analysis.batches.waits import PHASES, loop_times, wait_phases
-from lotus.analysis.common.columns import Floats, Ints, batch_rows, flag, integer, number
-from lotus.analysis.common.sample_sums import own_time
+from lotus.analysis.common.columns import (
+    BatchPlaces,
+    Floats,
+    Ints,
+    batch_rows,
+    flag,
+    integer,
+    number,
+)
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.counters.counter_metrics import COLLATE as COUNTED_COLLATE
 from lotus.analysis.counters.counter_metrics import REST as COUNTED_REST
@@ -101,11 +108,11 @@ class Totals:
 
 def operation_times(scope: Scope) -> pd.Series:
     """Return nanoseconds of all operations in batches by (parent, operation), largest first."""
-    ops = _in_batches(scope.ops)
-    if not len(ops):
+    cells = scope.calls.cells
+    inside = cells[flag(cells, "in_batch")]
+    if not len(inside):
         return pd.Series(dtype=np.float64)
-    keys = [_text(ops, "parent"), _text(ops, "operation")]
-    sums = ops["duration_ns"].astype(np.float64).groupby(keys, observed=True).sum()
+    sums = inside.groupby(["parent", "operation"], sort=False)["duration_ns"].sum()
     return sums.sort_values(ascending=False, kind="stable")
 
 
@@ -121,7 +128,7 @@ def totals(
     pieces = starts = 0
     loop = loop_times(scope.epochs, scope.waits)
     ranks = sorted({*integer(scope.waits, "rank").tolist(), *integer(loop, "rank").tolist()})
-    for series in (_Taken(scope, loop, wanted), _MadeBatches(scope, counters, wanted)):
+    for series in (_Taken(scope, loop, wanted), _MadeBatches(scope, counters, wanted, ranks)):
         parts = [series.of(rank) for rank in ranks]
         # All ranks share block length and drawing, because they are correlated.
         length = max((bootstrap.block_length(part.residuals) for part in parts), default=1)
@@ -192,16 +199,11 @@ class _BinnedRows:
                 self.place[these] = offset + np.arange(len(these)) * most // len(these)
         self.table = np.zeros((self.count, columns))
 
-    def add(self, column: int, values: Floats, rows: Ints | None = None) -> None:
-        """Add values for all rows, or for those at `rows` (-1: for none)."""
-        place = self.place if rows is None else self.places(rows)
-        known = place >= 0
-        self.table[:, column] += np.bincount(place[known], np.nan_to_num(values[known]), self.count)
-
-    def places(self, rows: Ints) -> Ints:
-        if not len(self.place):
-            return np.full(len(rows), -1, np.int64)
-        return np.where(rows >= 0, self.place[rows], -1)
+    def add(self, column: int, values: Floats) -> None:
+        """Add a value for each row."""
+        known = self.place >= 0
+        sums = np.bincount(self.place[known], np.nan_to_num(values[known]), self.count)
+        self.table[:, column] += sums
 
     def part(self, column: int, weight: int, more: Sequence[int] = ()) -> _Part:
         """Return the part; block lengths are chosen by `column` and `more` per `weight`."""
@@ -270,7 +272,9 @@ class _Taken:
 class _MadeBatches:
     """Batches in the order in which they were made; the edges are first batches of processes."""
 
-    def __init__(self, scope: Scope, counters: pd.DataFrame, wanted: Wanted) -> None:
+    def __init__(
+        self, scope: Scope, counters: pd.DataFrame, wanted: Wanted, ranks: Sequence[int]
+    ) -> None:
         self.wanted = wanted
         batches = scope.batches
         made = ~np.isnan(number(batches, "fetch_ns"))
@@ -278,41 +282,73 @@ class _MadeBatches:
         batches = batches.sort_values(["rank", "epoch", "batch"]).reset_index(drop=True)
         self.batches, self.size = batches, number(batches, "size")
         self.first = first_of_process(batches, scope.workers)
-        samples = scope.samples
-        self.sample_rows, self.own = batch_rows(batches, samples), own_time(samples)
-        self._find_operations(scope)
+        self.sampled = scope.fetched.in_batches(batches, "samples") > 0
+        self.own = scope.fetched.in_batches(batches, "own_ns")
+        self._add_up_operations(scope, ranks)
         self._find_counts(counters)
 
-    def _find_operations(self, scope: Scope) -> None:
-        ops = _in_batches(scope.ops)
-        codes = {one: place for place, one in enumerate(self.wanted.operations)}
-        self.op_rows = batch_rows(self.batches, ops)
-        self.op_ns, self.op_cpu = number(ops, "duration_ns"), number(ops, "cpu_ns")
-        self.op_codes = np.full(len(ops), -1, np.int64)
-        if not len(ops) or not codes:
-            self.with_ops = np.zeros(len(self.batches))
-            self.with_cpu = self.with_ops
+    def _rows(self, rank: int) -> _BinnedRows:
+        mine = np.flatnonzero(integer(self.batches, "rank") == rank)
+        return _BinnedRows(mine, self.first, len(self.wanted.columns))
+
+    def _add_up_operations(self, scope: Scope, ranks: Sequence[int]) -> None:
+        """Add them up by the bins of all ranks, part by part: all may not fit in memory."""
+        count, self.bins_before, bins = len(self.batches), {}, 0
+        bin_of = np.full(count, -1, np.int64)
+        for rank in ranks:
+            rows = self._rows(rank)
+            self.bins_before[rank] = bins
+            bin_of[rows.place >= 0] = bins + rows.place[rows.place >= 0]
+            bins += rows.count
+        self.operations = np.zeros((bins, 3 * len(self.wanted.operations)))
+        self.with_ops = self.with_cpu = np.zeros(count)
+        if not self.wanted.operations or not scope.calls.count:
             return
+        places, recorded = BatchPlaces(self.batches), self.sampled.copy()
+        missing = np.zeros(count, np.bool_)
+        for ops in scope.calls.parts():
+            inside = _in_batches(ops)
+            row = places.rows(inside)
+            seen = row >= 0
+            inside, row = (inside, row) if seen.all() else (inside[seen], row[seen])
+            recorded[row] = True
+            missing[row[np.isnan(number(inside, "cpu_ns"))]] = True
+            self._add_operations(inside, bin_of[row])
+        self.with_ops = np.where(recorded, self.size, 0.0)
+        self.with_cpu = np.where(missing, 0.0, self.with_ops)
+
+    def _add_operations(self, ops: pd.DataFrame, bins: Ints) -> None:
+        """Add the time, CPU time and number of some operations to their bins (-1: none)."""
+        width, code = len(self.wanted.operations), self._codes(ops)
+        known = (bins >= 0) & (code >= 0)
+        if not known.any():
+            return
+        first, last = int(bins[known].min()), int(bins[known].max()) + 1
+        key = (bins[known] - first) * width + code[known]
+        for place, values in enumerate(
+            (number(ops, "duration_ns"), np.nan_to_num(number(ops, "cpu_ns")), np.ones(len(ops)))
+        ):
+            sums = np.bincount(key, values[known], (last - first) * width)
+            self.operations[first:last, place::3] += sums.reshape(last - first, width)
+
+    def _codes(self, ops: pd.DataFrame) -> Ints:
+        """The place of each operation among those that have columns; -1: it has none."""
+        if not len(ops):
+            return np.zeros(0, np.int64)
+        codes = {one: place for place, one in enumerate(self.wanted.operations)}
         parents, operations = (
             _text(ops, one).astype("category") for one in ("parent", "operation")
         )
-        pair = np.asarray(parents.cat.codes, np.int64) * len(operations.cat.categories)
+        width = len(operations.cat.categories)
+        pair = np.asarray(parents.cat.codes, np.int64) * width
         pair += np.asarray(operations.cat.codes, np.int64)
         values, inverse = np.unique(pair, return_inverse=True)
-        width = len(operations.cat.categories)
         names = [[str(one) for one in side.cat.categories] for side in (parents, operations)]
         known = [
             codes.get((names[0][one // width], names[1][one % width]), -1)
             for one in values.tolist()
         ]
-        self.op_codes = np.asarray(known, np.int64)[inverse]
-        seen = self.op_rows >= 0
-        count = len(self.batches)
-        recorded = np.bincount(self.sample_rows[self.sample_rows >= 0], minlength=count) > 0
-        recorded |= np.bincount(self.op_rows[seen], minlength=count) > 0
-        self.with_ops = np.where(recorded, self.size, 0.0)
-        missing = np.bincount(self.op_rows[seen], np.isnan(self.op_cpu[seen]), count) > 0
-        self.with_cpu = np.where(missing, 0.0, self.with_ops)
+        return np.asarray(known, np.int64)[inverse.reshape(-1)]
 
     def _find_counts(self, counters: pd.DataFrame) -> None:
         """Sums of each batch, shape (n, counted x events); the rest of the fetch is exclusive."""
@@ -349,41 +385,26 @@ class _MadeBatches:
 
     def of(self, rank: int) -> _Part:
         columns, batches, wanted = self.wanted.columns, self.batches, self.wanted
-        mine = integer(batches, "rank") == rank
-        rows = _BinnedRows(np.flatnonzero(mine), self.first, len(columns))
+        rows = self._rows(rank)
         rows.add(columns["made"], self.size)
         for name, column in MADE.items():
             values = number(batches, column)
             rows.add(columns[name], values)
             rows.add(columns[f"{name}:made"], np.where(np.isnan(values), 0.0, self.size))
-        rows.add(columns["own"], self.own, self.sample_rows)
-        sampled = np.bincount(self.sample_rows[self.sample_rows >= 0], minlength=len(batches))
-        rows.add(columns["own:made"], np.where(sampled > 0, self.size, 0.0))
+        rows.add(columns["own"], self.own)
+        rows.add(columns["own:made"], np.where(self.sampled, self.size, 0.0))
         rows.add(columns["operations:made"], self.with_ops)
         rows.add(columns["cpu:made"], self.with_cpu)
-        self._add_operations(rows)
+        if wanted.operations:
+            before, first = self.bins_before[rank], columns["operation:0"]
+            sums = self.operations[before : before + rows.count]
+            rows.table[:, first : first + sums.shape[1]] += sums
         rows.add(columns["counted:made"], self.with_counts)
         for at in range(self.counts.shape[1]):
             place, event = divmod(at, len(wanted.events))
             rows.add(columns[f"event:{place}:{wanted.events[event]}"], self.counts[:, at])
         more = [columns[f"operation:{place}"] for place in range(min(len(wanted.operations), 4))]
         return rows.part(columns["fetch"], columns["made"], more)
-
-    def _add_operations(self, rows: _BinnedRows) -> None:
-        width, columns = len(self.wanted.operations), self.wanted.columns
-        if not width or not len(self.op_rows):
-            return
-        places = rows.places(self.op_rows)
-        known = (places >= 0) & (self.op_codes >= 0)
-        key = places[known] * width + self.op_codes[known]
-        for name, values in (
-            ("operation", self.op_ns),
-            ("cpu", np.nan_to_num(self.op_cpu)),
-            ("calls", np.ones(len(self.op_ns))),
-        ):
-            sums = np.bincount(key, values[known], rows.count * width).reshape(rows.count, width)
-            first = columns[f"{name}:0"]
-            rows.table[:, first : first + 3 * width : 3] += sums
 
 
 def _in_batches(ops: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from lotus.analysis.common.run_contents import RunContents, parts_of
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.joining.sample_join import TO_COMPARE, Mapped
@@ -101,11 +102,11 @@ def apply(
 
 def seconds(run: "Run") -> dict[str, float]:
     """Return the seconds of each operation, collate and the data set's own code in a run."""
-    ops = run.ops
-    sums = ops.groupby(ops["operation"].astype(str))["duration_ns"].sum() / 1e9
+    contents = RunContents(parts_of(run))
+    sums = contents.operations.cells.groupby("operation")["duration_ns"].sum() / 1e9
     by_operation = {str(name): float(took) for name, took in sums.items()}
     # A mapping isolates a data set's own code as its loader, which no operation has told of.
-    by_operation.setdefault(LOADER, float(run.samples["self_ns"].sum()) / 1e9)
+    by_operation.setdefault(LOADER, float(contents.samples["self_ns"].sum()) / 1e9)
     return {**by_operation, COLLATE: float(run.batches["collate_ns"].sum()) / 1e9}
 
 

@@ -95,11 +95,10 @@ def timeline(run: Any, ax: "Axes | None" = None, bins: int = 600, most: int = 24
 
     Nothing is picked out or left out, so the density is right however long the run was.
     """
-    figure_source.loader(run, None)
+    contents = figure_source.loader(run, None).scope.calls.contents
     ranks = pd.DataFrame(run.manifest["ranks"])
-    made = lane_kinds.lanes(
-        run.intervals, table(merged(run), "workers"), ranks, bins, most_lanes=most
-    )
+    workers = table(merged(run), "workers")
+    made = lane_kinds.lanes(run.other_intervals, contents, workers, ranks, bins, most_lanes=most)
     title = "What every worker did"
     count = len(made.lanes)
     ax = canvas.axes(ax, max(2.0, 1.2 + 0.42 * count))

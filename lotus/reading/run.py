@@ -182,6 +182,12 @@ class Run:
         return intervals.intervals(self._assembly, self.ops, self.waits, self.epochs, self.workers)
 
     @cached_property
+    def other_intervals(self) -> pd.DataFrame:
+        """`intervals` without the operations, of which there may be more than fit in memory."""
+        none = table_pieces.empty(self).ops
+        return intervals.intervals(self._assembly, none, self.waits, self.epochs, self.workers)
+
+    @cached_property
     def exact(self) -> pd.DataFrame:
         """Exact counts, parallel to `intervals`: one float column per event, and scaled.
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, Ints, integer
+from lotus.analysis.common.columns import Bools, Floats, Ints, integer
+from lotus.analysis.common.run_contents import RunContents
 from native_map.estimate import interval_join
 
 # What a thread does, beside operations (which have their own names).
@@ -25,6 +25,7 @@ KINDS = {
     "wait": "wait",
     "step": "step",
 }
+_Lane = tuple[int, int, int, int]  # rank, loader, worker, thread (-1: a worker's only one)
 
 
 @dataclass(frozen=True)
@@ -52,127 +53,185 @@ class Lanes:
 
 
 def lanes(
-    intervals: pd.DataFrame,
+    others: pd.DataFrame,
+    contents: RunContents,
     workers: pd.DataFrame,
     ranks: pd.DataFrame,
     bins: int = 1000,
     most_kinds: int = 5,
     most_lanes: int = 64,
 ) -> Lanes:
-    """Fill them from `Run.intervals`, `Run.workers`, and one row (rank, pid) per main process.
+    """Fill them from `Run.other_intervals`, the operations of `contents`, which are read again part
+    by part, `Run.workers`, and one row (rank, pid) per main process.
 
     Sending is left out: it is done by a thread beside. Operations beyond the `most_kinds` longest
     are one kind. An interval inside another takes its time away from that.
     """
-    kept = intervals[intervals["kind"].isin(KINDS.keys() | {"operation"})]
-    if not len(kept):
+    kept = others[others["kind"].isin(KINDS.keys())]
+    sums = contents.operations
+    if not len(kept) and not len(sums.cells):
         return Lanes(0, np.zeros(1), _lane_table([]), [], np.zeros((0, 0, 0)), 0)
-    index = interval_join.index(kept.reset_index(drop=True))
-    start, end, rows, parent = index.start_ns, index.end_ns, index.rows, index.parent
-    thread = np.repeat(np.arange(len(index.keys)), np.diff(index.bounds))
-    lane_of_thread, table = _lanes_of(index.keys, workers, ranks)
-    kind, names = _kinds(kept, rows, np.maximum(end - start, 0), most_kinds)
-    lane = lane_of_thread[thread]
-    begin, last = int(start.min()), int(end.max())
+    begin = min(int(kept["start_ns"].min()) if len(kept) else sums.begin_ns, sums.begin_ns)
+    last = max(int(kept["end_ns"].max()) if len(kept) else sums.end_ns, sums.end_ns)
     edges = np.linspace(0, max(last - begin, 1), max(min(bins, last - begin), 1) + 1)
-    # An interval's time is its kind's, and no longer that of the kind around it.
-    inner = parent >= 0
-    code = np.concatenate((lane * len(names) + kind, (lane * len(names) + kind[parent])[inner]))
-    sign = np.concatenate((np.ones(len(kind)), np.full(int(inner.sum()), -1.0)))
-    starts = np.concatenate((start - begin, (start - begin)[inner]))
-    ends = np.concatenate((end - begin, (end - begin)[inner]))
-    until = _until(code, sign, starts, ends, edges, len(table) * len(names))
-    share = np.diff(until, axis=1) / np.diff(edges)
-    share = np.clip(share, 0.0, 1.0).reshape(len(table), len(names), len(edges) - 1)
-    busy = share.sum(axis=(1, 2))
-    order = sorted(np.argsort(-busy, kind="stable")[:most_lanes].tolist())
-    return Lanes(
-        begin,
-        edges,
-        table.iloc[order].reset_index(drop=True),
-        names,
-        share[order],
-        len(table) - len(order),
-    )
+    kinds = _Kinds(kept, sums.cells, most_kinds)
+    filled = _Filled(begin, edges, len(kinds.names), workers, ranks)
+    beside = _IntervalsBeside(kept.reset_index(drop=True), kinds)
+    filled.add(beside.intervals, np.ones(len(kept), np.bool_))
+    for place in range(len(contents.parts)) if len(sums.cells) else ():
+        ops = contents.parts[place].ops
+        if len(ops):
+            near = beside.around(ops)
+            new = np.arange(len(ops) + len(near)) < len(ops)
+            filled.add(pd.concat([kinds.of_operations(ops), near], ignore_index=True), new)
+    return filled.lanes(kinds.names, most_lanes)
 
 
-def _lane_table(rows: Sequence[tuple[int, int, int, int]]) -> pd.DataFrame:
+def _lane_table(rows: Sequence[_Lane]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["rank", "loader", "worker", "pid"]).astype("int64")
 
 
-def _lanes_of(keys: Ints, workers: pd.DataFrame, ranks: pd.DataFrame) -> tuple[Ints, pd.DataFrame]:
-    """The lane of each thread, and a row for each lane; workers of one number share one."""
-    columns = (integer(workers, name).tolist() for name in ("pid", "rank", "loader", "worker"))
-    known = {
-        pid: (rank, loader, worker) for pid, rank, loader, worker in zip(*columns, strict=True)
-    }
-    rank_of = dict(
-        zip(integer(ranks, "pid").tolist(), integer(ranks, "rank").tolist(), strict=True)
-    )
-    numbers: dict[tuple[int, int, int, int], int] = {}
-    lane = []
-    for key in keys.tolist():
+class _Kinds:
+    """Numbers for what threads do: operations of most time first, then those of KINDS."""
+
+    def __init__(self, others: pd.DataFrame, cells: pd.DataFrame, most: int) -> None:
+        took = cells.groupby("operation", sort=False)["duration_ns"].sum()
+        took = took[took > 0].sort_values(ascending=False, kind="stable")
+        longest = [str(name) for name in took.index[:most]]
+        self.names = longest + ([OTHER_OPERATIONS] if len(took) > most else [])
+        self._operations = {name: place for place, name in enumerate(longest)}
+        self._rest = max(len(self.names) - 1, 0)
+        occur = set(others["kind"].unique())
+        self.others = {}
+        for name, words in KINDS.items():
+            if name in occur:
+                self.others[name] = len(self.names)
+                self.names.append(words)
+
+    def of_operations(self, ops: pd.DataFrame) -> pd.DataFrame:
+        """Rows of `Run.ops` as intervals with the number of their kind."""
+        operation = ops["operation"].astype("category")
+        known = [str(name) for name in operation.cat.categories]
+        place = np.array([self._operations.get(name, self._rest) for name in known], np.int64)
+        start = integer(ops, "start_ns")
+        columns = {"pid": integer(ops, "pid"), "tid": integer(ops, "tid"), "start_ns": start}
+        end = start + integer(ops, "duration_ns")
+        return pd.DataFrame({**columns, "end_ns": end, "code": place[operation.cat.codes]})
+
+
+class _IntervalsBeside:
+    """The intervals that are no operations, ready to find those around some operations."""
+
+    def __init__(self, others: pd.DataFrame, kinds: _Kinds) -> None:
+        code = np.zeros(len(others), np.int64)
+        for name, number in kinds.others.items():
+            code[(others["kind"] == name).to_numpy()] = number
+        columns = {name: integer(others, name) for name in ("pid", "tid", "start_ns", "end_ns")}
+        self.intervals = pd.DataFrame({**columns, "code": code})
+        order = np.lexsort((columns["start_ns"], columns["pid"]))
+        self._sorted = self.intervals.iloc[order]
+        self._start = columns["start_ns"][order]
+        pid = columns["pid"][order]
+        first = np.flatnonzero(np.append(True, pid[1:] != pid[:-1])) if len(pid) else pid
+        ends = np.append(first[1:], len(pid))[: len(first)]
+        self._of = {
+            int(pid[low]): (int(low), int(high)) for low, high in zip(first, ends, strict=True)
+        }
+        self._latest = columns["end_ns"][order]  # end of those of a process that began until then
+        for low, high in self._of.values():
+            np.maximum.accumulate(self._latest[low:high], out=self._latest[low:high])
+
+    def around(self, ops: pd.DataFrame) -> pd.DataFrame:
+        """Those of the same processes that lie at the time of these operations."""
+        pids, start = integer(ops, "pid"), integer(ops, "start_ns")
+        end, parts = start + integer(ops, "duration_ns"), []
+        for pid in np.unique(pids).tolist():
+            low, high = self._of.get(pid, (0, 0))
+            mine = pids == pid
+            since = np.searchsorted(self._latest[low:high], start[mine].min(), side="left")
+            until = np.searchsorted(self._start[low:high], end[mine].max(), side="right")
+            parts.append(self._sorted.iloc[low + int(since) : low + max(int(since), int(until))])
+        return pd.concat(parts)
+
+
+class _Filled:
+    """Lanes that are filled with intervals, some at a time."""
+
+    def __init__(
+        self, begin: int, edges: Floats, kinds: int, workers: pd.DataFrame, ranks: pd.DataFrame
+    ) -> None:
+        self.begin, self.edges, self.kinds = begin, edges, kinds
+        self.width = edges[-1] / (len(edges) - 1)
+        columns = (integer(workers, name).tolist() for name in ("pid", "rank", "loader", "worker"))
+        self.workers = {
+            pid: (rank, loader, worker) for pid, rank, loader, worker in zip(*columns, strict=True)
+        }
+        of_ranks = (integer(ranks, name).tolist() for name in ("pid", "rank"))
+        self.ranks: dict[int, int] = dict(zip(*of_ranks, strict=True))
+        # Per lane: in each bin how many begin less how many end, and how long from then to its end.
+        self.sums: dict[_Lane, Floats] = {}
+
+    def add(self, intervals: pd.DataFrame, new: Bools) -> None:
+        """Fill in the time of the `new` ones; the others are around them, or within."""
+        if not len(intervals):
+            return
+        index = interval_join.index(intervals)
+        parent, fresh = index.parent, new[index.rows]
+        kind = integer(intervals, "code")[index.rows]
+        thread = np.repeat(np.arange(len(index.keys)), np.diff(index.bounds))
+        names = [self._lane(key) for key in index.keys.tolist()]
+        known = list(dict.fromkeys(names))
+        lane = np.array([known.index(name) for name in names], np.int64)[thread]
+        # An interval's time is its kind's, and no longer that of the kind around it.
+        inside = np.flatnonzero(fresh & (parent >= 0))
+        between = np.flatnonzero(~fresh & (parent >= 0) & fresh[np.maximum(parent, 0)])
+        beyond = parent[between]
+        while (deeper := (beyond >= 0) & fresh[np.maximum(beyond, 0)]).any():
+            beyond[deeper] = parent[beyond[deeper]]
+        further = beyond >= 0
+        own = np.flatnonzero(fresh)
+        position = np.concatenate((own, inside, between, between[further]))
+        of = np.concatenate((own, parent[inside], parent[between], beyond[further]))
+        signs = (1.0, -1.0, -1.0, 1.0)
+        counts = (len(own), len(inside), len(between), int(further.sum()))
+        sums = self._binned(
+            (lane[position] * self.kinds + kind[of]),
+            np.repeat(signs, counts),
+            (index.start_ns[position], np.maximum(index.end_ns, index.start_ns)[position]),
+            len(known),
+        )
+        for place, name in enumerate(known):
+            self.sums[name] = self.sums[name] + sums[place] if name in self.sums else sums[place]
+
+    def _binned(self, code: Ints, sign: Floats, times: tuple[Ints, Ints], lanes: int) -> Floats:
+        bins = len(self.edges) - 1
+        size = lanes * self.kinds * bins
+        total = np.zeros((2, size))
+        for time, factor in zip(times, (1.0, -1.0), strict=True):
+            since = (time - self.begin).astype(np.float64)
+            at = np.minimum((since / self.width).astype(np.int64), bins - 1)
+            place = code * bins + at
+            total[0] += np.bincount(place, factor * sign, size)
+            total[1] += np.bincount(place, factor * sign * (self.edges[at + 1] - since), size)
+        return total.reshape(2, lanes, self.kinds, bins).transpose(1, 0, 2, 3)
+
+    def _lane(self, key: int) -> _Lane:
+        """The lane of a thread; workers of one number share one."""
         pid, tid = key >> 32, key & 0xFFFFFFFF
-        if pid in known and tid == pid:
-            rank, loader, worker = known[pid]
-            name = (rank, loader, worker, -1)
-        else:  # a process that iterates: each of its threads that does
-            name = (rank_of.get(pid, known.get(pid, (0,))[0]), -1, -1, tid)
-        lane.append(numbers.setdefault(name, len(numbers)))
-    ordered = sorted(numbers, key=lambda key: (key[0], key[2] >= 0, *key[1:]))
-    place = {numbers[name]: number for number, name in enumerate(ordered)}
-    return np.array([place[number] for number in lane], np.int64), _lane_table(ordered)
+        if pid in self.workers and tid == pid:
+            return (*self.workers[pid], -1)
+        # A process that iterates: each of its threads that does.
+        return (self.ranks.get(pid, self.workers.get(pid, (0,))[0]), -1, -1, tid)
 
-
-def _kinds(kept: pd.DataFrame, rows: Ints, length: Ints, most: int) -> tuple[Ints, list[str]]:
-    """The kind of each interval, and their names."""
-    operation = kept["operation"].astype("category")
-    codes = operation.cat.codes.to_numpy(np.int64)[rows]
-    kind = kept["kind"].astype("category")
-    kinds = kind.cat.codes.to_numpy(np.int64)[rows]
-    names: list[str] = []
-    numbers = np.zeros(len(rows), np.int64)
-    operations = (
-        list(kind.cat.categories).index("operation") if ("operation" in kind.cat.categories) else -1
-    )
-    mine = kinds == operations
-    if mine.any():
-        total = np.bincount(codes[mine], length[mine], len(operation.cat.categories))
-        longest = [code for code in np.argsort(-total, kind="stable")[:most] if total[code] > 0]
-        more = bool((total > 0).sum() > len(longest))
-        names = [str(operation.cat.categories[code]) for code in longest]
-        names += [OTHER_OPERATIONS] if more else []
-        place = np.full(len(operation.cat.categories), max(len(names) - 1, 0), np.int64)
-        place[longest] = np.arange(len(longest))
-        numbers[mine] = place[codes[mine]]
-    for name, words in KINDS.items():
-        if name in kind.cat.categories:
-            theirs = kinds == list(kind.cat.categories).index(name)
-            if theirs.any():
-                numbers[theirs] = len(names)
-                names.append(words)
-    return numbers, names
-
-
-def _until(
-    code: Ints, sign: Floats, start: Ints, end: Ints, edges: Floats, count: int
-) -> npt.NDArray[np.float64]:
-    """For each code and each edge: the time of its intervals before that, with their signs.
-
-    Of an interval, t - start from its start on and less t - end from its end on: two sorted sums.
-    """
-    totals = np.zeros((count, len(edges)))
-    for times, factor in ((start, 1.0), (end, -1.0)):
-        order = np.lexsort((times, code))
-        codes, sorted_times, weight = code[order], times[order].astype(np.float64), sign[order]
-        bounds = np.searchsorted(codes, np.arange(count + 1))
-        number = np.concatenate(([0.0], np.cumsum(weight)))
-        for lane in range(count):
-            low, high = bounds[lane], bounds[lane + 1]
-            if low == high:
-                continue
-            mine = sorted_times[low:high]
-            sums = np.concatenate(([0.0], np.cumsum(mine * weight[low:high])))
-            at = np.searchsorted(mine, edges, side="right")
-            totals[lane] += factor * (edges * (number[low + at] - number[low]) - sums[at])
-    return totals
+    def lanes(self, names: list[str], most: int) -> Lanes:
+        """The lanes, without the idlest beyond `most`."""
+        ordered = sorted(self.sums, key=lambda key: (key[0], key[2] >= 0, *key[1:]))
+        number, rest = (np.stack([self.sums[lane][each] for lane in ordered]) for each in (0, 1))
+        open_before = np.cumsum(number, axis=2) - number
+        widths = np.diff(self.edges)
+        share = np.clip((open_before * widths + rest) / widths, 0.0, 1.0)
+        busy = share.sum(axis=(1, 2))
+        order = sorted(np.argsort(-busy, kind="stable")[:most].tolist())
+        table = _lane_table(ordered).iloc[order].reset_index(drop=True)
+        left_out = len(ordered) - len(order)
+        return Lanes(self.begin, self.edges, table, names, share[order], left_out)

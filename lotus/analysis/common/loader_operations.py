@@ -1,6 +1,6 @@
 """The operations of one loader, of which a run may have more rows than fit in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -55,6 +55,13 @@ class LoaderOperations:
     def durations(self, name: str) -> Durations:
         """How long each call of an operation took."""
         return self.contents.operations.durations.get((self.loader, name), NONE)
+
+    def parts(self) -> Iterator[pd.DataFrame]:
+        """Read all rows again, part by part."""
+        for place in sorted(self.contents.operations.pieces.get(self.loader, ())):
+            ops = self.contents.parts[place].ops
+            mine = integer(ops, "loader") == self.loader
+            yield ops if mine.all() else ops[mine]
 
     @cached_property
     def _batches(self) -> list[tuple[BatchSums, Bools]]:

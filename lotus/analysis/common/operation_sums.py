@@ -19,6 +19,7 @@ STORAGE_NS_PER_BYTE, STORAGE_NS_PER_FAULT = 2000.0, 20e6
 MEASURED = ("duration_ns", "cpu_ns", "minor_faults", "major_faults", "read_bytes")
 _CELL = ["loader", "parent", "operation", "in_batch", "in_sample", "nested"]
 _MANY = 256
+LONG_AFTER = 1 << 62  # any time of a run
 _SUMS = ["count", *MEASURED, *(f"known_{name}" for name in MEASURED)]
 
 
@@ -46,11 +47,16 @@ class OperationSums:
     cells       a row per loader, parent, operation, in_batch, in_sample, nested: the columns _SUMS
     durations   by loader and operation
     batches     per piece
+    pieces      by loader: the numbers of the pieces that have operations of it
+    begin_ns, end_ns   when the first began and the last ended; LONG_AFTER and 0 of nothing
     """
 
     cells: pd.DataFrame
     durations: Mapping[tuple[int, str], Durations]
     batches: list[BatchSums]
+    pieces: Mapping[int, list[int]]
+    begin_ns: int = LONG_AFTER
+    end_ns: int = 0
 
 
 def added(parts: Iterable[OperationSums]) -> OperationSums:
@@ -58,14 +64,19 @@ def added(parts: Iterable[OperationSums]) -> OperationSums:
     cells: list[pd.DataFrame] = []
     durations: dict[tuple[int, str], Durations] = {}
     batches: list[BatchSums] = []
+    pieces: dict[int, list[int]] = {}
+    begin, end = LONG_AFTER, 0
     for part in parts:
+        begin, end = min(begin, part.begin_ns), max(end, part.end_ns)
         cells.append(part.cells)
         if len(cells) >= _MANY:  # adding up tables takes milliseconds, however short they are
             cells = [_added(cells)]
         for key, more in part.durations.items():
             durations[key] = durations.get(key, NONE) + more
         batches += part.batches
-    return OperationSums(_added(cells), durations, batches)
+        for loader, numbers in part.pieces.items():
+            pieces.setdefault(loader, []).extend(numbers)
+    return OperationSums(_added(cells), durations, batches, pieces, begin, end)
 
 
 def _added(cells: list[pd.DataFrame]) -> pd.DataFrame:
@@ -78,16 +89,20 @@ def _added(cells: list[pd.DataFrame]) -> pd.DataFrame:
 def sums_of(ops: pd.DataFrame, piece: int = 0) -> OperationSums:
     """Reduce rows of `Run.ops`; `piece` is the number by which they can be read again."""
     if not len(ops):
-        return OperationSums(_added([]), {}, [])
+        return OperationSums(_added([]), {}, [], {})
     names, code = _names(ops, "operation")
     loaders, loader = _places(integer(ops, "loader"))
     values = {name: number(ops, name) for name in MEASURED if name in ops.columns}
     inside = integer(ops, "position") >= 0
     top = inside & ~flag(ops, "nested")
+    start = integer(ops, "start_ns")
     return OperationSums(
         _cells(ops, names, code, loaders, loader, inside, values),
         _durations(names, code, loaders, loader, values["duration_ns"]),
         [_of_batches(ops, piece, names, code, top, values)] if top.any() else [],
+        {int(number): [piece] for number in loaders},
+        int(start.min()),
+        int((start + integer(ops, "duration_ns")).max()),
     )
 
 

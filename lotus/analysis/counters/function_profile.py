@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, number
+from lotus.analysis.common.columns import Floats, flag, number
+from lotus.analysis.common.run_contents import RunContents, parts_of
 from lotus.analysis.counters.counter_metrics import (
     COLLATE,
     REST,
@@ -126,19 +127,18 @@ def known_events(manifest: Mapping[str, Any], cpu: str) -> EventTable:
 
 def _times(run: "Run") -> pd.DataFrame:
     """kind, operation, nested, intervals, total_ns from the traced times alone."""
-    ops = run.ops
+    cells = RunContents(parts_of(run)).operations.cells
     rows: list[dict[str, Any]] = []
-    names = ops["operation"].astype(str)
-    grouped = ops.groupby(names)
-    for name, group in grouped:
+    for name, group in cells.groupby("operation"):
         total = float(group["duration_ns"].sum())
         nested = bool(group["nested"].all())
         rows.append({"kind": "operation", "operation": str(name), "nested": nested,
-                     "intervals": len(group), "total_ns": total})  # fmt: skip
+                     "intervals": int(group["count"].sum()), "total_ns": total})  # fmt: skip
     batches = run.batches
     made = batches[batches["fetch_ns"].notna()]
     collate = made["collate_ns"].fillna(0)
-    inner = float(ops["duration_ns"][(ops["batch"] >= 0) & ~ops["nested"]].sum())
+    in_fetches = flag(cells, "in_batch") & ~flag(cells, "nested")
+    inner = float(cells["duration_ns"][in_fetches].sum())
     rest = float(made["fetch_ns"].sum() - collate.sum()) - inner
     for kind, name, count, total in (
         ("collate", COLLATE, int((collate > 0).sum()), float(collate.sum())),

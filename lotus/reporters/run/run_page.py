@@ -131,7 +131,11 @@ def _loader(run: Run, summary: Summary, loader: LoaderSummary) -> list[Section]:
     count = len(loader.workers) + 1
     bins = int(np.clip(_CELLS / (count * time_charts.lane_rows(count)), 400, 2000))
     made = lanes(
-        run.intervals, table_of(merged(run), "workers"), pd.DataFrame(run.manifest["ranks"]), bins
+        run.other_intervals,
+        loader.scope.calls.contents,
+        table_of(merged(run), "workers"),
+        pd.DataFrame(run.manifest["ranks"]),
+        bins,
     )
     if len(made.lanes):
         over_time.append(time_charts.timeline(made))

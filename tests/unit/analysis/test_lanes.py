@@ -2,10 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotus.analysis.batches.lanes import OTHER_OPERATIONS, REST, lanes
+from lotus.analysis.batches.lanes import OTHER_OPERATIONS, REST, Lanes, lanes
+from lotus.analysis.common.run_contents import RunContents, TwoTables
 from native_map.estimate import interval_join
 
 WORKERS = pd.DataFrame({"pid": [20, 21, 22], "rank": 0, "loader": 0, "worker": [0, 1, 0]})
@@ -19,6 +21,25 @@ def table(rows: list[tuple[int, int, int, str, str]]) -> pd.DataFrame:
     return frame.assign(
         kind=frame["kind"].astype("category"), operation=frame["operation"].astype("category")
     )
+
+
+class Parts(list):
+    """Operations of some rows as parts of a table."""
+
+    def __getitem__(self, place: int) -> TwoTables:
+        frame = super().__getitem__(place)
+        took = frame["end_ns"] - frame["start_ns"]
+        return TwoTables(pd.DataFrame(), frame.assign(loader=0, duration_ns=took))
+
+
+def filled(rows: list[tuple[int, int, int, str, str]], parts: int = 1, **more: int) -> Lanes:
+    """The operations of a fetch are in one part, as those of a batch are."""
+    frame = table(rows)
+    operation = (frame["kind"] == "operation").to_numpy()
+    fetch = np.sort(frame["start_ns"][frame["kind"] == "fetch"])
+    part = np.searchsorted(fetch, frame["start_ns"], side="right") % parts
+    contents = RunContents(Parts(frame[operation & (part == each)] for each in range(parts)))
+    return lanes(frame[~operation], contents, WORKERS, RANKS, **more)
 
 
 def brute(rows: list[tuple[int, int, int, str, str]], edges: np.ndarray) -> dict[str, np.ndarray]:
@@ -61,12 +82,12 @@ def nested(draw: st.DrawFn) -> list[tuple[int, int, int, str, str]]:
     return rows
 
 
-@given(nested(), st.integers(1, 40))
+@given(nested(), st.integers(1, 40), st.integers(1, 3))
 @settings(max_examples=150)
 def test_a_bin_holds_the_time_of_the_innermost_interval_of_each_moment(
-    rows: list[tuple[int, int, int, str, str]], bins: int
+    rows: list[tuple[int, int, int, str, str]], bins: int, parts: int
 ) -> None:
-    made = lanes(table(rows), WORKERS, RANKS, bins=bins)
+    made = filled(rows, parts, bins=bins)
     assert made.lanes[["rank", "loader", "worker"]].to_numpy().tolist() == [[0, 0, 0]]
     wanted = brute(rows, made.edges_ns)
     width = np.diff(made.edges_ns)
@@ -80,7 +101,7 @@ def test_workers_of_one_number_share_a_lane_and_the_rest_of_the_operations_a_kin
     operations = [(20, 10 * n, 10 * n + 9 - n, "operation", f"op{n}") for n in range(8)]
     rows = [*operations, (22, 200, 260, "operation", "op0"), (21, 0, 300, "idle", "")]
     rows += [(10, 0, 100, "wait", ""), (10, 100, 300, "step", "")]
-    made = lanes(table(rows), WORKERS, RANKS, bins=3, most_kinds=2)
+    made = filled(rows, bins=3, most_kinds=2)
     assert made.kinds == ["op0", "op1", OTHER_OPERATIONS, "idle", "wait", "step"]
     assert made.lanes["worker"].tolist() == [-1, 0, 1]
     seconds = made.seconds().set_index("worker") * 1e9
@@ -93,20 +114,29 @@ def test_workers_of_one_number_share_a_lane_and_the_rest_of_the_operations_a_kin
 
 def test_the_idlest_lanes_are_left_out_and_counted() -> None:
     rows = [(20, 0, 10, "idle", ""), (21, 0, 90, "idle", ""), (10, 0, 100, "step", "")]
-    made = lanes(table(rows), WORKERS, RANKS, most_lanes=2)
+    made = filled(rows, most_lanes=2)
     assert made.lanes["worker"].tolist() == [-1, 1]
     assert made.left_out == 1
 
 
+def test_a_wait_inside_an_operation_takes_its_time_from_that_alone() -> None:
+    """As where the data set itself iterates a loader."""
+    rows = [(20, 0, 100, "fetch", ""), (20, 10, 90, "operation", "A"), (20, 20, 60, "wait", "")]
+    rows += [(20, 30, 50, "operation", "B")]
+    made = filled(rows, bins=1)
+    share = dict(zip(made.kinds, made.share[0, :, 0], strict=True))
+    assert share == pytest.approx({"A": 0.4, "B": 0.2, REST: 0.2, "wait": 0.2})
+
+
 def test_intervals_that_end_before_they_begin_take_no_time() -> None:
     rows = [(20, 50, 20, "idle", ""), (20, 0, 100, "fetch", ""), (20, 60, 80, "operation", "A")]
-    made = lanes(table(rows), WORKERS, RANKS, bins=1)
+    made = filled(rows, bins=1)
     share = dict(zip(made.kinds, made.share[0, :, 0], strict=True))
     assert share["A"] == 0.2
     assert 0.79 <= share[REST] <= 0.8
 
 
 def test_nothing_recorded_makes_no_lane() -> None:
-    made = lanes(table([(20, 0, 5, "send", "")]), WORKERS, RANKS)
+    made = filled([(20, 0, 5, "send", "")])
     assert not len(made.lanes)
     assert made.share.size == 0

@@ -14,8 +14,10 @@ from lotus.analysis.common import durations
 from lotus.analysis.common.durations import ERROR
 from lotus.analysis.common.scope import TABLES
 from lotus.analysis.summary import summarise
+from lotus.compare.comparison import Side, compare
 from lotus.reading import table_pieces
-from lotus.reporters.run import run_document
+from lotus.reporters.compare import comparison_report
+from lotus.reporters.run import run_document, run_page
 from tests.logs import MS
 from tests.simulation import simulate
 from tools.bench.reading import write_run
@@ -88,6 +90,27 @@ def test_outliers_are_found_across_pieces(uneven, monkeypatch) -> None:
     assert of_pieces["loaders"][0]["slow_batches"][0]["batch"] == 17
     assert [row["sample"] for row in of_pieces["loaders"][0]["slowest_samples"][:3]]
     assert json.dumps(of_pieces) == json.dumps(of_tables)
+
+
+def test_a_comparison_and_a_page_in_pieces_are_those_of_whole_tables(
+    uneven, tmp_path, monkeypatch
+) -> None:
+    def compared(run: object) -> dict:
+        sides = [Side("a", [run], "A"), Side("b", [run], "B")]
+        return comparison_report.document([compare(*sides)])
+
+    tables = in_tables(uneven)
+    of_tables = compared(tables)
+    whole = lotus.load(uneven)
+    assert len(whole.ops)  # so that it is not read in pieces
+    run_page.save(whole, summarise(whole), tmp_path / "whole.html", None)
+    monkeypatch.setattr(table_pieces, "ROWS", 300)
+    run = lotus.load(uneven)
+    assert compared(run) == of_tables
+    run_page.save(run, summarise(run), tmp_path / "pieces.html", None)
+    assert not {"ops", "samples", "intervals"} & set(vars(run))
+    pages = [(tmp_path / f"{name}.html").read_text() for name in ("whole", "pieces")]
+    assert pages[0] == pages[1]
 
 
 def test_figures_of_a_run_beyond_the_exact_are_within_their_error(uneven, monkeypatch) -> None:

@@ -16,6 +16,7 @@ from lotus import plot
 from lotus.analysis.batches import distributions
 from lotus.analysis.batches import time_series as series
 from lotus.analysis.batches.lanes import lanes
+from lotus.analysis.common.run_contents import RunContents, parts_of
 from lotus.analysis.counters.function_profile import summarise_map
 from lotus.analysis.summary import summarise
 from lotus.common.errors import LotusError
@@ -79,7 +80,9 @@ def bars(ax):
 def simulated(**options):
     """A run in memory, with what a figure of all of it needs."""
     run = Plan(**options).run()
-    run.intervals = pd.DataFrame(columns=["pid", "tid", "start_ns", "end_ns", "kind", "operation"])
+    run.ops = run.ops.assign(tid=run.ops["pid"])
+    columns = ["pid", "tid", "start_ns", "end_ns", "kind", "operation"]
+    run.other_intervals = pd.DataFrame(columns=columns)
     time = run.waits["start_ns"].iloc[0] + np.array([0, 10**9])
     row = {"rank": 0, "worker": 0, "pid": run.batches["pid"].iloc[0], "time_ns": time}
     run.resources = pd.DataFrame({**row, "pss": [50 * 2**20, 70 * 2**20], "rss": 0})
@@ -180,7 +183,9 @@ def test_a_long_run_is_thinned_and_says_so(ax):
 
 def test_the_timeline_holds_all_the_time_of_each_kind(recorded, ax):
     plot.timeline(recorded, ax, bins=50)
-    made = lanes(recorded.intervals, recorded.workers, pd.DataFrame(recorded.manifest["ranks"]))
+    ranks = pd.DataFrame(recorded.manifest["ranks"])
+    contents = RunContents(parts_of(recorded))
+    made = lanes(recorded.other_intervals, contents, recorded.workers, ranks)
     height, drawn = 0.84, {}
     keys = [text.get_text() for text in ax.get_legend().get_texts()]
     for name, part in zip(keys, ax.collections, strict=True):

@@ -16,7 +16,6 @@ from lotus.analysis.counters.function_profile import MapSummary, summarise_map
 from lotus.analysis.summary import summarise
 from lotus.common.formatting import operation_name
 from lotus.joining import sample_join
-from lotus.reading.intervals import KINDS
 from lotus.reporters.base import chart_parts
 from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.map import map_charts
@@ -31,18 +30,9 @@ HOSTILE = "<script>alert(1)</script> & \x1b[31m" + "x" * 300
 def of(plan: Plan) -> Any:
     """A simulated run with what lanes need."""
     run = plan.run()
-    run.intervals = pd.DataFrame(
-        {
-            "pid": run.ops["pid"],
-            "tid": run.ops["pid"],
-            "start_ns": run.ops["start_ns"],
-            "end_ns": run.ops["start_ns"] + run.ops["duration_ns"],
-            "kind": pd.Categorical(["operation"] * len(run.ops), KINDS),
-            "operation": run.ops["operation"].astype("category"),
-            "worker": run.ops["worker"],
-            "row": np.arange(len(run.ops)),
-        }
-    )
+    run.ops = run.ops.assign(tid=run.ops["pid"])
+    columns = ["pid", "tid", "start_ns", "end_ns", "kind", "operation"]
+    run.other_intervals = pd.DataFrame(columns=columns)
     return run
 
 
