@@ -47,7 +47,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--episodes", type=int, default=12)
+    parser.add_argument("--episodes", type=int, default=24)
     args = parser.parse_args()
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)

@@ -39,10 +39,10 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
 
-    count = 0 if args.without else 6
+    count = 0 if args.without else 12
     packers = [subprocess.Popen([sys.executable, "-c", PACK]) for _ in range(count)]
     try:
-        loader = DataLoader(Lorries(2400), batch_size=20, num_workers=args.workers)
+        loader = DataLoader(Lorries(1600), batch_size=20, num_workers=args.workers)
         begin = time.perf_counter()
         for _bands in loader:
             time.sleep(0.003)  # the accelerator's step
