@@ -47,6 +47,12 @@ def pack(code: str, values: Iterable[int]) -> bytes:
     return packed.tobytes()
 
 
+def _are_numbers(values: list[Any]) -> bool:
+    """Whether all convert to int without running the program's code."""
+    kinds = list(map(type, values))
+    return kinds.count(int) == len(kinds) or all(map(is_number, set(kinds)))
+
+
 def _nothing() -> None:
     pass
 
@@ -166,9 +172,10 @@ class Recorder(Writer):
 
     def _take_loose(self, loose: list[Any] | None = None) -> tuple[int, int, bytes]:
         """(number, number with CPU, bytes) of the loose operations so far."""
-        rows = _taken(self.loose if loose is None else loose)
+        rows = self.loose if loose is None else loose
         if not rows:
             return 0, 0, b""
+        rows = _taken(rows)
         data = b"".join([_LOOSE_ROW.pack(*row) for row, _ in rows])
         cpus = [cpu for _, cpu in rows if cpu]
         if len(cpus) < len(rows):
@@ -221,7 +228,8 @@ class Recorder(Writer):
         samples, ops, ops_cpu, readings, edges, marks = self.buffers
         fetch.where, fetch.pid = where, self.pid
         if detail:
-            fetch.begun = (rusage.core_times()[1:], rusage.now(), clock())
+            delay_ns, process_ns = rusage.run_delay_ns(), rusage.process_cpu_clock()
+            fetch.begun = ((delay_ns, process_ns), rusage.now(), clock())
         # From here to the next call nothing but assignments, no call, no loop and no condition:
         # no other thread and no signal handler of the program can run in between.
         fetch.before = (depth, released, gate.owner, gate.shut, *outer)
@@ -243,7 +251,8 @@ class Recorder(Writer):
         fetch.where, fetch.pid, fetch.rows = where, self.pid, Rows()
         if self.config.selects(where[2]):
             self.uncounted += self.counters is not None
-            fetch.begun = (rusage.core_times()[1:], rusage.now(), clock())
+            delay_ns, process_ns = rusage.run_delay_ns(), rusage.process_cpu_clock()
+            fetch.begun = ((delay_ns, process_ns), rusage.now(), clock())
             fetch.detail = fetch.beside = True
             self.beside.add(fetch)
             self.gate.shut = False
@@ -300,16 +309,19 @@ class Recorder(Writer):
     ) -> tuple[list[int], bytes]:
         """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
         samples, ops, ops_cpu = rows.samples, rows.ops, rows.ops_cpu
-        index = index64 = b""
-        if indices and all(map(is_number, set(map(type, indices)))):
+        index = index64 = packed_samples = packed_ops = packed_cpu = b""
+        if indices and _are_numbers(indices):
             # Neither is known of keys that are no integers.
             index = ask(pack, "I", indices, default=b"")
             index64 = b"" if index else ask(pack, "q", indices, default=b"")
-        if samples and max(samples[1::3]) >= 1 << 32:
-            _ops_to_loose(rows)
-        # The lower half of each 64-bit number.
-        packed_ops = memoryview(pack("Q", ops)).cast("I")[::2].tobytes()
-        packed_cpu = pack("Q", ops_cpu)
+        if samples:
+            if max(samples[1::3]) >= 1 << 32:
+                _ops_to_loose(rows)
+            packed_samples = pack("Q", samples)
+        if ops:
+            # The lower half of each 64-bit number.
+            packed_ops = memoryview(pack("Q", ops)).cast("I")[::2].tobytes()
+            packed_cpu = pack("Q", ops_cpu)
         loose, loose_cpu, packed_loose = self._take_loose(rows.loose)
         counts = [
             len(samples) // 3, len(index) // 4, len(index64) // 8, len(packed_ops) // 12,
@@ -317,7 +329,9 @@ class Recorder(Writer):
         ]  # fmt: skip
         if indices and samples and self.config.level and not flags & log_format.MANY:
             self._keep_slow(samples[1::3], indices, path_of)
-        return counts, pack("Q", samples) + index + index64 + packed_ops + packed_cpu + packed_loose
+        return counts, b"".join(
+            (packed_samples, index, index64, packed_ops, packed_cpu, packed_loose)
+        )
 
     def _keep_slow(
         self, durations: list[int], indices: list[Any], path_of: Callable[[Any], str | None]
@@ -353,7 +367,7 @@ class Recorder(Writer):
         if len(arrays) > log_format.MOST_ROWS:
             self.crowded += 1
             counts, arrays, hand.counts = [0] * len(counts), b"", b""
-        sends = self._take_sends()
+        sends = self._take_sends() if self.sends else b""
         fixed = log_format.FIXED[log_format.BATCH].pack(*fields, *counts, len(sends) // 64)
         before, hand.paths, hand.counts = hand.paths + hand.counts, b"", b""
         return (

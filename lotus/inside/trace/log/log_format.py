@@ -254,7 +254,6 @@ def checksum(kind: int, flags: int, payload: bytes) -> int:
 
 def frame(kind: int, payload: bytes, flags: int = 0) -> bytes:
     """Return the bytes of one frame."""
-    return (
-        FRAME_HEADER.pack(FRAME_MAGIC, kind, flags, len(payload), checksum(kind, flags, payload))
-        + payload
-    )
+    size = len(payload)
+    crc = zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, flags, size)))  # as `checksum`
+    return FRAME_HEADER.pack(FRAME_MAGIC, kind, flags, size, crc) + payload

@@ -10,7 +10,7 @@ import threading
 import time
 
 from ...common.clocks import clock
-from ...common.guard import quiet
+from ...common.guard import of_the_program, quiet
 from ...common.process_identity import boot_id, clock_id, cores, rank_of_process
 from . import log_format
 
@@ -113,9 +113,12 @@ class Log:
         fd = self._fd
         if fd < 0:
             return None
-        status = None
-        with quiet(OSError):
+        try:
             status = os.fstat(fd)
+        except OSError as error:
+            if of_the_program(error):
+                raise
+            status = None
         if fd != self._fd:  # the collector, as above
             return self._status()
         if status is None or (status.st_dev, status.st_ino) != self._identity:

@@ -61,6 +61,8 @@ class Definitions:
     def unwritten(self) -> list[dict[str, object]]:
         """Operations not yet in the log, which from now on count as written."""
         count = len(self._operations)
+        if count == self._written:
+            return []
         first, self._written = self._written, count
         return self._operations[first:count]
 

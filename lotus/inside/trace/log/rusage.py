@@ -5,9 +5,11 @@ import os
 import resource
 
 from ...common.clocks import clock, cpu_clock, process_cpu_clock
-from ...common.guard import quiet
+from ...common.guard import of_the_program, quiet
 from . import log_format
 
+_SCHEDSTAT = b"/proc/thread-self/schedstat"
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC
 _LONGEST = 80  # bytes of three numbers
 _LONG_NS = 2_000_000  # for a reading that takes microseconds
 _hold = False  # whether another thread of this process was seen to hold the interpreter
@@ -57,20 +59,23 @@ def run_delay_ns() -> int:
     if _hold:
         return _read_and_hold()
     begin = clock()
-    with quiet(OSError, ValueError, IndexError):
-        fd = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fd = os.open(_SCHEDSTAT, _FLAGS)
         try:
             text = os.read(fd, _LONGEST)
         finally:
             os.close(fd)
         _hold = clock() - begin > _LONG_NS
         return int(text.split()[1])
+    except (OSError, ValueError, IndexError) as error:
+        if of_the_program(error):
+            raise
     return log_format.UNMEASURED
 
 
 def _read_and_hold() -> int:
     """`run_delay_ns` without giving up the interpreter."""
-    fd = _libc.open(b"/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    fd = _libc.open(_SCHEDSTAT, _FLAGS)
     if fd < 0:
         return log_format.UNMEASURED
     text = ctypes.create_string_buffer(_LONGEST)
