@@ -12,7 +12,7 @@ import threading
 from array import array
 
 from ..common import urls
-from ..common.clocks import clock
+from ..common.clocks import clock, process_cpu_clock
 from ..common.guard import ask, guarded, is_number, quiet
 from ..distributed.clock_sync import Meetings
 from . import beside_fetches
@@ -228,7 +228,7 @@ class Recorder(Writer):
         samples, ops, ops_cpu, readings, edges, marks = self.buffers
         fetch.where, fetch.pid = where, self.pid
         if detail:
-            delay_ns, process_ns = rusage.run_delay_ns(), rusage.process_cpu_clock()
+            delay_ns, process_ns = rusage.run_delay_ns(), process_cpu_clock()
             fetch.begun = ((delay_ns, process_ns), rusage.now(), clock())
         # From here to the next call nothing but assignments, no call, no loop and no condition:
         # no other thread and no signal handler of the program can run in between.
@@ -251,7 +251,7 @@ class Recorder(Writer):
         fetch.where, fetch.pid, fetch.rows = where, self.pid, Rows()
         if self.config.selects(where[2]):
             self.uncounted += self.counters is not None
-            delay_ns, process_ns = rusage.run_delay_ns(), rusage.process_cpu_clock()
+            delay_ns, process_ns = rusage.run_delay_ns(), process_cpu_clock()
             fetch.begun = ((delay_ns, process_ns), rusage.now(), clock())
             fetch.detail = fetch.beside = True
             self.beside.add(fetch)
