@@ -25,6 +25,7 @@ from lotus.common.formatting import duration, size
 
 MODERATE, HIGH = 0.05, 0.20
 _NEAR_MODERATE = 0.10  # up to here the interval of its own waits has to lie above `MODERATE`
+_LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
 # Defects in how data are divided come first: what else is waited for is measured beside them.
 _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
@@ -146,10 +147,13 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         nothing = "No batch was taken from this loader."
         return Verdict("unknown", "", nothing, inputs, startup, step, shutdown, [])
     others = ratio(sum(each.ns for each in books.charges if each.kind == OTHERS.kind), loop)
-    taken = sum(charge.taken_ns for charge in books.charges)
-    kind, degree = _kind(inputs - others, startup + shutdown - ratio(taken, loop))
+    taken = ratio(sum(charge.taken_ns for charge in books.charges), loop)
     low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
-    near = inputs - others < _NEAR_MODERATE and low - others < MODERATE
+    # What others kept from the cores is no part of the loop that is judged.
+    free = max(1.0 - others - taken, _LEAST_FREE)
+    own = (inputs - others) / free
+    kind, degree = _kind(own, (startup + shutdown - taken) / free)
+    near = own < _NEAR_MODERATE and (low - others) / free < MODERATE
     shown = not (degree == "moderately" and near)
     if kind == "input-bound" and not shown:
         kind, degree = "consumer-bound", "not"
@@ -163,7 +167,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         startup + shutdown,
         step,
         _interval(low, high),
-        others,
+        _of_others(others, own),
         shown,
     )
     shares = (inputs, startup, step, shutdown)
@@ -357,10 +361,10 @@ def _summary(
     edges: float,
     step: float,
     interval: str,
-    others: float,
+    of_others: str,
     shown: bool,
 ) -> str:
-    """One sentence with the numbers that say so; `others`: share of waits for others' cores.
+    """One sentence with the numbers that say so; `of_others`: what is not counted of the waits.
 
     `shown`: whether the interval of the waits agrees with the kind.
     """
@@ -373,18 +377,18 @@ def _summary(
         unclear = "" if shown else f", which is not shown to be more than {MODERATE:.0%}"
         return (
             f"The loop waits for data {inputs:.1%}{interval} of its time"
-            f"{_of_others(others, inputs)}{unclear}; the training step takes {step:.0%}."
+            f"{of_others}{unclear}; the training step takes {step:.0%}."
         )
     limit = HIGH if degree == "highly" else MODERATE
     part = f"{inputs:.0%}" if inputs >= 0.0995 else f"{inputs:.1%}"  # 5.3 %, not 5, is more than 5
     return (
-        f"The loop waits for data {part}{interval} of its time{_of_others(others, inputs)}; more "
-        f"than {limit:.0%} is {degree} input-bound."
+        f"The loop waits for data {part}{interval} of its time{of_others}; more than {limit:.0%} "
+        f"is {degree} input-bound."
     )
 
 
-def _of_others(others: float, inputs: float) -> str:
+def _of_others(others: float, own: float) -> str:
     """That a part of the waits does not count, as it is the machine's and not the program's."""
     if others < LITTLE:
         return ""
-    return f" ({others:.0%} while other programs had the cores, {inputs - others:.0%} by itself)"
+    return f" ({others:.0%} while other programs had the cores; of the rest of its time, {own:.0%})"
