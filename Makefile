@@ -17,7 +17,7 @@ PYTEST := -m pytest -n $(JOBS)
 # Tests start Python thousands of times: each would compile all of lotus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-compat test-extras lint format bench clean
+.PHONY: help demo test test-fast test-compat test-extras lint docs format bench clean
 
 help:
 	@echo 'make demo         trace a small training run on a made data set and print the report'
@@ -26,6 +26,7 @@ help:
 	@echo 'make test-compat  what depends on torch on its oldest supported version (2.2.2)'
 	@echo 'make test-extras  the loaders and callbacks of other libraries, such as lightning'
 	@echo 'make lint         ruff format, ruff check, import-linter, mypy --strict'
+	@echo 'make docs         the documentation as a site, in build/docs'
 	@echo 'make bench        what lotus costs at its own start'
 	@echo 'make clean        remove the environments made here'
 
@@ -54,6 +55,11 @@ lint: $(VENV)/dev.stamp
 	$(VENV)/bin/mypy --strict --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores
 	$(VENV)/bin/mypy --strict --python-version 3.13
 
+# Without notes on how it was built; a warning, such as of a link that leads nowhere, ends it.
+docs: $(VENV)/docs.stamp
+	$(VENV)/bin/python -m sphinx --quiet --fail-on-warning --keep-going docs build/docs
+	@echo 'built: build/docs/README.html'
+
 format: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
@@ -77,6 +83,11 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo 'installing lotus, torch, torchvision and the development tools into $(VENV)'
 	$(VENV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[demo,dev]'
 	touch $@ $(VENV)/demo.stamp
+
+$(VENV)/docs.stamp: $(VENV)/dev.stamp
+	@echo 'installing Sphinx into $(VENV)'
+	$(VENV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[docs]'
+	touch $@
 
 $(VENV_COMPAT)/compat.stamp: pyproject.toml
 	@test -n '$(PYTHON_COMPAT)' || { echo 'torch 2.2.2 needs Python 3.10 to 3.12; set PYTHON_COMPAT=' >&2; exit 1; }

@@ -13,7 +13,13 @@ from tests.unit.benches import bench
 
 ROOT = Path(lotus.__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Made by `make docs`, from the commands' help and from docstrings.
+MADE = ("commands", "reference")
+PAGES = [
+    README,
+    ROOT / "CONTRIBUTING.md",
+    *sorted(each for each in (ROOT / "docs").rglob("*.md") if each.parent.name not in MADE),
+]
 # `[text](target)`, also of a picture; code is left out before.
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
@@ -36,10 +42,12 @@ def anchors(page: Path) -> set[str]:
 
 
 def commands(page: Path) -> list[str]:
-    """The lines of the page's code blocks that begin with `lotus`, without their remarks."""
+    """What can be typed: the lines of code blocks that begin with `lotus`, and whole commands in
+    the text."""
     text = page.read_text("utf-8")
     blocks = re.findall(r"^    (lotus .*)$", text, re.M)
-    return [line for line in blocks if not re.match(r"lotus [\w ]+:", line)]
+    inline = re.findall(r"`(lotus [^`\n]*(?: -- | my-run)[^`\n]*)`", text)
+    return [line for line in [*blocks, *inline] if not re.match(r"lotus [\w ]+:", line)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
