@@ -7,6 +7,7 @@ each kind has its turn at every place of a round.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from lotus.advise.ceilings import (
     FedBlock,
     Round,
 )
-from lotus.common.formatting import duration
+from lotus.common.formatting import duration, share
 from lotus.inside.tune.candidates.trial_requests import Feed, Reply, Request, TrainedBatches
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import TrialFailed, Watched
@@ -32,6 +33,9 @@ from lotus.tune.search.trial_rates import Speedup
 _ROUNDS = 8  # to be aimed at
 _LONGEST_S = 2.5  # of a block, unless a few batches take longer
 _LEAST, _MOST = 4, 400  # batches of a block
+_SLOW_S, _LEAST_SLOW = 0.5, 2  # seconds of a batch, from which so few make a block
+_PAUSE = 2  # batches between blocks that do not count (lotus/inside/tune/fed_training.py)
+_SHORT = "the time was too short: give more with --budget"
 _ENOUGH, _PRECISE = 4, 0.02  # rounds, and half the interval's width, at which it may end
 
 
@@ -104,6 +108,9 @@ class _Blocks:
         times = [wait + step for wait, step in zip(watched.waits_s, watched.steps_s, strict=False)]
         self._batch_s = dict.fromkeys(self._kinds, max(times, default=0.0))
         self._block_s = min(_LONGEST_S, budget_s / (_ROUNDS * len(self._kinds)))
+        # The first batch waits for workers to start.
+        self._usual_s = statistics.median(times[1:] or times or [0.0])
+        self._least = _LEAST if self._usual_s < _SLOW_S else _LEAST_SLOW
 
     @property
     def _left_s(self) -> float:
@@ -112,6 +119,9 @@ class _Blocks:
     def run(self) -> None:
         """Measure rounds until time is up or the ceiling is precise."""
         took_s = 0.0
+        round_s = len(self._kinds) * (self._least + _PAUSE) * self._usual_s
+        if round_s * LEAST_ROUNDS > self._budget_s:
+            self._leave_out_all()
         while self._left_s > took_s:
             start = self._clock()
             if not self._round():
@@ -120,9 +130,7 @@ class _Blocks:
             short = self._left_s < (LEAST_ROUNDS + 1) * took_s
             if short and len(self._rounds) < LEAST_ROUNDS:
                 whole = len(self._kinds)
-                for kind in self._kinds:
-                    if kind not in (REAL, FREE):
-                        self._leave_out(kind, "the time was too short: give more with --budget")
+                self._leave_out_all()
                 took_s *= len(self._kinds) / whole
             if len(self._rounds) >= _ENOUGH and self._is_precise():
                 return
@@ -152,6 +160,12 @@ class _Blocks:
         self._rounds.append(done)
         return True
 
+    def _leave_out_all(self) -> None:
+        """Keep the time for what the ceiling needs."""
+        for kind in self._kinds:
+            if kind not in (REAL, FREE):
+                self._leave_out(kind, _SHORT)
+
     def _leave_out(self, kind: str, why: str) -> None:
         self._kinds = [other for other in self._kinds if other != kind]
         if kind == SAME:
@@ -165,15 +179,15 @@ class _Blocks:
         setting, batch_s = self._program.watched.setting, self._batch_s[kind]
         burst = max(setting.num_workers, 1)
         wanted = int(self._block_s / batch_s) if batch_s > 0 else _MOST
-        batches = max(_LEAST, min(math.ceil(wanted / burst) * burst, _MOST))
+        batches = math.ceil(min(max(wanted, self._least), _MOST) / burst) * burst
         # In a slow loop, what was requested before and is not counted takes as long again.
         ahead = setting.num_workers * (setting.prefetch_factor or TORCH_PREFETCH)
-        patience_s = 3 * (batches + ahead + _LEAST) * max(self._batch_s.values())
+        patience_s = 3 * (batches + ahead + self._least) * max(self._batch_s.values())
         seconds = max(min(patience_s, self._left_s), self._block_s)
         reply = self._program.perform(setting, Feed(kind, batches, seconds))
         self._heed(reply)
         count = len(reply.steps_s) // burst * burst  # workers give their batches in bursts
-        if count < min(_LEAST, batches):
+        if count < min(self._least, batches):
             return None
         samples = sum(reply.sizes[:count])
         wait_s, step_s = sum(reply.waits_s[:count]), sum(reply.steps_s[:count])
@@ -201,14 +215,26 @@ class _Blocks:
             )
 
     def too_few(self) -> str:
-        """Say why there is no answer."""
+        """Say why there is no answer, and what the watched batches tell."""
         budget, batch = (
-            duration(seconds * 1e9) for seconds in (self._budget_s, max(self._batch_s.values()))
+            duration(seconds * 1e9)
+            for seconds in (self._budget_s, self._usual_s or max(self._batch_s.values()))
         )
         return (
-            f"too few blocks fitted into {budget}, as a batch takes {batch}; give more time, for "
-            "example: lotus advise --ceilings --budget 5m -- COMMAND"
+            f"too few blocks fitted into {budget}, as a batch takes {batch}; {self._watched()}give "
+            "more time, for example: lotus advise --budget 5m -- COMMAND"
         )
+
+    def _watched(self) -> str:
+        """What the batches say that were only watched: without an interval, and with all delays."""
+        watched = self._program.watched
+        count = min(len(watched.waits_s), len(watched.steps_s))
+        waits_s, steps_s = sum(watched.waits_s[1:count]), sum(watched.steps_s[1:count])
+        if waits_s + steps_s <= 0:
+            return ""
+        part = waits_s / (waits_s + steps_s)
+        text = f"of {count - 1} batches that were watched, {share(part)} of the time was the wait"
+        return f"{text} for data, the rest the step; "
 
     def ceilings(self, interrupted: bool, failure: str = "") -> Ceilings:
         """Return the result so far."""

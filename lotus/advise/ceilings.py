@@ -18,6 +18,11 @@ REAL, SAME, FREE = "real", "same", "free"  # as lotus/inside/tune/fed_training.p
 EXACT, ALL = "exact", "all"  # alternatives that leave values equal, and all
 LEAST_ROUNDS = 2  # for an interval
 _NOTHING = 0.02  # a gain up to this is none
+_UNEVEN = 0.25  # half an interval's width, from which it says little
+_BUSY = (
+    "the blocks differ much, as where other programs use the cores: the intervals are wide; measure "
+    "again on a quieter machine, or with a larger --budget"
+)
 MOST = 100.0  # times as fast, from which a loop has no step worth the name
 
 # Name of a stall: what it is.
@@ -146,7 +151,8 @@ class Ceilings:
 
     def notes_on(self) -> list[str]:
         """Return what has to be known besides."""
-        return [*self.notes, *self.watched.notes]
+        uneven = self.speedup is not None and self.speedup.precision > _UNEVEN
+        return [*self.notes, *([_BUSY] if uneven else []), *self.watched.notes]
 
 
 def _of_step(rounds: Sequence[Round]) -> list[Share]:

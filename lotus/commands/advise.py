@@ -94,8 +94,11 @@ def run(args: argparse.Namespace) -> int:
     if args.budget > _MOST_S:
         raise LotusError(f"--budget {args.budget:g}s: give at most 5m")
 
+    seen: list[Any] = []
+
     def measure(program: subprocess_tuning.PipedProgram) -> Any:
         live = ceilings_report.CeilingProgress(sys.stderr.isatty())
+        seen.append(program.watched)
         what = program.watched.title()
         say(f"lotus: {what} was watched; blocks are now measured for at most {args.budget:g} s")
         try:
@@ -112,26 +115,30 @@ def run(args: argparse.Namespace) -> int:
     if done.result is not None and done.outcome.signal == signal.SIGINT:
         done.result = dataclasses.replace(done.result, interrupted=True)
     others = tuned = None
-    goes_on = done.result is not None and done.ended_by_us and not done.result.interrupted
+    # Where no ceiling was found, other ways to do the same may be all the more welcome.
+    goes_on = bool(seen) and done.ended_by_us and not getattr(done.result, "interrupted", False)
     if done.result is not None and not args.json:
         ceilings_report.write(plain_console(), done.result)
     if done.problem:
         say(f"lotus: {done.problem}")
     if goes_on and not args.ceilings:
         say("lotus: the program is started again, to try other ways to do what it does")
-        number = args.loader if isinstance(args.loader, int) else done.result.watched.loader.number
+        number = args.loader if isinstance(args.loader, int) else seen[0].loader.number
         others = tried_alternatives.attempt(command, number)
-        tuned = applied_alternatives.settings(done.result, others, command)
+        if done.result is not None:
+            tuned = applied_alternatives.settings(done.result, others, command)
         if tuned is not None:
             tuned_file.write(output, tuned)
     written = None if tuned is None else output
     if done.result is not None and args.json:
         outputs.print_document(ceilings_report.document(done.result, others=others, output=written))
-    elif others is not None:
-        alternatives_report.write(plain_console(), others, ceiling=done.result.speedup)
-        applied_report.write(
-            plain_console(), done.result, others=others, words=command, output=written
-        )
+    elif others is not None and not args.json:
+        ceiling = None if done.result is None else done.result.speedup
+        alternatives_report.write(plain_console(), others, ceiling=ceiling)
+        if done.result is not None:
+            applied_report.write(
+                plain_console(), done.result, others=others, words=command, output=written
+            )
     if done.result is not None and done.ended_by_us:
         return 130 if done.result.interrupted else 0
     return launcher.end_as(done.outcome)

@@ -37,12 +37,12 @@ def write(
             interval = f"({shown.low:.2f} to {shown.high:.2f})"
             text = f"the loop was {shown.mean:.2f} {interval} times as fast {what}"
             print_paragraph(console, "in training", text)
-        elif kind in result.refused:
-            text = f"not measured {what}: {result.refused[kind]}"
-            print_paragraph(console, "in training", plain(text))
+    _write_refused(console, result)
     if output is None:
         if any(result.over(kind) is not None for kind in _WHAT):
             console.print("\nNothing to put in: no alternative was shown to help.", style="bold")
+        else:
+            console.print("\nNothing to put in.", style="bold")
         return
     allowed = [use.name for use in applied_alternatives.uses(result, others) if not use.exact]
     command = ["lotus", "run", "--settings", str(output)]
@@ -53,3 +53,14 @@ def write(
     if allowed:
         text = f"--allow lets {' and '.join(allowed)} change values as shown above"
         print_paragraph(console, "note", text)
+
+
+def _write_refused(console: Console, result: Ceilings) -> None:
+    """Print why alternatives were not measured in training; once where the reason is the same."""
+    whys: dict[str, list[str]] = {}
+    for kind, what in _WHAT.items():
+        if kind in result.refused:
+            whys.setdefault(result.refused[kind], []).append(what)
+    for why, whats in whys.items():
+        what = whats[0] if len(whats) == 1 else "with alternatives"
+        print_paragraph(console, "in training", plain(f"not measured {what}: {why}"))

@@ -136,6 +136,20 @@ def test_little_time_is_for_the_ceiling_first() -> None:
     assert note.endswith("the time was too short: give more with --budget")
 
 
+def test_a_slow_loop_leaves_out_what_the_ceiling_does_not_need() -> None:
+    program = Fed(slower=60.0)  # 2.2 s a batch
+    result = measured(program, 60.0, alternatives=True)
+    assert set(program.kinds) == {REAL, FREE}
+    assert result.speedup is not None
+    assert set(result.refused) == {EXACT, ALL}
+
+
+def test_slow_batches_of_many_workers_are_measured() -> None:
+    result = measured(Fed(workers=8, slower=40.0), 300.0)
+    assert result.speedup is not None
+    assert all(block.batches == 8 for each in result.rounds for block in each.values())
+
+
 def test_alternatives_are_measured_in_the_loop() -> None:
     program = Fed()
     result = measured(program, alternatives=True)
@@ -160,7 +174,9 @@ def test_too_slow_a_loop_has_a_reason_and_a_next_step() -> None:
     result = measured(Fed(slower=400.0), 60.0)
     assert result.speedup is None
     assert result.failure.startswith("too few blocks fitted into 60.0 s, as a batch takes ")
-    assert result.failure.endswith("lotus advise --ceilings --budget 5m -- COMMAND")
+    # AND what is known from the batches before is said.
+    assert "of 11 batches that were watched, 50% of the time was the wait for data" in result.failure
+    assert result.failure.endswith("lotus advise --budget 5m -- COMMAND")
     assert (result.shares(), result.sentence()) == ([], result.failure)
 
 
