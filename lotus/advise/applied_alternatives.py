@@ -15,9 +15,13 @@ from lotus.tune.search.trial_rates import Speedup
 _WORTH = 0.02  # the least gain that counts
 
 
-def choices() -> dict[str, list[str]]:
-    """Return the names by kind; those that may change values come first in all of them."""
-    modules = {name: alternative_files.load(name) for name in alternative_files.names()}
+def choices(names: Sequence[str] | None = None) -> dict[str, list[str]]:
+    """Return the names by kind; those that may change values come first in all of them.
+
+    Only those in `names`, unless it is None.
+    """
+    wanted = [name for name in alternative_files.names() if names is None or name in names]
+    modules = {name: alternative_files.load(name) for name in wanted}
     known = {name: each.EXACT for name, each in modules.items() if hasattr(each, "stand_ins")}
     exact = [name for name in known if known[name]]
     return {EXACT: exact, ALL: [*(name for name in known if not known[name]), *exact]}

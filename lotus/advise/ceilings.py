@@ -20,8 +20,8 @@ LEAST_ROUNDS = 2  # for an interval
 _NOTHING = 0.02  # a gain up to this is none
 _UNEVEN = 0.25  # half an interval's width, from which it says little
 _BUSY = (
-    "the blocks differ much, as where other programs use the cores: the intervals are wide; measure "
-    "again on a quieter machine, or with a larger --budget"
+    "the blocks differ much, as where other programs use the cores: the intervals are wide; "
+    "measure again on a quieter machine, or with a larger --budget"
 )
 MOST = 100.0  # times as fast, from which a loop has no step worth the name
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lotus.advise import code_change
 from lotus.inside.common import alternative_files
 from lotus.mapping import isolated_runner
 from lotus.tune.search.trial_rates import Speedup, compared
@@ -32,6 +33,9 @@ class OutputChange:
     largest: float | None  # difference of a value
     mean: float | None
     range: float | None  # of the values before, smallest to largest
+    psnr_db: float | None = None  # against that range; None where equal, too
+    before_bytes: float | None = None  # of a sample's output
+    after_bytes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class TriedAlternative:
     name: str  # of its file
     title: str
     replaces: tuple[str, ...]
-    places: tuple[str, ...]  # FILE:LINE of these operations, where they are the program's own code
+    places: tuple[str, ...]  # FILE:LINE that makes these operations, or has their code
     speedup: Speedup  # of the CPU time, on one thread
     before_s: float
     after_s: float
@@ -51,6 +55,9 @@ class TriedAlternative:
     known: str
     applicable: bool = False  # `lotus run` can put it in
     exact: bool = False  # and then holds it to be equal bit for bit
+    diff: str = ""  # of the program's code; "" where it is not certain what to change
+    before_peak_bytes: float | None = None  # memory that a sample takes at most; None: not known
+    after_peak_bytes: float | None = None
 
     @property
     def faster(self) -> bool:
@@ -66,11 +73,13 @@ class Alternatives:
     untried: tuple[tuple[str, str], ...]  # (title, why)
     operations: Mapping[str, float]  # CPU seconds of a sample in each operation
     notes: tuple[str, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)  # FILE:LINE of operations
 
     @property
     def sample_s(self) -> float:
-        """CPU seconds of a sample in all operations, without collate and own code."""
-        return sum(self.operations.values())
+        """CPU seconds of a sample in all operations, with collate and without sending."""
+        # Those inside others ("RandomApply/Blur") are a part of these.
+        return sum(each for name, each in self.operations.items() if "/" not in name)
 
     def predicted(self, alternative: TriedAlternative) -> float | None:
         """How many times as many samples the same cores make with it, if they bind.
@@ -87,12 +96,22 @@ class Alternatives:
 
 
 def attempt(
-    command: Sequence[str], loader: int | None = None, samples: int = 16, budget_s: float = 2.0
+    command: Sequence[str],
+    loader: int | None = None,
+    samples: int = 16,
+    budget_s: float = 2.0,
+    *,
+    names: Sequence[str] | None = None,
+    skipped: Sequence[str] = (),
+    site: str | None = None,
+    on_event: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> Alternatives:
-    """Start a command up to its loader, and try all alternatives for `budget_s` each.
+    """Start a command up to its loader, and try alternatives for `budget_s` each.
 
-    `loader` is a loader's number by first iteration, None the largest. Raises LotusError where the
-    command cannot be started, or where it iterates no loader.
+    `loader` is a loader's number by first iteration, None the largest; `site` is the FILE:LINE that
+    makes it. `names` are the alternatives to try, None all. Operations in `skipped` are not run
+    again. `on_event` gets an event before each step. Raises LotusError where the command cannot be
+    started, or where it iterates no loader.
     """
     with tempfile.TemporaryDirectory(prefix="lotus-advise-") as scratch:
         events, notes = isolated_runner.try_alternatives(
@@ -102,58 +121,95 @@ def attempt(
             loader=loader,
             samples=samples,
             budget_s=budget_s,
+            names=names,
+            skipped=skipped,
+            on_event=on_event,
         )
-    return read(events, notes)
+    return read(events, notes, site)
 
 
-def read(events: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> Alternatives:
-    """Return what the events of the program say."""
+def read(
+    events: Sequence[Mapping[str, Any]], notes: Sequence[str] = (), site: str | None = None
+) -> Alternatives:
+    """Return what the events of the program say; `site` is the FILE:LINE that makes the loader."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for event in events:
         by_kind.setdefault(str(event.get("event")), []).append(event)
     operations = {
         event["operation"]: event["cpu_ns"] / 1e9 for event in by_kind.get("operation", ())
     }
-    places = {event["operation"]: event["place"] for event in by_kind.get("operation", ())}
-    tried = [_tried(event, places) for event in by_kind.get("alternative", ())]
+    places: dict[str, str] = {}
+    code = None
+    for event in by_kind.get("code", ()):
+        code = code_change.find(event["files"], event["kinds"], site)
+        places = code_change.only_calls(event["files"], [*operations])
+    if code is not None:
+        places |= {name: at for name in operations if (at := code.at(name)) is not None}
+    own = {event["operation"]: event["place"] for event in by_kind.get("operation", ())}
+    places |= {name: place for name, place in own.items() if place is not None}
+    tried = [_tried(event, places, code) for event in by_kind.get("alternative", ())]
     tried.sort(key=lambda each: each.after_s - each.before_s)
     untried = [(event["title"], event["why"]) for event in by_kind.get("untried", ())]
     untried += [(event["operation"], event["why"]) for event in by_kind.get("skipped", ())]
     notes = [*notes, *(event["error"] for event in by_kind.get("fault", ()))]
-    return Alternatives(tuple(tried), tuple(untried), operations, tuple(notes))
+    return Alternatives(tuple(tried), tuple(untried), operations, tuple(notes), places)
 
 
-def _tried(event: Mapping[str, Any], places: Mapping[str, str | None]) -> TriedAlternative:
+def _tried(
+    event: Mapping[str, Any],
+    places: Mapping[str, str],
+    code: code_change.CodePlaces | None,
+) -> TriedAlternative:
     rounds, samples = event["rounds"], event["samples"]
     before_ns, after_ns = (statistics.mean(each[place] for each in rounds) for place in (0, 1))
     replaced = tuple(event["replaces"])
+    edits, peaks = event.get("edits") or [], event.get("peaks") or [None, None]
     return TriedAlternative(
         name=event["name"],
         title=event["title"],
         replaces=replaced,
-        places=tuple(place for name in replaced if (place := places.get(name)) is not None),
+        places=tuple(places[name] for name in replaced if name in places),
         speedup=compared([(1 / max(after, 1.0), 1 / max(before, 1.0)) for before, after in rounds]),
         before_s=before_ns / samples / 1e9,
         after_s=after_ns / samples / 1e9,
         samples=samples,
-        output=_output(event["changes"]),
+        output=_output(event["changes"], samples / len(event["changes"])),
         change=event["change"],
         known=event["known"],
         applicable=bool(event.get("applicable")),
         exact=bool(event.get("exact")),
+        diff=code.diff(edits) if code is not None and edits else "",
+        before_peak_bytes=_mean(peaks[:1], samples / len(event["changes"])),
+        after_peak_bytes=_mean(peaks[1:], samples / len(event["changes"])),
     )
 
 
-def _output(changes: Sequence[Mapping[str, Any]]) -> OutputChange:
-    """The largest of all differences, and the mean over inputs of equal weight."""
+def _output(changes: Sequence[Mapping[str, Any]], samples: float) -> OutputChange:
+    """The largest of all differences, and means over inputs of equal weight.
+
+    `samples` are those of an input.
+    """
     first = changes[0]
+    sizes = [each.get("bytes") or [None, None] for each in changes]
+    before, after = (_mean([size[place] for size in sizes], samples) for place in (0, 1))
     if any(each["equal"] is None for each in changes):
-        return OutputChange(first["before"], first["after"], None, None, None, None)
+        kinds = (first["before"], first["after"])
+        return OutputChange(*kinds, None, None, None, None, None, before, after)
+    whole = max(each["range"] for each in changes)
+    square = math.fsum(each.get("square", 0.0) for each in changes) / len(changes)
     return OutputChange(
         before=first["before"],
         after=first["after"],
         equal=all(each["equal"] for each in changes),
         largest=max(each["largest"] for each in changes),
         mean=math.fsum(each["mean"] for each in changes) / len(changes),
-        range=max(each["range"] for each in changes),
+        range=whole,
+        psnr_db=10 * math.log10(whole**2 / square) if square > 0 and whole > 0 else None,
+        before_bytes=before,
+        after_bytes=after,
     )
+
+
+def _mean(values: Sequence[float | None], samples: float) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) / samples if len(known) == len(values) else None

@@ -28,6 +28,9 @@ examples:
       the first of these only
   lotus advise --ceilings --loader Pictures --budget 5m -- python train.py
   lotus advise --ceilings --json -- python train.py
+  lotus advise --only uint8_tensors --only draft_decode -- python train.py
+  lotus advise --skip Upload -- python train.py
+      the operation Upload of its pipeline is not run again
 
 The program starts as usual. After it has iterated its loader for some batches,
 it trains on in blocks, in turn: with its loader as it is, with batches that it
@@ -40,7 +43,8 @@ what it writes to a place that may be thrown away.
 Without --ceilings there are blocks with known equivalents of its operations,
 which lotus can put in, too. Then the program is started once more, up to its
 first batch: all known equivalents run on copies of inputs that its operations
-had, and it is ended again.
+had, and it is ended again. Operations that write files, use the network or start
+processes are not run again, as far as Python sees that.
 
 writes: the file of -o, where equivalents made the loop faster
 
@@ -72,6 +76,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.whole(1),
         metavar="N",
         help="how many batches of the program to watch before the blocks (default: 12)",
+    )
+    add(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="try this alternative; repeat it for more (default: all)",
+    )
+    add(
+        "--skip",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="leave out this alternative, or do not run this operation again (default: none)",
     )
     options.add_output(parser, f"file of settings to write (default: {DEFAULT})", "FILE")
     options.add_json(parser, "advise")
@@ -108,7 +126,8 @@ def run(args: argparse.Namespace) -> int:
         finally:
             live.clear()
 
-    choices = None if args.ceilings else applied_alternatives.choices()
+    names = _names(args)
+    choices = None if args.ceilings else applied_alternatives.choices(names)
     done = subprocess_tuning.measure(
         command, measure, loader=args.loader, watch=args.watch, choices=choices
     )
@@ -124,7 +143,18 @@ def run(args: argparse.Namespace) -> int:
     if goes_on and not args.ceilings:
         say("lotus: the program is started again, to try other ways to do what it does")
         number = args.loader if isinstance(args.loader, int) else seen[0].loader.number
-        others = tried_alternatives.attempt(command, number)
+        bar = alternatives_report.TrialProgress(sys.stderr.isatty())
+        try:
+            others = tried_alternatives.attempt(
+                command,
+                number,
+                names=names,
+                skipped=args.skip,
+                site=seen[0].loader.call_site,
+                on_event=bar,
+            )
+        finally:
+            bar.clear()
         if done.result is not None:
             tuned = applied_alternatives.settings(done.result, others, command)
         if tuned is not None:
@@ -142,3 +172,17 @@ def run(args: argparse.Namespace) -> int:
     if done.result is not None and done.ended_by_us:
         return 130 if done.result.interrupted else 0
     return launcher.end_as(done.outcome)
+
+
+def _names(args: argparse.Namespace) -> list[str]:
+    """Return the alternatives to try. Raises LotusError for a name that there is not."""
+    from lotus.inside.common import alternative_files
+
+    known = alternative_files.names()
+    for name in args.only:
+        if name not in known:
+            raise LotusError(
+                f"--only {name}: there is no such alternative; there are {', '.join(known)}"
+            )
+    wanted = args.only or known
+    return [name for name in wanted if name not in args.skip]

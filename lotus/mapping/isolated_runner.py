@@ -13,7 +13,7 @@ import select
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,15 +95,21 @@ def try_alternatives(
     loader: int | None = None,
     samples: int = 16,
     budget_s: float = 2.0,
+    names: Sequence[str] | None = None,
+    skipped: Sequence[str] = (),
+    on_event: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Run `command` up to its loader, and try the alternatives in `folder` on its operations.
 
     Returns (events of lotus/inside/isolate/alternative_bench.py, notes). `directory` is made where
-    missing. Each alternative has `budget_s` seconds. Raises LotusError where the command cannot be
-    started, or where it iterates no loader.
+    missing. Each alternative has `budget_s` seconds. `names` are the alternatives to try, None all;
+    operations in `skipped` are not run again. `on_event` gets an event before each step. Raises
+    LotusError where the command cannot be started, or where it iterates no loader.
     """
+    work: dict[str, Any]
     work = {"samples": samples, "loader": loader, "alternatives": str(folder)}
-    return _without_perf(command, directory, budget_s, work)
+    work |= {"names": None if names is None else list(names), "skipped": list(skipped)}
+    return _without_perf(command, directory, budget_s, work, on_event)
 
 
 def measure_cuts(
@@ -126,13 +132,17 @@ def measure_cuts(
 
 
 def _without_perf(
-    command: Sequence[str], directory: Path, budget_s: float, work: dict[str, Any]
+    command: Sequence[str],
+    directory: Path,
+    budget_s: float,
+    work: dict[str, Any],
+    on_event: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Have the program do `work` once, with no samples of perf; return (events, notes)."""
     _make(directory)
     once = {"runs": 1, "needed": 1, "gap_ns": 0, "budget_ns": int(budget_s * 1e9)}
     with tempfile.TemporaryDirectory(prefix="lotus-") as exchange:
-        notes = _run(command, directory, Path(exchange), {**once, **work}, None)
+        notes = _run(command, directory, Path(exchange), {**once, **work}, None, (), on_event)
     return list(lines(directory)), notes
 
 
@@ -171,6 +181,7 @@ def _run(
     request: Mapping[str, object],
     recorder: Perf | None,
     ops: Sequence[str] = (),
+    on_event: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> list[str]:
     """Run the program to its end; returns notes if it or its recorder ended too early."""
     for name in ("ready", "go"):
@@ -193,6 +204,8 @@ def _run(
                         )
                     attached = True
                     (exchange / "go").write_text("go\n")
+            if event.get("event") == "trying" and on_event is not None:
+                on_event(event)
             if event.get("event") == "done":
                 done = True
                 break

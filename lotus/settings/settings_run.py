@@ -147,7 +147,9 @@ def request(
 
 def _put_in(entry: Entry, allowed: Collection[str]) -> list[str]:
     """Return the alternatives to put in: those that replace most operations come first."""
-    uses = sorted(entry.alternatives, key=lambda use: use.exact)
+    uses = sorted(
+        entry.alternatives, key=lambda use: (use.exact, use.name)
+    )  # as they were measured
     return [use.name for use in uses if use.exact or use.name in allowed]
 
 

@@ -21,4 +21,7 @@ offers(operations) yields what a program would have to do in another place:
 
 where both functions take an input. Which samples an input has is the length of an input that is a
 list, else one.
+
+It may have edits(operations), which returns the change of code as lotus/advise/code_change.py has
+it, or none.
 """

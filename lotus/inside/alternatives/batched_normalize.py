@@ -12,6 +12,10 @@ CHANGE = (
 )
 KNOWN = "on an accelerator it costs next to nothing there, and uint8 or unscaled data is sent"
 _BATCH = 16
+_COLLATE = '''def normalized(samples):
+    """Collate samples, and normalise the images of the whole batch."""
+    images, *rest = default_collate(samples)
+    return [{Normalize}(images), *rest]'''
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
@@ -19,7 +23,9 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     import torch
 
     for operation in operations:
-        if type(operation.transform).__name__ != "Normalize":
+        kind = type(operation.transform)
+        known = kind.__module__.startswith("torchvision.transforms.")
+        if kind.__name__ != "Normalize" or not known:
             continue
         tensors = [value for value in operation.inputs if isinstance(value, torch.Tensor)]
         if len({(tensor.shape, tensor.dtype) for tensor in tensors}) != 1 or len(tensors) < 2:
@@ -32,3 +38,20 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
             return operation.run(torch.stack(samples))
 
         yield (operation.name,), each, batched, [tensors[:_BATCH]]
+
+
+def edits(operations: Sequence[Any]) -> list[list[str]]:
+    """Return the change of code, where Normalize is the last operation of a sample."""
+    names = [
+        operation.name
+        for operation in operations
+        if operation.name != "collate" and not operation.name.startswith("target_transform")
+    ]
+    if names[-1:] != ["Normalize"]:
+        return []
+    return [
+        ["import", "from torch.utils.data import default_collate"],
+        ["define", _COLLATE],
+        ["remove", "Normalize"],
+        ["argument", "DataLoader", "collate_fn=normalized"],
+    ]

@@ -12,41 +12,87 @@ CHANGE = (
     "picture.convert('RGB'), where width x height is what Resize leaves at least"
 )
 KNOWN = "it needs pictures that are at least four times as wide and high as what is left of them"
+EXACT = False
+
 _ROOM = 2  # times the size that is left: the rest is resized as before
+_DECODERS = ("default_loader", "pil_loader")
+_DECODE = '''def decode_small(path):
+    """Decode a picture at a smaller size, of which Resize leaves at most half."""
+    with Image.open(path) as picture:
+        scale = {side} / min(picture.size)
+        picture.draft("RGB", [int(length * scale) for length in picture.size])
+        return picture.convert("RGB")'''
 
 
-def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Where Resize to a smaller size follows the decoder of files at once."""
-    from PIL import Image
+def stand_ins(operations: Sequence[Any]) -> Iterator[tuple[int, int, list[Any]]]:
+    """Where Resize to a much smaller size follows the decoder at once, for most of its pictures."""
+    import torchvision
+    from torchvision.datasets import folder
 
-    for first, second in itertools.pairwise(operations):
-        if type(second.transform).__name__ != "Resize":
+    if str(torchvision.get_image_backend()) != "PIL":
+        return
+    for place, (first, second) in enumerate(itertools.pairwise(operations)):
+        known = any(getattr(folder, name, None) is first.transform for name in _DECODERS)
+        if not known or not _is_resize(second.transform):
             continue
-        size = second.transform.size
-        least = max(size) if isinstance(size, (list, tuple)) else size
-        paths = [path for path in first.inputs if isinstance(path, str) and _fits(path, least)]
-        if not paths or getattr(first.run(paths[0]), "mode", "") != "RGB":
-            continue
-
-        def as_it_is(path: Any, first: Any = first, second: Any = second) -> Any:
-            return second.run(first.run(path))
-
-        def drafted(path: Any, second: Any = second, least: Any = least) -> Any:
-            with Image.open(path) as picture:
-                side = _ROOM * least
-                scale = side / min(picture.size)
-                picture.draft("RGB", tuple(int(length * scale) for length in picture.size))
-                return second.run(picture.convert("RGB"))
-
-        yield (first.name, second.name), as_it_is, drafted, paths
+        side = _side(second.transform)
+        large = [_is_large(path, side) for path in first.inputs]
+        if 2 * sum(large) > len(large):
+            # Resize itself is part of it: only then results have the same size.
+            yield place, 2, [DraftDecode(first, side), second.transform]
 
 
-def _fits(path: str, least: int) -> bool:
+def edits(operations: Sequence[Any]) -> list[list[str]]:
+    """Return the change of code, for a data set that is an ImageFolder."""
+    sides = [
+        _side(operation.transform) for operation in operations if _is_resize(operation.transform)
+    ]
+    if len(sides) != 1:
+        return []
+    return [
+        ["import", "from PIL import Image"],
+        ["define", _DECODE.replace("{side}", str(sides[0]))],
+        ["argument", "ImageFolder", "loader=decode_small"],
+    ]
+
+
+def _is_resize(transform: Any) -> bool:
+    kind = type(transform)
+    return kind.__name__ == "Resize" and kind.__module__.startswith("torchvision.transforms.")
+
+
+def _side(resize: Any) -> int:
+    """The shorter side that a picture has at least when Resize gets it."""
+    size = resize.size
+    return _ROOM * int(max(size) if isinstance(size, (list, tuple)) else size)
+
+
+def _is_large(path: Any, side: int) -> bool:
     """Whether it is a JPEG that may be decoded smaller and still has room."""
     from PIL import Image
 
     try:
         with Image.open(path) as picture:
-            return bool(picture.format == "JPEG" and min(picture.size) >= 2 * _ROOM * least)
-    except OSError:
+            return bool(picture.format == "JPEG" and min(picture.size) >= 2 * side)
+    except (OSError, TypeError, ValueError, AttributeError):
         return False
+
+
+class DraftDecode:
+    """Decodes a large JPEG smaller; other files as before."""
+
+    def __init__(self, decoder: Any, side: int) -> None:
+        self._decoder, self._side = decoder, side
+
+    def __call__(self, path: Any) -> Any:
+        from PIL import Image
+
+        if _is_large(path, self._side):
+            try:
+                with Image.open(path) as picture:
+                    scale = self._side / min(picture.size)
+                    picture.draft("RGB", tuple(int(length * scale) for length in picture.size))
+                    return picture.convert("RGB")
+            except OSError:
+                pass  # the decoder before raises what the program expects
+        return self._decoder.run(path)

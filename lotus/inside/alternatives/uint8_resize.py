@@ -11,6 +11,8 @@ CHANGE = (
     "v2.ToDtype(torch.float32, scale=True) at last"
 )
 KNOWN = "all later operations, and sending, then have a quarter of the bytes until ToDtype"
+# Of torchvision's v1: they take tensors of uint8, too.
+_ON_TENSORS = ("CenterCrop", "RandomCrop", "RandomHorizontalFlip", "RandomVerticalFlip")
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
@@ -19,7 +21,8 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     from torchvision.transforms.functional import pil_to_tensor
 
     for operation in operations:
-        if type(operation.transform).__name__ != "Resize":
+        kind = type(operation.transform)
+        if kind.__name__ != "Resize" or not kind.__module__.startswith("torchvision.transforms."):
             continue
         pictures = [
             value for value in operation.inputs if getattr(value, "mode", "") in ("L", "RGB")
@@ -35,3 +38,20 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
             return resize(pil_to_tensor(picture))
 
         yield (operation.name,), by_pillow, as_tensor, pictures
+
+
+def edits(operations: Sequence[Any]) -> list[list[str]]:
+    """Return the change of code, where only known operations lie between Resize and ToTensor."""
+    kinds = [type(operation.transform).__name__ for operation in operations]
+    if "Resize" not in kinds or "ToTensor" not in kinds:
+        return []
+    between = kinds[kinds.index("Resize") + 1 : kinds.index("ToTensor")]
+    if not {*between} <= {*_ON_TENSORS}:
+        return []
+    return [
+        ["import", "import torch"],
+        ["import", "from torchvision.transforms import v2"],
+        ["before", "Resize", "v2.PILToTensor()"],
+        ["replace", "Resize", "v2.Resize({args})"],
+        ["replace", "ToTensor", "v2.ToDtype(torch.float32, scale=True)"],
+    ]

@@ -23,6 +23,8 @@ _JPEG = (".jpg", ".jpeg")
 _ON_TENSORS = ("CenterCrop", "RandomCrop", "RandomHorizontalFlip", "RandomVerticalFlip")
 _RESIZES = ("Resize", "RandomResizedCrop")
 _WEIGHTED = ("bilinear", "bicubic")  # the nearest pixel is not the same one in tensors
+_DECODE = """def decode(path):
+    return torchvision.io.decode_image(path, mode="RGB")"""
 _DECODERS = ("default_loader", "pil_loader")
 
 
@@ -49,6 +51,19 @@ def stand_ins(operations: Sequence[Any]) -> Iterator[tuple[int, int, list[Any]]]
             last = []
         steps.append(ToFloat(operations[end], *last))
         yield first, end + 1 + len(last) - first, steps
+
+
+def edits(operations: Sequence[Any]) -> list[list[str]]:
+    """Return the change of code, for a data set that is an ImageFolder."""
+    made = [["import", "import torch"], ["import", "import torchvision.io"]]
+    made += [["import", "from torchvision.transforms import v2"], ["define", _DECODE]]
+    for operation in operations:
+        kind = type(operation.transform).__name__
+        if kind in (*_RESIZES, *_ON_TENSORS):
+            made.append(["replace", kind, f"v2.{kind}({{args}})"])
+        elif kind == "ToTensor":
+            made.append(["replace", kind, "v2.ToDtype(torch.float32, scale=True)"])
+    return [*made, ["argument", "ImageFolder", "loader=decode"]]
 
 
 def _is_of(module: Any, transform: Any, names: Sequence[str]) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 CHECKED = 500  # of so many results that are to be equal bit for bit, the first one is compared
+_LOOKED_AT = 8  # pictures
 _DECODER = "loader"  # attribute of torchvision's folders of pictures
 _FOLDERS = "torchvision.datasets.folder"
 
@@ -67,6 +68,9 @@ hook(ExactStep.__call__)
 
 def _are_equal(first: Any, second: Any) -> bool:
     torch: Any = sys.modules["torch"]
+    if type(first) is type(second) and hasattr(first, "getbands"):  # pictures of Pillow's
+        alike = first.mode == second.mode and first.size == second.size
+        return bool(alike and first.tobytes() == second.tobytes())
     if not isinstance(first, torch.Tensor) or type(first) is not type(second):
         return False
     alike = first.dtype == second.dtype and first.shape == second.shape
@@ -93,6 +97,8 @@ class TransformChange:
         has_decoder = callable(decoder)
         held = [decoder, *transforms] if has_decoder else transforms
         operations = [KnownOperation(transform) for transform in held]
+        if has_decoder:
+            operations[0].inputs = _some_paths(owner)
         self._place, self._own = place, transforms
         for name in wanted:
             self._put_in(name, operations, held)
@@ -152,6 +158,15 @@ class TransformChange:
         for held, name, own, changed in self._held:
             if held.get(name) is changed:
                 held[name] = own
+
+
+def _some_paths(folder: dict[str, Any]) -> list[Any]:
+    """Return the paths of some pictures of torchvision's folders, from all over them."""
+    samples = folder.get("samples")
+    if not isinstance(samples, list):
+        return []
+    step = max(1, len(samples) // _LOOKED_AT)
+    return [sample[0] for sample in samples[::step][:_LOOKED_AT] if isinstance(sample, tuple)]
 
 
 def _decodes_at_once(holder: Any) -> bool:

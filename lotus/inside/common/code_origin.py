@@ -30,7 +30,7 @@ def is_program(frame: "FrameType") -> bool:
             return False
         if path.startswith("<"):
             return _is_typed(frame)
-        known = _known[path] = _is_installed(path)
+        known = _known[path] = is_installed(path)
     return not known
 
 
@@ -47,7 +47,8 @@ def _is_typed(frame: "FrameType") -> bool:
     )
 
 
-def _is_installed(path: str) -> bool:
+def is_installed(path: str) -> bool:
+    """Return whether a file is Python's or an installed package's."""
     parts = path.split(os.sep)
     if path.startswith(_STDLIB) or not {*_SITES}.isdisjoint(parts):
         return True

@@ -15,7 +15,9 @@ from functools import partial
 
 from ..common import alternative_files
 from ..common.clocks import clock
-from .input_capture import CannotCopy, describe, fresh
+from ..common.code_origin import is_installed
+from .input_capture import COLLATE, LOADER, CannotCopy, describe, fresh
+from .peak_memory import PeakMemory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 _FEWEST, _MOST = 4, 30  # rounds
 _LEAST_NS = 20_000_000  # of a round
+_WEIGHED = 5  # inputs on which memory is measured
+_MOST_FILES = 500
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _INSTALLED = {"site-packages", "dist-packages"}  # folders of libraries
 
 
@@ -35,6 +40,8 @@ class Operation:
     def __init__(self, name: str, calls: Sequence[Call]) -> None:
         self.name = name
         self._function = calls[0].function
+        self._arguments = [call.arguments for call in calls]
+        self.count = sum(call.count for call in calls)  # of calls that these stand for
         self.transform = getattr(self._function, "__self__", self._function)
         self.inputs = [
             args[0]
@@ -43,9 +50,24 @@ class Operation:
             if len(args) == 1 and not kwargs
         ]
 
+    @property
+    def arguments(self) -> Sequence[Any]:
+        """Return all that it got, as (args, kwargs)."""
+        return self._arguments
+
     def run(self, value: Any) -> Any:
         """Do what the operation does."""
         return self._function(value)
+
+    def call(self, arguments: Any) -> Any:
+        """Do it with all of its arguments."""
+        args, kwargs = arguments
+        return self._function(*args, **kwargs)
+
+    def kind(self) -> str:
+        """Return the name by which code makes it: of its class, or of the function."""
+        transform = self.transform
+        return str(getattr(transform, "__name__", type(transform).__name__))
 
     def place(self) -> str | None:
         """Return FILE:LINE of its code, if that is the program's own."""
@@ -57,28 +79,45 @@ class Operation:
 
 
 class AlternativeBench:
-    """Tries all alternatives of a folder, about `budget_ns` each."""
+    """Tries alternatives of a folder, about `budget_ns` each: those in `names`, or all."""
 
     def __init__(
-        self, folder: str, budget_ns: int, say: Callable[[Mapping[str, object]], None]
+        self,
+        folder: str,
+        budget_ns: int,
+        say: Callable[[Mapping[str, object]], None],
+        names: Sequence[str] | None = None,
     ) -> None:
         self._folder, self._budget_ns, self._say = folder, budget_ns, say
+        known = alternative_files.names(folder)
+        self._names = [name for name in known if names is None or name in names]
         self._chance = random.Random(0)  # not the program's
 
-    def try_all(self, catcher: Catcher) -> None:
-        """Report the costs of all operations, then what each alternative does."""
+    def try_all(self, catcher: Catcher, tell: Callable[..., None] | None = None) -> None:
+        """Report the costs of all operations, then what each alternative does.
+
+        `tell` gets an event `trying` before each, with its `title`, and how many there are.
+        """
         sys.modules["torch"].set_num_threads(1)
-        operations = [Operation(name, catcher.calls[name]) for name in catcher.in_order()]
+        names = catcher.in_order()
+        operations = [Operation(name, catcher.calls[name]) for name in names]
+        # Those of the sample's own list: not inside others, and not of its target.
+        listed = [each for each in operations if {"/", ":"}.isdisjoint(each.name)]
+        kinds = [each.kind() for each in listed if each.name != LOADER]
+        self._say({"event": "code", "kinds": kinds, "files": program_files()})
         calls = catcher.calls_a_sample()
-        for operation in operations:
-            if not operation.inputs:
-                continue
+        rest = [name for name in (LOADER, COLLATE) if name not in names and catcher.calls.get(name)]
+        costs = [*operations, *(Operation(name, catcher.calls[name]) for name in rest)]
+        steps = len(costs) + len(self._names)
+        for number, operation in enumerate(costs):
+            if tell is not None:
+                tell("trying", title=operation.name, number=number, steps=steps)
             try:
-                (ns,) = self._round([operation.run], operation.inputs)
+                (ns,) = self._round([operation.call], operation.arguments)
             except Exception as error:
                 self._untried(operation.name, "", f"it raised {describe(error)}")
                 continue
-            per_call = ns / len(operation.inputs)
+            per_call = ns / operation.count
             self._say(
                 {
                     "event": "operation",
@@ -87,7 +126,9 @@ class AlternativeBench:
                     "place": operation.place(),
                 }
             )
-        for name in alternative_files.names(self._folder):
+        for number, name in enumerate(self._names, len(costs)):
+            if tell is not None:
+                tell("trying", title=name, number=number, steps=steps)
             self._try_file(name, operations)
 
     def _try_file(self, name: str, operations: Sequence[Operation]) -> None:
@@ -98,6 +139,7 @@ class AlternativeBench:
             words: dict[str, Any] = {"title": title, "change": module.CHANGE}
             words |= {"known": module.KNOWN, "applicable": hasattr(module, "stand_ins")}
             words["exact"] = getattr(module, "EXACT", False)
+            words["edits"] = module.edits(operations) if hasattr(module, "edits") else []
             for offer in offers_of(module, operations):
                 self._try(name, words, *offer)
         except ImportError as error:
@@ -139,8 +181,22 @@ class AlternativeBench:
                 "samples": sum(len(value) if isinstance(value, list) else 1 for value in inputs),
                 "rounds": rounds,
                 "changes": changes,
+                "peaks": self._peaks([before, after], inputs),
             }
         )
+
+    def _peaks(
+        self, functions: Sequence[Callable[[Any], Any]], inputs: Sequence[Any]
+    ) -> list[int] | None:
+        """Bytes that a function takes at most for an input, medians; None where not known."""
+        memory, medians = PeakMemory(), []
+        for function in functions:
+            peaks = [memory.of(function, fresh(value)) for value in inputs[:_WEIGHED]]
+            known = sorted(peak for peak in peaks if peak is not None)
+            if len(known) < len(peaks):
+                return None
+            medians.append(known[len(known) // 2])
+        return medians
 
     def _round(
         self, functions: Sequence[Callable[[Any], Any]], inputs: Sequence[Any]
@@ -185,13 +241,15 @@ def difference(before: Any, after: Any) -> dict[str, object]:
     """Describe two results and how far they are apart; None: they cannot be compared."""
     first, second = _tensor(before), _tensor(after)
     shown: dict[str, object] = {"before": _words(before, first), "after": _words(after, second)}
+    shown["bytes"] = [None if each is None else each.nbytes for each in (first, second)]
     if first is None or second is None or first.shape != second.shape:
-        return {**shown, "equal": None, "largest": None, "mean": None, "range": None}
+        return {**shown, **dict.fromkeys(("equal", "largest", "mean", "square", "range"))}
     torch: Any = sys.modules["torch"]
     apart = (first.to(torch.float64) - second.to(torch.float64)).abs()
     whole = first.to(torch.float64)
     return {
         **shown,
+        "square": float(apart.square().mean()) if apart.numel() else 0.0,
         "equal": bool(first.dtype == second.dtype and torch.equal(first, second)),
         "largest": float(apart.max()) if apart.numel() else 0.0,
         "mean": float(apart.mean()) if apart.numel() else 0.0,
@@ -217,3 +275,15 @@ def _words(value: Any, tensor: Any) -> str:
         return type(value).__name__
     layout = "" if tensor.is_contiguous() else ", strided"
     return f"{type(value).__name__} {str(tensor.dtype).removeprefix('torch.')}{layout}"
+
+
+def program_files() -> list[str]:
+    """Return the files of the program's own modules."""
+    files = []
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if not isinstance(path, str) or not path.endswith(".py") or is_installed(path):
+            continue
+        if not path.startswith(_OURS):
+            files.append(os.path.abspath(path))
+    return list(dict.fromkeys(files))[:_MOST_FILES]

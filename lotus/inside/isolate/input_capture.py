@@ -15,6 +15,7 @@ import threading
 
 from ..common.guard import hook
 from ..trace.transform_finder import Finder
+from . import side_effects
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Catcher:
         self._called_now: list[str] = []
         self.missed: set[str] = set()
         self.answers: dict[int, list[Any]] = {}  # results for the current sample, by operation
+        self.effects: dict[str, str] = {}  # by operation: what it does besides its result
         self.unanswered = ""
         self._error: BaseException | None = None
         self._here = threading.local()
@@ -151,6 +153,7 @@ class Catcher:
         kept = self._keep(name, original, args, kwargs)
         depth = getattr(self._here, "depth", 0)
         self._here.depth = depth + 1
+        side_effects.begin()
         try:
             result = original(*args, **kwargs)
         except BaseException as error:
@@ -160,12 +163,20 @@ class Catcher:
             raise
         finally:
             self._here.depth = depth
+            self._note_effects(name, depth)
         if depth == 0 and not self.unanswered:
             try:
                 self.answers.setdefault(number, []).append(fresh(result))
             except CannotCopy as error:
                 self.unanswered = f"what {name} returns: {error}"
         return result
+
+    def _note_effects(self, name: str, depth: int) -> None:
+        seen = side_effects.end()
+        if seen:
+            self.effects.setdefault(name, seen[0])
+        if depth:
+            side_effects.pass_on(seen)
 
     def _keep(
         self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -206,6 +217,7 @@ class Catcher:
     def sample(self, fetch: Callable[..., Any], *args: Any, count: int = 1) -> tuple[bool, Any]:
         """Fetch a sample and capture the inputs of its operations; return (success, sample)."""
         self.mode, self.answers, self.unanswered, self._called_now = _TAKE, {}, "", []
+        side_effects.begin()
         try:
             data = fetch(*args)
         except Exception as error:
@@ -213,6 +225,7 @@ class Catcher:
             return False, None
         finally:
             self.mode = _OFF
+            self._note_effects(LOADER, 0)
         self.sampled += count
         for name in self._called_now:
             self.called[name] = self.called.get(name, 0) + 1
@@ -262,6 +275,12 @@ class Catcher:
         else:
             self._take_items(loader, dataset)
         own = self.calls.pop("", [])
+        for name, what in self.effects.items():
+            if self.calls.pop(name, None):
+                self.failed[name] = f"{what}, so it is not run again"
+        if LOADER in self.effects and LOADER not in self.names:
+            own = []
+            self.failed[LOADER] = f"{self.effects[LOADER]}, so it is not run again"
         if not any(self.calls.get(name) for name in self.loads):
             self.calls[LOADER] = own
             if not own:

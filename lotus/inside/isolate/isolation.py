@@ -55,8 +55,9 @@ class IsolationLink:
         """Return whether this process is the first of the program, of all its ranks, to ask."""
         return exchange.claim(self._exchange)
 
-    def tell(self, event: str) -> None:
-        os.write(self._ready, (json.dumps({"event": event, "pid": os.getpid()}) + "\n").encode())
+    def tell(self, event: str, **facts: object) -> None:
+        message = {"event": event, "pid": os.getpid(), **facts}
+        os.write(self._ready, (json.dumps(message) + "\n").encode())
 
     def wait(self) -> None:
         """Wait until lotus says go. Raises OSError if it has exited."""
@@ -191,6 +192,9 @@ class Isolator(Tracer):
         if loader.num_workers > 0:
             sys.modules["torch"].set_num_threads(1)  # as torch does in each worker
         catcher.take(loader)
+        for name in self.settings.skipped:
+            if catcher.calls.pop(name, None):
+                catcher.failed[name] = "--skip names it"
         described = {
             "dataset": type(loader.dataset).__name__,
             "batch_size": loader.batch_size,
@@ -207,13 +211,14 @@ class Isolator(Tracer):
                 self.say({"event": "skipped", "operation": name, "why": why})
         if self.settings.alternatives is not None:
             folder, budget_ns = self.settings.alternatives, self.settings.budget_ns
-            AlternativeBench(folder, budget_ns, self.say).try_all(catcher)
+            bench = AlternativeBench(folder, budget_ns, self.say, self.settings.names)
+            bench.try_all(catcher, link.tell)
             return
-        bench = Bench(self.settings, self.say)
+        buckets = Bench(self.settings, self.say)
         for name, calls in catcher.calls.items():
             try:
                 if calls:
-                    bench.measure(name, calls)
+                    buckets.measure(name, calls)
             except CannotCopy as error:
                 self.say({"event": "skipped", "operation": name, "why": str(error)})
             except Exception as error:

@@ -18,6 +18,9 @@ class IsolationRequest:
         self.budget_ns: int = fields["budget_ns"]  # for each operation
         # Folder of the alternatives to try (alternative_bench.py); None: operations are isolated.
         self.alternatives: str | None = fields.get("alternatives")
+        # Their names, and operations that are not run again; None: all alternatives.
+        self.names: list[str] | None = fields.get("names")
+        self.skipped: list[str] = fields.get("skipped") or []
         # Folder in which kept samples are tried (cut_bench.py); None: they are not.
         self.cuts: str | None = fields.get("cuts")
         # By first `iter()`, or by its data set's class, place or name; None: the largest.

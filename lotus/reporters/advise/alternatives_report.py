@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from lotus.advise.ceilings import MOST
 from lotus.common import files
-from lotus.common.formatting import duration, plain, plural
+from lotus.common.formatting import duration, plain, plural, size
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
+from lotus.reporters.base.status_line import StatusLine
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from lotus.advise.tried_alternatives import Alternatives, OutputChange, TriedAlternative
     from lotus.tune.search.trial_rates import Speedup
 
+_BAR = 20  # characters
 _GAINS = 1.05  # the least ceiling that is worth a plan
 
 
@@ -32,6 +36,7 @@ def document(result: Alternatives) -> dict[str, Any]:
         ],
         "untried": [{"title": title, "why": why} for title, why in result.untried],
         "operations": dict(result.operations),
+        "places": dict(result.places),
         "notes": list(result.notes),
     }
     made: dict[str, Any] = files.json_value(data)
@@ -42,8 +47,11 @@ def write(console: Console, result: Alternatives, *, ceiling: Speedup | None) ->
     """Print what was shown to be faster, then the rest; `ceiling` is the loop's, if known."""
     console.print("\nOther ways to do the same", style="bold")
     if result.operations:
-        rows = [[name, duration(seconds * 1e9)] for name, seconds in result.operations.items()]
-        columns = [("operation", LEFT), ("CPU a sample", RIGHT)]
+        rows = [
+            [plain(name), duration(seconds * 1e9), plain(result.places.get(name, ""))]
+            for name, seconds in result.operations.items()
+        ]
+        columns = [("operation", LEFT), ("CPU a sample", RIGHT), ("at", LEFT)]
         print_table(console, "On one thread, on the program's own samples", columns, rows)
         console.print()
     for each in result.tried:
@@ -77,16 +85,25 @@ def _write_faster(
         ),
     )
     print_paragraph(console, "output", plain(_output(each.output)))
+    if each.before_peak_bytes is not None and each.after_peak_bytes is not None:
+        before, after = size(each.before_peak_bytes), size(each.after_peak_bytes)
+        print_paragraph(console, "memory", f"at most {before} a sample become {after}")
     predicted = result.predicted(each)
     if predicted is not None:
         text = f"where cores bind, they make {predicted:.2f} times as many samples"
-        if ceiling is not None and ceiling.mean <= MOST:
-            text += f"; the loop gains at most its ceiling, {max(ceiling.mean, 1.0):.2f} times"
+        if ceiling is not None and ceiling.low <= 1:
+            text += "; that data is waited for was not shown, so the loop may gain nothing"
+        elif ceiling is not None and ceiling.mean <= MOST:
+            text += f"; the loop gains at most its ceiling, {ceiling.mean:.2f} times"
         print_paragraph(console, "predicted", text)
     print_paragraph(console, "known", plain(each.known))
     if each.places:
         print_paragraph(console, "at", plain(", ".join(each.places)))
     print_paragraph(console, "change", plain(each.change))
+    if each.diff:
+        console.print()
+        for line in each.diff.splitlines():
+            console.print(f"    {plain(line)}", soft_wrap=True, markup=False)
     console.print()
 
 
@@ -99,11 +116,36 @@ def _output(output: OutputChange) -> str:
     kind = output.before
     if output.after != kind:
         kind += f" becomes {output.after}"
+    if output.before_bytes is not None and output.after_bytes is not None:
+        before, after = size(output.before_bytes), size(output.after_bytes)
+        kind += f", {before}" if before == after else f", {before} become {after}"
     if output.equal is None or output.largest is None or output.mean is None:
         return f"{kind}; it has another shape, so that values cannot be compared"
     if output.equal:
         return f"{kind}; equal bit for bit"
+    psnr = "" if output.psnr_db is None else f", PSNR {output.psnr_db:.1f} dB"
     return (
         f"{kind}; values differ by at most {output.largest:.3g}, {output.mean:.3g} in the mean, of "
-        f"a range of {output.range:.3g}"
+        f"a range of {output.range:.3g}{psnr}"
     )
+
+
+class TrialProgress:
+    """Shows on a terminal's stderr which operation or alternative is tried."""
+
+    def __init__(self, terminal: bool) -> None:
+        self._terminal, self._line = terminal, StatusLine()
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        if self._terminal:
+            self._line.show(progress_bar(event["number"] / event["steps"], str(event["title"])))
+
+    def clear(self) -> None:
+        """Clear the bar."""
+        self._line.clear()
+
+
+def progress_bar(part: float, text: str) -> str:
+    """Return a line with a bar, of which `part` is filled."""
+    bar = ("#" * round(min(part, 1.0) * _BAR)).ljust(_BAR, ".")
+    return f"lotus: [{bar}] {text}"

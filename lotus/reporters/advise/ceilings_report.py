@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lotus.tune.search.trial_rates import Speedup
 
 SCHEMA = 1
-_BAR = 20  # characters
 _LABELS = {"interference": "slowed step"}  # of stalls, where another is short enough for a column
 KINDS = {
     REAL: "the loader as it is",
@@ -87,9 +86,9 @@ class CeilingProgress:
         used = f"{progress.spent_s:.0f} of {progress.budget_s:g} s"
         so_far = "" if progress.speedup is None else f", {_mean(progress.speedup)} times so far"
         if self._terminal:
-            part = min(progress.spent_s / progress.budget_s, 1.0)
-            bar = ("#" * round(part * _BAR)).ljust(_BAR, ".")
-            self._line.show(f"lotus: [{bar}] {used}: {KINDS[progress.kind]}{so_far}")
+            text = f"{used}: {KINDS[progress.kind]}{so_far}"
+            part = progress.spent_s / progress.budget_s
+            self._line.show(alternatives_report.progress_bar(part, text))
         elif progress.rounds > self._rounds:
             self._rounds = progress.rounds
             say(f"lotus: {used}: {plural(progress.rounds, 'round')} of blocks{so_far}")

@@ -175,7 +175,9 @@ def test_too_slow_a_loop_has_a_reason_and_a_next_step() -> None:
     assert result.speedup is None
     assert result.failure.startswith("too few blocks fitted into 60.0 s, as a batch takes ")
     # AND what is known from the batches before is said.
-    assert "of 11 batches that were watched, 50% of the time was the wait for data" in result.failure
+    assert (
+        "of 11 batches that were watched, 50% of the time was the wait for data" in result.failure
+    )
     assert result.failure.endswith("lotus advise --budget 5m -- COMMAND")
     assert (result.shares(), result.sentence()) == ([], result.failure)
 

@@ -41,6 +41,7 @@ def change(equal: bool | None = True, largest: float | None = 0.0) -> dict[str, 
     return {
         "before": "Tensor float32", "after": "Tensor float32", "equal": equal,
         "largest": largest, "mean": largest, "range": None if largest is None else 4.0,
+        "square": largest if largest is None else largest / 4, "bytes": [8192, 2048],
     }  # fmt: skip
 
 
@@ -51,7 +52,7 @@ def tried(
         "event": "alternative", "name": name, "title": f"do {name}", "replaces": list(replaces),
         "samples": 4, "change": "code", "known": "a fact",
         "rounds": [[8e6 * drift, 8e6 * drift / times] for drift in (1.0, 1.3, 0.9, 1.0)],
-        "changes": [change(), change(**output)],
+        "changes": [change(), change(**output)], "peaks": [49152, 24576],
     }  # fmt: skip
 
 
@@ -113,6 +114,9 @@ def test_the_report_is_in_the_order_measured_predicted_known() -> None:
     assert "at data.py:12" in shown
     assert "not faster do slow: 0.50 " in shown
     assert "not tried go far: no captured input fits" in shown
+    assert "PSNR 27.1 dB" in shown  # a range of 4, a mean square of 1/32
+    assert "4.00 KiB become 1.00 KiB" in shown
+    assert "memory at most 24.0 KiB a sample become 12.0 KiB" in shown
 
 
 def test_a_pipeline_without_alternatives_says_so() -> None:
@@ -147,6 +151,7 @@ def test_alternatives_are_tried_on_copies_of_the_inputs(tmp_path: Path, doubles:
     events = bench(tmp_path, doubles)
     result = tried_alternatives.read(events)
     assert result.operations.keys() == {"Double", "Redouble"}
+    assert result.places["Double"].startswith("test_tried_alternatives.py:")
     by_kind = {(each.replaces, each.output.after): each for each in result.tried}
     both = (("Double", "Redouble"), "Tensor float32")
     assert by_kind[both].output.equal
@@ -184,7 +189,7 @@ def test_results_are_compared_by_their_values() -> None:
         False, 0.5, 0.25, 2.0,
     )  # fmt: skip
     assert difference(one, "text") == {
-        "before": "Tensor float32", "after": "str",
+        "before": "Tensor float32", "after": "str", "bytes": [8, None], "square": None,
         "equal": None, "largest": None, "mean": None, "range": None,
     }  # fmt: skip
 

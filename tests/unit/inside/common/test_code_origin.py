@@ -136,7 +136,7 @@ def test_records_are_read_once(tmp_path, monkeypatch):
         code_origin.os, "scandir", lambda folder: folders.append(folder) or real(folder)
     )
     for _ in range(3):
-        assert not code_origin._is_installed(str(tmp_path / "train.py"))
+        assert not code_origin.is_installed(str(tmp_path / "train.py"))
     assert [one for one in folders if str(one).rstrip("/") == str(tmp_path)] in ([], [folders[0]])
 
 
