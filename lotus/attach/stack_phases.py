@@ -6,7 +6,7 @@ the training loop tell a step from what is outside of the loop.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lotus.analysis.attached import phases
@@ -151,6 +151,42 @@ def _site(
     return None if chosen is None else Site(chosen.function, chosen.file, chosen.line, 0, 0)
 
 
+def made_elsewhere(
+    stacks: Iterable[Sequence[Frame]], sites: Sequence[Site], sources: Sources
+) -> dict[int, int]:
+    """Loops that only make iterators, and the loop within, of the same thread, that takes batches.
+
+    So it is where `iter` and `next` are called by different functions, as in Lightning, or by
+    different loops. Workers have the frames of the one, waits those of the other.
+    """
+    taking: set[int] = set()
+    within: dict[int, dict[int, int]] = {}
+    for frames in stacks:
+        at = _loader_frame(frames)
+        if at is None or "__next__" not in _names(frames[at:]):
+            continue
+        loop = _loop_of(frames[: at + 1], sites, sources)
+        taking.add(loop)
+        for number, site in enumerate(sites):
+            if loop >= 0 and number != loop and any(site.holds(frame) for frame in frames[:at]):
+                counts = within.setdefault(number, {})
+                counts[loop] = counts.get(loop, 0) + 1
+    return {
+        maker: max(counts, key=lambda loop: counts[loop])
+        for maker, counts in within.items()
+        if maker not in taking
+    }
+
+
+def of_taker(label: Label, makers: Mapping[int, int]) -> Label:
+    """The same of the loop that takes the batches, where the label's only makes iterators."""
+    if label.loop not in makers:
+        return label
+    if label.phase == phases.STEP:
+        return replace(label, phase=phases.OUTSIDE, loop=-1)
+    return replace(label, loop=makers[label.loop])
+
+
 def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> Label:
     """What a thread of a main process is at."""
     at = _loader_frame(frames)
@@ -158,7 +194,7 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
         return _outside_of_next(frames, sites)
     loop = _loop_of(frames[: at + 1], sites, sources)
     below = frames[at:]
-    names = [_last(frame) for frame in below if _LOADER.search(frame.file)]
+    names = _names(below)
     if "_shutdown_workers" in names or "__del__" in names:
         return Label(phases.SHUTDOWN, loop=loop)
     if "__next__" not in names:
@@ -176,6 +212,11 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
         phase = _queue_phase(below)
         return Label(phase, _sent(below) if phase == phases.RECEIVE else "", loop)
     return Label(phases.NEXT, loop=loop)
+
+
+def _names(frames: Sequence[Frame]) -> list[str]:
+    """Functions of the loader."""
+    return [_last(frame) for frame in frames if _LOADER.search(frame.file)]
 
 
 def _queue_phase(below: Sequence[Frame]) -> str:

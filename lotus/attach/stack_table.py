@@ -29,6 +29,7 @@ class StackTable:
         self._sources = sources
         self._watched = watched
         self._numbers: dict[Label, int] = {}
+        self._makers: dict[int, int] = {}
         self._parts: list[tuple[PySpyStacks, set[int]]] = []
 
     def add(self, stacks: PySpyStacks, mains: set[int]) -> None:
@@ -48,6 +49,7 @@ class StackTable:
             nodes = table.loc[table["pid"].isin(self._watched), "node"].unique()
             every += [kept for node in nodes if (kept := frames[part, int(node)])]
         self.sites = stack_phases.find_loops(every, self._sources)
+        self._makers = stack_phases.made_elsewhere(every, self.sites, self._sources)
         tables = []
         for part, (stacks, mains) in enumerate(self._parts):
             tables.append(self._labelled(part, stacks, mains, frames))
@@ -76,7 +78,7 @@ class StackTable:
                 numbers[pid, tid, node] = -1
                 continue
             label = self._label(int(pid), int(tid), names.get((pid, tid), ""), stack, mains)
-            numbers[pid, tid, node] = self._number(label)
+            numbers[pid, tid, node] = self._number(stack_phases.of_taker(label, self._makers))
         rows = zip(table["pid"], table["tid"], table["node"], strict=True)
         labelled = table.assign(label=[numbers[row] for row in rows])
         torn = labelled["label"] < 0

@@ -47,6 +47,7 @@ class LoopShares:
     alone_ns: float = 0.0  # waits in which one worker of several made a batch
     rows: list[tuple[float, float, float]] = field(default_factory=list)
     workers: int = 0
+    starts: int = 1  # of workers, one after the other
 
     def of(self, *names: str) -> float:
         """Nanoseconds in these phases."""
@@ -117,6 +118,7 @@ def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
     in_main = main_samples[main_samples["phase"].isin(phases.MAKING)]
     _made(shares, in_main, -1)
     # Each epoch starts its workers in the same order.
+    shares.starts = max(-(-len(workers) // max(shares.workers, 1)), 1)
     places = [place % max(shares.workers, 1) for place in range(len(workers))]
     for place, pid in zip(places, workers, strict=True):
         own = of_workers[(of_workers["pid"] == pid) & (of_workers["tid"] == pid)]
@@ -309,6 +311,7 @@ def _at(samples: pd.DataFrame, times: Floats) -> Ints:
 def added(parts: list[LoopShares]) -> LoopShares:
     """The shares of all ranks together; their workers are numbered one after the other."""
     whole = LoopShares(parts[0].loop, workers=max(each.workers for each in parts))
+    whole.starts = max(each.starts for each in parts)
     for part in parts:
         base = len(whole.idle_by)
         _add(whole.phases, part.phases)

@@ -130,7 +130,7 @@ class _Ledger:
             "workers_ns": whole - in_iter,
             "first_batch_ns": 0.0,
             "first_send_ns": 0.0,
-            "epochs": 1.0,
+            "epochs": float(self._shares.starts),
         }
 
     def _interpreter(self) -> dict[str, float]:

@@ -48,6 +48,7 @@ _FEW = 100  # samples of the thread that iterates: the verdict is rough
 _MOST_LOOPS = 8
 _UNEVEN, _IDLE = 0.5, 0.2  # of the waits, and of the workers' time: batches of unequal cost
 _HELD_UP = 0.25  # a rank waits for data so much more of its loop than another
+_STUCK, _LEAST_LOOKS = 0.98, 100  # waits of a loop that stands still, and looks at each process
 _BLOCKED = 0.5  # of the other's step: it waits for that rank
 _Z = z_quantile()
 
@@ -142,6 +143,8 @@ def _loop(seen: Sampled, number: int) -> LoopSummary:
     account = charged(seen, whole)
     ranks = _rank_rows(seen, parts)
     judged = _cautious(_with_intervals(judge(account.account, account.around), whole))
+    if whole.wait_ns >= _STUCK * whole.loop_ns and _stands_still(seen):
+        judged = replace(judged, flaws=(_stuck(seen), *judged.flaws))
     if whole.begun:
         judged = _only_begun(judged, whole)
     if last:
@@ -242,6 +245,25 @@ def _only_begun(judged: Verdict, shares: LoopShares) -> Verdict:
         "rest was seen to tell anything of it. Look again."
     )
     return replace(judged, kind="unknown", degree="", summary=summary, causes=[], ruled_out=())
+
+
+def _stands_still(seen: Sampled) -> bool:
+    """Whether nobody who makes batches was on a core at all; the main process wakes now and then to
+    see whether its workers are alive."""
+    looks = seen.looks
+    with_workers = seen.evidence.processes["worker"].max() >= 0
+    makers = looks[~looks["pid"].isin(seen.evidence.mains)] if with_workers else looks
+    each = makers.groupby("pid")["cpu_ns"].agg(["sum", "size"])
+    return bool(len(each)) and bool(((each["sum"] == 0) & (each["size"] >= _LEAST_LOOKS)).all())
+
+
+def _stuck(seen: Sampled) -> str:
+    """What to know of a loop that stands still."""
+    return (
+        f"Nothing moved in the {duration(seen.evidence.elapsed_ns)} that it was watched: what "
+        "makes batches used no core at all. It hangs, or a single sample takes longer than that. "
+        f"All stacks: py-spy dump --pid {seen.evidence.facts['pid']}"
+    )
 
 
 def _by_waiting(loops: list[LoopSummary]) -> list[LoopSummary]:

@@ -134,6 +134,29 @@ def test_the_start_of_the_program_is_no_cause() -> None:
     assert any("its start-up of" in remark for remark in summary.remarks)
 
 
+def test_a_loop_that_stands_still_is_told() -> None:
+    stuck = Program(always(WAIT), [always(BLUR)] * 2, blocked={BLUR: "shared-lock"})
+    verdict = judged(stuck).verdict
+    assert verdict is not None
+    assert "Nothing moved in the 10.0 s" in verdict.flaws[0]
+    assert "py-spy dump --pid 100" in verdict.flaws[0]
+    works = judged(Program(always(WAIT), [always(BLUR)] * 2)).verdict
+    assert works is not None
+    assert not works.flaws
+
+
+def test_workers_that_start_anew_in_each_epoch_are_to_be_kept() -> None:
+    startup, shutdown = (phases.STARTUP, ""), (phases.SHUTDOWN, "")
+    main = turns((startup, 30), (WAIT, 10), (STEP, 55), (shutdown, 5))
+    worker = turns((startup, 30), (BLUR, 70))
+    workers = [between(at, at + 95, worker) for at in range(0, 500, 100)]
+    verdict = judged(Program(main, workers)).verdict
+    assert verdict is not None
+    assert verdict.causes[0].kind == "start-up"
+    assert "In 5 starts" in verdict.causes[0].reason
+    assert "persistent_workers=True" in verdict.causes[0].advice
+
+
 def test_a_loop_that_has_just_begun_has_no_verdict() -> None:
     startup = (phases.STARTUP, "")
     summary = judged(Program(lambda tick: startup if tick < 460 else WAIT, [always(BLUR)] * 2))

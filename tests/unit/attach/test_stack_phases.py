@@ -213,6 +213,28 @@ def test_a_loader_that_next_never_shows_is_found_by_its_workers() -> None:
     assert stack_phases.find_loops([step, stack(*FORKED, *SAMPLE)], Sources()) == [SITE]
 
 
+def test_an_iterator_that_is_made_in_another_loop_is_of_the_loop_that_takes_its_batches() -> None:
+    waits = stack(*NEXT)
+    steps = stack("<module> /app/train.py:65", "main /app/train.py:60", "step /app/model.py:3")
+    forks = stack("<module> /app/train.py:65", "main /app/train.py:57", *FORKED[2:], *SAMPLE)
+    sites = stack_phases.find_loops([waits, steps, forks], Sources())
+    epochs = sites.index(Site("main", TRAIN, 55, 56, 64))
+    makers = stack_phases.made_elsewhere([waits, steps, forks], sites, Sources())
+    assert makers == {epochs: sites.index(SITE)}
+
+    def label(frames: Sequence[Frame]) -> Label:
+        return stack_phases.of_taker(stack_phases.label_main(frames, sites, Sources()), makers)
+
+    worker = stack_phases.label_worker(forks, sites, Sources())
+    assert worker.loop == epochs
+    assert stack_phases.of_taker(worker, makers).loop == sites.index(SITE)
+    start = label(stack("<module> /app/train.py:65", "main /app/train.py:57", FORKED[2]))
+    assert (start.phase, start.loop) == (phases.STARTUP, sites.index(SITE))
+    between = label(stack("<module> /app/train.py:65", "main /app/train.py:63", "save /app/m.py:9"))
+    assert (between.phase, between.loop) == (phases.OUTSIDE, -1)
+    assert stack_phases.made_elsewhere([steps, stack(*FORKED)], [SITE], Sources()) == {}
+
+
 def test_python_before_3_11_does_not_tell_classes() -> None:
     frames = stack_phases.qualified(stack("__call__ /app/data.py:12"), Sources())
     assert frames[0].function == "Blur.__call__"
