@@ -30,7 +30,7 @@ _LEAST_NS = 3e9  # less passes in any program
 
 def with_outside(judged: Verdict, time: RunTime | None) -> Verdict:
     """The verdict on a run, by that on the loader that it waits for most."""
-    cause = None if time is None else _cause(time)
+    cause = None if time is None else _cause(time, busy=bool(judged.doubt))
     if cause is None or time is None:
         return judged
     summary = (
@@ -42,12 +42,16 @@ def with_outside(judged: Verdict, time: RunTime | None) -> Verdict:
     )
 
 
-def _cause(time: RunTime) -> Cause | None:
-    """Where more than in all waits is spent, and much of the run."""
+def _cause(time: RunTime, busy: bool) -> Cause | None:
+    """Where more than in all waits is spent, and much of the run.
+
+    `busy`: other programs had the cores. Imports and the end of a program take many times as long
+    then, and are not judged.
+    """
     waits = time.of(STARTUP, WAIT, SHUTDOWN)
     loops = waits + time.of(STEP)
     imports = time.of(IMPORTS)
-    for part in (BETWEEN, SETUP, AFTER):
+    for part in (BETWEEN,) if busy else (BETWEEN, SETUP, AFTER):
         ns = time.of(part)
         if part == BETWEEN:
             much = ns > HIGH * (loops + ns)

@@ -1,5 +1,6 @@
 """The wall time of a run, divided: every nanosecond once, also where loops overlap."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict import run_time
 from lotus.analysis.verdict.run_time import RunTime
+from lotus.analysis.verdict.time_outside import with_outside
 from tests.unit.simulated import Plan
 
 
@@ -119,6 +121,11 @@ def test_a_long_set_up_is_a_cause_and_a_usual_one_is_not() -> None:
     summary = summarise(run).verdict
     assert summary is not None
     assert summary.causes[0].title == "the set-up before the first loop"
+    # On cores that other programs have, every set-up is long.
+    loop = summarise(run).loaders[0].verdict
+    busy = replace(loop, doubt="The machine was busy.")
+    assert with_outside(loop, divided(run)).kind == "outside"
+    assert with_outside(busy, divided(run)) == busy
 
 
 def test_a_run_without_an_end_has_no_division() -> None:
