@@ -56,6 +56,7 @@ class _Watched:
     first_children_ns: int = -1
     children_ns: int = -1
     alive: bool = True
+    stopped: bool = False  # at some time
     end_ns: int | None = None
 
 
@@ -99,6 +100,7 @@ class _Observation:
         if gone:
             process.alive, process.end_ns = False, time.monotonic_ns()
             return
+        process.stopped |= facts is not None and facts.state in "Tt"
         read = bytes_read(process.pid)
         if process.first_cpu_ns < 0:
             process.first_cpu_ns, process.first_read = cpu, read
@@ -276,6 +278,11 @@ def _keep(
     missing = [refused] if refused else []
     if session.readings.problem:
         missing.append(session.readings.problem)
+    if stopped := [process.pid for process in session.watched.values() if process.stopped]:
+        missing.append(
+            f"process {', '.join(map(str, stopped))} was stopped (SIGSTOP) for some of the time: "
+            "what it was at counts as if it had gone on"
+        )
     if functions is not None:
         functions.stop()
     facts: dict[str, Any] = {"stacks": 0, "errors": 0, "torn": 0, "bound_ns": 0}

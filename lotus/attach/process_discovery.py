@@ -85,13 +85,16 @@ def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> li
         return _joined([_program(each, processes, children) for each in ranks])
     if facts.torch is None and facts.python:  # of another user: a little can be read
         return [_program(facts, processes, children)]
-    if not facts.torch and not facts.python and not ranks:
+    if not facts.torch and not facts.python and (facts.torch is None or not ranks):
         raise LotusError(
             f"process {pid} ({facts.words}) is no Python program; lotus attach without a number "
             "lists those with torch"
         )
     if facts.torch is False and ranks:  # a shell, uv, or a launcher of its own
-        return _joined([_program(each, processes, children) for each in ranks])
+        programs = _joined([_program(each, processes, children) for each in ranks])
+        if len(programs) > 1 and not _of_agent(programs):
+            raise _several(programs)
+        return programs
     if facts.torch is False:
         raise LotusError(
             f"process {pid} ({facts.words}) has not loaded torch; if it is still starting, try "
@@ -129,11 +132,15 @@ def only_program() -> list[Program]:
         return programs
     if len(with_workers) == 1:
         return with_workers
+    raise _several(with_workers or programs)
+
+
+def _several(programs: list[Program]) -> LotusError:
     lines = [
         f"{each.main.pid} ({each.main.words}, {plural(len(each.workers), 'worker')})"
-        for each in (with_workers or programs)[:_MOST_LISTED]
+        for each in programs[:_MOST_LISTED]
     ]
-    raise LotusError(f"several processes have torch; name one: {'; '.join(lines)}")
+    return LotusError(f"several processes have torch; name one: {'; '.join(lines)}")
 
 
 def _of_agent(programs: Iterable[Program]) -> bool:

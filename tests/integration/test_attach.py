@@ -123,6 +123,17 @@ def test_the_program_does_not_notice_and_its_end_is_seen(tmp_path: Path) -> None
     assert "ended while it was watched" in done.stdout
 
 
+def test_a_program_that_is_stopped_meanwhile_is_told(tmp_path: Path) -> None:
+    with running(*sleeping(1_000_000)) as program:
+        until(lambda: len(children(program.pid)) == 2)
+        words = [*LOTUS, "attach", str(program.pid), "--seconds", "4", "-o", str(tmp_path / "r")]
+        watcher = subprocess.Popen(words, stdout=subprocess.PIPE)
+        until(lambda: any(_is_py_spy(pid) for pid in children(watcher.pid)))
+        program.send_signal(signal.SIGSTOP)
+        said = " ".join(watcher.communicate()[0].decode().split())
+    assert f"process {program.pid} was stopped (SIGSTOP)" in said
+
+
 def test_a_killed_attach_leaves_nothing_behind(tmp_path: Path) -> None:
     before = set(os.listdir(tmp_path))
     with running(*sleeping(1_000_000)) as program:

@@ -59,6 +59,20 @@ def test_an_agent_stands_for_its_ranks() -> None:
     assert [worker.pid for worker in programs[1].workers] == [30]
 
 
+def test_a_shell_of_several_trainings_lists_them() -> None:
+    processes = table(SHELL, process(10, 2), process(11, 2, command=("python", "other.py")))
+    with pytest.raises(LotusError, match=r"name one: 10 \(.*; 11 \("):
+        process_discovery.programs_of(2, processes)
+    ranks = table(SHELL, process(10, 2, rank=0), process(11, 2, rank=1, command=("python", "o.py")))
+    assert len(process_discovery.programs_of(2, ranks)) == 2
+
+
+def test_what_may_not_be_looked_at_and_is_no_python_is_refused() -> None:
+    init = process(1, 0, command=("init",), python=None, torch=None)
+    with pytest.raises(LotusError, match="no Python program"):
+        process_discovery.programs_of(1, table(init, process(10, 1)))
+
+
 def test_a_shell_stands_for_the_training_that_it_started() -> None:
     (program,) = process_discovery.programs_of(2, table(SHELL, process(10, 2)))
     assert program.main.pid == 10
