@@ -7,7 +7,7 @@ VENV := .venv
 VENV_COMPAT := .venv-compat
 VENV_EXTRAS := .venv-extras
 EXTRAS := lightning transformers accelerate timm datasets webdataset monai \
-    torch_geometric torchdata tensorboard
+    torch_geometric torchdata tensorboard distributed
 purelib = import sysconfig; print(sysconfig.get_path("purelib"))
 # On a terminal pip shows how far it is, in a log it would only be long.
 PIP_INSTALL := -m pip install --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)

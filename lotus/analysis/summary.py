@@ -20,7 +20,7 @@ from lotus.analysis.batches.slow_samples import slowest_samples
 from lotus.analysis.batches.waits import PHASES
 from lotus.analysis.common.columns import integer, number, ratio, total
 from lotus.analysis.common.remade_loaders import merged
-from lotus.analysis.common.run_contents import Advance
+from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
 from lotus.analysis.verdict.account import Account, account
@@ -99,11 +99,13 @@ def summarise(
     slowest: int = 10,
     loader: int | None = None,
     advance: Advance = lambda done, whole: None,
+    partials: Partials = one_process,
 ) -> Summary:
     """Compute all that is shown. `threshold_ns`: batches above it are counted.
 
     `slowest`: how many samples, and how many slow batches, to list. `loader`: one to have among the
-    first MOST_LOADERS. `advance` is told how many of how many pieces of the run are read.
+    first MOST_LOADERS. `advance` is told how many of how many pieces of the run are read, and
+    `partials` reads them.
     """
     run = merged(run)
     loaders = _by_waiting(run, iterated(run))
@@ -114,7 +116,10 @@ def summarise(
         path=str(getattr(run, "path", "")),
         manifest=run.manifest,
         threshold_ns=threshold_ns,
-        loaders=[_loader(scope, threshold_ns, slowest) for scope in scopes(run, chosen, advance)],
+        loaders=[
+            _loader(scope, threshold_ns, slowest)
+            for scope in scopes(run, chosen, advance, partials)
+        ],
         loaders_left_out=len(set(loaders)) - len(chosen),
         open_waits=_open_waits(run),
         lost=table(run, "lost"),

@@ -77,6 +77,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of the loader to show in full (default: the one with the most samples)",
     )
+    parser.add_argument(
+        "--backend",
+        choices=("one", "processes", "dask"),
+        help="who reads the samples and operations of a run: this process alone, processes of this "
+        "machine, or the workers of a dask cluster, which see the run at the same path (default: "
+        "processes for more than 30 million on four cores or more, else one)",
+    )
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="of the dask cluster, for --backend dask"
+    )
     options.add_trust(parser)
 
 
@@ -108,6 +118,7 @@ def _find_run_and_page(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from lotus.analysis.common import side_by_side
     from lotus.analysis.common.remade_loaders import number_of
     from lotus.analysis.counters.function_profile import summarise_map
     from lotus.analysis.summary import summarise
@@ -121,8 +132,11 @@ def _run(args: argparse.Namespace) -> int:
     loaded = load(args.run_directory, args.trust)
     if args.loader is not None:
         args.loader = number_of(loaded, args.loader)
+    partials = side_by_side.chosen(loaded, args.backend, args.scheduler)
     with progress("reading operations") as advance:
-        summary = summarise(loaded, args.threshold * 1e6, args.slowest, args.loader, advance)
+        summary = summarise(
+            loaded, args.threshold * 1e6, args.slowest, args.loader, advance, partials
+        )
     numbers = [shown.scope.loader for shown in summary.loaders]
     if args.loader is not None and args.loader not in numbers:
         names = ", ".join(str(loader) for loader in sorted(numbers)) or "none"

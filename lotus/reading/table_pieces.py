@@ -86,8 +86,8 @@ class Pieces(Sequence[Piece]):
 
     def __init__(self, run: InProcesses, rows: int = 0) -> None:
         """`rows`: about how many rows of both tables a piece has, at most; 0: 2^17."""
-        self._run = run
-        self._places = list(_places(run._assembly, rows or ROWS))
+        self.run, self.rows = run, rows or ROWS
+        self._places = list(_places(run._assembly, self.rows))
 
     def __len__(self) -> int:
         return len(self._places)
@@ -101,16 +101,16 @@ class Pieces(Sequence[Piece]):
         if isinstance(place, slice):
             return [self[each] for each in range(len(self))[place]]
         number, until, frames, loose = self._places[place]
-        a, with_cpu = self._run._assembly, self._run._with_cpu()
+        a, with_cpu = self.run._assembly, self.run._with_cpu()
         if loose and frames is not None:
-            return Piece(number, slice(0, 0), empty(self._run).samples, loose_of(self._run, number))
+            return Piece(number, slice(0, 0), empty(self.run).samples, loose_of(self.run, number))
         part = self._part(place)
         contents = list(sample_tables.loaded_all(part, with_cpu))
         samples = sample_tables.samples(part, contents)
         if frames is not None:
             start = a.slices[number].start
             rows = slice(start + frames.start, start + frames.stop)
-            return Piece(number, rows, samples, _in_samples(self._run, part, contents))
+            return Piece(number, rows, samples, _in_samples(self.run, part, contents))
         rows = slice(a.slices[number].start, a.slices[until - 1].stop)
         return Piece(number, rows, samples, sample_tables.operations(part, with_cpu, contents))
 
@@ -122,7 +122,7 @@ class Pieces(Sequence[Piece]):
         return sample_tables.times(self._part(place))
 
     def _part(self, place: int) -> Assembly:
-        a, (number, until, frames, _) = self._run._assembly, self._places[place]
+        a, (number, until, frames, _) = self.run._assembly, self._places[place]
         if frames is None:
             return _processes(a, number, until)
         return _part(a, number, np.arange(frames.start, frames.stop), loose=False)

@@ -10,7 +10,7 @@ import pandas as pd
 from lotus.analysis.common.columns import KEYS, Bools, Floats, Ints, batch_rows, integer
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.analysis.common.operation_sums import BatchSums
-from lotus.analysis.common.run_contents import RunContents, in_epochs
+from lotus.analysis.common.run_contents import InEpochs, RunContents
 
 
 @dataclass(frozen=True)
@@ -112,5 +112,5 @@ class LoaderOperations:
 
     def of_epochs(self, epochs: Ints, contents: RunContents) -> "LoaderOperations":
         """Those of some epochs alone, of which `contents` are."""
-        chosen = in_epochs(epochs)
+        chosen = InEpochs(epochs)
         return LoaderOperations(contents, self.loader, lambda: chosen(self.table()))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import BatchPlaces, Floats, integer, number, total
-from lotus.analysis.common.run_contents import RunContents, in_epochs
+from lotus.analysis.common.run_contents import InEpochs, RunContents
 
 Made = TypeVar("Made")
 
@@ -62,5 +62,5 @@ class LoaderSamples:
 
     def of_epochs(self, epochs: np.ndarray, contents: RunContents) -> "LoaderSamples":
         """Those of some epochs alone, of which `contents` are."""
-        chosen = in_epochs(epochs)
+        chosen = InEpochs(epochs)
         return LoaderSamples(contents, self.loader, lambda: chosen(self.table()))

@@ -1,6 +1,7 @@
 """Loaders that a program makes anew for each epoch, seen as the one loader that they stand for."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class MergedRun:
     @property
     def pieces(self) -> ChangedParts:
         """`samples` and `ops` in parts."""
-        return ChangedParts(parts_of(self._run), self._renumbered)
+        return ChangedParts(parts_of(self._run), Renumbered(self._places))
 
     def number_of(self, loader: int) -> int:
         """The number of the first of those that a loader is one with."""
@@ -67,17 +68,25 @@ class MergedRun:
         if name not in _TABLES:
             return getattr(self._run, name)
         if name not in self._tables:
-            self._tables[name] = self._renumbered(table(self._run, name))
+            self._tables[name] = Renumbered(self._places)(table(self._run, name))
         return self._tables[name]
 
-    def _renumbered(self, frame: pd.DataFrame) -> pd.DataFrame:
+
+@dataclass(frozen=True)
+class Renumbered:
+    """Gives the rows of a table the numbers of the loaders that theirs are one with."""
+
+    places: pd.DataFrame
+
+    def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows, and their epochs counted on."""
         if not len(frame) or "loader" not in frame:
             return frame
-        row = _row_of(self._places, frame)
+        row = _row_of(self.places, frame)
         mine, columns = row >= 0, {}
         for name, new in (("loader", "first"), ("epoch", "epochs_before")):
             if name in frame:
-                old, values = integer(frame, name), self._places[new].to_numpy(np.int64)[row]
+                old, values = integer(frame, name), self.places[new].to_numpy(np.int64)[row]
                 columns[name] = np.where(mine, values if name == "loader" else old + values, old)
         return frame.assign(**columns)
 

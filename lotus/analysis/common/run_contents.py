@@ -1,6 +1,7 @@
 """The samples and operations of a run, of which there may be more than fit in memory."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -69,19 +70,19 @@ class ChangedParts:
     """Parts with something done to the rows of each."""
 
     def __init__(self, parts: Parts, change: Change) -> None:
-        self._parts, self._change = parts, change
+        self.parts, self.change = parts, change
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self.parts)
 
     def __getitem__(self, place: int) -> TwoTables:
         """One part, changed."""
-        rows = self._parts[place]
-        return TwoTables(self._change(rows.samples), self._change(rows.ops))
+        rows = self.parts[place]
+        return TwoTables(self.change(rows.samples), self.change(rows.ops))
 
     def times(self, place: int) -> pd.DataFrame:
         """The samples of one part, changed."""
-        return self._change(self._parts.times(place))
+        return self.change(self.parts.times(place))
 
 
 def parts_of(run: Any) -> Parts:
@@ -92,11 +93,39 @@ def parts_of(run: Any) -> Parts:
     return WholeTables(run)
 
 
+class Partial(NamedTuple):
+    """What one part leaves of itself."""
+
+    operations: OperationSums
+    samples: pd.DataFrame  # as `sample_sums` has them
+
+
+# Reduces all parts, in their order.
+Partials = Callable[[Parts], Iterator[Partial]]
+
+
+def partial_of(parts: Parts, place: int) -> Partial:
+    """Read one part and reduce it."""
+    rows = parts[place]
+    return Partial(sums_of(rows.ops, place), sample_sums(rows.samples, place))
+
+
+def one_process(parts: Parts) -> Iterator[Partial]:
+    """Reduce them in this process, one after the other."""
+    for place in range(len(parts)):
+        yield partial_of(parts, place)
+
+
 class RunContents:
     """What is kept of the samples and operations of all loaders; they are read once for all."""
 
-    def __init__(self, parts: Parts, advance: Advance = lambda done, whole: None) -> None:
-        self.parts, self._advance = parts, advance
+    def __init__(
+        self,
+        parts: Parts,
+        advance: Advance = lambda done, whole: None,
+        partials: Partials = one_process,
+    ) -> None:
+        self.parts, self._advance, self._partials = parts, advance, partials
 
     @cached_property
     def operations(self) -> OperationSums:
@@ -113,13 +142,10 @@ class RunContents:
         samples = [sample_sums(pd.DataFrame())]
 
         def each() -> Iterator[OperationSums]:
-            for place in range(len(self.parts)):
-                rows = self.parts[place]
-                samples.append(sample_sums(rows.samples, place))
-                sums = sums_of(rows.ops, place)
-                del rows  # before the next part is read
-                yield sums
-                self._advance(place + 1, len(self.parts))
+            for done, partial in enumerate(self._partials(self.parts), 1):
+                samples.append(partial.samples)
+                yield partial.operations
+                self._advance(done, len(self.parts))
 
         operations = added(each())
         known = [part for part in samples if len(part)] or samples
@@ -141,15 +167,17 @@ class RunContents:
 
     def of_epochs(self, epochs: np.ndarray) -> "RunContents":
         """Those of some epochs alone; they are read again."""
-        return RunContents(ChangedParts(self.parts, in_epochs(epochs)))
+        return RunContents(ChangedParts(self.parts, InEpochs(epochs)), partials=self._partials)
 
 
-def in_epochs(epochs: np.ndarray) -> Change:
+@dataclass(frozen=True)
+class InEpochs:
     """What reduces a table to its rows of these epochs."""
 
-    def chosen(frame: pd.DataFrame) -> pd.DataFrame:
+    epochs: np.ndarray
+
+    def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows."""
         if "epoch" not in frame:
             return frame.iloc[:0]
-        return frame[np.isin(frame["epoch"], epochs)].reset_index(drop=True)
-
-    return chosen
+        return frame[np.isin(frame["epoch"], self.epochs)].reset_index(drop=True)

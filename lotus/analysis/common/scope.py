@@ -13,7 +13,7 @@ from lotus.analysis.common.columns import batch_rows, integer, number, plain_val
 from lotus.analysis.common.loader_operations import LoaderOperations
 from lotus.analysis.common.loader_samples import LoaderSamples
 from lotus.analysis.common.loader_titles import title_of
-from lotus.analysis.common.run_contents import Advance, RunContents, parts_of
+from lotus.analysis.common.run_contents import Advance, Partials, RunContents, one_process, parts_of
 from lotus.analysis.common.warm_up import without_warm_up
 
 _OF_LOADERS = ("batches", "waits", "epochs")
@@ -103,16 +103,19 @@ def iterated(run: RunLike) -> list[int]:
 
 
 def scopes(
-    run: RunLike, loaders: Sequence[int] | None = None, advance: Advance = lambda done, whole: None
+    run: RunLike,
+    loaders: Sequence[int] | None = None,
+    advance: Advance = lambda done, whole: None,
+    partials: Partials = one_process,
 ) -> list[Scope]:
     """One Scope for each of `loaders`; by default for all that were iterated, in their order.
 
-    `advance` is told how many of how many pieces of the run are read.
+    `advance` is told how many of how many pieces of the run are read, `partials` reads them.
     """
     wanted = iterated(run) if loaders is None else loaders
     tables = {name: table(run, name) for name in TABLES}
     parts = {name: _by_loader(tables[name]) for name in _OF_LOADERS}
-    contents = RunContents(parts_of(run), advance)
+    contents = RunContents(parts_of(run), advance, partials)
     whole = cache(lambda name: _by_loader(table(run, name)))
 
     def calls(loader: int) -> LoaderOperations:

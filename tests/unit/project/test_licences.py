@@ -20,8 +20,8 @@ def needed():
     """The packages in pyproject.toml that a user installs."""
     text = (ROOT / "pyproject.toml").read_text()
     always = re.search(r"^dependencies = (\[.*?\])$", text, re.MULTILINE | re.DOTALL)
-    extras = re.findall(r"^(demo|notebooks|parquet|perf) = (\[.*?\])$", text, re.MULTILINE)
-    assert len(extras) == 4
+    extras = re.findall(r"^(dask|demo|notebooks|parquet|perf) = (\[.*?\])$", text, re.MULTILINE)
+    assert len(extras) == 5
     lists = [always[1], *(one for _, one in extras)]
     return {name for one in lists for name in re.findall(r'"([a-z][\w-]*)', one)}
 

@@ -1,0 +1,91 @@
+"""A run that several processes read has the report of one that one process reads."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import lotus
+from lotus.analysis.common import side_by_side
+from lotus.analysis.common.run_contents import one_process
+from lotus.analysis.summary import summarise
+from lotus.common.errors import LotusError
+from lotus.common.version import __version__
+from lotus.reading import table_pieces
+from lotus.reporters.run import run_document
+from tests.simulation import simulate
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory) -> Path:
+    """Three epochs of a loader with two workers."""
+    path = tmp_path_factory.mktemp("parts") / "run"
+    return simulate(path, workers=2, batches=20, batch_size=8, epochs=3)
+
+
+def report(path: Path, partials=one_process) -> str:
+    run = lotus.load(path)
+    document = run_document.document(summarise(run, partials=partials))
+    assert len(run.pieces) > 10
+    return json.dumps(document)
+
+
+def test_processes_of_this_machine_make_the_report_of_one(path, monkeypatch) -> None:
+    pytest.importorskip("joblib")
+    monkeypatch.setattr(table_pieces, "ROWS", 200)
+    read = []
+
+    def counted(parts):
+        for partial in side_by_side.of_processes(2)(parts):
+            read.append(partial)
+            yield partial
+
+    assert report(path, counted) == report(path)
+    assert len(read) == len(lotus.load(path).pieces)
+
+
+def test_another_run_at_the_path_is_not_taken_for_it(path, tmp_path, monkeypatch) -> None:
+    source = side_by_side._source(lotus.load(path).pieces)
+    assert source is not None
+    assert len(source.parts()) == len(lotus.load(path).pieces)
+    simulate(tmp_path / "other", workers=2, batches=21, batch_size=8, epochs=3)
+    with pytest.raises(LotusError, match="changed while it was read"):
+        replace(source, path=str(tmp_path / "other")).parts()
+    with pytest.raises(LotusError, match=f"a worker has lotus {__version__}, and this is 0"):
+        replace(source, version="0").parts()
+
+
+def test_what_only_this_process_has_is_read_by_it(path) -> None:
+    run = lotus.load(path)
+    assert len(run.ops)  # from here on its parts are tables in memory
+    wanted = report_of_tables(run, one_process)
+    assert report_of_tables(run, lambda parts: side_by_side._read(parts, pytest.fail)) == wanted
+
+
+def report_of_tables(run, partials) -> str:
+    return json.dumps(run_document.document(summarise(run, partials=partials)))
+
+
+def test_a_small_run_starts_nothing(path, monkeypatch) -> None:
+    monkeypatch.setattr(side_by_side.os, "sched_getaffinity", lambda pid: set(range(64)))
+    run = lotus.load(path)
+    assert side_by_side.chosen(run, None, None) is one_process
+    assert side_by_side.chosen(run, "one", None) is one_process
+
+
+def test_a_large_run_is_read_by_one_process_where_joblib_is_missing(path, monkeypatch) -> None:
+    monkeypatch.setattr(side_by_side.os, "sched_getaffinity", lambda pid: set(range(64)))
+    monkeypatch.setattr(side_by_side, "LARGE", 1)
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    run = lotus.load(path)
+    assert side_by_side.chosen(run, None, None) is one_process
+    with pytest.raises(LotusError, match="pip install joblib"):
+        side_by_side.chosen(run, "processes", None)
+
+
+@pytest.mark.parametrize(("backend", "scheduler"), [("dask", None), (None, "tcp://x:1")])
+def test_a_cluster_and_its_address_go_together(path, backend, scheduler) -> None:
+    with pytest.raises(LotusError, match="--backend dask and --scheduler go together"):
+        side_by_side.chosen(lotus.load(path), backend, scheduler)
