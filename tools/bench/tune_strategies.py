@@ -3,11 +3,11 @@
     PYTHONPATH=. python tools/bench/tune_strategies.py [--seeds 5] [--first 1000] [--tables]
 
 Workloads of ten kinds are drawn by seed, each on 2, 4, 16 and 64 cores. A trial is what a real one
-would tell: a block of about a second from anywhere in a long simulation, with 3 % noise (each
-figure's by itself) besides, set-up and time a batch put together as `Measurement.samples_per_s`
-is. The truth is the simulation of a whole epoch; so what a steady rate does not tell of a short
-epoch counts as regret. `random` gets the seconds that `lotus` took, `adapt` all that it wants.
-Regret is what is lost against the best of the whole grid.
+would tell: a block of about a second from anywhere in a long simulation, with 3 % noise (--noise;
+each figure's by itself) besides, set-up and time a batch put together as
+`Measurement.samples_per_s` is. The truth is the simulation of a whole epoch; so what a steady rate
+does not tell of a short epoch counts as regret. `random` gets the seconds that `lotus` took,
+`adapt` all that it wants. Regret is what is lost against the best of the whole grid.
 
 With --tables lotus is told rates alone, without `observed`.
 
@@ -128,8 +128,8 @@ KINDS = (
 class Oracle:
     """The truth of a case, and trials of it."""
 
-    def __init__(self, case, seed):
-        self.case, self.chance = case, random.Random(seed)
+    def __init__(self, case, seed, noise=NOISE):
+        self.case, self.chance, self.noise = case, random.Random(seed), noise
         self.rates, self.looks, self.outcomes = {}, {}, {}
         self.opened = set()
         self.variation = 0.0  # the most that a trial told
@@ -210,7 +210,7 @@ class Oracle:
         stepped, free, seen = self.look(setting.normal())
 
         def noisy(value):
-            return value * math.exp(self.chance.gauss(0.0, NOISE))
+            return value * math.exp(self.chance.gauss(0.0, self.noise))
 
         stepping = bool(case.work.step_ns.any())
         alone = self.block(free, longer=not stepping)
@@ -252,7 +252,7 @@ class Oracle:
             epochs.rate(one, SIZE, case.batches, first, end) for one in paces
         )
         # What no block can tell by itself: the noise that it has as a whole.
-        wide = math.exp(math.hypot(1.96 * NOISE, math.log(high / low) / 2))
+        wide = math.exp(math.hypot(1.96 * self.noise, math.log(high / low) / 2))
         return Measurement(
             setting, samples_per_s, samples_per_s / wide, samples_per_s * wide, seconds,
             observed=seen if observed else None,
@@ -314,6 +314,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=1000)
+    parser.add_argument("--noise", type=float, default=NOISE, help="of trials (default: 0.03)")
     parser.add_argument("--tables", action="store_true")
     parser.add_argument("--kinds", nargs="*", default=KINDS)
     parser.add_argument("--cores", nargs="*", type=int, default=CORES)
@@ -326,7 +327,7 @@ def main():
         for cores in options.cores:
             for seed in range(options.first, options.first + options.seeds):
                 case = draw(kind, cores, seed)
-                oracle = Oracle(case, seed)
+                oracle = Oracle(case, seed, options.noise)
                 seconds = None
                 for name in options.strategies:
                     limit = seconds if name == "random" else None

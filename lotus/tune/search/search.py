@@ -406,12 +406,4 @@ class _Search:
         if predict is None:
             return None
         new, own = predict(self.decision.chosen), predict(self.own)
-        if new is None or own is None:
-            return None
-        batches = self.watched.batches
-        if not batches:
-            return float(new.batches_per_s / own.batches_per_s)
-        return float(
-            own.epoch_s(batches, 1000 if own.setting.persistent_workers else 1)
-            / new.epoch_s(batches, 1000 if new.setting.persistent_workers else 1)
-        )
+        return None if new is None or own is None else float(new / own)

@@ -1,4 +1,4 @@
-"""The measurements so far, combined by setting, and the setting that they recommend.
+"""The measurements so far, combined by setting.
 
 Each measurement is one more block of its setting. A setting that fails has no blocks.
 """
@@ -11,12 +11,10 @@ from collections.abc import Collection
 
 from lotus.common.statistics import Z95
 from lotus.settings.space import Measurement, Observed, Setting
-from lotus.tune.strategies.equivalent_settings import better, both, loader_of, twin_of, worked_out
-from lotus.tune.strategies.hypotheses import KnownRate
-from lotus.tune.strategies.preference import TIE, cost
+from lotus.tune.strategies.equivalent_settings import both, twin_of, worked_out
+from lotus.tune.strategies.known_rate import KnownRate
 from lotus.tune.strategies.problem import Problem
 
-TRIALS = 5  # the most different settings
 ERROR = 0.02  # assumed error of a rate without an interval (standard deviation of its logarithm)
 
 
@@ -82,29 +80,6 @@ class Observations:
     def derived(self) -> list[KnownRate]:
         """Return the computed rates of twins of settings that work."""
         return [twin for known in self.known_rates() if (twin := self._twin_of(known)) is not None]
-
-    def loaders(self) -> list[KnownRate]:
-        """Return the better twin of each loader that works, measured or computed."""
-        by_loader: dict[Setting, list[KnownRate]] = {}
-        full = len(self.tried) >= TRIALS
-        for known in self.known_rates():
-            twin = self._twin_of(known)
-            if twin is not None and twin.setting not in self.blocks and full:
-                twin = None  # it cannot be chosen, as no trial is left to measure it
-            mine = by_loader.setdefault(loader_of(known.setting), [])
-            mine += [known] if twin is None else [known, twin]
-        return [better(twins) for twins in by_loader.values()]
-
-    def chosen(self) -> KnownRate | None:
-        """Return the cheapest setting within 2 % of the fastest; its rate may be computed only."""
-        known = self.loaders()
-        if not known:
-            return None
-        most = max(loader.rate for loader in known)
-        return min(
-            (loader for loader in known if loader.rate >= (1.0 - TIE) * most),
-            key=lambda loader: cost(loader.setting),
-        )
 
     def affordable(self) -> bool:
         """Whether another trial, as long as the longest so far, fits in the budget."""
