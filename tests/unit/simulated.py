@@ -1,5 +1,6 @@
 """A simulated DataLoader: tables as `Run` has them, of a loop whose cause is known."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ class Plan:
     pickle: float = 0.2
     write: float = 0.1
     unpickle: float = 0.1
-    step: float = 1.0
+    step: float | Callable[[int], float] = 1.0  # or of the batch
     first_step: float = 0.0  # extra in the first step of the process
     iter: float = 2.0
     spawn: float = 5.0
@@ -176,7 +177,8 @@ class _Simulation:
             else:
                 row |= self._fetch(epoch, batch, -1, now + plan.sampler * MS)
                 now = ready = row["fetch_start_ns"] + row["fetch_ns"]
-            step_ns = (plan.step + (0.0 if epoch or batch else plan.first_step)) * MS
+            took = plan.step(batch) if callable(plan.step) else plan.step
+            step_ns = (took + (0.0 if epoch or batch else plan.first_step)) * MS
             row |= {
                 "ready_ns": ready, "wait_start_ns": wait_start, "wait_ns": now - wait_start,
                 "taken_ns": now, "delay_ns": max(now - ready, 0), "step_ns": step_ns,

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import median, number
+from lotus.analysis.common.columns import Floats, median, number
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.loader_replay import Replay, replay
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
 # Where fewer batches than this share take twice the usual, they are stalls, which come by chance.
 _COSTLY_TIMES, _COSTLY_SHARE = 2.0, 0.08
+# Training steps are uneven where some, and not by chance, take so many times the mean, and together
+# so much of the time of all.
+_LONG_TIMES, _LONG_SHARE, _LEAST_LONG = 4.0, 0.5, 3
 _MOST_PREFETCH = 64
 _ENOUGH = 0.8  # of what a prefetch without a limit would save
 # A replay with the prefetch as it is must come this near to the measured waits, of their time.
@@ -29,6 +32,7 @@ class Prefetch:
     prefetch_factor: int
     saved_ns: float  # with that prefetch factor
     wait_ns: float  # as measured
+    long_steps: int = 0  # training steps far longer than the mean, where steps are uneven
 
     @property
     def saved_share(self) -> float:
@@ -40,13 +44,15 @@ NOTHING = Prefetch(0, 0.0, 0.0)
 
 
 def enough_prefetch(scope: Scope, few: bool = False) -> Prefetch:
-    """Find the prefetch factor that hides bursts of costly batches; NOTHING where none does.
+    """Find the prefetch factor that hides bursts of costly batches, or of short training steps.
 
-    `few`: also where there are few of them, because it is known that they come again.
+    NOTHING where none does. `few`: also where there are few costly batches, because it is known
+    that they come again.
     """
     now = int(scope.settings.get("prefetch_factor") or 2)
     most = min(_MOST_PREFETCH, _fitting(scope))
-    if scope.num_workers < 1 or not (few or _has_bursts(scope.batches)):
+    long_steps = _long_steps(number(scope.waits, "step_ns"))
+    if scope.num_workers < 1 or not (few or long_steps or _has_bursts(scope.batches)):
         return NOTHING
     epochs = recorded_epochs(scope)
     measured = sum(float(epoch.wait[1:].sum()) for epoch in epochs)
@@ -62,7 +68,9 @@ def enough_prefetch(scope: Scope, few: bool = False) -> Prefetch:
         return NOTHING
     saved = waits[0] - waits
     best = int(np.argmax(saved >= _ENOUGH * saved[-1]))
-    return Prefetch(factors[best], float(saved[best]), measured) if saved[best] > 0 else NOTHING
+    if not saved[best] > 0:
+        return NOTHING
+    return Prefetch(factors[best], float(saved[best]), measured, long_steps)
 
 
 def _fitting(scope: Scope) -> int:
@@ -77,6 +85,14 @@ def _has_bursts(batches: pd.DataFrame) -> bool:
     return bool(made.size) and bool(
         (made > _COSTLY_TIMES * np.median(made)).mean() >= _COSTLY_SHARE
     )
+
+
+def _long_steps(steps: Floats) -> int:
+    """How many steps are far longer than the mean; 0 where steps are not uneven."""
+    steps = steps[np.isfinite(steps)]
+    long = steps > _LONG_TIMES * steps.mean() if steps.size else np.zeros(0, np.bool_)
+    uneven = steps[long].sum() >= _LONG_SHARE * steps.sum()
+    return int(long.sum()) if uneven and long.sum() >= _LEAST_LONG else 0
 
 
 def _with_prefetch(epoch: RecordedEpoch, prefetch: list[int]) -> Replay:

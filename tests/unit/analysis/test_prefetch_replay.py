@@ -44,6 +44,21 @@ def test_bursts_are_the_cause_and_the_advice_has_the_prefetch_factor() -> None:
     assert judged(loop(prefetch=factor)).causes[0].kind != "prefetch"
 
 
+def test_a_larger_prefetch_factor_fills_long_training_steps() -> None:
+    """One step in 16 takes nearly all of the time of all, as where gradients are gathered."""
+    plan = {"operations": {"Read": 3.0}, "step": lambda batch: 300.0 if batch % 16 == 15 else 1.0}
+    run = loop(workers=2, **plan)
+    first = judged(run).causes[0]
+    assert first.kind == "prefetch"
+    assert first.title.startswith("12 training steps are far longer")
+    assert "during the long steps" in first.reason
+    factor = enough_prefetch(scopes(run)[0]).prefetch_factor
+    assert judged(loop(workers=2, prefetch=factor, **plan)).causes[0].kind != "prefetch"
+    # Workers that never have time to get ahead gain nothing from it.
+    slow = {"operations": {"Read": 60.0}, "step": plan["step"]}
+    assert enough_prefetch(scopes(loop(workers=2, **slow))[0]).saved_share < 0.5
+
+
 @pytest.mark.parametrize(
     "plan",
     [

@@ -31,6 +31,7 @@ from lotus.analysis.batches.outlier_samples import (
     outlier_samples,
     regular_distance,
 )
+from lotus.analysis.batches.sampler_draws import drawn_ns
 from lotus.analysis.batches.slow_batches import slow_as_a_whole
 from lotus.analysis.batches.waits import loop_times, paced, wait_phases
 from lotus.analysis.common.columns import Bools, Floats, flag, integer, number, ratio, total
@@ -53,7 +54,8 @@ class Ledger:
 
     `making`: waits in which a batch was being made. The other waits: `sending`, `pinning`,
     `handover`, `index`, and in `startup` the parts of the start-up. `take` hands out what is left
-    of `making`, `take_phase` what is left of the others.
+    of `making`, `take_phase` what is left of the others. `drawn_ns`: what the sampler took in
+    `iter()`.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -148,8 +150,9 @@ class Ledger:
             for part in (making, charged["sending"], charged["pinning"], charged["handover"])
         )
         self.index = charged["index"]
+        self.drawn_ns = drawn_ns(self.scope, self.loop)
         self.startup = {
-            "iter_ns": self.iter_ns,
+            "iter_ns": self.iter_ns - self.drawn_ns,
             "workers_ns": total(charged["startup"]),
             "first_batch_ns": total(lazily) + total(rest * (1.0 - weight)),
             "first_send_ns": total(late),

@@ -1,4 +1,4 @@
-"""Batches of unequal cost, and too few of them made ahead."""
+"""Batches or training steps of unequal length, and too few batches made ahead."""
 
 import math
 from collections.abc import Iterable
@@ -29,20 +29,25 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
             "prefetch_factor": float(better.prefetch_factor),
             "saved_share": better.saved_share,
             "slow_every": float(ledger.slow_every or math.nan),
+            "long_steps": float(better.long_steps or math.nan),
         }
         yield Charge(PREFETCH.kind, PREFETCH.title, ledger.take(ledger.making * part), evidence)
 
 
 def _title(charge: Charge, around: Circumstances) -> str:
     what = "costly batches come in bursts"
+    if charge.evidence["long_steps"] > 0:
+        count = charge.evidence["long_steps"]
+        what = f"{count:,.0f} training steps are far longer than the others"
     if charge.evidence["slow_every"] > 0:
         what = f"one in {charge.evidence['slow_every']:,.0f} samples is slow, at equal distances"
     return f"{what}: a prefetch factor of {around.prefetch} is too small"
 
 
 def _reason(evidence: Evidence) -> str:
+    idle = "during the long steps" if evidence["long_steps"] > 0 else "between the bursts"
     return (
-        "The workers are idle between the bursts. Replayed with the measured times of each batch, "
+        f"The workers are idle {idle}. Replayed with the measured times of each batch, "
         f"a prefetch factor of {evidence['prefetch_factor']:.0f} would save "
         f"{share(evidence['saved_share'])} of the waits."
     )
@@ -64,12 +69,13 @@ def _advice(charge: Charge, around: Circumstances) -> str:
 
 PREFETCH = CauseRow(
     kind="prefetch",
-    title="a prefetch factor too small for bursts of costly batches",
+    title="a prefetch factor too small for batches or steps of unequal length",
     full_title=_title,
     charges=_charges,
     facts={
         "prefetch_factor": "The prefetch factor that saves most of what more of it can.",
         "saved_share": "Share of the waits after the first batch that it would save, 0 to 1.",
+        "long_steps": "Training steps that are far longer than the mean, where steps are uneven.",
         "slow_every": "Samples of a worker from one slow one to the next, where that is regular.",
     },
     reason=_reason,

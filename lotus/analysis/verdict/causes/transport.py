@@ -156,16 +156,37 @@ PINNING = CauseRow(
 
 
 def _handover(ledger: Ledger) -> Iterable[Charge]:
-    yield Charge(HANDOVER.kind, HANDOVER.title, ledger.take_phase("handover"))
+    drawn = ledger.drawn_ns
+    ns = ledger.take_phase("handover") + drawn
+    yield Charge(HANDOVER.kind, HANDOVER.title, ns, {"drawn_ns": drawn})
+
+
+def _draws_first(charge: Charge) -> bool:
+    """Whether most of it is what the sampler does before an epoch's first batch."""
+    return charge.evidence.get("drawn_ns", 0.0) > charge.ns / 2
+
+
+def _handover_reason(evidence: Evidence) -> str:
+    if not evidence["drawn_ns"] > 0:
+        return ""
+    return f"The sampler took {duration(evidence['drawn_ns'])} in iter(), before the first batches."
 
 
 def _handover_title(charge: Charge, around: Circumstances) -> str:
+    if _draws_first(charge):
+        return "the sampler, in the main process, before the first batch of each epoch"
     if around.hot_in_sampler:
         return f"the sampler, in the main process: {of_program(around.hot_in_sampler)}"
     return HANDOVER.title
 
 
 def _against_handover(charge: Charge, around: Circumstances) -> str:
+    if _draws_first(charge):
+        return (
+            "Look at what the sampler's __iter__ does before it yields its first index: read "
+            "labels or lengths from a table that is made once, not from the samples, and draw "
+            "with numpy or torch."
+        )
     if around.hot_in_sampler:
         hot = around.hot_in_sampler[-1]
         return (
@@ -181,6 +202,8 @@ HANDOVER = CauseRow(
     title="the sampler, and other work of the main process in next",
     full_title=_handover_title,
     charges=_handover,
+    facts={"drawn_ns": "What the sampler took in iter(), nanoseconds."},
+    reason=_handover_reason,
     advice=_against_handover,
 )
 

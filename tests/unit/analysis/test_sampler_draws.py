@@ -1,0 +1,58 @@
+"""What the sampler does in `iter()` is told from the start of workers, where these are kept."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lotus.analysis.batches.sampler_draws import drawn_ns
+from lotus.analysis.batches.waits import loop_times
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.verdict import verdict
+from tests.unit.simulated import Plan
+
+
+def loop(**settings: object) -> SimpleNamespace:
+    """Four epochs, each of which begins with 500 ms in `iter()`."""
+    run = Plan(epochs=4, batches=8, iter=500).run()
+    run.loaders["num_workers"], run.loaders["dataset_kind"] = 2, "map"
+    run.loaders["persistent_workers"] = True
+    for name, value in settings.items():
+        run.loaders[name] = value
+    return run
+
+
+def drawn(run: SimpleNamespace) -> float:
+    scope = scopes(run)[0]
+    return drawn_ns(scope, loop_times(scope.epochs, scope.waits))
+
+
+def test_of_workers_that_are_kept_it_is_the_sampler() -> None:
+    run = loop()
+    assert drawn(run) == pytest.approx(4 * 500e6)
+    first = verdict(scopes(run)[0]).causes[0]
+    assert first.kind == "main-process"
+    assert "before the first batch of each epoch" in first.title
+    assert "__iter__" in first.advice
+    assert "2.00 s in iter()" in first.reason
+
+
+def test_the_start_of_the_workers_is_not() -> None:
+    run = loop()
+    run.epochs.loc[run.epochs["epoch"] == 0, "iter_ns"] += 3_000_000_000
+    assert drawn(run) == pytest.approx(4 * 500e6)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"persistent_workers": False}, {"dataset_kind": "iterable"}, {"num_workers": 0}]
+)
+def test_elsewhere_it_is_not_known(settings: dict[str, object]) -> None:
+    run = loop(**settings)
+    assert drawn(run) == 0.0
+    if settings.get("num_workers") != 0:
+        assert verdict(scopes(run)[0]).causes[0].kind == "start-up"
+
+
+def test_epochs_that_were_left_are_not_looked_at() -> None:
+    run = loop()
+    run.epochs["exhausted"] = False  # the next `iter()` waits for what is still being made
+    assert drawn(run) == 0.0
