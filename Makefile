@@ -4,6 +4,8 @@ PYTHON ?= $(shell $(call find,python3 python3.13 python3.12 python3.11 python3.1
 # torch 2.2.2 has no wheel for Python 3.13.
 PYTHON_COMPAT ?= $(shell $(call find,python3 python3.12 python3.11 python3.10 python,import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))))
 VENV := .venv
+# Built by each installation, where there is a compiler.
+HOOKS := lotus/inside/trace/_hooks.c
 VENV_COMPAT := .venv-compat
 VENV_EXTRAS := .venv-extras
 EXTRAS := lightning transformers accelerate timm datasets webdataset monai \
@@ -74,12 +76,12 @@ $(VENV)/bin/python:
 	@test -n '$(PYTHON)' || { echo 'no Python >= 3.10 found; set PYTHON=' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/demo.stamp: pyproject.toml constraints.txt $(HOOKS) | $(VENV)/bin/python
 	@echo 'installing lotus, torch and torchvision into $(VENV)'
 	$(VENV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[demo]'
 	touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(VENV)/bin/python
+$(VENV)/dev.stamp: pyproject.toml constraints.txt $(HOOKS) | $(VENV)/bin/python
 	@echo 'installing lotus, torch, torchvision and the development tools into $(VENV)'
 	$(VENV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[demo,dev]'
 	touch $@ $(VENV)/demo.stamp
@@ -89,7 +91,7 @@ $(VENV)/docs.stamp: $(VENV)/dev.stamp
 	$(VENV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
-$(VENV_COMPAT)/compat.stamp: pyproject.toml
+$(VENV_COMPAT)/compat.stamp: pyproject.toml $(HOOKS)
 	@test -n '$(PYTHON_COMPAT)' || { echo 'torch 2.2.2 needs Python 3.10 to 3.12; set PYTHON_COMPAT=' >&2; exit 1; }
 	$(PYTHON_COMPAT) -m venv --clear $(VENV_COMPAT)
 	@echo 'installing lotus, torch 2.2.2 and torchvision 0.17.2 into $(VENV_COMPAT)'

@@ -9,10 +9,14 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import pytest
+
 import lotus
 from lotus.inside.common.config import Config
 from lotus.inside.common.guard import ours
 from lotus.inside.trace import fetch_hooks as fetch
+from lotus.inside.trace import native_hooks
+from lotus.inside.trace.native_hooks import PYTHON
 from lotus.inside.trace.recorder import Recorder
 from lotus.reading.run import Run
 
@@ -64,18 +68,23 @@ class Fetcher:
 
 
 class Fetches:
-    """One recorder, whose run directory is `path`."""
+    """One recorder, whose run directory is `path`; its hooks are in Python unless asked."""
 
-    def __init__(self, path: Path, **options: str) -> None:
+    def __init__(self, path: Path, hooks: str = PYTHON, **options: str) -> None:
+        if hooks != PYTHON and native_hooks.MODULE is None:
+            pytest.skip("the hooks in C are not built for this Python")
+        options["hooks"] = hooks
         path.mkdir()
         self.path = path
         environ = {f"LOTUS_{name.upper()}": value for name, value in options.items()}
         self.recorder = Recorder(Config({"LOTUS_RUN": str(path), **environ}), None)
         self.recorder.iteration_started()
 
-    def fetcher(self, dataset: Any, loader: int) -> Callable[[int, Sequence[int]], Any]:
+    def fetcher(
+        self, dataset: Any, loader: int, fetcher: Any = Fetcher
+    ) -> Callable[[int, Sequence[int]], Any]:
         """What fetches a batch, by its number and its indices, for a loader of this process."""
-        timed = fetch.instrument(Fetcher(dataset), dataset, self.recorder, {})
+        timed = fetch.instrument(fetcher(dataset), dataset, self.recorder, {})
 
         def fetched(batch: int, indices: Sequence[int]) -> Any:
             hand = self.recorder.here.hand

@@ -21,6 +21,7 @@ class Config:
         self.every = int(environ.get("LOTUS_EVERY") or 1)
         self.max_log = int(environ.get("LOTUS_MAX_LOG") or 0)
         self.quiet = bool(environ.get("LOTUS_QUIET"))
+        self.hooks = environ.get("LOTUS_HOOKS") or ""  # "python": not those in C
         self.counters = environ.get("LOTUS_COUNTERS") or ""
 
     def selects(self, batch: int) -> bool:

@@ -59,7 +59,8 @@ def apply(original: Callable[..., Any], module: Any, recorder: Recorder) -> Call
     def begin(args: tuple[Any, ...], caller: types.CodeType) -> Callable[[], None]:
         kind = callers.get(caller, "AutoAugment")
         parent, path = augmenters.get(kind, (0, kind))
-        return span(define(f"{path}/{ask(name_in, args, default='?')}", parent))
+        end: Callable[[], None] = span(define(f"{path}/{ask(name_in, args, default='?')}", parent))
+        return end
 
     def apply(*args: Any, **kwargs: Any) -> Any:
         if gate.shut:

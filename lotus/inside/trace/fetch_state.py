@@ -25,8 +25,8 @@ class Rows:
     __slots__ = ("loose", "ops", "ops_cpu", "samples")
 
     def __init__(self) -> None:
-        self.samples: list[int] = []
-        self.ops: list[int] = []
+        self.samples: Any = []  # lists, or buffers of the extension
+        self.ops: Any = []
         self.ops_cpu: list[int] = []
         # Rows of two arrays, one item each: other threads append at any time.
         self.loose: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
@@ -47,8 +47,7 @@ class Fetch:
     rows: Any = None  # Rows
     sample_start = 0  # of the sample in hand, of a fetch beside another; 0: none
     where = (-1, 0, 0)  # loader, epoch, batch
-    # (run delay, CPU time of the process), resource usage, time
-    begun: tuple[tuple[int, int], Any, int] = ((0, 0), (), 0)
+    begun: tuple[tuple[int, ...], int] = ((), 0)  # what the kernel counted by then, time
     pid = 0
     samples = 0  # that were collated
     collate_start = collate_ns = 0

@@ -12,7 +12,7 @@ from ..common.clocks import clock, cpu_clock
 from ..common.guard import edge, hide_our_frames, hide_where_ignored, hook
 from .fetch_hooks import instrument
 from .iterations import KEY
-from .log import rusage, state_page
+from .log import state_page
 from .log.log_format import FAILED
 
 TYPE_CHECKING = False
@@ -91,7 +91,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         iteration: Iteration | None = self.__dict__.get(KEY)
         if iteration is None or not recorder.on or iteration.pid != recorder.pid:
             return original(self)
-        core_times = edge(recorder, rusage.core_times)
+        core_times = edge(recorder, recorder.core_times)
         page, hand = recorder.page.words, recorder.here.hand
         before = hand.where
         where = (iteration.loader, iteration.epoch, iteration.taken)
@@ -163,7 +163,7 @@ def record(
 
     `core_times` were read at its start.
     """
-    both = (*core_times, *rusage.core_times())
+    both = (*core_times, *recorder.core_times())
     arrivals = iteration.arrivals
     if iteration.workers == 0:
         batch = iteration.taken

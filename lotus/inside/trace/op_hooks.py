@@ -290,6 +290,9 @@ class Timers:
             self._definitions.locate(number, function.__code__)
         return self._hook(original, number)
 
+    def time_calls(self, stand_in: object, original: Any, number: int) -> None:
+        """Do nothing: the `__call__` of the stand-in's class times them."""
+
 
 def renamed(call_unary: Any, original: Callable[..., Any], parameter: str) -> Any:
     """Give a hook (self, sole) the parameter's name and the name of the method that it times."""

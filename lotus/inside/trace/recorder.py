@@ -7,23 +7,23 @@ the program: hooks call it through `guarded`, which switches recording off after
 from __future__ import annotations
 
 import struct
-import sys
 import threading
-from array import array
 
 from ..common import urls
-from ..common.clocks import clock, process_cpu_clock
-from ..common.guard import ask, guarded, is_number, quiet
+from ..common.clocks import clock
+from ..common.guard import ask, guarded, quiet
 from ..distributed.clock_sync import Meetings
-from . import beside_fetches
+from . import beside_fetches, native_hooks
 from .fetch_state import Fetch, Gate, Here, Rows
 from .log import log_format, rusage, state_page
+from .log.log_writer import links_of
 from .log.writer import Writer
 from .op_hooks import Timers
+from .packing import no_packed, pack, pack_indices, pack_rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeVar
 
     _Row = TypeVar("_Row")
@@ -31,26 +31,9 @@ if TYPE_CHECKING:
     from ..common.config import Config
     from .log.counter_groups import Counters
 
-_BIG_ENDIAN = sys.byteorder == "big"
 _SLOWEST = 32  # samples whose path is kept, per thread
-# C longs, where they are 64 bits, are filled twice as fast.
-_CODES = {"I": "I", "q": "q", "Q": "L" if array("L").itemsize == 8 else "Q"}
 _EMPTY: tuple[tuple[()], ...] = ((), (), (), (), (), ())  # for Recorder.buffers
 _LOOSE_ROW = struct.Struct("<QQIIiI")
-
-
-def pack(code: str, values: Iterable[int]) -> bytes:
-    """Little-endian bytes of `values`; OverflowError where one does not fit."""
-    packed: array[int] = array(_CODES[code], values)
-    if _BIG_ENDIAN:
-        packed.byteswap()
-    return packed.tobytes()
-
-
-def _are_numbers(values: list[Any]) -> bool:
-    """Whether all convert to int without running the program's code."""
-    kinds = list(map(type, values))
-    return kinds.count(int) == len(kinds) or all(map(is_number, set(kinds)))
 
 
 def _nothing() -> None:
@@ -64,28 +47,19 @@ def _taken(rows: list[_Row]) -> list[_Row]:
     return taken
 
 
-def _ops_to_loose(rows: Rows) -> None:
-    """Move operations to `loose`, whose times are whole, where a sample takes over 4.3 s."""
-    samples, ops, ops_cpu = rows.samples, rows.ops, rows.ops_cpu
-    tid, row = threading.get_native_id(), 0
-    for position in range(len(samples) // 3):
-        while row < samples[3 * position + 2]:
-            start, end, operation = ops[3 * row : 3 * row + 3]
-            cpu = tuple(ops_cpu[4 * row : 4 * row + 4])
-            rows.loose.append(((start, end - start, operation, tid, position, 0), cpu))
-            row += 1
-        samples[3 * position + 2] = 0
-    del ops[:], ops_cpu[:]
-
-
 class Recorder(Writer):
     """Buffers of this process, and its log."""
 
     def __init__(self, config: Config, stderr: tuple[int, int] | None) -> None:
-        super().__init__(config, stderr)
-        self.gate = Gate()
+        super().__init__(config, stderr, native_hooks.helper(config, "links_of", links_of))
+        native = native_hooks.wanted(config)
+        self.gate: Any = Gate()
+        if native is not None:
+            self.gate = native_hooks.gate_of(self, native)
         # The hooks have references to these lists, so they are emptied but never replaced.
         self.rows = Rows()
+        if native is not None:
+            self.rows.samples, self.rows.ops = self.gate.samples, self.gate.ops
         self.samples, self.ops, self.ops_cpu = self.rows.samples, self.rows.ops, self.rows.ops_cpu
         self.loose = self.rows.loose
         self.sends: list[tuple[int, ...]] = []
@@ -102,7 +76,14 @@ class Recorder(Writer):
         if self.counters is not None:
             counted = (self.counters.readings, self.counters.edges, self.counters.marks)
             self.buffers = (*self.buffers[:3], *counted)
-        self.timers = Timers(self)
+        # How to read what the kernel counts of this thread.
+        self.read: Callable[[], tuple[int, ...]] = native_hooks.helper(
+            config, "readings", rusage.reading
+        )
+        self._pack_indices = native_hooks.helper(config, "pack_indices", no_packed)
+        self.timers: Any = Timers(self)
+        if native is not None:
+            self.timers = native_hooks.NativeTimers(self, native)
         self._clear()
 
     def _clear(self) -> None:
@@ -139,6 +120,11 @@ class Recorder(Writer):
         super().interrupted()
         if self.counters is not None:
             self.counters.interrupted()
+
+    def core_times(self) -> tuple[int, int, int]:
+        """As rusage.core_times."""
+        delay, process, cpu, *_ = self.read()
+        return cpu, delay, process
 
     def _clear_fetch(self) -> None:
         self.here = Here()
@@ -228,8 +214,7 @@ class Recorder(Writer):
         samples, ops, ops_cpu, readings, edges, marks = self.buffers
         fetch.where, fetch.pid = where, self.pid
         if detail:
-            delay_ns, process_ns = rusage.run_delay_ns(), process_cpu_clock()
-            fetch.begun = ((delay_ns, process_ns), rusage.now(), clock())
+            fetch.begun = (self.read(), clock())
         # From here to the next call nothing but assignments, no call, no loop and no condition:
         # no other thread and no signal handler of the program can run in between.
         fetch.before = (depth, released, gate.owner, gate.shut, *outer)
@@ -251,8 +236,7 @@ class Recorder(Writer):
         fetch.where, fetch.pid, fetch.rows = where, self.pid, Rows()
         if self.config.selects(where[2]):
             self.uncounted += self.counters is not None
-            delay_ns, process_ns = rusage.run_delay_ns(), process_cpu_clock()
-            fetch.begun = ((delay_ns, process_ns), rusage.now(), clock())
+            fetch.begun = (self.read(), clock())
             fetch.detail = fetch.beside = True
             self.beside.add(fetch)
             self.gate.shut = False
@@ -274,9 +258,9 @@ class Recorder(Writer):
         now = clock()
         if fetch.pid != self.pid:
             return  # a child that was forked in an operation leaves the fetch of its parent
-        times, usage, start = fetch.begun
+        before, start = fetch.begun
         idle = (0, 0) if fetch.where[0] >= 0 else (self.idle_start, self.idle_ns)
-        cpu = (*rusage.batch_since(usage), *rusage.core_times_since(times))
+        cpu = rusage.difference(before, self.read())
         size = fetch.samples if indices is None else len(indices)
         counts, arrays = self._detail(fetch.rows, indices, path_of, flags)
         fixed = [
@@ -308,27 +292,17 @@ class Recorder(Writer):
         flags: int,
     ) -> tuple[list[int], bytes]:
         """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
-        samples, ops, ops_cpu = rows.samples, rows.ops, rows.ops_cpu
-        index = index64 = packed_samples = packed_ops = packed_cpu = b""
-        if indices and _are_numbers(indices):
-            # Neither is known of keys that are no integers.
-            index = ask(pack, "I", indices, default=b"")
-            index64 = b"" if index else ask(pack, "q", indices, default=b"")
-        if samples:
-            if max(samples[1::3]) >= 1 << 32:
-                _ops_to_loose(rows)
-            packed_samples = pack("Q", samples)
-        if ops:
-            # The lower half of each 64-bit number.
-            packed_ops = memoryview(pack("Q", ops)).cast("I")[::2].tobytes()
-            packed_cpu = pack("Q", ops_cpu)
+        index, index64 = pack_indices(indices, self._pack_indices)
+        packed_samples, packed_ops, packed_cpu, longest = pack_rows(rows)
         loose, loose_cpu, packed_loose = self._take_loose(rows.loose)
         counts = [
-            len(samples) // 3, len(index) // 4, len(index64) // 8, len(packed_ops) // 12,
+            len(packed_samples) // 24, len(index) // 4, len(index64) // 8, len(packed_ops) // 12,
             len(packed_cpu) // 32, loose, loose_cpu,
         ]  # fmt: skip
-        if indices and samples and self.config.level and not flags & log_format.MANY:
-            self._keep_slow(samples[1::3], indices, path_of)
+        if indices and packed_samples and self.config.level and not flags & log_format.MANY:
+            slowest = self.here.hand.slowest
+            if len(slowest) < _SLOWEST or longest > slowest[0]:
+                self._keep_slow(rows.samples[1::3], indices, path_of)
         return counts, b"".join(
             (packed_samples, index, index64, packed_ops, packed_cpu, packed_loose)
         )
@@ -338,8 +312,6 @@ class Recorder(Writer):
     ) -> None:
         """Log the path of samples that are among the slowest of this thread so far."""
         slowest = self.here.hand.slowest
-        if len(slowest) == _SLOWEST and max(durations) <= slowest[0]:
-            return
         order = sorted(range(min(len(durations), len(indices))), key=durations.__getitem__)
         for position in order[-_SLOWEST // 4 :]:
             took = durations[position]

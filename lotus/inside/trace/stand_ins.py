@@ -11,6 +11,7 @@ import weakref
 
 from ..common.guard import ask
 from ..common.objects import attributes
+from . import native_hooks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ _NOT_FORWARDED = frozenset(
 # Not called: `dataclasses.asdict` looks these up on the type.
 _OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__")
 
+_Base: Any = object if native_hooks.MODULE is None else native_hooks.MODULE.Timed
 
-class StandIn:
+
+class StandIn(_Base):  # type: ignore[misc]
     """Base class of stand-ins; `stand_in` makes a subclass for each of them.
 
     Its annotations only use names that the program can resolve.
@@ -117,6 +120,8 @@ def stand_in(
     object.__setattr__(made, "_lotus_original", original)
     object.__setattr__(made, "_lotus_operation", operation)
     object.__setattr__(made, "_lotus_reduce", reduce)
+    if call is None:
+        recorder.timers.time_calls(made, original, operation)
     return made
 
 

@@ -14,6 +14,9 @@ from ...common.guard import of_the_program, quiet
 from ...common.process_identity import boot_id, clock_id, cores, rank_of_process
 from . import log_format
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 # Least descriptor of the log, so that the program gets the same descriptors as without lotus.
 _LOWEST = 500
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -25,6 +28,17 @@ def identity(fd: int) -> tuple[int, int] | None:
         status = os.fstat(fd)
         return (status.st_dev, status.st_ino)
     return None
+
+
+def links_of(fd: int, device: int, inode: int) -> int:
+    """Return the links of an open file, -1 where it is another one; as that of `_hooks.c`."""
+    try:
+        status = os.fstat(fd)
+    except OSError as error:
+        if of_the_program(error):
+            raise
+        return -1
+    return status.st_nlink if (status.st_dev, status.st_ino) == (device, inode) else -1
 
 
 def _open(path: str, flags: int) -> int:
@@ -53,7 +67,8 @@ def put(fd: int, data: bytes) -> None:
 class Log:
     """The event log; its file is created at the first write. Methods raise OSError."""
 
-    def __init__(self, run: str, level: str) -> None:
+    def __init__(self, run: str, level: str, links_of: "Callable[..., int]") -> None:
+        self._links_of = links_of
         self.run = run
         self.level = level
         self._fd = -1
@@ -95,36 +110,30 @@ class Log:
     def write(self, data: bytes) -> None:
         """Append bytes in one system call."""
         with self._lock:
-            status = self._status()
-            if status is None:
+            links = self._links()
+            if links < 0:
                 self._open()
-                status = self._status()
-            if status is None or status.st_nlink == 0:
+                links = self._links()
+            if links <= 0:
                 raise OSError("the run directory was removed")
             put(self._fd, data)
             if self._fd < _LOWEST:
                 self.leave()  # the program may need the low number
 
-    def _status(self) -> os.stat_result | None:
-        """Return the result of fstat for our file; None if the descriptor is not ours.
+    def _links(self) -> int:
+        """Return how many links our file has; -1 if the descriptor is not ours.
 
         The program may have closed it and reused the number.
         """
         fd = self._fd
-        if fd < 0:
-            return None
-        try:
-            status = os.fstat(fd)
-        except OSError as error:
-            if of_the_program(error):
-                raise
-            status = None
+        if fd < 0 or self._identity is None:
+            return -1
+        links = self._links_of(fd, *self._identity)
         if fd != self._fd:  # the collector, as above
-            return self._status()
-        if status is None or (status.st_dev, status.st_ino) != self._identity:
+            return self._links()
+        if links < 0:
             self._fd = -1
-            return None
-        return status
+        return links
 
     def close(self) -> None:
         """Close the file; a later write opens it again."""

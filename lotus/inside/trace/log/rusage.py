@@ -3,6 +3,7 @@
 import ctypes
 import os
 import resource
+from operator import sub
 
 from ...common.clocks import clock, cpu_clock, process_cpu_clock
 from ...common.guard import of_the_program, quiet
@@ -27,13 +28,6 @@ def now() -> tuple[resource.struct_rusage, int]:
 
 def since(before: tuple[resource.struct_rusage, int]) -> tuple[int, int, int, int]:
     """CPU time (ns), minor and major page faults and bytes read by this thread since."""
-    return batch_since(before)[:4]
-
-
-def batch_since(
-    before: tuple[resource.struct_rusage, int],
-) -> tuple[int, int, int, int, int, int]:
-    """As `since`, then voluntary and involuntary context switches."""
     cpu = cpu_clock() - before[1]
     after, then = resource.getrusage(resource.RUSAGE_THREAD), before[0]
     return (
@@ -41,9 +35,28 @@ def batch_since(
         after.ru_minflt - then.ru_minflt,
         after.ru_majflt - then.ru_majflt,
         (after.ru_inblock - then.ru_inblock) * 512,
-        after.ru_nvcsw - then.ru_nvcsw,
-        after.ru_nivcsw - then.ru_nivcsw,
     )
+
+
+def reading() -> tuple[int, ...]:
+    """Return all that a batch is told by, for `difference`; as `readings` of `_hooks.c`.
+
+    run_delay_ns, CPU time of the process and of this thread (ns), its minor and major page faults,
+    blocks read, voluntary and involuntary context switches.
+    """
+    delay, process, (used, cpu) = run_delay_ns(), process_cpu_clock(), now()
+    return (
+        delay, process, cpu, used.ru_minflt, used.ru_majflt, used.ru_inblock,
+        used.ru_nvcsw, used.ru_nivcsw,
+    )  # fmt: skip
+
+
+def difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
+    """The fields of a BATCH frame from `cpu_ns` to `process_cpu_ns`, of two readings."""
+    delay, process, cpu, minor, major, blocks, voluntary, involuntary = map(sub, after, before)
+    if log_format.UNMEASURED in (before[0], after[0]):
+        delay = log_format.UNMEASURED
+    return cpu, minor, major, blocks * 512, voluntary, involuntary, delay, process
 
 
 def run_delay_ns() -> int:
@@ -89,13 +102,6 @@ def _read_and_hold() -> int:
 def core_times() -> tuple[int, int, int]:
     """(CPU time of this thread, its run_delay_ns, CPU time of this process), in nanoseconds."""
     return cpu_clock(), run_delay_ns(), process_cpu_clock()
-
-
-def core_times_since(before: tuple[int, int]) -> tuple[int, int]:
-    """(run_delay_ns, CPU time of this process) since `before`, which are two of `core_times`."""
-    now = run_delay_ns()
-    known = log_format.UNMEASURED not in (now, before[0])
-    return now - before[0] if known else log_format.UNMEASURED, process_cpu_clock() - before[1]
 
 
 def cpus() -> str:

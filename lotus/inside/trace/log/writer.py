@@ -15,12 +15,12 @@ from ...common.clocks import clock
 from ...common.config import LEVELS
 from ...common.guard import ask, guarded, quiet
 from . import log_format, rusage, state_page
-from .log_writer import Log, append_line, first_fault, identity
+from .log_writer import Log, append_line, first_fault, identity, links_of
 from .op_table import Definitions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from ...common.config import Config
@@ -33,8 +33,14 @@ def _text(thing: object) -> Any:
 class Writer:
     """Log and state page of this process. `on` is False after a fault."""
 
-    def __init__(self, config: Config, stderr: tuple[int, int] | None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        stderr: tuple[int, int] | None,
+        links_of: Callable[..., int] = links_of,
+    ) -> None:
         """`stderr` is the (device, inode) of descriptor 2 when the process started, or None."""
+        self._links_of = links_of  # of log_writer, or as that
         self.config = config
         self.on = True
         self.page = state_page.StatePage()
@@ -47,7 +53,7 @@ class Writer:
     def _begin(self) -> None:
         """Reset the state of a process that has not written anything yet."""
         self.pid = os.getpid()
-        self.log = Log(self.config.run, LEVELS[self.config.level])
+        self.log = Log(self.config.run, LEVELS[self.config.level], self._links_of)
         self.definitions.forget_written()
         self._checked_ns = 0
         self._pss_due_ns = 0

@@ -27,7 +27,9 @@ class Recorder:
     def __init__(self, iterations: int = 0) -> None:
         self.iterations = iterations
         self.events: list[Any] = []
-        self.timers = SimpleNamespace(operation=lambda original, number: original)
+        self.timers = SimpleNamespace(
+            operation=lambda original, number: original, time_calls=lambda *args: None
+        )
 
     def event(self, event: Any) -> None:
         self.events.append(event)
