@@ -40,8 +40,9 @@ def interpreter(version: str) -> str | None:
     return None
 
 
+@pytest.mark.parametrize("hooks", ["", "python"], ids=["as built", "python"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_program_is_recorded_and_does_the_same(tmp_path: Path, version: str) -> None:
+def test_a_program_is_recorded_and_does_the_same(tmp_path: Path, version: str, hooks: str) -> None:
     # GIVEN a Python of this version
     python = interpreter(version)
     if python is None:
@@ -50,7 +51,8 @@ def test_a_program_is_recorded_and_does_the_same(tmp_path: Path, version: str) -
     words = [python, str(PROGRAM), *METHODS]
     plain = Start(words, tmp_path, "plain", {}).end()
     path = tmp_path / "R"
-    ended = Start([*LOTUS, "trace", "-q", "-o", str(path), "--", *words], tmp_path, "traced", {})
+    trace = [*LOTUS, "trace", "-q", "-o", str(path), "--", *words]
+    ended = Start(trace, tmp_path, "traced", {"LOTUS_HOOKS": hooks})
     traced = Traced(*vars(ended.end()).values(), path)
     # THEN it prints, warns and fails the same
     assert plain.code == 1

@@ -2,7 +2,8 @@
 
     python tools/bench/hooks.py [--batches 2000] [--repeat 5]
 
-The batches that `--every` and `--batches` leave out are measured as well.
+The batches that `--every` and `--batches` leave out are measured as well. The hooks are those in C
+where they are built; with `LOTUS_HOOKS=python` in the environment, those in Python.
 
 A data set that does nothing is fetched as torch's fetcher does it, plain and at each level; the
 differences are the hooks' own. Instructions are counted by `perf stat` where the machine has
@@ -91,6 +92,8 @@ def work(level: str, batches: int, run: str) -> float:
         name, _, option = level.partition(", --")
         environ = {"LOTUS_RUN": run, "LOTUS_LEVEL": name, "LOTUS_COUNTERS": counters}
         config = inside.Config(environ | FEW.get(option, {}))
+        # Under valgrind all takes long, which is not another thread that holds the interpreter.
+        recording.rusage._LONG_NS = 1 << 62
         recorder = recording.Recorder(config, None)
         recorder.iteration_started()
         inside = importlib.import_module("_lotus_inside.trace.fetch_hooks")
