@@ -16,11 +16,12 @@ _MOST_BYTES, _MOST_FILES = 2 << 20, 400
 
 @dataclass(frozen=True)
 class SourceLoop:
-    """The lines of a loop's body, and that of its head."""
+    """The lines of a loop's body, and that of its head; `hands_on`: it only hands batches on."""
 
     head: int
     first: int
     last: int
+    hands_on: bool = False
 
 
 @dataclass
@@ -88,8 +89,19 @@ def _parsed(text: str) -> _SourcePlaces:
             places.functions.append((node.lineno, last, name))
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             end = node.body[-1].end_lineno or last
-            places.loops.append(SourceLoop(node.lineno, node.body[0].lineno, end))
+            places.loops.append(SourceLoop(node.lineno, node.body[0].lineno, end, _hands_on(node)))
     return places
+
+
+def _hands_on(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """Whether a loop yields, or does nothing but call `next`: what it takes is used elsewhere."""
+    if any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(loop)):
+        return True
+    body = loop.body
+    if len(body) == 1 and isinstance(body[0], ast.Try):
+        body = body[0].body
+    calls = [each.func for each in ast.walk(body[0]) if isinstance(each, ast.Call)]
+    return len(body) == 1 and any(isinstance(f, ast.Name) and f.id == "next" for f in calls)
 
 
 def _named(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:

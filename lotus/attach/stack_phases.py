@@ -119,31 +119,39 @@ def find_loops(stacks: Iterable[Sequence[Frame]], sources: Sources) -> list[Site
             for frame in frames:
                 elsewhere.setdefault((frame.function, frame.file), set()).add(frame.line)
     sites: dict[Site, None] = {}
+    wrappers: dict[Site, None] = {}
     for frames in stacks:
         at = _loader_frame(frames)
         ends = at is None or not {"__next__", "__iter__"} & {_last(frame) for frame in frames[at:]}
         site = None if ends else _site(frames[:at], elsewhere, sources)
         if site is not None:
-            sites[site] = None
-    return list(sites)
+            loop = sources.loop(site.file, site.head)
+            (wrappers if loop and loop.hands_on else sites)[site] = None
+    return list(sites or wrappers)  # a torn stack may end within a wrapper
 
 
 def _site(
     above: Sequence[Frame], elsewhere: Mapping[tuple[str, str], set[int]], sources: Sources
 ) -> Site | None:
-    """The loop that calls the loader: the innermost that is also seen outside of `next`."""
-    looped = None
+    """The loop that calls the loader: the innermost that is also seen outside of `next`.
+
+    Not one that only hands on batches, if there is another: the step is in the one that uses them.
+    """
+    looped = wrapper = None
     for frame in reversed(above):
         lines = elsewhere.get((frame.function, frame.file), set())
         loop = sources.loop(frame.file, frame.line)
         if loop is None:
             continue
         site = Site(frame.function, frame.file, loop.head, loop.first, loop.last)
+        if loop.hands_on:
+            wrapper = wrapper or site
+            continue
         looped = looped or site
         if any(site.first <= line <= site.last for line in lines):
             return site
-    if looped is not None:
-        return looped
+    if looped or wrapper:
+        return looped or wrapper
     if any(sources.text(frame.file, frame.line) for frame in above):
         return None  # a batch that is taken outside of any loop
     known = [frame for frame in above if (frame.function, frame.file) in elsewhere]

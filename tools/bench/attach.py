@@ -5,14 +5,15 @@
 
 Each program of tests/diagnosis/CORPUS runs by itself, as often as it is watched: with more epochs
 where it takes --epochs, else again and again in one process. When it has loaded torch and started a
-worker (or 5 s later) it is watched for --seconds. Its label, written before the rules, says which
-cause comes first. With --traced it runs once more under `lotus trace`, in turn before and after it
-is watched, and both are scored alike. Causes that only single batches show count as well. A row
-that stands in --rows already is not measured again.
+worker (or used 4 s of CPU since) it is watched for --seconds. Its label, written before the rules,
+says which cause comes first. With --traced it runs once more under `lotus trace`, in turn before
+and after it is watched, and both are scored alike. Causes that only single batches show count as
+well. A row that stands in --rows already is not measured again.
 """
 
 import argparse
 import json
+import math
 import os
 import re
 import signal
@@ -31,7 +32,7 @@ from lotus.attach import process_discovery
 from lotus.attach.thread_readings import children_of
 
 _EPOCHS, _SAMPLES = 1000, 5000  # more than fit into the time
-_LIMIT_S, _START_S = 120, 5
+_LIMIT_S, _START_CPU_S = 120, 4
 # As __main__, for what workers import that were spawned.
 _AGAIN = """\
 import sys
@@ -63,8 +64,13 @@ def watched(program: Path, seconds: float) -> tuple[dict[str, Any], str, str]:
             until = time.monotonic() + _LIMIT_S
             while not has_torch(child.pid) and time.monotonic() < until and child.poll() is None:
                 time.sleep(0.05)
-            until = time.monotonic() + _START_S  # a busy machine imports for long
-            while not children_of(child.pid) and time.monotonic() < until and child.poll() is None:
+            loaded = cpu_s(child.pid)  # a busy machine imports for long
+            while (
+                not children_of(child.pid)
+                and cpu_s(child.pid) - loaded < _START_CPU_S
+                and time.monotonic() < until
+                and child.poll() is None
+            ):
                 time.sleep(0.05)
             done = subprocess.run(
                 [*lotus, "attach", str(child.pid), f"--seconds={seconds}", "-o", str(run)],
@@ -81,6 +87,14 @@ def watched(program: Path, seconds: float) -> tuple[dict[str, Any], str, str]:
         )
     judged = json.loads(report.stdout)["verdict"] or {}
     return judged, " ".join(done.stdout.split()), done.stderr
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process; infinite where it has ended."""
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        return math.inf
 
 
 def has_torch(pid: int) -> bool:

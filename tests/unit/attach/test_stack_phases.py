@@ -66,7 +66,7 @@ class Sources:
         if file == TRAIN and 55 <= line <= 64:
             return SourceLoop(55, 56, 64)
         if file == "/env/tqdm.py":
-            return SourceLoop(10, 11, 12)
+            return SourceLoop(10, 11, 12, hands_on=True)
         return None
 
 
@@ -196,6 +196,13 @@ def test_the_loop_is_where_both_next_and_the_step_are_seen() -> None:
     waits = stack(*bar, f"_BaseDataLoaderIter.__next__ {LOADER}:725")
     steps = stack("<module> /app/train.py:65", "main /app/train.py:60", "step /app/model.py:3")
     assert stack_phases.find_loops([waits, steps], Sources()) == [SITE]
+    # Neither where the bar itself is seen at work, nor where no step is.
+    draws = stack(*bar, "tqdm.update /env/tqdm.py:90")
+    assert stack_phases.find_loops([waits, steps, draws], Sources()) == [SITE]
+    assert stack_phases.find_loops([waits, draws], Sources()) == [SITE]
+    alone = stack(*bar[2:], f"_BaseDataLoaderIter.__next__ {LOADER}:725")
+    assert [site.file for site in stack_phases.find_loops([alone], Sources())] == ["/env/tqdm.py"]
+    assert stack_phases.find_loops([alone, waits], Sources()) == [SITE]
 
 
 def test_a_loop_whose_source_is_not_there_is_its_function() -> None:
