@@ -13,6 +13,7 @@ from lotus.tune.program.program import Watched
 VARIED = ("start_method", "in_order", "threads")  # parameters varied on request only
 _WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _PREFETCHES = (1, 2, 4, 8, 16)
+_THREADED = 1.2  # cores kept busy by a process that makes batches, from which it has threads
 
 
 def plain(setting: Setting, vary: Collection[str] = ()) -> Setting:
@@ -47,7 +48,8 @@ def default_space(
 
     The number of workers goes up to at least twice the cores. As waiting workers leave their cores
     to others, it goes up to twice the number that the trial of the own setting suggests, but no
-    more than 16 per core and 64. It never exceeds the number of batches in an epoch.
+    more than 16 per core and 64. It never exceeds the number of batches in an epoch. Where a worker
+    keeps more than one core busy, as OpenCV's and OpenMP's threads do, one thread is tried too.
     """
     setting = plain(watched.setting, vary)
     most = 2.0 * cores
@@ -55,7 +57,7 @@ def default_space(
     if seen is None:
         most = max(most, min(16 * cores, _WORKERS[-1]))
     elif seen.cpu_s > 0:
-        waits = seen.capacity_s * max(setting.num_workers, 1) - seen.cpu_s - seen.queued_s
+        waits = seen.capacity_s * _processes(setting) - seen.cpu_s - seen.queued_s
         wanted = 2 * cores * (1 + max(waits, 0.0) / seen.cpu_s)
         most = max(most, min(wanted, 16 * cores, _WORKERS[-1]))
     most = min(most, watched.batches or math.inf)
@@ -74,6 +76,8 @@ def default_space(
     if "threads" in vary:
         several = (count for count in (1, 2, 4, 8) if count <= max(cores, 1))
         threads = (*dict.fromkeys((setting.threads, *several)),)
+    elif seen is not None and seen.cpu_s > _THREADED * seen.capacity_s * _processes(setting):
+        threads = (*dict.fromkeys((setting.threads, 1)),)
     return Space(
         num_workers=tuple(sorted(workers)),
         prefetch_factor=tuple(sorted(prefetches)),
@@ -83,3 +87,8 @@ def default_space(
         in_order=orders,
         threads=threads,
     )
+
+
+def _processes(setting: Setting) -> int:
+    """How many processes make batches."""
+    return max(setting.num_workers, 1)

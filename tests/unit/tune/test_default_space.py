@@ -1,6 +1,6 @@
 """What there is to choose among for a program."""
 
-from lotus.settings.space import Measurement, Setting
+from lotus.settings.space import Measurement, Observed, Setting, Space
 from lotus.settings.tuned_file import Target
 from lotus.tune.program.program import Watched
 from lotus.tune.search.default_space import default_space
@@ -17,3 +17,13 @@ def test_no_more_workers_than_an_epoch_has_batches() -> None:
     assert few.num_workers == (0, 1, 2, 3)
     assert max(default_space(watched(1000), 4, own).num_workers) >= 8
     assert max(default_space(watched(None), 4, own).num_workers) >= 8
+
+
+def test_one_thread_a_worker_is_tried_where_workers_have_several() -> None:
+    def space(cpu_s: float) -> Space:
+        seen = Observed(0.02, cpu_s, 0.0, 0.0, 0.1, 0.1, 0.0, 0.0, 8.0)
+        own = Measurement(Setting(0), 100.0, 90.0, 110.0, 1.0, observed=seen)
+        return default_space(watched(1000), 4, own)
+
+    assert space(0.02).threads == (None,)
+    assert space(0.035).threads == (None, 1)
