@@ -27,10 +27,13 @@ COLUMNS = {
         "anonymous",
         "descriptor_limit",
     ),
-    CHILDREN: ("pid", "worker", "cpu_ns"),
+    CHILDREN: ("pid", "worker", "cpu_ns", "own_cpu_ns", "own_ns"),
 }
 _UNKNOWN = -1
-_FORMER = {COLUMNS[MACHINE]: 6}  # columns of runs by an older lotus, which are the first of today's
+_FORMER = {
+    COLUMNS[MACHINE]: 6,
+    COLUMNS[CHILDREN]: 3,
+}  # columns of runs by an older lotus, which are the first of today's
 
 
 def table(record: LauncherRecord, name: str) -> pd.DataFrame:

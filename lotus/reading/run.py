@@ -369,9 +369,10 @@ class Run:
 
     @cached_property
     def children(self) -> pd.DataFrame:
-        """CPU time of what the program's processes started themselves, as far as they had waited
-        for its end: pid, worker (-1: a main process), cpu_ns. Workers are the main process's own
-        children; a row is of when its process was last found blocked."""
+        """CPU time of the program's processes and of what these started: pid, worker (-1: a main
+        process), cpu_ns (of its children, as far as it had waited for their end when it was last
+        found blocked), and of all its own threads own_cpu_ns, within own_ns. -1 if not known.
+        Workers are the main process's own children."""
         return launcher_readings.table(self._launcher_record, launcher_readings.CHILDREN)
 
     @cached_property

@@ -24,6 +24,7 @@ from lotus.recording.blocked_reason import BlockedReasons, read
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.own_code_sampler import OwnCodeSampler
 from lotus.recording.process_memory import ProcessMemory
+from lotus.recording.process_times import ProcessTimes
 
 _PERIOD_S, _SHARE = 0.02, 0.01
 _RESCAN_S = 0.5
@@ -56,6 +57,7 @@ class BlockingSampler:
         self._looks: Counter[tuple[int, int, int, str]] = Counter()
         self._machine = MachineLoad()
         self._memory = ProcessMemory()
+        self._times = ProcessTimes()
         self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
         self._own_code = OwnCodeSampler(directory)
         self._cost_ns = self._ended_ns = 0
@@ -89,7 +91,10 @@ class BlockingSampler:
             "machine": self._machine.rows,
             "memory": self._memory.rows,
             "program_ns": _cpu_of_ended() - self._ended_ns,
-            "children": [[*process, spent] for process, spent in self._children.items()],
+            "children": [
+                [*process, self._children.get(process, -1), *self._times.between(process)]
+                for process in {**self._children, **self._times.processes}
+            ],
             "own_code": self._own_code.stacks,
         }
         with contextlib.suppress(LotusError):  # a full disk is said of what matters more
@@ -170,6 +175,7 @@ class BlockingSampler:
         pid, worker = words[state_page.W_PID], words[state_page.W_WORKER]
         if not self._is_ours(pid):
             return None
+        self._times.read((pid, worker))
         if words[state_page.W_PHASE] in _LOOKED_AT:
             try:
                 reason = self._reason(pid, worker)

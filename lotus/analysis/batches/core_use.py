@@ -64,6 +64,7 @@ class CoreUse:
     others_share: float
     children_share: float = 0.0
     used_share: float = math.nan  # by anybody
+    beside_cores: float = 0.0  # that workers used for something else; 0.0 where that is not known
 
     @property
     def all_used(self) -> bool:
@@ -101,8 +102,9 @@ def core_use(scope: Scope) -> CoreUse:
     known = np.isfinite(number(waits, "wait_process_cpu_ns")).any()
     loop = loop_times(scope.epochs, waits)
     children = _of_children(scope)
+    beside = _beside_batches(scope, sending, loop)
     own = (
-        ratio(workers + main + children, total(number(loop, "loop_ns")) * scope.cores)
+        ratio(workers + main + children + beside, total(number(loop, "loop_ns")) * scope.cores)
         if known
         else math.nan
     )
@@ -115,12 +117,31 @@ def core_use(scope: Scope) -> CoreUse:
         others_share=others,
         children_share=ratio(children, children + total(number(batches, "cpu_ns"))),
         used_share=used,
+        beside_cores=ratio(beside, total(number(loop, "loop_ns"))),
     )
+
+
+def _beside_batches(scope: Scope, sending_ns: float, loop: pd.DataFrame) -> float:
+    """CPU time of workers beside the making and sending of batches, in the loops.
+
+    Of threads that a worker keeps running. Known where the launcher read a worker twice.
+    """
+    readings = scope.children
+    wall, used = number(readings, "own_ns"), number(readings, "own_cpu_ns")
+    mine = (integer(readings, "worker") >= 0) & (wall > 0) & (used >= 0)
+    loop_ns = total(number(loop, "loop_ns"))
+    if not mine.any() or not loop_ns > 0:
+        return 0.0
+    batches = scope.batches
+    made = total(number(batches, "process_cpu_ns")[integer(batches, "worker") >= 0]) + sending_ns
+    cores = total(used[mine] / wall[mine]) * ratio(scope.num_workers, int(mine.sum()))
+    return max(cores - made / loop_ns, 0.0) * loop_ns
 
 
 def _of_children(scope: Scope) -> float:
     """CPU time of the processes that workers started; those of a main process are its workers."""
-    return total(number(scope.children, "cpu_ns")[integer(scope.children, "worker") >= 0])
+    used = number(scope.children, "cpu_ns")[integer(scope.children, "worker") >= 0]
+    return total(used[used > 0])
 
 
 def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:

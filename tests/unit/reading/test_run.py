@@ -44,7 +44,7 @@ COLUMNS = {
     "blocking": "pid worker operation reason looks",
     "own_code": "part stack depth function file line samples",
     "memory": "time_ns pid worker rss pss private shared anonymous descriptor_limit",
-    "children": "pid worker cpu_ns",
+    "children": "pid worker cpu_ns own_cpu_ns own_ns",
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes throttled_ns "
     "memory_stall_ns",
     "first_batches": WHOSE + "worker loader epoch content generator state",
@@ -76,7 +76,7 @@ def full_run(path):
                 "rows": [row],
                 "machine": machine,
                 "memory": memory,
-                "children": [[7, 0, 5]],
+                "children": [[7, 0, 5], [8, 1, -1, 3, 4]],  # of an older lotus, and of today's
                 "own_code": own,
             }
         )

@@ -14,6 +14,7 @@ from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.randomness import SAME_RANDOM
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
+from lotus.analysis.verdict.causes.step_delay import STEP_DELAY
 from lotus.analysis.verdict.causes.storage import COLD_FILES
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
@@ -24,6 +25,7 @@ CAUSES: tuple[CauseRow, ...] = (
     TRACING,
     SAMPLES_TWICE,
     STEP_THREADS,
+    STEP_DELAY,
     TRAINING_STEP,
     STARTUP,
     SHUTDOWN,

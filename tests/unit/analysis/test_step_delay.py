@@ -1,0 +1,53 @@
+"""Training steps without a core, which the program's own workers use."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lotus.analysis.batches.core_use import core_use
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.verdict import verdict
+from tests.unit.simulated import Plan
+
+
+def loop(beside: float, delay: float = 0.6) -> SimpleNamespace:
+    """Two workers that use `beside` cores for something else; steps without a core for `delay`."""
+    run = Plan(batches=200, workers=2, step=20.0, operations={"Read": 0.1}).run()
+    run.manifest["cpu"] = {"logical": 2, "available": 2}
+    waits, batches = run.waits, run.batches
+    for part in ("wait", "step"):
+        took = waits[f"{part}_ns"]
+        waits[f"{part}_run_delay_ns"] = (took * delay).astype(np.int64)
+        waits[f"{part}_cpu_ns"] = (took * (1 - delay)).astype(np.int64)
+        waits[f"{part}_process_cpu_ns"] = waits[f"{part}_cpu_ns"]
+    batches["cpu_ns"] = batches["process_cpu_ns"] = batches["fetch_ns"]
+    batches["run_delay_ns"] = 0
+    pids = batches.groupby("worker")["pid"].first()
+    second = 1_000_000_000
+    rows = [(pid, worker, -1, int(beside / 2 * second), second) for worker, pid in pids.items()]
+    run.children = pd.DataFrame(rows, columns="pid worker cpu_ns own_cpu_ns own_ns".split())
+    return run
+
+
+def test_what_workers_compute_beside_batches_is_the_programs_own() -> None:
+    use = core_use(scopes(loop(beside=1.6))[0])
+    assert use.beside_cores == pytest.approx(1.6, rel=0.05)
+    assert core_use(scopes(loop(beside=0.0))[0]).beside_cores == 0.0
+
+
+def test_it_is_named_where_it_keeps_the_step_from_the_cores() -> None:
+    judged = verdict(scopes(loop(beside=1.6))[0])
+    assert judged.kind == "consumer-bound"
+    first = judged.causes[0]
+    assert first.kind == "step-delay"
+    assert "threads that the workers keep running" in first.title
+    assert "worker_init_fn" in first.advice
+    assert "1.5 cores" in first.reason  # the rest is the making of batches
+    assert first.share == pytest.approx(0.6, abs=0.05)
+
+
+def test_a_step_with_cores_is_just_that() -> None:
+    assert verdict(scopes(loop(beside=1.6, delay=0.02))[0]).causes[0].kind == "consumer"
+    assert verdict(scopes(loop(beside=0.0))[0]).causes[0].kind == "consumer"
