@@ -10,6 +10,8 @@ VENV_COMPAT := .venv-compat
 VENV_EXTRAS := .venv-extras
 EXTRAS := lightning transformers accelerate timm datasets webdataset monai \
     torch_geometric torchdata tensorboard distributed
+# Most of what ultralytics wants its loader does without.
+EXTRAS_ALONE := ultralytics opencv-python-headless
 purelib = import sysconfig; print(sysconfig.get_path("purelib"))
 # On a terminal pip shows how far it is, in a log it would only be long.
 PIP_INSTALL := -m pip install --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
@@ -107,4 +109,6 @@ $(VENV_EXTRAS)/extras.stamp: constraints.txt constraints-extras.txt $(VENV)/dev.
 	@echo 'installing $(EXTRAS) into $(VENV_EXTRAS)'
 	$(VENV_EXTRAS)/bin/python $(PIP_INSTALL) --constraint constraints.txt \
 	    --constraint constraints-extras.txt $(EXTRAS)
+	$(VENV_EXTRAS)/bin/python $(PIP_INSTALL) --constraint constraints-extras.txt --no-deps \
+	    $(EXTRAS_ALONE)
 	touch $@
