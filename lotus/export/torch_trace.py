@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.common.formatting import duration, plain, plural
 from lotus.reading.process_tree import Ints, is_a
@@ -87,7 +88,7 @@ def read(path: Path) -> Trace:
 
 def _content(path: Path) -> bytes:
     """The bytes of a trace, unpacked. Raises OSError, and LotusError where they are too many."""
-    with path.open("rb") as file:
+    with open(files.open_plain(path, follow=True), "rb") as file:
         packed = file.peek(2)[:2] == b"\x1f\x8b"
         content = _unpacked(path, file) if packed else _as_it_is(path, file)
     if len(content) > _MOST:

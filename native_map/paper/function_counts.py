@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from native_map.errors import Unusable
+from native_map.plain_file import opened
 
 MAX_BYTES = 32 << 20
 MAX_LINE = 1 << 20
@@ -94,7 +95,7 @@ class Profile:
 def read_text(path: str | Path) -> str:
     """Return the file as text, at most MAX_BYTES. Raises Unusable if it is not text."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__

@@ -4,12 +4,9 @@
 pair, `native_map.paper.attribution.apply` applies it to a profile without times and threads.
 """
 
-import errno
 import json
 import math
-import os
 import re
-import stat
 from collections.abc import Iterable
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
@@ -21,6 +18,7 @@ import pandas as pd
 
 from native_map.errors import Unusable
 from native_map.paper.function_counts import MAX_NAME, MAX_VALUE, Profile
+from native_map.plain_file import opened
 
 FORMAT = "lotus-mapping"
 VERSION = 1
@@ -189,10 +187,7 @@ def write(mapping: Mapping, path: str | Path) -> None:
 def read(path: str | Path) -> Mapping:
     """Read a mapping. Raises Unusable, with one line, if the file is not a mapping."""
     try:
-        # A pipe would wait for its writer.
-        if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-            raise OSError(errno.EINVAL, "not a plain file")
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        with opened(path) as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from native_map.errors import Unusable
+from native_map.plain_file import opened
 from native_map.recording.perf_header import Header, NeedsPerf, read_header
 from native_map.recording.perf_recording import PerfRecording
 from native_map.recording.perf_records import PERF_ONLY, SAMPLE, Kept, Reader
@@ -67,7 +68,7 @@ def read(
 
 
 def _read_direct(path: Path) -> PerfRecording:
-    with path.open("rb") as file:
+    with opened(path) as file:
         length = os.fstat(file.fileno()).st_size
         header = read_header(file, length)
     if sys.byteorder != "little":

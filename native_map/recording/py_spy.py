@@ -14,6 +14,7 @@ py-spy. The reader corrects three properties (py-spy 0.4, src/chrometrace.rs):
   process, before its first line, and before its end by at least the last time in the file.
 """
 
+import io
 import json
 import re
 from array import array
@@ -26,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from native_map.errors import Unusable
+from native_map.plain_file import opened
 
 _CHUNK = 1 << 20  # no event is longer than this
 _PROCESS = re.compile(r"process (\d{1,9}):")
@@ -253,7 +255,7 @@ def _samples(
 def _events(path: Path) -> Iterator[Any]:
     """Yield the elements of a JSON array without loading it."""
     decoder = json.JSONDecoder()
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with io.TextIOWrapper(opened(path), "utf-8", "replace") as file:
         text, at = file.read(_CHUNK).lstrip(), 1
         if not text.startswith("["):
             raise Unusable(f"{path} is not what py-spy writes as chrometrace; {_HINT}")

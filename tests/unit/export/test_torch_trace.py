@@ -319,3 +319,12 @@ def test_a_sparse_file_is_refused_at_its_first_hole(tmp_path, monkeypatch):
     with pytest.raises(LotusError, match="no trace that is complete"):
         torch_trace.read(path)
     assert read == [torch_trace._CHUNK]
+
+
+def test_a_pipe_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"[]")  # what a reader that waits would take
+    with pytest.raises(LotusError, match="not a plain file"):
+        torch_trace.read(tmp_path / "pipe")
+    os.close(writer)

@@ -2,6 +2,7 @@
 the formats of real ones; `tests/profiles/perf_*` were recorded by perf 6.1 with cpu-clock."""
 
 import math
+import os
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ from native_map.paper import function_counts as profile_module
 from native_map.paper import perf_report
 from native_map.paper.function_counts import decimal_mark, gathered, module_of, number, resolved
 from native_map.paper.importers import Profile, load, loads
+from native_map.recording import perf_data
 
 PROFILES = Path(__file__).parents[3] / "profiles"
 
@@ -389,8 +391,12 @@ def test_missing_files_and_folders(tmp_path):
         load(tmp_path)
 
 
-def test_a_file_without_end_is_refused():
+def test_a_file_of_a_terabyte_of_nothing_is_refused(tmp_path):
+    (tmp_path / "hole").touch()
+    os.truncate(tmp_path / "hole", 1 << 40)
     with pytest.raises(Unusable, match="larger than"):
+        load(tmp_path / "hole")
+    with pytest.raises(Unusable, match="not a plain file"):
         load("/dev/zero")
 
 
@@ -425,3 +431,13 @@ def test_utf_16_and_byte_order_marks(tmp_path):
         path = tmp_path / encoding
         path.write_text(UARCH, encoding=encoding)
         assert load(path).kind == "vtune-uarch"
+
+
+@pytest.mark.parametrize("read", [load, perf_data.read])
+def test_a_pipe_is_refused_without_waiting(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"x\n")  # what a reader that waits would take
+    with pytest.raises(Unusable, match="not a plain file"):
+        read(tmp_path / "pipe")
+    os.close(writer)
