@@ -8,7 +8,7 @@ import pytest
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, SampleCache, Target, Tuned
-from tests.integration.conftest import LOTUS, Start, command_of
+from tests.integration.conftest import LOTUS, PYTHON, Start, command_of
 
 STEPS = ("Resize", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor")
 # By name: class, where its transform is, cut, operations.
@@ -150,6 +150,26 @@ def test_what_the_program_prints_stays(runs):
         text = plain.printed[f"failing:{method}"]
         assert "no sample 7" in text
         assert ("Traceback" in text) == (method != "none:0")
+
+
+@pytest.mark.parametrize("method", ["none:0", "fork:1"])
+def test_ranks_share_a_cache(torch, tmp_path, pictures, method):
+    folder = tmp_path / "pictures" / "0"
+    folder.mkdir(parents=True)
+    for path in sorted((pictures / "0").iterdir()):
+        (folder / path.name).write_bytes(path.read_bytes())
+    settings = settings_file(tmp_path, ["folder"], method)
+    job = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words = command_of("kept_ranks.py", [str(tmp_path / "pictures"), method.partition(":")[2]])[1:]
+    run = [*LOTUS, "run", "-f", "--settings", str(settings), "--", *job, *words]
+    ended = Start(run, tmp_path, "job", {"OMP_NUM_THREADS": "1"}).end()
+    text = ended.out.decode() + ended.err.decode()
+    assert ended.code == 0, text
+    for rank in range(2):
+        assert f"rank {rank}: 4 batches, equal: True" in text
+    # AND what one rank has kept in the first epoch, the other had in the second.
+    assert "lotus: 12 of 24 samples were kept ones" in text
+    assert len(list((tmp_path / "kept").iterdir())) == 1
 
 
 def test_a_changed_file_is_read_again(torch, tmp_path, pictures):

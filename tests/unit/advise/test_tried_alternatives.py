@@ -221,28 +221,64 @@ def pipeline(tmp_path: Path) -> list[Operation]:
     return operations
 
 
+def cropped_late(pipeline: list[Operation]) -> list[Operation]:
+    """ToTensor, RandomCrop and Normalize of the pictures."""
+    transforms = pytest.importorskip("torchvision.transforms")
+    to_tensor, normalize = pipeline[2:]
+    crop = transforms.RandomCrop((20, 40))
+    values = [to_tensor.run(value) for value in to_tensor.inputs]
+    calls = [Call(crop.__call__, ((value,), {})) for value in values]
+    return [to_tensor, Operation("RandomCrop", calls), normalize]
+
+
+def sounds(folder: Path) -> Operation:
+    """A reader of sound files as torchaudio.load."""
+    soundfile = pytest.importorskip("soundfile")
+    path = str(folder / "a.wav")
+    soundfile.write(path, [[0.1, -0.2], [0.3, 0.4]] * 50, 8000)
+
+    def load(path: str) -> tuple[torch.Tensor, int]:
+        samples, rate = soundfile.read(path)
+        return torch.tensor(samples.T, dtype=torch.float32), rate
+
+    return Operation("Loader", [Call(load, ((path,), {}))])
+
+
 @pytest.mark.parametrize(
     ("name", "replaces", "largest"),
     [
         ("batched_normalize", ("Normalize",), 0.0),
         ("draft_decode", ("Loader", "Resize"), 40.0),  # of 255: another way to shrink
+        ("early_crop", ("ToTensor", "RandomCrop", "Normalize"), 0.0),
         ("in_place_normalize", ("ToTensor", "Normalize"), 0.0),
+        ("opencv_decode", ("Loader",), 8.0),
+        ("simplejpeg_decode", ("Loader",), 8.0),
+        ("soundfile_read", ("Loader",), 1e-4),
         ("torchvision_decode", ("Loader",), 8.0),  # libjpegs round differently
         ("uint8_resize", ("Resize",), 3.0),
         ("uint8_tensors", ("Loader", "Resize", "ToTensor", "Normalize"), 0.1),  # 4 of 255
     ],
 )
 def test_each_of_lotus_does_about_the_same(
-    pipeline: list[Operation], name: str, replaces: tuple[str, ...], largest: float
+    pipeline: list[Operation], name: str, replaces: tuple[str, ...], largest: float, tmp_path: Path
 ) -> None:
+    for library in {"opencv_decode": ["cv2"], "simplejpeg_decode": ["simplejpeg"]}.get(name, []):
+        pytest.importorskip(library)
     module = alternative_files.load(name)
+    if name == "early_crop":
+        pipeline = cropped_late(pipeline)
+    if name == "soundfile_read":
+        pipeline = [sounds(tmp_path)]
     for text in (module.TITLE, module.CHANGE, module.KNOWN):
         assert text.strip() == text != ""
     ((replaced, before, after, inputs),) = offers_of(module, pipeline)
     assert replaced == replaces
     assert inputs
     for value in inputs:
-        shown = difference(before(fresh(value)), after(fresh(value)))
+        torch.manual_seed(3)
+        whole = before(fresh(value))
+        torch.manual_seed(3)
+        shown = difference(whole, after(fresh(value)))
         assert shown["largest"] is not None, shown
         assert shown["largest"] <= largest, shown
     assert list(offers_of(module, [])) == []
@@ -251,8 +287,9 @@ def test_each_of_lotus_does_about_the_same(
 def test_the_table_of_tests_has_every_file() -> None:
     files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
     assert files == {
-        "batched_normalize", "draft_decode", "in_place_normalize", "torchvision_decode",
-        "uint8_resize", "uint8_tensors",
+        "batched_normalize", "draft_decode", "early_crop", "in_place_normalize", "opencv_decode",
+        "simplejpeg_decode", "soundfile_read", "torchvision_decode", "uint8_resize",
+        "uint8_tensors",
     }  # fmt: skip
 
 
