@@ -13,7 +13,7 @@ import pytest
 from tests.integration.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-NEEDS = {"01_first_trace": "torch", "03_tuning": "torch"}
+NEEDS = {"01_first_trace": "torch", "03_tuning": "torch", "05_advice": "torchvision"}
 SLOWEST_S = 600  # of one cell, on a busy machine; then its kernel hangs
 
 
@@ -21,9 +21,11 @@ def _book(path: Path) -> Any:
     return json.loads(path.read_text("utf-8"))
 
 
-def test_all_four_are_there() -> None:
+def test_all_are_there() -> None:
     names = [path.stem for path in NOTEBOOKS]
-    assert names == ["01_first_trace", "02_frontend_backend", "03_tuning", "04_your_own_run"]
+    assert names == [
+        "01_first_trace", "02_frontend_backend", "03_tuning", "04_your_own_run", "05_advice",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -159,5 +161,11 @@ SAYS = {
     "01_first_trace": ("<strong>", "Next step", "Smooth", "s of waiting"),
     "02_frontend_backend": ("1 worker is enough", "has no hardware counters", "collate"),
     "03_tuning": ("tried in", "workers: 1 before", "the run itself is simulated"),
+    "05_advice": (
+        "ith data always ready",
+        "times: tensors of uint8",
+        "+    return torchvision.io",
+        "eep",
+    ),
     "04_your_own_run": ("NOT INPUT-BOUND", "nothing was met that could not be looked into"),
 }
