@@ -181,7 +181,7 @@ def test_alternatives_are_measured_in_the_loop(torch, tmp_path, workers):
     script.write_text(PICTURES)
     command = [PYTHON, str(script), str(tmp_path / "pictures"), str(workers)]
     output = tmp_path / "advice.json"
-    words = [*LOTUS, "advise", "--budget", "4s", "-o", str(output), "--json", "--", *command]
+    words = [*LOTUS, "advise", "--budget", "20s", "-o", str(output), "--json", "--", *command]
     done = Start(words, tmp_path, "advise", {}).end()
     assert done.code == 0, done.err.decode()
     document = json.loads(done.out.decode())
