@@ -326,6 +326,11 @@ static int add_operation(Gate *gate, int64_t start, int64_t end, int64_t number)
         PyErr_Restore(kind, error, traceback);
         return 0;
     }
+    if (PyErr_ExceptionMatches(PyExc_RecursionError)) { /* no room for our frames: the row is lost */
+        PyErr_Clear();
+        PyErr_Restore(kind, error, traceback);
+        return 0;
+    }
     if (kind) { /* the new exception has the other one as its context */
         PyObject *kind2, *error2, *traceback2;
         PyErr_Fetch(&kind2, &error2, &traceback2);
@@ -556,10 +561,10 @@ static int show_sample(Gate *gate, PyObject *key)
         Py_INCREF(place_of);
         PyObject *number = PyObject_CallFunctionObjArgs(place_of, key, NULL);
         Py_DECREF(place_of);
-        if (!number)
+        if (!number && !PyErr_ExceptionMatches(PyExc_RecursionError))
             return -1;
-        place = PyLong_AsLongLong(number);
-        Py_DECREF(number);
+        place = number ? PyLong_AsLongLong(number) : -1;
+        Py_XDECREF(number);
         if (place == -1 && PyErr_Occurred())
             PyErr_Clear();
     }
@@ -735,35 +740,39 @@ static PyMethodDef functions[] = {
     {"links_of", links_of, METH_VARARGS, "Return the links of an open file, or -1."},
     {NULL, NULL, 0, NULL},
 };
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_hooks", "The hot path in C.", -1, functions, NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__hooks(void)
+/* Run for each interpreter; an init function would only run for the first one. */
+static int fill_module(PyObject *module)
 {
     if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
         PyErr_SetString(PyExc_ImportError, "not in a subinterpreter");
-        return NULL;
+        return -1;
     }
     struct { const char *name; PyTypeObject *type; } types[] = {
         {"Buffer", &BufferType}, {"Gate", &GateType}, {"Timed", &TimedType},
         {"Samples", &SamplesType}, {"Items", &ItemsType}, {"Iterator", &IteratorType},
     };
-    PyObject *module = PyModule_Create(&definition);
-    if (!module || PyModule_AddIntConstant(module, "VERSION", VERSION) < 0)
-        goto failed;
+    if (PyModule_AddIntConstant(module, "VERSION", VERSION) < 0)
+        return -1;
     TimedType.tp_new = PyBaseObject_Type.tp_new; /* so that object.__new__ makes stand-ins */
     for (size_t place = 0; place < sizeof types / sizeof types[0]; place++) {
         PyTypeObject *type = types[place].type;
         if (PyType_Ready(type) < 0)
-            goto failed;
+            return -1;
         Py_INCREF(type);
         if (PyModule_AddObject(module, types[place].name, (PyObject *)type) < 0) {
             Py_DECREF(type);
-            goto failed;
+            return -1;
         }
     }
-    return module;
-failed:
-    Py_XDECREF(module);
-    return NULL;
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill_module}, {0, NULL}};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_hooks", "The hot path in C.", 0, functions, slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__hooks(void)
+{
+    return PyModuleDef_Init(&definition);
 }

@@ -154,6 +154,32 @@ def test_errors_and_recursion_are_those_of_the_program(tmp_path: Path, hooks: st
     assert fetches.recorder.on
 
 
+def test_a_program_recurses_as_deep_as_without_it(tmp_path: Path) -> None:
+    fetches = Fetches(tmp_path / "R", hooks="c")
+    recorder = fetches.recorder
+    recorder.gate.owner = threading.get_ident()
+
+    def double(value: int) -> int:
+        return 2 * value
+
+    def deepest(ask: Callable[[Any], object], thing: Any) -> int:
+        def down(levels: int) -> object:
+            return down(levels - 1) if levels else ask(thing)
+
+        levels = 0
+        with suppress(RecursionError):
+            for levels in range(sys.getrecursionlimit()):
+                down(levels)
+        return levels
+
+    for ask, plain, hooked in (
+        (lambda call: call(4), double, timed(fetches, double)),
+        (lambda data: data["key"], {"key": 1}, recorder.timers.Samples({"key": 1})),
+    ):
+        assert deepest(ask, hooked) == deepest(ask, plain)
+    assert recorder.on
+
+
 @BOTH
 def test_a_stand_in_is_as_its_original(tmp_path: Path, hooks: str) -> None:
     fetches = Fetches(tmp_path / "R", hooks=hooks)
@@ -296,6 +322,26 @@ def test_the_variable_leaves_it_alone(tmp_path: Path) -> None:
     environ = {**os.environ, native_hooks.VARIABLE: PYTHON, "PYTHONPATH": str(ROOT)}
     out = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
     assert (out.stdout, out.stderr) == ("None\n", "")
+
+
+def test_a_subinterpreter_has_the_hooks_in_python() -> None:
+    if native_hooks.MODULE is None:
+        pytest.skip("the hooks in C are not built for this Python")
+    code = """
+import sys
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+show = "from lotus.inside.trace import native_hooks as n; print(n.MODULE is None, flush=True)"
+exec(show)
+made = interpreters.create()
+interpreters.run_string(made, f"import sys; sys.path[:] = {sys.path!r}; {show}")
+interpreters.destroy(made)
+"""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    out = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
+    assert (out.stdout, out.stderr) == ("False\nTrue\n", "")
 
 
 def test_one_that_does_otherwise_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
