@@ -303,6 +303,21 @@ static PyObject *gate_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
+/* Put an exception at the end of the contexts of another one, unless it is among them. */
+static void add_context(PyObject *last, PyObject *error)
+{
+    for (int most = 1000; last != error && most; most--) {
+        PyObject *context = PyException_GetContext(last);
+        if (!context) {
+            Py_INCREF(error);
+            PyException_SetContext(last, error); /* takes the reference */
+            return;
+        }
+        Py_DECREF(context); /* `last` has another reference */
+        last = context;
+    }
+}
+
 /* Add an operation that has ended; `failed`: with an exception, which stays as it is.
 
 Return -1 if a signal handler of the program raised meanwhile, as in a `finally` of Python. */
@@ -338,10 +353,7 @@ static int add_operation(Gate *gate, int64_t start, int64_t end, int64_t number)
         if (traceback)
             PyException_SetTraceback(error, traceback);
         PyErr_NormalizeException(&kind2, &error2, &traceback2);
-        if (error != error2) {
-            Py_INCREF(error);
-            PyException_SetContext(error2, error); /* takes the reference */
-        }
+        add_context(error2, error);
         Py_DECREF(kind);
         Py_DECREF(error);
         Py_XDECREF(traceback);
