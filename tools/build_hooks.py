@@ -55,7 +55,7 @@ def build_if_possible(folder: Path = FOLDER) -> Path | None:
         return None
     try:
         return build(folder)
-    except OSError as error:
+    except Exception as error:  # also variables that are not to be read, odd bytes of a compiler
         if wish == "1":
             raise
         print(

@@ -54,6 +54,14 @@ def test_without_a_compiler_that_works_there_is_one_line(folder: Path, compiler:
     assert [path.name for path in folder.iterdir()] == [SOURCE.name]
 
 
+@pytest.mark.parametrize("environ", [{"CFLAGS": '-DNAME="'}, {"CC": " "}])
+def test_variables_that_cannot_be_read_fail_no_installation(
+    folder: Path, environ: dict[str, str]
+) -> None:
+    ended = build(folder, **environ)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (0, "", 1)
+
+
 def test_what_does_not_compile_is_told_by_its_first_error(folder: Path) -> None:
     (folder / SOURCE.name).write_text("#error nothing for this Python\n")
     ended = build(folder)
