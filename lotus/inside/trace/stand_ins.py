@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 import weakref
 
-from ..common.guard import ask
+from ..common.guard import ask, hook
 from ..common.objects import attributes
 from . import native_hooks
 
@@ -59,7 +59,7 @@ class StandIn(_Base):  # type: ignore[misc]
     def __del__(self) -> None:
         # The class is a reference cycle that would keep the original alive until a collection.
         try:  # noqa: SIM105 - at the end of the program the names of this module may be gone
-            del type(self).__call__
+            type(self).__call__ = _call  # a finalizer of the program may still call it
         except Exception:
             pass
 
@@ -75,6 +75,11 @@ def is_stand_in(thing: object) -> bool:
 
 def original_of(thing: Any) -> Any:
     return object.__getattribute__(thing, "_lotus_original") if is_stand_in(thing) else thing
+
+
+@hook
+def _call(self: object, /, *args: Any, **kwargs: Any) -> Any:
+    return object.__getattribute__(self, "_lotus_original")(*args, **kwargs)
 
 
 def _forward(name: str) -> Callable[..., Any]:

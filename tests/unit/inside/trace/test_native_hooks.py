@@ -216,6 +216,30 @@ def test_a_stand_in_is_as_its_original(tmp_path: Path, hooks: str) -> None:
 
 
 @BOTH
+def test_a_finalizer_of_the_program_calls_a_stand_in_of_its_cycle(
+    tmp_path: Path, hooks: str
+) -> None:
+    results: list[Any] = []
+
+    class Owner:
+        transform: Any
+
+        def __del__(self) -> None:
+            results.append(self.transform(3))
+
+    class Owned(Add):
+        owner: Owner
+
+    owned = Owned(2)
+    add = timed(Fetches(tmp_path / "R", hooks=hooks), owned)  # older, so that it ends first
+    owned.owner = Owner()
+    owned.owner.transform = add
+    del owned, add
+    gc.collect()
+    assert results == [5]
+
+
+@BOTH
 def test_threads_have_their_own_operations(tmp_path: Path, hooks: str) -> None:
     fetches = Fetches(tmp_path / "R", hooks=hooks)
     add, before = timed(fetches, Add(1)), sys.getswitchinterval()
