@@ -37,6 +37,7 @@ class Account:
     workers: pd.DataFrame
     charges: list[Charge]
     use: CoreUse
+    delay_share: float = 0.0  # of the making of batches, which other programs kept from the cores
     spread: CauseSpread = UNKNOWN  # how `charges` vary between batches
     warm_up_ns: float = 0.0  # of first steps, beyond a usual one; no part of loop_ns
 
@@ -68,6 +69,7 @@ def account(scope: Scope) -> Account:
         charges=charges,
         spread=cause_spread(scope, [charge for charge in charges if charge.ns > least]),
         use=ledger.use,
+        delay_share=ledger.delay_share,
     )
 
 

@@ -152,12 +152,13 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     # What others kept from the cores is no part of the loop that is judged.
     free = max(1.0 - others - taken, _LEAST_FREE)
     own = (inputs - others) / free
-    kind, degree = _kind(own, (startup + shutdown - taken) / free)
+    at_edges = startup + shutdown > inputs  # neither without what others took: it is of both
+    kind, degree = _kind(own, (startup + shutdown - taken) / free if at_edges else 0.0)
     near = own < _NEAR_MODERATE and (low - others) / free < MODERATE
     shown = not (degree == "moderately" and near)
     if kind == "input-bound" and not shown:
         kind, degree = "consumer-bound", "not"
-    ranked = _ranked(books.charges, kind)
+    ranked = _ranked(books.charges, kind, 1.0 - books.delay_share)
     causes = [_cause(charge, books, around) for charge in ranked]
     causes = [cause for cause in causes if _counts(cause)] or causes[:1]
     summary = _summary(
@@ -296,7 +297,7 @@ def _kind(inputs: float, edges: float) -> tuple[str, str]:
     return ("consumer-bound" if degree == "not" else "input-bound"), degree
 
 
-def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
+def _ranked(charges: list[Charge], kind: str, own_part: float) -> list[Charge]:
     """Largest first; the training step first where it sets the pace and last where it does not,
     but for what its threads lose, which takes its place among the others.
 
@@ -322,7 +323,9 @@ def _ranked(charges: list[Charge], kind: str) -> list[Charge]:
             group = 0 if kind == "consumer-bound" else 2
         if charge.kind == REST.kind and charge.evidence.get("broken_off_ns", 0.0) <= waited / 2:
             group = 3
-        return (group, charge.taken_ns - charge.ns)
+        # Of the edges, what others took is known for a part only: as much as of the other waits.
+        part_of_own = own_part if part in (STARTUP, SHUTDOWN) else 1.0
+        return (group, part_of_own * (charge.taken_ns - charge.ns))
 
     return sorted(charges, key=place)
 

@@ -8,6 +8,7 @@ ordinary.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import numpy as np
@@ -45,6 +46,8 @@ COLD_SHARE = 0.3
 CROWDED = 0.7
 # Kinds of outliers, as `Outliers` has them.
 ALONE, BY_CHANCE, TOGETHER = range(3)
+# The longest that sending takes with a core; of tensors, the pipe has little but their names.
+_SENDING_NS, _SENDING_NS_PER_BYTE = 2e6, 100.0
 # Others had the cores where they did for more than this share of the time of the fetches.
 SHARED = 0.2
 
@@ -91,7 +94,7 @@ class Ledger:
         self._split_waits(excess)
         self.start_without_core = self._start_without_core()
         self._storage = self._storage_limit()
-        self.main_without_core = self._main_without_core()
+        self.made_without_core = self._made_without_core()
 
     @property
     def iter_ns(self) -> float:
@@ -196,7 +199,7 @@ class Ledger:
         part = min(ratio(total(delay[known]), total(wall[known])), 1.0)
         return float(np.nan_to_num(part) * self.startup["workers_ns"]) if self.use.rivals else 0.0
 
-    def _main_without_core(self) -> float:
+    def _made_without_core(self) -> float:
         """Take the waits for batches that were made, in which others had the main process's core.
 
         Before the sending and the hand-over are charged, of which they would be a part.
@@ -223,6 +226,19 @@ class Ledger:
         ns = total(getattr(self, name))
         setattr(self, name, np.zeros(len(self.scope.batches)))
         return ns
+
+    def take_sending(self) -> float:
+        """Take what is left of the sending, but what others kept from the cores.
+
+        What a worker's feeder thread was without a core is not measured: on cores that others have,
+        it is what its bytes do not account for.
+        """
+        if self.use.rivals:
+            size = np.nan_to_num(number(self.scope.batches, "send_bytes"), nan=math.inf)
+            kept = np.minimum(self.sending, _SENDING_NS + _SENDING_NS_PER_BYTE * size)
+            self.made_without_core += total(self.sending - kept)
+            self.sending = kept
+        return self.take_phase("sending")
 
     def take(self, part: Floats) -> float:
         """Take from `making` (n, c), as far as there is as much; return how much it was."""

@@ -157,7 +157,7 @@ def _of_others(ledger: Ledger) -> Iterable[Charge]:
     use = ledger.use
     if use.rivals:
         ledger.delay_share = min(use.fetch.delay_share, 1.0)
-        ns = ledger.main_without_core + ledger.take(ledger.making * ledger.delay_share)
+        ns = ledger.made_without_core + ledger.take(ledger.making * ledger.delay_share)
         evidence = {
             "run_delay_share": use.fetch.delay_share,
             "others_share": use.others_share,

@@ -24,7 +24,7 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
         "mean_batch_bytes": mean(number(batches, "bytes")),
         "mean_fetch_ns": mean(number(batches, "fetch_ns")),
     }
-    yield Charge(SENDING.kind, SENDING.title, ledger.take_phase("sending"), evidence)
+    yield Charge(SENDING.kind, SENDING.title, ledger.take_sending(), evidence)
 
 
 _SMALL_BATCH = 256 << 10  # bytes that take well under a millisecond to copy

@@ -1,0 +1,41 @@
+"""Loops on cores that other programs have: what these take is no cause of the program's own."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.verdict import Verdict, verdict
+from tests.unit.simulated import Plan
+
+
+def busy(plan: Plan, delay: float, send_bytes: int = 400) -> Verdict:
+    """The verdict where batches were made without a core for this share of their time."""
+    run: SimpleNamespace = plan.run()
+    run.manifest["cpu"] = {"logical": 4, "available": 4}
+    fetch = run.batches["fetch_ns"]
+    run.batches["run_delay_ns"] = (fetch * delay).astype(np.int64)
+    run.batches["cpu_ns"] = run.batches["process_cpu_ns"] = fetch - run.batches["run_delay_ns"]
+    run.batches["send_bytes"] = send_bytes
+    for part in ("wait", "step"):
+        run.waits[f"{part}_run_delay_ns"] = 0
+        for name in ("cpu", "process_cpu"):
+            run.waits[f"{part}_{name}_ns"] = run.waits[f"{part}_ns"] // 10
+    return verdict(scopes(run)[0])
+
+
+def test_sending_of_a_few_bytes_that_takes_long_had_no_core() -> None:
+    plan = Plan(batches=200, step=4.0, pickle=60, operations={"Read": 0.5})
+    assert busy(plan, delay=0.0).causes[0].kind == "send"
+    judged = busy(plan, delay=0.9)
+    shares = {cause.kind: cause.share for cause in judged.causes}
+    assert shares["other-programs"] > 5 * shares.get("send", 0.0)
+    # Megabytes through a pipe take as long with a core.
+    assert busy(plan, delay=0.9, send_bytes=4_000_000).causes[0].kind == "send"
+
+
+def test_start_up_is_held_against_other_waits_without_what_others_took() -> None:
+    plan = Plan(batches=300, step=1.0, iter=1500, operations={"Read": 20.0})
+    judged = busy(plan, delay=0.97)
+    assert judged.kind == "input-bound"
+    assert judged.causes[0].kind == "operation"
