@@ -43,8 +43,8 @@ what it writes to a place that may be thrown away.
 Without --ceilings there are blocks with known equivalents of its operations,
 which lotus can put in, too. Then the program is started once more, up to its
 first batch: all known equivalents run on copies of inputs that its operations
-had, and it is ended again. Operations that write files, use the network or start
-processes are not run again, as far as Python sees that.
+had, and it is ended again. Operations that write files, use the network or
+start processes are not run again, as far as Python sees that.
 
 writes: the file of -o, where equivalents made the loop faster
 
