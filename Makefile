@@ -88,9 +88,10 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt $(HOOKS) | $(VENV)/bin/python
 	$(VENV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[demo,dev]'
 	touch $@ $(VENV)/demo.stamp
 
-$(VENV)/docs.stamp: $(VENV)/dev.stamp
+$(VENV)/docs.stamp: constraints-docs.txt $(VENV)/dev.stamp
 	@echo 'installing Sphinx into $(VENV)'
-	$(VENV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --editable '.[docs]'
+	$(VENV)/bin/python $(PIP_INSTALL) --constraint constraints.txt --constraint constraints-docs.txt \
+	    --editable '.[docs]'
 	touch $@
 
 $(VENV_COMPAT)/compat.stamp: pyproject.toml $(HOOKS)
