@@ -87,8 +87,8 @@ def run(
             messages = Path(folder) / "said"
             with contextlib.suppress(OSError):
                 messages.touch(0o600)
-        asked = request(tuned, messages, shares, mode, allowed)
-        environ = launcher.with_settings(os.environ, asked)
+        document = request(tuned, messages, shares, mode, allowed)
+        environ = launcher.with_settings(os.environ, document)
         outcome = launcher.run(words, environ)
         if messages is None:
             return outcome, []

@@ -83,13 +83,13 @@ def _nothing(*args: object) -> None:
 MODULE = _load()
 
 
-def wanted(config: Config) -> Any:
+def extension_for(config: Config) -> Any:
     """Return the extension if it can record what `config` asks for, else None."""
     fits = config.hooks != PYTHON and config.level in (1, 2) and not config.counters
     return MODULE if fits else None
 
 
-def helper(config: Config, name: str, otherwise: Any) -> Any:
+def native_or(config: Config, name: str, otherwise: Any) -> Any:
     """Return a function of the extension, or `otherwise` where it is not used."""
     return otherwise if MODULE is None or config.hooks == PYTHON else getattr(MODULE, name)
 

@@ -51,8 +51,8 @@ class Recorder(Writer):
     """Buffers of this process, and its log."""
 
     def __init__(self, config: Config, stderr: tuple[int, int] | None) -> None:
-        super().__init__(config, stderr, native_hooks.helper(config, "links_of", links_of))
-        native = native_hooks.wanted(config)
+        super().__init__(config, stderr, native_hooks.native_or(config, "links_of", links_of))
+        native = native_hooks.extension_for(config)
         self.gate: Any = Gate()
         if native is not None:
             self.gate = native_hooks.gate_of(self, native)
@@ -77,10 +77,10 @@ class Recorder(Writer):
             counted = (self.counters.readings, self.counters.edges, self.counters.marks)
             self.buffers = (*self.buffers[:3], *counted)
         # How to read what the kernel counts of this thread.
-        self.read: Callable[[], tuple[int, ...]] = native_hooks.helper(
+        self.read: Callable[[], tuple[int, ...]] = native_hooks.native_or(
             config, "readings", rusage.reading
         )
-        self._pack_indices = native_hooks.helper(config, "pack_indices", no_packed)
+        self._pack_indices = native_hooks.native_or(config, "pack_indices", no_packed)
         self.timers: Any = Timers(self)
         if native is not None:
             self.timers = native_hooks.NativeTimers(self, native)

@@ -52,6 +52,9 @@ class LiveValidation(TimedTraining):
             self._watched.put_back = partial(self._torch.set_num_threads, self._own_threads)
         iterator.__dict__[KEY] = self
 
+    def fetch_begins(self) -> None:
+        """Nothing is done to the call."""
+
     def counts(self, wait_s: float) -> bool:
         """Return whether the batch that was just received, after `wait_s`, is timed."""
         if self._rest.successor is None:

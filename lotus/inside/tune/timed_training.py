@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from abc import ABC, abstractmethod
 
 from .observer import KEY, clock, samples_in
 
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from .candidates.trial_requests import TrainedBatches
 
 
-class TimedTraining:
+class TimedTraining(ABC):
     """Times batches and steps until there are `batches` of them or `seconds` are over.
 
-    Subclasses say with `counts` which batches are timed.
+    Subclasses say with `counts` which batches are timed, and what else they do to the program.
     """
 
     # Returns a batch that the program gets in place of the iterator's next one.
@@ -75,12 +76,13 @@ class TimedTraining:
             return False  # forked: lotus communicates with the parent
         return self.over or len(self.steps) >= self._batches or clock() >= self._until
 
+    @abstractmethod
     def fetch_begins(self) -> None:
         """The program's call of `next` begins to do its work."""
 
+    @abstractmethod
     def counts(self, wait_s: float) -> bool:
         """Return whether the batch that was just received, after `wait_s`, is timed."""
-        raise NotImplementedError
 
     def batch_received(self, start: float, now: float, batch: Any) -> None:
         """It got a batch, `next` having been called at `start` and returned at `now`."""
@@ -105,5 +107,6 @@ class TimedTraining:
             refused=self.refused,
         )
 
+    @abstractmethod
     def release_workers(self, begins: Any = None) -> None:
-        """Stop to act on the program; no indices are withheld from the workers here."""
+        """Stop to act on the program."""
