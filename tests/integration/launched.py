@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,6 @@ def manifest(path: Path = Path("run")) -> dict[str, Any]:
 def messages_of(run: subprocess.CompletedProcess[bytes]) -> list[str]:
     """Return the lines that lotus itself printed."""
     return [line for line in run.stderr.decode().splitlines() if line.startswith("lotus: ")]
-
-
-def wait_for(path: str) -> None:
-    while not Path(path).exists():
-        time.sleep(0.01)
 
 
 def python(tmp_path: Path, code: str) -> list[str]:

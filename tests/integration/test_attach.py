@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from lotus.attach import stack_recorder
 from tests.integration.launched import LOTUS
+from tests.waiting import wait_until
 
 PROGRAMS = Path(__file__).parent / "programs"
 OWN = Path(__file__).parents[1] / "diagnosis" / "own"
@@ -34,11 +34,6 @@ def running(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[b
         program.communicate()
 
 
-def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        time.sleep(0.05)
-
-
 def children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
@@ -56,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What was seen of a program whose samples sleep."""
     directory = tmp_path_factory.mktemp("attach") / "run"
     with running(*sleeping(1_000_000)) as program:
-        until(lambda: len(children(program.pid)) == 2)
+        wait_until(lambda: len(children(program.pid)) == 2, program)
         # A worker stands for its main process.
         done = attach(children(program.pid)[1], "--seconds", "5", "-o", str(directory))
         assert program.poll() is None
@@ -114,7 +109,7 @@ def test_its_page_stands_alone(run: Path, tmp_path: Path) -> None:
 
 def test_the_program_does_not_notice_and_its_end_is_seen(tmp_path: Path) -> None:
     with running(*sleeping(3000)) as program:
-        until(lambda: len(children(program.pid)) == 2)
+        wait_until(lambda: len(children(program.pid)) == 2, program)
         done = attach(str(program.pid), "--seconds", "600", "-o", str(tmp_path / "run"))
         assert program.wait() == 0
         assert program.stdout is not None
@@ -125,10 +120,10 @@ def test_the_program_does_not_notice_and_its_end_is_seen(tmp_path: Path) -> None
 
 def test_a_program_that_is_stopped_meanwhile_is_told(tmp_path: Path) -> None:
     with running(*sleeping(1_000_000)) as program:
-        until(lambda: len(children(program.pid)) == 2)
+        wait_until(lambda: len(children(program.pid)) == 2, program)
         words = [*LOTUS, "attach", str(program.pid), "--seconds", "4", "-o", str(tmp_path / "r")]
         watcher = subprocess.Popen(words, stdout=subprocess.PIPE)
-        until(lambda: any(_is_py_spy(pid) for pid in children(watcher.pid)))
+        wait_until(lambda: any(_is_py_spy(pid) for pid in children(watcher.pid)), watcher)
         program.send_signal(signal.SIGSTOP)
         said = " ".join(watcher.communicate()[0].decode().split())
     assert f"process {program.pid} was stopped (SIGSTOP)" in said
@@ -137,14 +132,14 @@ def test_a_program_that_is_stopped_meanwhile_is_told(tmp_path: Path) -> None:
 def test_a_killed_attach_leaves_nothing_behind(tmp_path: Path) -> None:
     before = set(os.listdir(tmp_path))
     with running(*sleeping(1_000_000)) as program:
-        until(lambda: len(children(program.pid)) == 2)
+        wait_until(lambda: len(children(program.pid)) == 2, program)
         words = [*LOTUS, "attach", str(program.pid), "--seconds", "600", "-o", str(tmp_path / "r")]
         watcher = subprocess.Popen(words, env={**os.environ, "TMPDIR": str(tmp_path)})
-        until(lambda: any(_is_py_spy(pid) for pid in children(watcher.pid)))
+        wait_until(lambda: any(_is_py_spy(pid) for pid in children(watcher.pid)), watcher)
         beside = [pid for pid in children(watcher.pid) if _is_py_spy(pid)]
         watcher.kill()
         watcher.wait()
-        until(lambda: not any(map(_is_py_spy, beside)))
+        wait_until(lambda: not any(map(_is_py_spy, beside)))
         assert program.poll() is None
     assert set(os.listdir(tmp_path)) - before <= {"r"}
 
@@ -159,7 +154,7 @@ def _is_py_spy(pid: str) -> bool:
 def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
     stopped = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"]
     with running("sleep", "1000") as other, running(*stopped) as still:
-        until(lambda: b") T " in Path(f"/proc/{still.pid}/stat").read_bytes())
+        wait_until(lambda: b") T " in Path(f"/proc/{still.pid}/stat").read_bytes())
         for pid, words in (
             (1 << 22, "there is no process"),
             (other.pid, "no Python program"),
@@ -206,10 +201,18 @@ def test_where_stacks_are_refused_the_way_to_more_is_told() -> None:
     assert "--cap-add SYS_PTRACE" in done.stdout
 
 
+def _ranks_with_workers(agent: int) -> list[str]:
+    found = []
+    for rank in children(agent):
+        with contextlib.suppress(OSError):  # it has ended
+            found += [rank] * bool(children(int(rank)))
+    return found
+
+
 def test_the_agent_of_a_job_stands_for_all_ranks(tmp_path: Path) -> None:
     job = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     with running(*job, PROGRAMS / "uneven_ranks.py") as agent:
-        until(lambda: sum(bool(children(int(rank))) for rank in children(agent.pid)) == 2)
+        wait_until(lambda: len(_ranks_with_workers(agent.pid)) == 2, agent)
         done = attach(str(agent.pid), "--seconds", "5", "--json", "-o", str(tmp_path / "run"))
         agent.terminate()  # its ranks are in sessions of their own: it ends them
         agent.wait()
@@ -228,6 +231,7 @@ def start():
     program = subprocess.Popen([sys.executable, sys.argv[1], "--samples", "1000000"])
     children = pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children")
     while len(children.read_text().split()) < 2:
+        assert program.poll() is None
         time.sleep(0.05)
 
 def attach(number):
@@ -264,7 +268,7 @@ def test_in_a_container_the_only_program_and_from_the_host(tmp_path: Path) -> No
 
 def test_top_shows_a_process_that_was_not_traced() -> None:
     with running(*sleeping(1_000_000)) as program:
-        until(lambda: len(children(program.pid)) == 2)
+        wait_until(lambda: len(children(program.pid)) == 2, program)
         words = [*LOTUS, "top", "--json", str(program.pid)]
         done = subprocess.run(words, capture_output=True, text=True)
         stacks = subprocess.run([*words, "--stacks"], capture_output=True, text=True)

@@ -13,7 +13,8 @@ import pytest
 from lotus.attach import stack_recorder
 from lotus.hardware.sampling_probe import sampling_event
 from tests.integration.launched import LOTUS
-from tests.integration.test_attach import attach, children, running, sleeping, until
+from tests.integration.test_attach import attach, children, running, sleeping
+from tests.waiting import wait_until
 
 PROGRAM = [sys.executable, Path(__file__).parent / "programs" / "native_operations.py"]
 needs_py_spy = pytest.mark.skipif(bool(stack_recorder.find()[1]), reason="py-spy is needed")
@@ -27,7 +28,7 @@ pytestmark = needs_py_spy
 def test_functions_stand_under_their_operations(tmp_path: Path) -> None:
     run = tmp_path / "run"
     with running(*PROGRAM) as program:
-        until(lambda: len(children(program.pid)) == 2)
+        wait_until(lambda: len(children(program.pid)) == 2, program)
         done = attach(str(program.pid), "--perf", "--seconds", "10", "-o", str(run))
         assert program.poll() is None
     assert done.returncode == 0, done.stderr
@@ -67,7 +68,7 @@ def test_without_perf_the_rest_is_shown_and_a_line_says_what_to_type(tmp_path: P
     run = tmp_path / "run"
     without = {**os.environ, "PATH": str(tmp_path)}
     with running(*sleeping(1_000_000)) as program:
-        until(lambda: len(children(program.pid)) == 2)
+        wait_until(lambda: len(children(program.pid)) == 2, program)
         words = [str(program.pid), "--perf", "--seconds", "3", "-o", str(run)]
         done = attach(*words, env=without)
     assert done.returncode == 0, done.stderr
@@ -84,16 +85,16 @@ def test_an_attach_that_is_killed_or_interrupted_leaves_no_perf(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with running(*sleeping(1_000_000)) as program:
-        until(lambda: len(children(program.pid)) == 2)
+        wait_until(lambda: len(children(program.pid)) == 2, program)
         words = [*LOTUS, "attach", str(program.pid), "--perf", "--seconds", "600"]
         words += ["-o", str(tmp_path / "run")]
         watcher = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until(lambda: any(map(_is_perf, children(watcher.pid))))
+        wait_until(lambda: any(map(_is_perf, children(watcher.pid))), watcher)
         beside = [pid for pid in children(watcher.pid) if _is_perf(pid)]
-        until(lambda: (tmp_path / "run" / "perf.data").exists())
+        wait_until((tmp_path / "run" / "perf.data").exists, watcher)
         watcher.send_signal(number)
         watcher.wait()
-        until(lambda: not any(map(_is_perf, beside)))
+        wait_until(lambda: not any(map(_is_perf, beside)))
         assert program.poll() is None
 
 

@@ -4,13 +4,13 @@ import os
 import pty
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.conftest import SIGNALS
-from tests.integration.launched import LOTUS, manifest, python, wait_for
+from tests.integration.launched import LOTUS, manifest, python
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("own_directory", "no_signal_is_ignored")
 
@@ -42,7 +42,7 @@ def test_a_signal_sent_to_lotus_alone_reaches_the_program_once(name: str, tmp_pa
     process = subprocess.Popen(
         [*LOTUS, "trace", "-q", "-o", "run", "--", *counter(tmp_path)], start_new_session=True
     )
-    wait_for("ready")
+    wait_until(Path("ready").exists, process)
     process.send_signal(getattr(signal, name))
     assert process.wait() == 7
     assert (tmp_path / "got").read_text() == f"{name} from lotus"
@@ -75,7 +75,7 @@ class Terminal:
 
 def test_a_ctrl_c_of_the_terminal_is_not_doubled(tmp_path: Path) -> None:
     terminal = Terminal([*LOTUS, "trace", "-o", "run", "--", *counter(tmp_path)])
-    wait_for("ready")
+    wait_until(Path("ready").exists, terminal.pid)
     os.write(terminal.master, b"\x03")
     assert terminal.end() == 7
     assert (tmp_path / "got").read_text() == "SIGINT from others"
@@ -102,7 +102,7 @@ def test_a_program_that_dies_of_ctrl_c_lets_lotus_die_of_it(tmp_path: Path) -> N
 def test_a_terminal_made_for_lotus_that_hangs_up_tells_the_program(tmp_path: Path) -> None:
     # The kernel tells the leader of the session only, and that is lotus.
     terminal = Terminal([*LOTUS, "trace", "-o", "run", "--", *counter(tmp_path)])
-    wait_for("ready")
+    wait_until(Path("ready").exists, terminal.pid)
     os.close(terminal.master)
     status = os.waitpid(terminal.pid, 0)[1]
     assert os.waitstatus_to_exitcode(status) == 7
@@ -113,11 +113,10 @@ def test_a_shell_that_passes_a_hangup_on_does_not_double_it(tmp_path: Path) -> N
     words = [*LOTUS, "trace", "-o", "run", "--", *counter(tmp_path)]
     terminal = Terminal(["/bin/bash", "--norc", "--noediting", "-i"])
     os.write(terminal.master, " ".join(f"'{word}'" for word in words).encode() + b"\n")
-    wait_for("ready")
+    wait_until(Path("ready").exists, terminal.pid)
     os.close(terminal.master)
     os.waitpid(terminal.pid, 0)
-    while not (tmp_path / "got").exists() or manifest()["state"] == "running":
-        time.sleep(0.01)
+    wait_until(lambda: (tmp_path / "got").exists() and manifest()["state"] != "running")
     got = (tmp_path / "got").read_text()
     assert "SIGHUP from others" in got
     assert "from lotus" not in got

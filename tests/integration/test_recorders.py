@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.beside import BUSY, executable, needs_perf, note, samples, trace, words
-from tests.integration.launched import manifest, python, wait_for
+from tests.integration.launched import manifest, python
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("own_directory", "lotus_on_path")
 
@@ -112,7 +113,7 @@ def outlived_the_program() -> bool:
 @needs_perf
 def test_a_signal_to_lotus_alone_reaches_the_program_once_and_not_perf(tmp_path: Path) -> None:
     process = subprocess.Popen(words(*python(tmp_path, WAITS)), start_new_session=True)
-    wait_for("ready")
+    wait_until(Path("ready").exists, process)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == 7
     assert Path("got").read_text() == "SIGTERM True"
@@ -126,7 +127,7 @@ def test_a_ctrl_c_of_the_terminal_is_the_programs_alone(tmp_path: Path) -> None:
     pid, master = pty.fork()
     if pid == 0:
         os.execv(command[0], command)
-    wait_for("ready")
+    wait_until(Path("ready").exists, pid)
     os.write(master, b"\x03")
     status = os.waitpid(pid, 0)[1]
     os.close(master)
@@ -141,7 +142,7 @@ def test_a_signal_while_the_program_is_held_reaches_it(tmp_path: Path) -> None:
     process = subprocess.Popen(
         words("sh", "-c", "touch ran; sleep 1000", perf=slow), stderr=subprocess.DEVNULL
     )
-    wait_for("held")
+    wait_until(Path("held").exists, process)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == -signal.SIGTERM
     assert manifest()["signal"] == signal.SIGTERM

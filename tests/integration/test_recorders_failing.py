@@ -4,13 +4,13 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.integration.beside import BUSY, executable, needs_perf, note, samples, trace, words
-from tests.integration.launched import manifest, messages_of, python, wait_for
+from tests.integration.launched import manifest, messages_of, python
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("own_directory", "lotus_on_path")
 
@@ -99,7 +99,7 @@ def test_a_perf_killed_midway_leaves_the_program_alone(tmp_path: Path) -> None:
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    wait_for("ready")
+    wait_until(Path("ready").exists, process)
     for pid in processes_named(f"--output={tmp_path / 'run' / 'perf.data'}"):
         os.kill(pid, signal.SIGKILL)
     assert process.stderr is not None
@@ -117,12 +117,11 @@ def test_killing_lotus_leaves_the_program_and_a_whole_file(tmp_path: Path) -> No
     process = subprocess.Popen(
         words(*python(tmp_path, code)), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    wait_for("ready")
+    wait_until(Path("ready").exists, process)
     process.kill()
     process.wait()
     assert process.communicate(b"\n")[0] == b"done\n"
-    while processes_named(f"--output={tmp_path / 'run' / 'perf.data'}"):
-        time.sleep(0.05)
+    wait_until(lambda: not processes_named(f"--output={tmp_path / 'run' / 'perf.data'}"))
     assert samples().total() > 100
     assert manifest()["state"] == "running"
     assert note()["ready_ns"]
@@ -133,7 +132,7 @@ def test_killing_lotus_while_it_holds_the_program_lets_it_go(tmp_path: Path) -> 
     process = subprocess.Popen(
         words("sh", "-c", "echo ran", perf=perf), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    wait_for("held")
+    wait_until(Path("held").exists, process)
     process.kill()
     assert process.communicate()[0] == b"ran\n"
 

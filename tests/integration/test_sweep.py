@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -15,6 +14,7 @@ from lotus.reporters.sweep import sweep_report as reporter
 from lotus.sweep import sweep_record
 from lotus.sweep.sweep_summary import summarise
 from tests.integration.conftest import LOTUS, PYTHON, WARM, Start, environment
+from tests.waiting import wait_until
 
 PROGRAM = """
 import os, sys, time
@@ -104,11 +104,6 @@ def started(process):
     return process.truth.read_text().count("started") if process.truth.exists() else 0
 
 
-def wait_until(holds):
-    while not holds():
-        time.sleep(0.05)
-
-
 def states(path):
     return sweep_record.load(path).runs["state"].tolist()
 
@@ -120,8 +115,8 @@ def resumed(program, tmp_path_factory, no_signal_is_ignored):
     options = ("--workers", "0,2", "--repeat", "2", "--seed", "5", "-o", "S")
     # A real Python: of its processor time and of signals the sweep hears as their parent.
     first = begin(folder, program, *options, mode="slow", holds="3", python=PYTHON)
-    wait_until(lambda: started(first) == 3)
-    wait_until(lambda: any("iterated" in text for text in logs(folder)[2:]))
+    wait_until(lambda: started(first) == 3, first.process)
+    wait_until(lambda: any("iterated" in text for text in logs(folder)[2:]), first.process)
     first.process.send_signal(signal.SIGINT)
     broken = first.end()
     between = sweep_record.load(folder / "S")
@@ -352,7 +347,7 @@ def test_an_interrupt_of_the_terminal_reaches_the_program_once(tmp_path, no_sign
         finally:
             os._exit(1)
     output = b""
-    wait_until((tmp_path / "ready").exists)
+    wait_until((tmp_path / "ready").exists, pid)
     os.write(terminal, b"\x03")
     try:
         while part := os.read(terminal, 4096):
@@ -373,7 +368,7 @@ def hung_up(program, tmp_path_factory):
     options = ("--workers", "0,1", "--repeat", "1", "-o", "S", "--counters", "none")
     nohup = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *LOTUS, "sweep", *options, "--"]
     first = Start([*nohup, PYTHON, str(program), "held"], folder, "sweep", {})
-    wait_until(lambda: started(first) == 1)
+    wait_until(lambda: started(first) == 1, first.process)
     second = begin(folder, program, *options, mode="held", name="second", python=PYTHON).end()
     first.process.send_signal(signal.SIGHUP)
     (folder / "go").touch()

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from pathlib import Path
 
 import pytest
@@ -58,8 +57,8 @@ def test_the_screen_comes_back_after_a_suspension(start: Start, run: Path) -> No
     terminal = Terminal([*LOTUS, "top", "--interval", "0.2", str(run)])
     terminal.until("samples/s")
     os.write(terminal.master, b"\x1a")
-    while not re.search(r"State:\s+T", Path(f"/proc/{terminal.process.pid}/status").read_text()):
-        time.sleep(0.05)
+    status = Path(f"/proc/{terminal.process.pid}/status")
+    terminal.read_until(lambda: re.search(r"State:\s+T", status.read_text()))
     assert termios.tcgetattr(terminal.slave) == terminal.modes
     terminal.seen = ""
     os.kill(terminal.process.pid, signal.SIGCONT)

@@ -154,12 +154,16 @@ class Terminal:
         )  # fmt: skip
 
     def until(self, text: str) -> None:
-        while text not in self.seen:
+        self.read_until(lambda: text in self.seen, repr(text))
+
+    def read_until(self, holds: Callable[[], object], what: str = "it") -> None:
+        """Read on meanwhile: a command whose terminal nobody reads stops as it writes."""
+        while not holds():
             ended = self.process.poll() is not None
             if select.select([self.master], [], [], 0.2)[0]:
                 self.seen += os.read(self.master, 1 << 16).decode("utf-8", "replace")
             elif ended:
-                raise AssertionError(f"it ended without {text!r}: {self.seen[-2000:]}")
+                raise AssertionError(f"it ended before {what}: {self.seen[-2000:]}")
 
     def end(self) -> int:
         while self.process.poll() is None or select.select([self.master], [], [], 0)[0]:

@@ -1,5 +1,6 @@
 """A store of samples keeps to its budget over processes, notices damage, and never raises."""
 
+import contextlib
 import fcntl
 import json
 import multiprocessing
@@ -8,7 +9,7 @@ import random
 import shutil
 import signal
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from lotus.inside.cache import cache_folder, sample_store
 from lotus.inside.cache.sample_store import SampleStore
+from tests.waiting import wait_until
 
 BUDGET = 1 << 30
 
@@ -31,6 +33,13 @@ def content_of(number: int) -> bytes:
 def on_disk(folder: Path) -> int:
     """The bytes of entries and of their folders, in whole blocks."""
     return cache_folder._counted(str(folder))
+
+
+def is_on_disk(folder: Path, least: int) -> bool:
+    """Whether there are so many bytes; another process makes and removes entries meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        return on_disk(folder) >= least
+    return False
 
 
 class Notes(list[str]):
@@ -165,8 +174,8 @@ def test_killed_writers_leave_the_budget_and_whole_entries(tmp_path: Path) -> No
     for seed in range(5):
         process = context.Process(target=put_and_get, args=(str(folder), budget, seed, 10**9))
         process.start()
-        while not (folder / "used").exists() or on_disk(folder) < (seed + 1) * 50_000:
-            time.sleep(0.001)
+        full = partial(is_on_disk, folder, (seed + 1) * 50_000)
+        wait_until(full, process, pause_s=0.001)
         os.kill(process.pid or 0, signal.SIGKILL)
         process.join()
     store = SampleStore(str(folder), budget, Notes())
