@@ -18,6 +18,9 @@ PIP_INSTALL := -m pip install --disable-pip-version-check $(shell [ -t 2 ] || ec
 # Two at a time: tests wait a lot. `make test JOBS=0` runs them in one process, one after the other.
 JOBS := 2
 PYTEST := -m pytest -n $(JOBS)
+# On a busy machine other processes may come too late once. What fails runs once more, with fixtures
+# of its own; the log shows both.
+PYTEST_AGAIN := -m pytest -n 0 --last-failed --last-failed-no-failures none
 # Tests start Python thousands of times: each would compile all of lotus again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -38,16 +41,18 @@ demo: $(VENV)/demo.stamp
 	$(VENV)/bin/lotus demo
 
 test: $(VENV)/dev.stamp
-	$(VENV)/bin/python $(PYTEST)
+	$(VENV)/bin/python $(PYTEST) || $(VENV)/bin/python $(PYTEST_AGAIN)
 
 test-fast: $(VENV)/dev.stamp
 	$(VENV)/bin/python $(PYTEST) -q --fast tests/unit
 
 test-compat: $(VENV_COMPAT)/compat.stamp
-	$(VENV_COMPAT)/bin/python $(PYTEST) --of-torch tests/integration
+	$(VENV_COMPAT)/bin/python $(PYTEST) --of-torch tests/integration || \
+	    $(VENV_COMPAT)/bin/python $(PYTEST_AGAIN) --of-torch tests/integration
 
 test-extras: $(VENV_EXTRAS)/extras.stamp
-	$(VENV_EXTRAS)/bin/python $(PYTEST) tests/compat
+	$(VENV_EXTRAS)/bin/python $(PYTEST) tests/compat || \
+	    $(VENV_EXTRAS)/bin/python $(PYTEST_AGAIN) tests/compat
 
 # The oldest and the newest Python by what typeshed knows of them; the stubs of pandas are not for
 # the oldest, where what it returns is Any.
