@@ -1,7 +1,7 @@
 """Everything that a report shows of a run, computed once; reporters only write it down."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from lotus.analysis.common.columns import integer, number, ratio, total
 from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
+from lotus.analysis.ranks.held_up import HeldUp, held_up
+from lotus.analysis.ranks.rank_run import RankRun
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes.circumstances import circumstances
@@ -39,10 +41,14 @@ THRESHOLD_NS = 100e6  # a batch that is waited for so long is felt
 
 @dataclass(frozen=True)
 class LoaderSummary:
-    """One loader, all ranks and epochs. Times are nanoseconds; tables as their makers document."""
+    """One loader, all ranks and epochs. Times are nanoseconds; tables as their makers document.
+
+    Where all ranks wait for the data of one, the verdict and the limits of `times` are that rank's.
+    """
 
     scope: Scope
     verdict: Verdict
+    held_up: HeldUp | None
     times: dict[str, float]
     phases: dict[str, float]  # what the waits waited for, nanoseconds; they add up to wait_ns
     operations: pd.DataFrame
@@ -112,21 +118,23 @@ def summarise(
     if loader in loaders[MOST_LOADERS:]:
         loaders.insert(0, loader)
     chosen = list(dict.fromkeys(loaders))[:MOST_LOADERS]
+    summaries = [
+        _loader(run, scope, threshold_ns, slowest)
+        for scope in scopes(run, chosen, advance, partials)
+    ]
+    last = summaries[0].held_up if summaries else None
     return Summary(
         path=str(getattr(run, "path", "")),
         manifest=run.manifest,
         threshold_ns=threshold_ns,
-        loaders=[
-            _loader(scope, threshold_ns, slowest)
-            for scope in scopes(run, chosen, advance, partials)
-        ],
+        loaders=summaries,
         loaders_left_out=len(set(loaders)) - len(chosen),
         open_waits=_open_waits(run),
         lost=table(run, "lost"),
         unseen=list(getattr(run, "unseen", None) or []),
         notes=[str(note) for note in getattr(run, "notes", None) or []],
         ranks=rank_summary(run),
-        time=run_time(run),
+        time=run_time(run if last is None else RankRun(run, last.rank)),
     )
 
 
@@ -159,13 +167,21 @@ def _open_waits(run: RunLike) -> pd.DataFrame:
     return waits[number(waits, "wait_ns") >= _LONG_NS].reset_index(drop=True)
 
 
-def _loader(scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
+def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
     ledger = account(scope)
-    ranks, around = rank_table(scope, ledger), circumstances(scope, ledger.use)
+    ranks = rank_table(scope, ledger)
+    last = held_up(scope, ranks)
+    judged_scope = scope if last is None else _of_rank(run, scope, last.rank)
+    judged = ledger if last is None else account(judged_scope)
+    around = circumstances(judged_scope, judged.use)
+    verdict = judge(judged, around)
+    if last is not None:
+        verdict = replace(verdict, flaws=(last.sentence(), *verdict.flaws))
     return LoaderSummary(
         scope=scope,
-        verdict=judge(ledger, around),
-        times=_times(scope, ledger, ranks),
+        verdict=verdict,
+        held_up=last,
+        times=_times(scope, ledger, ranks) | _limits(judged_scope, judged),
         phases={name: total(number(ledger.phases, name)) for name in PHASES},
         operations=operation_table(scope),
         other_time=worker_time_table(scope),
@@ -186,14 +202,17 @@ def _loader(scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
     )
 
 
+def _of_rank(run: RunLike, scope: Scope, rank: int) -> Scope:
+    """A rank's part of a scope, with the cores that a rank has of those of the job."""
+    (part,) = scopes(RankRun(run, rank), [scope.loader])
+    return replace(part, ranks=scope.ranks, cores=scope.cores)
+
+
 def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, float]:
     """The loop in numbers. Sums are over epochs and ranks; samples_per_s is that of all ranks."""
     epochs = ledger.epochs
     longest = float(ranks["loop_ns"].max()) if len(ranks) else 0.0
     samples = float(ranks["samples"].sum())
-    several = max(len(scope.ranks), 1)
-    made = number(scope.batches, "size")[number(scope.batches, "fetch_ns") > 0]
-    fetching = making_time(scope) / max(scope.num_workers, 1)
     startup = number(epochs, "startup_ns")
     return {
         "loop_ns": ledger.loop_ns,
@@ -209,11 +228,23 @@ def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, floa
         "batches": int(epochs["waits"].sum()),
         "samples": int(samples),
         "samples_per_s": samples / longest * 1e9 if longest > 0 else np.nan,
-        # What the loop would do with data always ready, and what the making of batches would
-        # deliver if nobody waited: as measured beside each other.
+        "workers_idle_share": idle_share(scope),
+    }
+
+
+def _limits(scope: Scope, ledger: Account) -> dict[str, float]:
+    """What all ranks would do with data always ready, and what the making of batches would deliver
+    if nobody waited: as measured beside each other.
+
+    `scope`: of all ranks, or of that for which the others wait.
+    """
+    several = max(len(scope.ranks), 1)
+    samples = float(rank_table(scope, ledger)["samples"].sum())
+    made = number(scope.batches, "size")[number(scope.batches, "fetch_ns") > 0]
+    fetching = making_time(scope) / max(scope.num_workers, 1)
+    return {
         "step_limit_samples_per_s": ratio(samples * 1e9 * several, ledger.step_ns - ledger.own_ns),
         "input_limit_samples_per_s": ratio(total(made) * 1e9 * several, fetching),
-        "workers_idle_share": idle_share(scope),
     }
 
 

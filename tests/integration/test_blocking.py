@@ -43,6 +43,6 @@ def test_the_time_of_a_fetch_adds_up(run):
     blocked = batches["fetch_ns"] - batches["cpu_ns"] - batches["run_delay_ns"]
     if np.isnan(blocked).all():
         pytest.skip("this kernel does not tell how long a thread waited for a core")
-    # Ten sleeps of 10 ms a batch, each at least as long. In single batches of a virtual machine, time
-    # that the host took counts as time on a core.
+    # Ten sleeps of 10 ms a batch, each at least as long. In single batches of a virtual machine,
+    # time that the host took counts as time on a core.
     assert blocked.median() >= 0.99 * 100e6

@@ -22,6 +22,7 @@ from lotus.analysis.attached.loop_shares import (
 from lotus.analysis.attached.sampled_charges import charged, threads_of
 from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
 from lotus.analysis.common.columns import ratio
+from lotus.analysis.ranks.held_up import LEAST_BLOCKED, LEAST_MORE, told
 from lotus.analysis.verdict.causes.cause_row import STEP as STEP_PART
 from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
 from lotus.analysis.verdict.causes.repetition import STARVED
@@ -47,9 +48,7 @@ _CLEARLY = 1.5  # times as much waiting puts a loop before the one with the most
 _FEW = 100  # samples of the thread that iterates: the verdict is rough
 _MOST_LOOPS = 8
 _UNEVEN, _IDLE = 0.5, 0.2  # of the waits, and of the workers' time: batches of unequal cost
-_HELD_UP = 0.25  # a rank waits for data so much more of its loop than another
 _STUCK, _LEAST_LOOKS = 0.98, 100  # waits of a loop that stands still, and looks at each process
-_BLOCKED = 0.5  # of the other's step: it waits for that rank
 _Z = z_quantile()
 
 
@@ -180,11 +179,11 @@ def _held_up_by(seen: Sampled, parts: dict[int, LoopShares]) -> int:
         return 0
     waits = {main: ratio(part.wait_ns, part.loop_ns) for main, part in parts.items()}
     last, first = max(waits, key=lambda pid: waits[pid]), min(waits, key=lambda pid: waits[pid])
-    if waits[last] - waits[first] < _HELD_UP:
+    if waits[last] - waits[first] < LEAST_MORE:
         return 0
     looks = seen.looks
     steps = looks[(looks["pid"] == first) & (looks["phase"] == phases.STEP)]
-    return last if threads_of(steps).blocked_share >= _BLOCKED else 0
+    return last if threads_of(steps).blocked_share >= LEAST_BLOCKED else 0
 
 
 def _held_up(ranks: pd.DataFrame, last: int) -> str:
@@ -197,11 +196,9 @@ def _held_up(ranks: pd.DataFrame, last: int) -> str:
         else f"process {row['pid']}"
         for row in (rows[last], first)
     ]
-    return (
-        f"All this is of {names[0]}, which waits for data {share(rows[last]['wait_share'])} of its "
-        f"loop; {names[1]} waits {share(first['wait_share'])} and is blocked in "
-        f"{share(first['step_blocked_share'])} of its step: most likely it waits there for "
-        f"{names[0].partition(' (')[0]}."
+    return told(
+        (names[0], rows[last]["wait_share"]),
+        (names[1], first["wait_share"], first["step_blocked_share"]),
     )
 
 
@@ -418,7 +415,7 @@ def _remarks(seen: Sampled, loops: list[LoopSummary]) -> list[str]:
         result.append(f"The loop began while it was watched: its start-up of {took} is left out.")
     if loops and len(seen.evidence.mains) == 1:
         alone = loops[0].rank_rows.iloc[0]
-        if alone["rank"] >= 0 and alone["step_blocked_share"] >= _BLOCKED:
+        if alone["rank"] >= 0 and alone["step_blocked_share"] >= LEAST_BLOCKED:
             result.append(
                 f"This is one rank of a job, blocked in {share(alone['step_blocked_share'])} of "
                 "its step: it may wait there for another one. The process of torchrun stands for "

@@ -40,7 +40,8 @@ def _all_had_the_same(scope: Scope) -> bool:
     digests = scope.sample_digests
     if not len(digests):
         return False
-    for rank in scope.ranks:
+    ranks = np.unique(integer(scope.batches, "rank")).tolist()
+    for rank in ranks:
         mine = digests[integer(digests, "rank") == rank]
         mine = mine[integer(mine, "epoch") == integer(mine, "epoch").min(initial=1 << 62)]
         each = [set(integer(rows, "digest").tolist()) for _, rows in mine.groupby("worker")]
@@ -48,7 +49,7 @@ def _all_had_the_same(scope: Scope) -> bool:
             return False
         if len(set.intersection(*each)) < _SAME * max(map(len, each)):
             return False
-    return bool(scope.ranks)
+    return bool(ranks)
 
 
 def _by_length(scope: Scope) -> int:

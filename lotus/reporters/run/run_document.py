@@ -94,6 +94,7 @@ def _loader(loader: LoaderSummary) -> dict[str, Any]:
         "ranks": scope.ranks,
         "settings": scope.settings,
         "verdict": dataclasses.asdict(loader.verdict),
+        "held_up": None if loader.held_up is None else dataclasses.asdict(loader.held_up),
         "times": loader.times,
         "counted": loader.counted,
         "phases": {f"{name}_ns": ns for name, ns in loader.phases.items()},

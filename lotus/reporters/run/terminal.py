@@ -123,6 +123,8 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
     per_rank = times["loop_ns"] / max(len(loader.scope.ranks), 1)
     text = ", ".join(f"{name} {share(value)}" for name, value in shares)
     of_rank = " per rank" if len(loader.scope.ranks) > 1 else ""
+    if loader.held_up is not None:
+        of_rank = f" of rank {loader.held_up.rank}"
     print_paragraph(console, "Loop", f"{duration(per_rank)}{of_rank}: {text}")
     samples, batches = plural(times["samples"], loader.counted), plural(times["batches"], "batch")
     print_paragraph(console, "Throughput", f"{coverage.rate(loader)} ({samples} in {batches})")

@@ -1,0 +1,83 @@
+"""The rank for whose data all ranks of a job wait, where that is clear.
+
+Ranks that average their gradients take their steps together. Where one of them waits for data and
+another does not, but is blocked in its step, the other waits there for the first one: the mean of
+both describes neither, and only what helps the first helps the job.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import integer, number, ratio, total
+from lotus.analysis.common.scope import Scope
+from lotus.common.formatting import share
+
+LEAST_MORE = 0.25  # of its loop: a rank waits so much longer for data than another
+LEAST_BLOCKED = 0.5  # of the other's step: it waits for something else than a core
+_ALIKE = 0.1  # ranks that take steps together take as many, in times that differ by this much
+
+
+@dataclass(frozen=True)
+class HeldUp:
+    """`rank` waits for data, `other` least of all and is blocked in its step. Shares are 0 to 1."""
+
+    rank: int
+    wait_share: float  # of the rank's loop
+    other: int
+    other_wait_share: float
+    other_blocked_share: float  # of its step
+
+    def sentence(self) -> str:
+        """Which rank a verdict is of, and by what that is seen."""
+        return told(
+            (f"rank {self.rank}", self.wait_share),
+            (f"rank {self.other}", self.other_wait_share, self.other_blocked_share),
+        )
+
+
+def told(last: tuple[str, float], other: tuple[str, float, float]) -> str:
+    """`last`: (name, share that it waits for data); `other`: with the blocked share of its step."""
+    name = last[0].partition(" (")[0]
+    return (
+        f"All this is of {last[0]}, which waits for data {share(last[1])} of its loop; {other[0]} "
+        f"waits {share(other[1])} and is blocked in {share(other[2])} of its step: most likely it "
+        f"waits there for {name}."
+    )
+
+
+def held_up(scope: Scope, ranks: pd.DataFrame) -> HeldUp | None:
+    """Find the rank; None where it is not clear. `ranks`: as `rank_table` has it."""
+    known = ranks[np.isfinite(number(ranks, "wait_share"))]
+    if len(known) < 2:
+        return None
+    shares = number(known, "wait_share")
+    last, other = known.iloc[int(shares.argmax())], known.iloc[int(shares.argmin())]
+    if last["wait_share"] - other["wait_share"] < LEAST_MORE:
+        return None
+    if not all(_alike(last[name], other[name]) for name in ("batches", "loop_ns")):
+        return None
+    blocked = _blocked_in_step(scope, int(other["rank"]))
+    if not blocked >= LEAST_BLOCKED:
+        return None
+    return HeldUp(
+        rank=int(last["rank"]),
+        wait_share=float(last["wait_share"]),
+        other=int(other["rank"]),
+        other_wait_share=float(other["wait_share"]),
+        other_blocked_share=blocked,
+    )
+
+
+def _alike(one: float, other: float) -> bool:
+    return abs(one - other) <= _ALIKE * max(one, other)
+
+
+def _blocked_in_step(scope: Scope, rank: int) -> float:
+    """Share of a rank's steps in which its main thread neither computed nor waited for a core."""
+    waits = scope.waits[integer(scope.waits, "rank") == rank]
+    took, cpu, delay = (number(waits, f"step_{name}ns") for name in ("", "cpu_", "run_delay_"))
+    known = np.isfinite(took) & np.isfinite(cpu)
+    busy = total(cpu[known]) + total(delay[known])
+    return 1.0 - ratio(busy, total(took[known]))
