@@ -8,6 +8,7 @@ VENV := .venv
 HOOKS := lotus/inside/trace/_hooks.c
 VENV_COMPAT := .venv-compat
 VENV_EXTRAS := .venv-extras
+VENV_DIST := .venv-dist
 EXTRAS := lightning transformers accelerate timm datasets webdataset monai \
     torch_geometric torchdata tensorboard distributed
 # Most of what ultralytics wants its loader does without.
@@ -24,7 +25,7 @@ PYTEST_AGAIN := -m pytest -n 0 --last-failed --last-failed-no-failures none
 # Tests start Python thousands of times: each would compile all of lotus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-compat test-extras lint docs format bench clean
+.PHONY: help demo test test-fast test-compat test-extras lint docs format bench dist clean
 
 help:
 	@echo 'make demo         trace a small training run on a made data set and print the report'
@@ -35,6 +36,7 @@ help:
 	@echo 'make lint         ruff format, ruff check, import-linter, mypy --strict'
 	@echo 'make docs         the documentation as a site, in build/docs'
 	@echo 'make bench        what lotus costs at its own start'
+	@echo 'make dist         sdist, wheels, licences and bill of materials, in dist'
 	@echo 'make clean        remove the environments made here'
 
 demo: $(VENV)/demo.stamp
@@ -76,8 +78,11 @@ format: $(VENV)/dev.stamp
 bench: $(VENV)/demo.stamp
 	$(VENV)/bin/python tools/bench/startup.py
 
+dist: $(VENV_DIST)/dist.stamp
+	tools/dist.sh $(VENV_DIST)/bin/python
+
 clean:
-	rm -rf $(VENV) $(VENV_COMPAT) $(VENV_EXTRAS)
+	rm -rf $(VENV) $(VENV_COMPAT) $(VENV_EXTRAS) $(VENV_DIST)
 
 $(VENV)/bin/python:
 	@test -n '$(PYTHON)' || { echo 'no Python >= 3.10 found; set PYTHON=' >&2; exit 1; }
@@ -117,4 +122,12 @@ $(VENV_EXTRAS)/extras.stamp: constraints.txt constraints-extras.txt $(VENV)/dev.
 	    --constraint constraints-extras.txt $(EXTRAS)
 	$(VENV_EXTRAS)/bin/python $(PIP_INSTALL) --constraint constraints-extras.txt --no-deps \
 	    $(EXTRAS_ALONE)
+	touch $@
+
+$(VENV_DIST)/dist.stamp: constraints-dist.txt
+	@test -n '$(PYTHON)' || { echo 'no Python >= 3.10 found; set PYTHON=' >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV_DIST)
+	@echo 'installing hatchling, build, twine and cyclonedx-bom into $(VENV_DIST)'
+	$(VENV_DIST)/bin/python $(PIP_INSTALL) --constraint constraints-dist.txt \
+	    hatchling build twine cyclonedx-bom
 	touch $@
