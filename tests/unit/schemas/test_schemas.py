@@ -187,7 +187,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
         ],
         "run": run_files(),
         "sweep": [sweep_file(folder / "sweep")],
-        "tuned": [tuned_file(folder / "tuned.json")],
+        "tuned": [tuned_file(folder / "tuned.json"), advised_file(folder / "advice.json")],
         "mapping": [json.loads(maps.to_json(a_mapping("work", "Decode")))],
         "balance-report": [
             balancing.document(balance(ranks, SplitOptions(strategy)))
@@ -256,6 +256,17 @@ def sweep_file(path: Path) -> Any:
 
 def tuned_file(path: Path) -> Any:
     settings_file.write(path, tuned().tuned(["python", "train.py"]))
+    return json.loads(path.read_bytes())
+
+
+def advised_file(path: Path) -> Any:
+    """What `lotus advise` and `lotus plan` write."""
+    kept = settings_file.SampleCache(("transform",), 1, ("Resize", "Flip"), None, 1 << 30)
+    other = settings_file.AlternativeUse("uint8_tensors", False)
+    entry = settings_file.Entry(
+        settings_file.Target(number=0), Setting(2), cache=kept, alternatives=(other,)
+    )
+    settings_file.write(path, settings_file.found_for([entry], ["python", "train.py"]))
     return json.loads(path.read_bytes())
 
 
