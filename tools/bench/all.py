@@ -1,0 +1,304 @@
+"""Every published figure: what it says, its spread, how old it is, how to repeat it.
+
+    python tools/bench/all.py                one table, what got worse first
+    python tools/bench/all.py --run NAME...  measure those anew, but not what is newer than its code
+
+It measures nothing by itself: each claim has its own tool. A figure is read where it is published
+or recorded, by a pattern, and is never copied here. Its date is that of its record, or else of the
+commit that wrote its line. It is old where files that it measures were changed on a later day, and
+worse where the version of its record before, in git, had a better one. What a tool prints is
+kept in tools/bench/results/all/NAME.txt; figures of the documentation are brought over by hand.
+"""
+
+import argparse
+import functools
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS, OVERHEAD, RESULTS = "docs/benchmarks.md", "docs/overhead.md", "tools/bench/results"
+NO_FIGURE = "none"
+# What a table's cell may hold, up to its end.
+CELL = r"[^|\n]*\|"
+TRACER = "lotus/inside lotus/recording"
+VERDICT = "lotus/analysis lotus/inside/trace"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published figure. `pattern` names `figure` and may name `spread` and `date`."""
+
+    name: str
+    says: str
+    command: str
+    measures: str
+    record: str = ""
+    pattern: str = ""
+    more_is_better: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    figure: str = NO_FIGURE
+    spread: str = ""
+    date: str = ""
+
+
+def _row(*starts: str, cells: int = 0) -> str:
+    """The pattern of a table's row that begins with these cells, and of the one figure in it."""
+    skipped = CELL * cells
+    return r"^\| *" + r" *\| *".join(starts) + r" *\|" + skipped
+
+
+DATED = r"(?P<date>20\d\d-\d\d-\d\d)"
+OF_TOOLS = DATED + r", torch[\s\S]*?" + r"\| {} \|{}[ ~]*(?P<figure>[^(|]*?) \((?P<spread>[^)]*)\)"
+CLAIMS = [
+    Claim(
+        "overhead", "the loop of six scripts under lotus trace", "tools/bench/overhead.py", TRACER,
+        OVERHEAD, OF_TOOLS.format("lotus trace", CELL),
+    ),
+    Claim(
+        "overhead-process", "their whole process, with the verdict", "tools/bench/overhead.py",
+        TRACER, OVERHEAD, OF_TOOLS.format("lotus trace", ""),
+    ),
+    Claim(
+        "overhead-py-spy", "beside: the loop under py-spy", "tools/bench/overhead.py", "",
+        OVERHEAD, OF_TOOLS.format(r"py-spy [\d.]*", CELL),
+    ),
+    Claim(
+        "overhead-traceml", "beside: the loop under TraceML", "tools/bench/overhead.py", "",
+        OVERHEAD, OF_TOOLS.format(r"TraceML [\d.]*", CELL),
+    ),
+    Claim(
+        "hooks", "instructions of an operation, hooks in C", "tools/bench/hooks.py",
+        "lotus/inside/trace", OVERHEAD, _row("an operation", "4,500") + r" *(?P<figure>\d+)",
+    ),
+    Claim(
+        "diagnosis", "first cause right: own, open, blind, sealed",
+        "tools/bench/diagnosis.py --corpus own open blind sealed", VERDICT, BENCHMARKS,
+        _row(f"all four, again on {DATED}", cells=1) + r" *(?P<figure>\d+ of \d+)",
+        more_is_better=True,
+    ),
+    Claim(
+        "diagnosis-variants", "the same in programs by somebody else",
+        "tools/bench/diagnosis.py --corpus variants", VERDICT, BENCHMARKS,
+        _row("`variants`", cells=1) + r" *(?P<figure>\d+ of \d+)", more_is_better=True,
+    ),
+    Claim("diagnosis-traceml", "beside: TraceML on the same programs", "", ""),
+    Claim("diagnosis-loadtune", "beside: loadtune on the same programs", "", ""),
+    Claim(
+        "attach", "first cause right by lotus attach (by trace: `diagnosis`)",
+        "tools/bench/attach.py --traced", f"{VERDICT} lotus/attach", BENCHMARKS,
+        DATED + r",\nother work beside all the time[\s\S]*?"
+        r"Together (?P<figure>\d+ of \d+) \((?P<spread>[^)]*)\)", more_is_better=True,
+    ),
+    Claim(
+        "tune", "lost to the best of ten real loops, median",
+        "tools/bench/tune.py --record --tune --write", "lotus/tune", f"{RESULTS}/tune.txt",
+        DATED + r"[\s\S]*?Real, on[\s\S]*?\nlotus +10 +(?P<figure>[\d.]+%) +(?P<spread>.*?%)",
+    ),
+    Claim(
+        "tune-replayed", "lost to the best of the recorded grid, median",
+        "tools/bench/tune.py", "lotus/tune", BENCHMARKS,
+        _row("`lotus tune`") + r" (?P<figure>[\d.]+ %) \| (?P<spread>[\d.]+ % \| [\d.]+ %)",
+    ),
+    Claim(
+        "tune-random", "beside: random search in the same seconds", "tools/bench/tune.py", "",
+        BENCHMARKS, r"^\| random search in the same seconds[^|]*\|"
+        r" (?P<figure>[\d.]+ %) \| (?P<spread>[\d.]+ % \| [\d.]+ %)",
+    ),
+    Claim(
+        "tune-grid", "beside: the grid, each setting once", "tools/bench/tune.py", "",
+        f"{RESULTS}/tune.txt",
+        DATED + r"[\s\S]*?\ngrid +\d+ +(?P<figure>[\d.]+%) +(?P<spread>[\d.]+% +[\d.]+%)",
+    ),
+    Claim("tune-loadtune", "beside: loadtune (tune.py --tune --rivals PYTHON)", "", ""),
+    Claim(
+        "tune-epochs", "whole epochs with the chosen setting, small CNN, times as fast",
+        "tools/bench/tune_promise.py --data build/data --only small_cnn",
+        "lotus/tune lotus/inside/tune", BENCHMARKS, _row("below 2, commit [0-9a-f]+", cells=2)
+        + r" (?P<figure>[\d.]+) in the median of nine pairs \((?P<spread>[^)]*)\)",
+        more_is_better=True,
+    ),
+    Claim(
+        "simulator", "error of whatif, median of 25 settings", "tools/bench/simulate.py --write",
+        "lotus/analysis/replay", f"{RESULTS}/simulate.txt",
+        DATED + r"[\s\S]*?as recorded  all .*?median error (?P<figure>[\d.]+%), "
+        r"(?P<spread>worst [\d.]+%)",
+    ),
+    Claim(
+        "balance", "lotus balance against a searched split, two ranks, CNN",
+        "tools/bench/balance_measured.py", "lotus/balance lotus/inside/distributed",
+        f"{RESULTS}/balance_measured.md",
+        r"quota2 cnn[^\n]*\| (?P<figure>[\d.]+%) \((?P<spread>[^)]*)\)[\s\S]*" + DATED,
+        more_is_better=True,
+    ),
+    Claim(
+        "balance-simulated", "the same, 64 simulated ranks of mixed kinds",
+        "tools/bench/balance_simulated.py", "lotus/balance", f"{RESULTS}/balance_simulated.txt",
+        DATED + r"[\s\S]*?64 ranks, mixed[\s\S]*?lotus +(?P<figure>[\d.]+%) +\((?P<spread>[^)]*)",
+        more_is_better=True,
+    ),
+    Claim(
+        "report", "processor seconds of a report of 10 million events",
+        "tools/bench/report_size.py --write tools/bench/results",
+        "lotus/reading lotus/analysis lotus/reporters", BENCHMARKS,
+        r"of 10, 40 and 700 million events[^|]*\|[^|]*\| (?P<figure>[\d.]+),[^|]*?"
+        r"(?P<spread>At a load of \d+, once: [\d.]+)",
+    ),
+    Claim(
+        "report-page", "the same with its page", "tools/bench/report_size.py --write "
+        "tools/bench/results", "lotus/reading lotus/analysis lotus/reporters",
+        f"{RESULTS}/report_size.json",
+        r'"page",\s+"events": 10000896,\s+"wall_s": [\d.]+,\s+"cpu_s": (?P<figure>[\d.]+)',
+    ),
+    Claim(
+        "start", "ms of lotus --help", "tools/bench/startup.py", "lotus/cli.py lotus/commands",
+        BENCHMARKS, _row("`lotus --help`, median of 20", "`startup.py`") + r" (?P<figure>\d+) ms",
+    ),
+    Claim(
+        "suite", "make test, two processes", "make test", "lotus native_map tests", BENCHMARKS,
+        DATED + r", commit [0-9a-f]+\): [^;]*; `make test` [\d,]+\s+tests in "
+        r"(?P<figure>\d+ min \d+ s)",
+    ),
+    Claim(
+        "five-minutes", "the README's seven commands", "tools/bench/newcomer.py", "lotus README.md",
+        BENCHMARKS, r"commands took (?P<figure>\d+ min \d+ s)",
+    ),
+]  # fmt: skip
+
+
+def git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def read(claim: Claim, text: str) -> tuple[Found, int]:
+    """The figure in a version of its record, and the line on which it stands."""
+    match = re.search(claim.pattern, text, re.MULTILINE) if claim.pattern else None
+    if match is None or not match["figure"]:
+        return Found(), 0
+    named = match.groupdict()
+    spread = re.sub(r"[\s|]*\|[\s|]*", ", ", " ".join((named.get("spread") or "").split()))
+    line = text.count("\n", 0, match.start("figure")) + 1
+    return Found(match["figure"].strip(), spread, named.get("date") or ""), line
+
+
+def recorded(claim: Claim) -> Found:
+    """The figure as it is recorded today."""
+    path = ROOT / claim.record
+    found, line = read(claim, path.read_text()) if claim.record else (Found(), 0)
+    if found.date or found.figure == NO_FIGURE:
+        return found
+    written = git("blame", "-L", f"{line},{line}", "--porcelain", "--", claim.record)
+    seconds = re.search(r"^author-time (\d+)", written, re.MULTILINE)
+    date = time.strftime("%Y-%m-%d", time.gmtime(int(seconds[1]))) if seconds else ""
+    return Found(found.figure, found.spread, date)
+
+
+def before(claim: Claim, now: Found) -> Found:
+    """The last other figure that the record's versions in git have."""
+    commits = git("log", "--format=%h", "-n", "40", "--", claim.record).split()
+    for commit in commits if now.figure != NO_FIGURE else []:
+        found, _ = read(claim, git("show", f"{commit}:{claim.record}"))
+        if found.figure not in (NO_FIGURE, now.figure):
+            return found
+    return Found()
+
+
+def number(figure: str) -> float | None:
+    """A figure as a number: `59 of 63`, `15 min 56 s`, `+7.9 %`, `4,500`."""
+    found = [float(one) for one in re.findall(r"-?\d+(?:\.\d+)?", figure.replace(",", ""))]
+    if not found:
+        return None
+    if " of " in figure:
+        return found[0] / found[1]
+    return found[0] * 60 + found[1] if " min " in figure else found[0]
+
+
+def is_worse(claim: Claim, now: Found, then: Found) -> bool:
+    new, old = number(now.figure), number(then.figure)
+    if new is None or old is None or not claim.measures:
+        return False
+    return new < old if claim.more_is_better else new > old
+
+
+@functools.cache
+def changed(paths: str) -> str:
+    """The day on which the last of these files were changed."""
+    return git("log", "-1", "--format=%cs", "--", *paths.split()) if paths else ""
+
+
+def command(claim: Claim) -> list[str]:
+    words = shlex.split(claim.command)
+    return [sys.executable, *words] if words and words[0].endswith(".py") else words
+
+
+def run(claim: Claim) -> int:
+    """Measure a claim anew, unless its code is as it was when that was done last."""
+    if not claim.command:
+        print(f"{claim.name}: no tool measures it")
+        return 1
+    output = ROOT / RESULTS / "all" / f"{claim.name}.txt"
+    if output.exists() and claim.measures:
+        commit = output.read_text().split("\n", 1)[0]
+        paths = claim.measures.split()
+        if git("rev-parse", "--verify", commit) and not git("diff", commit, "--", *paths):
+            print(f"{claim.name}: what is measured is as in {output.relative_to(ROOT)}")
+            return 0
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command(claim), cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True)
+    print(done.stdout)
+    if done.returncode == 0:
+        output.parent.mkdir(exist_ok=True)
+        output.write_text(f"{git('rev-parse', 'HEAD')}\n{claim.command}\n{done.stdout}")
+    return done.returncode
+
+
+def table(claims: list[Claim]) -> None:
+    rows, counts = [], {"worse": 0, "old": 0, NO_FIGURE: 0}
+    for claim in claims:
+        now = recorded(claim)
+        then = before(claim, now)
+        marks = [f"before: {then.figure}"] if then.figure != NO_FIGURE else []
+        states = {
+            "worse": is_worse(claim, now, then),
+            "old": bool(now.date) and changed(claim.measures) > now.date,
+            NO_FIGURE: now.figure == NO_FIGURE,
+        }
+        for state, holds in states.items():
+            counts[state] += holds
+        if states["worse"]:
+            marks.insert(0, "WORSE")
+        if states["old"]:
+            marks.append(f"older than its code ({changed(claim.measures)})")
+        cells = [claim.name, claim.says, now.figure, now.spread, now.date, claim.command]
+        rows.append((not states["worse"], [*cells, "; ".join(marks)]))
+    print("| claim | what | figure | spread | date | command | |\n|---|---|---|---|---|---|---|")
+    for _, cells in sorted(rows, key=lambda row: row[0]):
+        print("| " + " | ".join(cells) + " |")
+    print(
+        f"\n{len(claims)} claims: {counts['worse']} worse than the figure before, "
+        f"{counts['old']} older than their code, {counts[NO_FIGURE]} without a figure"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    names = {claim.name: claim for claim in CLAIMS}
+    parser.add_argument("--run", nargs="+", choices=sorted(names), metavar="NAME")
+    args = parser.parse_args()
+    if args.run:
+        return max(run(names[name]) for name in args.run)
+    table(CLAIMS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
