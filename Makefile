@@ -25,7 +25,7 @@ PYTEST_AGAIN := -m pytest -n 0 --last-failed --last-failed-no-failures none
 # Tests start Python thousands of times: each would compile all of lotus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-compat test-extras lint docs format bench dist clean
+.PHONY: help demo test test-fast test-compat test-extras lint docs format bench dist dist-check clean
 
 help:
 	@echo 'make demo         trace a small training run on a made data set and print the report'
@@ -37,6 +37,7 @@ help:
 	@echo 'make docs         the documentation as a site, in build/docs'
 	@echo 'make bench        what lotus costs at its own start'
 	@echo 'make dist         sdist, wheels, licences and bill of materials, in dist'
+	@echo 'make dist-check   those wheels in an empty environment of each Python (minutes)'
 	@echo 'make clean        remove the environments made here'
 
 demo: $(VENV)/demo.stamp
@@ -80,6 +81,9 @@ bench: $(VENV)/demo.stamp
 
 dist: $(VENV_DIST)/dist.stamp
 	tools/dist.sh $(VENV_DIST)/bin/python
+
+dist-check: dist
+	$(VENV_DIST)/bin/python tools/wheel_check.py
 
 clean:
 	rm -rf $(VENV) $(VENV_COMPAT) $(VENV_EXTRAS) $(VENV_DIST)
