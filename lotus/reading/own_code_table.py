@@ -14,6 +14,7 @@ _FRAME = re.compile(r"(.+) \((.+):(\d{1,9})\)")
 FETCH, SAMPLER = "fetch", "sampler"
 # torch's method that draws the indices of a batch from the sampler.
 _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
+_FETCHER = "torch/utils/data/_utils/fetch.py"
 _OURS = re.compile(r"/lotus/inside/(?:\w+/)*\w+\.py$")
 _COLUMNS = {
     "part": "object", "stack": "int64", "depth": "int64",
@@ -55,6 +56,8 @@ def _parsed(line: object) -> tuple[str, list[tuple[str, str, int]], int]:
     part, first = "", len(frames)
     if fetching:
         part, first = FETCH, hooks[-1] + 1
+        while first < len(frames) and frames[first][1].endswith(_FETCHER):
+            first += 1  # below hooks in C, which have no frames
     elif draws:
         part, first = SAMPLER, draws[-1] + 1
     own = frames[first:]

@@ -75,6 +75,13 @@ def test_the_cause_names_the_function(tmp_path: Path) -> None:
     assert "__getitem__ (d.py:4) > parse (d.py:8)" in first.advice
 
 
+def test_below_hooks_in_c_torchs_own_frames_say_nothing(tmp_path: Path) -> None:
+    fetcher = "/x/torch/utils/data/_utils/fetch.py"
+    of_torch = f"_MapDatasetFetcher.fetch ({fetcher}:54);<listcomp> ({fetcher}:54)"
+    rows = table(tmp_path, [f"{BELOW};{HOOK};{of_torch};__getitem__ (data.py:4) 20"])
+    assert [each.function for each in hot_functions(rows, "fetch")] == ["__getitem__"]
+
+
 def test_the_sampler_is_told_from_the_data_set(tmp_path: Path) -> None:
     draws = (
         "<module> (t.py:1);_BaseDataLoaderIter._next_index (/x/torch/utils/data/dataloader.py:7)"
