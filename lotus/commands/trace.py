@@ -13,6 +13,7 @@ from lotus.commands.common import arguments, options
 from lotus.common.errors import LotusError
 from lotus.common.stderr import say
 from lotus.format.manifest import LEVELS, TraceSettings
+from lotus.inside.common.config import RANGES
 from lotus.recording import launcher
 from lotus.reporters.run import closing
 from lotus.reporters.run.early_import import EarlyImport
@@ -124,6 +125,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also sample Python functions and lines, with py-spy, 100 times a second",
     )
     parser.add_argument(
+        "--nvtx",
+        action="store_true",
+        help="also name the waits, fetches, operations and collates as NVTX ranges, which Nsight "
+        "Systems shows",
+    )
+    parser.add_argument(
+        "--itt", action="store_true", help="also name them as ITT tasks, which VTune shows"
+    )
+    parser.add_argument(
         "--live",
         action="store_true",
         help="print the progress on stderr while the program runs: a line every 10 s, and one when "
@@ -159,8 +169,9 @@ def run(args: argparse.Namespace) -> int:
         for note in () if args.quiet else plan.notes:
             say(f"lotus: {note}")
         counters, recorders, cpu = plan.counters, plan.recorders, plan.cpu
+    ranges = tuple(name for name in RANGES if getattr(args, name))
     settings = TraceSettings(
-        args.level, args.batches, args.every, args.max_log, tuple(args.ops), counters, cpu
+        args.level, args.batches, args.every, args.max_log, tuple(args.ops), counters, cpu, ranges
     )
     directory, outcome = launcher.trace(
         command,

@@ -39,6 +39,7 @@ class TraceSettings:
     cpu: Mapping[str, Any] | None = (
         None  # their definitions: uarch, and metrics of native_map.events.perf_list
     )
+    ranges: tuple[str, ...] = ()  # for other profilers: names of lotus.inside.common.config.RANGES
 
 
 def begin(

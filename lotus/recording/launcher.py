@@ -45,7 +45,7 @@ _FORWARDED = {
 _TAKEN = _FORWARDED | {signal.SIGCHLD}
 VARIABLES = frozenset(
     "LOTUS_RUN LOTUS_LEVEL LOTUS_BATCHES LOTUS_EVERY LOTUS_MAX_LOG LOTUS_OPS LOTUS_COUNTERS "
-    "LOTUS_QUIET".split()
+    "LOTUS_RANGES LOTUS_QUIET".split()
 )
 _PATH_ENTRY = Path(__file__).resolve().parents[1] / "inside" / "sitecustomize"
 
@@ -170,6 +170,8 @@ def environment(
         added["LOTUS_OPS"] = "\n".join(settings.ops)
     if settings.counters:
         added["LOTUS_COUNTERS"] = settings.counters
+    if settings.ranges:
+        added["LOTUS_RANGES"] = ",".join(settings.ranges)
     if quiet:
         added["LOTUS_QUIET"] = "1"
     return added

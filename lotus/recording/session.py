@@ -46,15 +46,18 @@ def trace(
     max_log: int | None = None,
     ops: tuple[str, ...] = (),
     counters: str | None = None,
+    nvtx: bool = False,
+    itt: bool = False,
     force: bool = False,
 ) -> Iterator[Recording]:
     """Record every DataLoader that is iterated inside the `with` block.
 
     Arguments are those of `lotus trace`: `batches` is "FIRST:LAST" of each epoch, `max_log` bytes,
     `ops` names such as "package.module:function", `counters` sets or events ("auto": the most
-    telling ones that this machine has). Loaders whose iterator was made before the
-    block, and workers of a forkserver that was running before it, are not seen. In a program under
-    `lotus trace` the block is recorded here and not there.
+    telling ones that this machine has), `nvtx` and `itt` whether other profilers get ranges.
+    Loaders whose iterator was made before the block, and workers of a forkserver that was running
+    before it, are not seen. In a program under `lotus trace` the block is recorded here and not
+    there.
 
     Raises LotusError if the directory cannot be used or another such block is running.
     """
@@ -68,7 +71,8 @@ def trace(
     if outer is not None and outer is _current:
         raise LotusError("this is a lotus.trace() inside another one; leave one of them out")
     target = Path(os.path.abspath(path))
-    settings = TraceSettings(level, batches, every, max_log, tuple(ops))
+    ranges = tuple(name for name, asked in (("nvtx", nvtx), ("itt", itt)) if asked)
+    settings = TraceSettings(level, batches, every, max_log, tuple(ops), ranges=ranges)
     if counters is not None:
         from lotus.recording import measurement_plan
 

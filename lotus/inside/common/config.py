@@ -6,6 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 LEVELS = ("batch", "sample", "op", "op+cpu")
+RANGES = ("nvtx", "itt")
 
 
 class Config:
@@ -23,6 +24,8 @@ class Config:
         self.quiet = bool(environ.get("LOTUS_QUIET"))
         self.hooks = environ.get("LOTUS_HOOKS") or ""  # "python": not those in C
         self.counters = environ.get("LOTUS_COUNTERS") or ""
+        asked = (environ.get("LOTUS_RANGES") or "").split(",")  # for other profilers
+        self.ranges = tuple(name for name in RANGES if name in asked)
 
     def selects(self, batch: int) -> bool:
         return (

@@ -12,6 +12,7 @@ from . import first_batches, sample_digests, whole_batches
 from .fetch_state import Fetch
 from .log import state_page
 from .log.log_format import FAILED, ITEMS, MANY, STOPPED
+from .profiler_ranges import COLLATE, FETCH, ranged
 from .transform_finder import Finder
 
 TYPE_CHECKING = False
@@ -102,8 +103,8 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
             if whole is not _UNKNOWN:
                 fetcher.dataset = (timers.Items if whole else timers.Samples)(fetcher.dataset)
     iterable, auto_collation = hasattr(fetcher, "dataset_iter"), fetcher.auto_collation
-    original_collate = fetcher.collate_fn
-    original_fetch, counters = fetcher.fetch, recorder.counters
+    original_collate = ranged(recorder, fetcher.collate_fn, COLLATE)
+    original_fetch, counters = ranged(recorder, fetcher.fetch, FETCH), recorder.counters
     gate = recorder.gate
     samples, ops, ops_cpu, readings, edges, marks = recorder.buffers
     path_of_sample = functools.partial(path_of, dataset)

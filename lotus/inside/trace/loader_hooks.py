@@ -14,6 +14,7 @@ from .fetch_hooks import instrument
 from .iterations import KEY
 from .log import state_page
 from .log.log_format import FAILED
+from .profiler_ranges import WAIT, ranged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def arrived(iterator: Any, result: Any) -> None:
 def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     """Hook for `_next_data` of both iterators: one call of `next` in the training loop."""
     recorder = loaders.recorder
+    original = ranged(recorder, original, WAIT)
 
     def _next_data(self: Any) -> Any:
         iteration: Iteration | None = self.__dict__.get(KEY)

@@ -85,8 +85,8 @@ MODULE = _load()
 
 def extension_for(config: Config) -> Any:
     """Return the extension if it can record what `config` asks for, else None."""
-    fits = config.hooks != PYTHON and config.level in (1, 2) and not config.counters
-    return MODULE if fits else None
+    python = config.hooks == PYTHON or config.counters or config.ranges
+    return MODULE if config.level in (1, 2) and not python else None
 
 
 def native_or(config: Config, name: str, otherwise: Any) -> Any:

@@ -285,10 +285,14 @@ class Timers:
 
     def operation(self, original: Callable[..., Any], number: int) -> Callable[..., Any]:
         """Return a function (self, *args, **kwargs) that times `original`; note its place."""
+        self.note_place(original, number)
+        return self._hook(original, number)
+
+    def note_place(self, original: Callable[..., Any], number: int) -> None:
+        """Note the file and lines of the function that a call of `original` executes."""
         function = function_of(original)[0]
         if type(function) is types.FunctionType:
             self._definitions.locate(number, function.__code__)
-        return self._hook(original, number)
 
     def time_calls(self, stand_in: object, original: Any, number: int) -> None:
         """Do nothing: the `__call__` of the stand-in's class times them."""

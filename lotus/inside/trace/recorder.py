@@ -20,6 +20,7 @@ from .log.log_writer import links_of
 from .log.writer import Writer
 from .op_hooks import Timers
 from .packing import no_packed, pack, pack_indices, pack_rows
+from .profiler_ranges import ProfilerRanges, RangedTimers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,9 +82,12 @@ class Recorder(Writer):
             config, "readings", rusage.reading
         )
         self._pack_indices = native_hooks.native_or(config, "pack_indices", no_packed)
+        self.ranges = ProfilerRanges(self) if config.ranges else None
         self.timers: Any = Timers(self)
         if native is not None:
             self.timers = native_hooks.NativeTimers(self, native)
+        elif self.ranges is not None:
+            self.timers = RangedTimers(self, self.ranges)
         self._clear()
 
     def _clear(self) -> None:

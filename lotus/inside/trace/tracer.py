@@ -159,6 +159,9 @@ class Tracer:
         except LookupError as error:
             raise LookupError(f"torch {version} is not as lotus knows it: {error}") from error
         self._loaders = loaders
+        ranges = recorder.ranges
+        if ranges is not None:  # before the first workers start, once all of torch is there
+            self.late.append(lambda _: ranges.load())
 
     def _listen_to_all(self, plan: "Callable[[], list[tuple[Any, str, Around]]]") -> None:
         """Listen on all methods of a plan, or raise LookupError and leave everything alone."""

@@ -203,9 +203,9 @@ class Finder:
         if known is None:
             kind = "loader" if loads else "transform"
             number = self.recorder.definitions.define(name, parent, index, kind)
-            known = stand_in(child, number, self.recorder)
             if loads:
                 self.recorder.definitions.name_function(number, label(child))
+            known = stand_in(child, number, self.recorder)
             self.made[id(child)] = known
             self.keep.append(child)
         return known

@@ -58,6 +58,13 @@ class Definitions:
         several = operation.get("function", function) != function
         operation["function"] = "loader" if several else function
 
+    def shown_name(self, number: int) -> str:
+        """The name of an operation as it is shown to people."""
+        operation = self._by_id[number]
+        if operation["kind"] == "loader":
+            return f"decode ({operation.get('function', 'loader')})"
+        return str(operation["name"])
+
     def unwritten(self) -> list[dict[str, object]]:
         """Operations not yet in the log, which from now on count as written."""
         count = len(self._operations)

@@ -91,17 +91,24 @@ class Writer:
             self.log.close()
         with quiet(Exception):
             self.page.settle()
+        if not (silent or self._line_written[0]) and self._say(
+            f"tracing of process {os.getpid()} stopped: {text}"
+        ):
+            self._line_written[0] = 1
+
+    def _say(self, text: str) -> bool:
+        """Write a line on stderr, if that is wanted and possible; return whether it was."""
         with quiet(Exception):
             # Only if descriptor 2 still is what it was: it may be a file of the program by now.
-            silent = silent or self.config.quiet
-            if (
-                not (silent or self._line_written[0])
-                and self._stderr
-                and identity(2) == self._stderr
-            ):
-                self._line_written[0] = 1
-                line = f"lotus: tracing of process {os.getpid()} stopped: {text}\n"
-                os.write(2, line.encode("ascii", "backslashreplace"))
+            if not self.config.quiet and self._stderr and identity(2) == self._stderr:
+                os.write(2, f"lotus: {text}\n".encode("ascii", "backslashreplace"))
+                return True
+        return False
+
+    def tell(self, text: str) -> None:
+        """Say on stderr, and note in the run, what is not done although it was asked for."""
+        self.event({"event": "note", "text": text})
+        self._say(text)
 
     def interrupted(self) -> None:
         """Count an interrupted record, which may be lost, and define all operations again."""

@@ -1,0 +1,143 @@
+"""Names what is timed as ranges for other profilers: NVTX for Nsight Systems, ITT for VTune.
+
+Only where `--nvtx` or `--itt` asks for it: else no hook knows of it. A range is opened around the
+call itself, inside of what lotus times, and closed however that ends.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from ..common.guard import first_line, hook, of_the_program
+from .op_hooks import Timers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .recorder import Recorder
+
+    Library = tuple[str, Callable[[str], object], Callable[[], object]]  # name, push, pop
+
+FETCH, COLLATE, WAIT = "fetch", "collate", "wait"
+# What has the functions that open and close a range: the first that works is used.
+LIBRARIES = {
+    "nvtx": (("torch.cuda.nvtx", "range_push", "range_pop"), ("nvtx", "push_range", "pop_range")),
+    "itt": (("torch.profiler.itt", "range_push", "range_pop"),),
+}
+_REMEDIES = {
+    "nvtx": "for ranges type: pip install nvtx",
+    "itt": "for ranges use a build of torch with ITT, as those for x86-64 are",
+}
+_PROBE = "lotus"  # an empty range: a build of torch without the library fails only when called
+
+
+class ProfilerRanges:
+    """Opens and closes ranges in the libraries asked for; a library that fails is left alone."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._libraries: list[Library] | None = None  # until `load`
+
+    def load(self) -> None:
+        """Find the libraries, once; tell which of them are missing. Torch must be imported."""
+        if self._libraries is not None:
+            return
+        self._libraries = libraries = []
+        for name in self._recorder.config.ranges:
+            reasons: list[str] = []
+            for module, push, pop in LIBRARIES[name]:
+                try:
+                    functions: Any = importlib.import_module(module)
+                    library = (name, getattr(functions, push), getattr(functions, pop))
+                    library[1](_PROBE)
+                    library[2]()
+                except Exception as error:
+                    if of_the_program(error):
+                        raise
+                    reasons.append(f"{module}: {first_line(error)}")
+                else:
+                    libraries.append(library)
+                    break
+            else:
+                self._missing(name, "; ".join(reasons))
+
+    def _missing(self, name: str, why: str) -> None:
+        # The main process of the first rank has said it for the workers and the other ranks.
+        first = self._recorder.worker < 0 and os.environ.get("LOCAL_RANK") in (None, "0")
+        if first and not any("multiprocessing" in word for word in sys.orig_argv):
+            text = f"--{name} names no ranges ({why}); all else is recorded; {_REMEDIES[name]}"
+            self._recorder.tell(text)
+
+    def push(self, name: str) -> None:
+        """Open a range of this thread."""
+        if self._libraries is None:
+            self.load()
+        for library in self._libraries or ():
+            self._call(library, library[1], name)
+
+    def pop(self) -> None:
+        """Close the range that this thread opened last."""
+        for library in self._libraries or ():
+            self._call(library, library[2])
+
+    def _call(self, library: Library, function: Callable[..., object], *args: str) -> None:
+        try:
+            function(*args)
+        except Exception as error:
+            if of_the_program(error):
+                raise
+            left = [one for one in self._libraries or () if one is not library]
+            self._libraries = left
+            self._missing(library[0], first_line(error))
+
+    def around(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Return a function that calls `original` in a range, of what is recorded."""
+        gate, push, pop = self._recorder.gate, self.push, self.pop
+        name = name.encode("utf-8", "replace").decode()
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if gate.shut:
+                return original(*args, **kwargs)
+            push(name)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                pop()
+
+        return hook(call)
+
+
+class RangedTimers(Timers):
+    """As Timers, with a range around each operation and span."""
+
+    def __init__(self, recorder: Recorder, ranges: ProfilerRanges) -> None:
+        super().__init__(recorder)
+        self._ranges = ranges
+        begin, name_of = self.span, recorder.definitions.shown_name
+
+        def span(number: int) -> Callable[[], None]:
+            end = begin(number)
+            ranges.push(name_of(number))
+
+            def closed() -> None:
+                ranges.pop()
+                end()
+
+            return closed
+
+        self.span = span
+
+    def operation(self, original: Callable[..., Any], number: int) -> Callable[..., Any]:
+        """Return a function (self, *args, **kwargs) that times `original`; note its place."""
+        self.note_place(original, number)
+        name = self._definitions.shown_name(number)
+        return self._hook(self._ranges.around(original, name), number)
+
+
+def ranged(recorder: Recorder, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return `original` in a range of this name, or itself where no ranges were asked for."""
+    return original if recorder.ranges is None else recorder.ranges.around(original, name)
