@@ -16,9 +16,24 @@ from .op_hooks import Timers
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
-    from .recorder import Recorder
+    from ..common.config import Config
+    from . import op_hooks
+
+    class Telling(Protocol):
+        """What of a recorder the ranges need; no range is opened while its `gate` is shut."""
+
+        gate: Any
+        config: Config
+        worker: int
+
+        def tell(self, text: str) -> None: ...
+
+    class Ranged(Protocol):
+        """A recorder with ranges, or None where none were asked for."""
+
+        ranges: ProfilerRanges | None
 
     Library = tuple[str, Callable[[str], object], Callable[[], object]]  # name, push, pop
 
@@ -38,7 +53,7 @@ _PROBE = "lotus"  # an empty range: a build of torch without the library fails o
 class ProfilerRanges:
     """Opens and closes ranges in the libraries asked for; a library that fails is left alone."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Telling) -> None:
         self._recorder = recorder
         self._libraries: list[Library] | None = None  # until `load`
 
@@ -114,7 +129,7 @@ class ProfilerRanges:
 class RangedTimers(Timers):
     """As Timers, with a range around each operation and span."""
 
-    def __init__(self, recorder: Recorder, ranges: ProfilerRanges) -> None:
+    def __init__(self, recorder: op_hooks.Recorder, ranges: ProfilerRanges) -> None:
         super().__init__(recorder)
         self._ranges = ranges
         begin, name_of = self.span, recorder.definitions.shown_name
@@ -138,6 +153,6 @@ class RangedTimers(Timers):
         return self._hook(self._ranges.around(original, name), number)
 
 
-def ranged(recorder: Recorder, original: Callable[..., Any], name: str) -> Callable[..., Any]:
+def ranged(recorder: Ranged, original: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return `original` in a range of this name, or itself where no ranges were asked for."""
     return original if recorder.ranges is None else recorder.ranges.around(original, name)
