@@ -20,6 +20,7 @@ from lotus.analysis.counters.function_profile import known_events
 from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.causes.ledger import core_shared
 from lotus.compare import measures, next_step, uncertainty
+from lotus.compare.cpu_pair import CpuPair, cpu_pair
 from lotus.compare.differences import Fact, loader_facts, other_machine, run_facts
 from lotus.compare.measures import MeasureLine
 from lotus.compare.pairing import PairedOperations, SideOperations, as_texts, counter_rows, pairs_of
@@ -66,6 +67,7 @@ class LoaderComparison:
     added, removed   operations of one side only: parent, operation, ns (per sample)
     causes   causes of the loop's time: kind, name, a, b (shares of it), from the first runs
     paces    throughput over batches: side, run, batch, samples_per_s
+    cpus     the operations side by side, where the sides ran on different CPUs
     """
 
     title: str
@@ -78,6 +80,7 @@ class LoaderComparison:
     removed: pd.DataFrame
     causes: pd.DataFrame
     paces: pd.DataFrame
+    cpus: CpuPair | None
     notes: list[str]
 
     def line(self, name: str) -> MeasureLine | None:
@@ -222,12 +225,12 @@ def _loader(
         assert whole is not None
         sums.append(whole)
         each.append(parts)
-    cpu = [_cpu(one.runs[0]) for one in (a, b)]
+    cpus = [_cpu(one.runs[0]) for one in (a, b)]
     lines = measures.of_loader(
         measures.Sums(sums[0], each[0]),
         measures.Sums(sums[1], each[1]),
         chosen.labels,
-        cpu[0] if cpu[0] == cpu[1] else None,
+        cpus,
     )
     lines = _corrected(lines)
     verdict = _verdict(lines, a, b, same, notes, setting)
@@ -244,6 +247,9 @@ def _loader(
         removed=removed,
         causes=_causes(a.runs[0], b.runs[0], mine[0], theirs[0], known),
         paces=_paces(mine, theirs),
+        cpus=cpu_pair(
+            (a.runs, b.runs), cpus, [one.events for one in known], lines, (a.letter, b.letter)
+        ),
         notes=notes,
     )
 

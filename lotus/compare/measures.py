@@ -112,7 +112,8 @@ class Sums:
 
 @dataclass(frozen=True)
 class Labels:
-    """Names of the operations, counted intervals and events of `Wanted`, in its order."""
+    """Names of the operations and counted intervals of `Wanted`, in its order, and of the events
+    that both sides counted."""
 
     operations: Sequence[str]
     counted: Sequence[str]
@@ -123,9 +124,9 @@ _Value = Callable[[Totals], Floats]
 
 
 def of_loader(
-    a: Sums, b: Sums, labels: Labels, cpu: tuple[str, EventTable] | None
+    a: Sums, b: Sums, labels: Labels, cpus: Sequence[tuple[str, EventTable]]
 ) -> list[MeasureLine]:
-    """Return all lines of one loader that both sides have. `cpu` is that of both, if equal."""
+    """Return all lines of one loader that both sides have. `cpus` are those of a and of b."""
     lines: list[MeasureLine] = []
 
     def add(
@@ -176,26 +177,27 @@ def of_loader(
             unit, better = ("ns", -1) if event in ("task_clock", "cpu_clock") else ("count", 0)
             name, part = f"counter:{label}:{event}", f"event:{place}:{event}"
             ratio(name, COUNTERS, f"{label}: {event}", unit, part, "counted:made", better)
-    lines += _metrics(a, b, labels, cpu)
+    lines += _metrics(a, b, labels, cpus)
     return lines
 
 
 def _metrics(
-    a: Sums, b: Sums, labels: Labels, cpu: tuple[str, EventTable] | None
+    a: Sums, b: Sums, labels: Labels, cpus: Sequence[tuple[str, EventTable]]
 ) -> list[MeasureLine]:
-    """Metrics such as IPC and shares of slots, computed from the sums and from each replicate."""
-    lines: list[MeasureLine] = []
-    if cpu is None or not labels.events:
-        return lines
-    name, known = cpu
+    """Metrics such as IPC and shares of slots, computed from the sums and from each replicate.
 
-    def metrics(sums: Totals, place: int) -> pd.DataFrame:
-        counts = {event: sums(f"event:{place}:{event}") for event in labels.events}
-        return formulas.metrics(pd.DataFrame(counts), name, known)
+    Each side's come from its own events, by the formulae of its own CPU.
+    """
+    lines: list[MeasureLine] = []
+
+    def metrics(sums: Totals, place: int, cpu: tuple[str, EventTable]) -> pd.DataFrame:
+        counts = {event: sums(f"event:{place}:{event}") for event in sums.wanted.events}
+        return formulas.metrics(pd.DataFrame(counts), *cpu)
 
     for place, label in enumerate(labels.counted):
-        wholes = [metrics(side.whole, place) for side in (a, b)]
-        runs = [[metrics(run, place) for run in side.runs] for side in (a, b)]
+        sides_of = list(zip((a, b), cpus, strict=True))
+        wholes = [metrics(side.whole, place, cpu) for side, cpu in sides_of]
+        runs = [[metrics(run, place, cpu) for run in side.runs] for side, cpu in sides_of]
         for metric in wholes[0].columns:
             unit = METRICS[str(metric)].unit
             if metric not in wholes[1].columns or unit == "ns":  # a sum: its event has a line
@@ -213,7 +215,8 @@ def _metrics(
                 continue
             share = unit.startswith("of ")
             gap = uncertainty.difference(sides[0], sides[1], relative=not share)
-            better = 1 if metric in _MORE else 0
+            # On another CPU more of it is not better by itself.
+            better = 1 if metric in _MORE and cpus[0][0] == cpus[1][0] else 0
             # Replicates of a share below zero stay in its interval.
             values = [max(one.value, 0.0) if share else one.value for one in sides]
             lines.append(

@@ -131,7 +131,7 @@ class SideOperations:
             sums = counter_table(rows, "generic")
             mine = list(zip(sums["kind"].astype(str), sums["operation"].astype(str), strict=True))
             counted = mine if place == 0 else [one for one in counted if one in mine]
-            names = events_of(rows)
+            names = [one for one in events_of(rows) if sums[one].notna().all()]
             events = names if place == 0 else [one for one in events if one in names]
         return SideOperations(operations.sort_values(ascending=False), counted, events)
 
@@ -165,10 +165,13 @@ class PairedOperations:
             notes.append(f"only {letter} was recorded with --counters: they are not compared")
         elif set(a.events) != set(b.events):
             different = ", ".join(sorted(set(a.events) ^ set(b.events)))
-            notes.append(f"events that one side only counted are not compared: {different}")
-        counted = counted if events else []
+            notes.append(f"events that one side only counted have no lines: {different}")
+        counted = counted if a.events and b.events else []
         top = self.pairs[:MOST_OPERATIONS]
-        self.wanted = [Wanted([pair[place] for pair in top], counted, events) for place in range(2)]
+        self.wanted = [
+            Wanted([pair[place] for pair in top], counted, side.events if counted else [])
+            for place, side in enumerate((a, b))
+        ]
         names = [mine[1] for mine, _ in top]
         self.labels = measures.Labels(
             [name if names.count(name) == 1 else f"{parent}/{name}" for (parent, name), _ in top],

@@ -143,6 +143,7 @@ def _loop(
         removed=_only(names[0] - names[1]),
         causes=_causes(loops[0][0], loops[1][0]),
         paces=pd.DataFrame(columns=["side", "run", "batch", "samples_per_s"]),
+        cpus=None,
         notes=notes,
     )
 

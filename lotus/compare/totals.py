@@ -366,7 +366,10 @@ class _MadeBatches:
         pair, known = pd.factorize(pd.MultiIndex.from_arrays([kind, name]))
         code = np.array([places.get(tuple(one), -1) for one in known], np.int64)[pair]
         values = counters[events].to_numpy(np.float64)
-        bad = np.isnan(values).any(axis=1) & (row >= 0)
+        unknown = np.isnan(values)
+        nothing = unknown.all(axis=1)
+        turns = unknown[~nothing].any(axis=0)  # groups of events take turns by batch
+        bad = (nothing | unknown[:, ~turns].any(axis=1)) & (row >= 0)
         good = np.bincount(row[(row >= 0) & (kind == "fetch")], minlength=count) > 0
         good &= np.bincount(row[bad], minlength=count) == 0
         self.with_counts = np.where(good, self.size, 0.0)
@@ -377,11 +380,32 @@ class _MadeBatches:
         rest = places.get(("fetch", COUNTED_REST), -1)
         for place in range(len(events)):
             mine = usable & (code >= 0)
-            sums = np.bincount(row[mine] * width + code[mine], values[mine, place], count * width)
+            known = np.nan_to_num(values[:, place])
+            sums = np.bincount(row[mine] * width + code[mine], known[mine], count * width)
             sums = sums.reshape(count, width)
             if rest >= 0:
-                sums[:, rest] -= np.bincount(row[inner], values[inner, place], count)
+                sums[:, rest] -= np.bincount(row[inner], known[inner], count)
             self.counts[:, place :: len(events)] = sums
+        self._scale_turns(events, turns, good, [row[(row >= 0) & one] for one in unknown.T])
+
+    def _scale_turns(
+        self, events: Sequence[str], turns: np.ndarray, good: np.ndarray, unknown: Sequence[Ints]
+    ) -> None:
+        """Scale what was counted in some batches to all, as `counter_metrics.counter_table` does.
+
+        By the cycles of each operation where they were always counted, else by samples. `unknown`:
+        for each event, the batches in which it was not counted.
+        """
+        size = np.broadcast_to(self.size[:, None], (len(good), len(self.wanted.counted)))
+        weight = size * good[:, None]
+        if "cycles" in events and not turns[events.index("cycles")]:
+            weight = self.counts[:, events.index("cycles") :: len(events)] * good[:, None]
+        for place in np.flatnonzero(turns).tolist():
+            seen = good.copy()
+            seen[unknown[place]] = False
+            whole, covered = weight.sum(axis=0), weight[seen].sum(axis=0)
+            scale = np.where(covered > 0, whole / np.where(covered > 0, covered, 1.0), 0.0)
+            self.counts[:, place :: len(events)] *= seen[:, None] * scale
 
     def of(self, rank: int) -> _Part:
         columns, batches, wanted = self.wanted.columns, self.batches, self.wanted

@@ -21,6 +21,7 @@ from lotus.reporters.base.console import LEFT, RIGHT
 from lotus.reporters.base.page import COLOURS, Chart, Section, Table
 from lotus.reporters.base.page import save as save_page
 from lotus.reporters.compare import comparison_report as words
+from lotus.reporters.compare import cpu_tables
 
 _MOST_POINTS = 30  # of a chart of differences: more cannot be read
 _MOST_LOADERS = 4
@@ -100,6 +101,9 @@ def _loader(
     name: str, loader: LoaderComparison, comparison: Comparison
 ) -> list[str | Table | Chart]:
     parts: list[str | Table | Chart] = [loader.verdict.text, *(f"{note}." for note in loader.notes)]
+    if loader.cpus is not None:
+        letters = (comparison.a.letter, comparison.b.letter)
+        parts += cpu_tables.parts(loader.cpus, letters)
     parts.append(_forest(f"differences-{name}", loader, comparison))
     if len(loader.paces):
         parts.append(_paces(f"throughput-{name}", loader, comparison))

@@ -13,7 +13,8 @@
       "lines": [{"id", "group", "label", "unit", "per", "better", "a", "b", "relative",
                  "difference", "low", "high", "p", "p_adjusted", "different"}],
       "other_operations": [...], "added": [...], "removed": [...], "causes": [...],
-      "paces": [...], "notes": [...]
+      "paces": [...], "notes": [...],
+      "cpus": {"names", "operations", "gain", "gains_most", "saves_most", "notes"} or null
     }],
     "unmatched": [{"side", "loader"}], "notes": [...]
   }],
@@ -59,6 +60,7 @@ from lotus.compare.measures import (
 from lotus.compare.next_step import unclear
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
 from lotus.reporters.base.display_names import shorten_apart
+from lotus.reporters.compare import cpu_tables
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
@@ -161,6 +163,7 @@ def _loader(loader: LoaderComparison, most: int | None) -> dict[str, Any]:
         "causes": records(loader.causes),
         "paces": records(loader.paces),
         "notes": list(loader.notes),
+        "cpus": cpu_tables.values(loader.cpus),
     }
 
 
@@ -198,6 +201,8 @@ def _write_comparison(console: "Console", comparison: Comparison) -> None:
             _facts(console, loader.facts, comparison)
         for note in loader.notes:
             print_paragraph(console, "", plain(note) + ".")
+        if loader.cpus is not None:
+            cpu_tables.show(console, loader.cpus, (comparison.a.letter, comparison.b.letter))
         _lines(console, loader, comparison)
     if not comparison.loaders:
         console.print()
