@@ -12,8 +12,8 @@ from lotus.reading.process_tree import Process
 _OWN, _COLLATE, _NEXT, _STEP = -1, -2, -3, -4
 OWN_CODE, COLLATE, NEXT, STEP = "", "collate", "(next)", "(step)"
 REASONS = (
-    *("computing", "lock", "shared-lock", "sleep", "file", "socket", "pipe", "events"),
-    *("storage", "page-fault", "child", "other"),
+    *("computing", "lock", "shared-lock", "sleep", "file", "socket", "local-socket", "pipe"),
+    *("events", "storage", "page-fault", "child", "other"),
 )
 _COLUMNS = {
     "pid": "int64", "worker": "int64", "operation": "object", "reason": "object", "looks": "int64",

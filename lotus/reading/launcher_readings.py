@@ -27,12 +27,12 @@ COLUMNS = {
         "anonymous",
         "descriptor_limit",
     ),
-    CHILDREN: ("pid", "worker", "cpu_ns", "own_cpu_ns", "own_ns"),
+    CHILDREN: ("pid", "worker", "cpu_ns", "own_cpu_ns", "own_ns", "kept_cpu_ns"),
 }
 _UNKNOWN = -1
 _FORMER = {
-    COLUMNS[MACHINE]: 6,
-    COLUMNS[CHILDREN]: 3,
+    COLUMNS[MACHINE]: (6,),
+    COLUMNS[CHILDREN]: (3, 5),
 }  # columns of runs by an older lotus, which are the first of today's
 
 
@@ -51,6 +51,6 @@ def table(record: LauncherRecord, name: str) -> pd.DataFrame:
 def _is_sound(row: object, columns: tuple[str, ...]) -> bool:
     return (
         isinstance(row, list)
-        and len(row) in (len(columns), _FORMER.get(columns, len(columns)))
+        and len(row) in (len(columns), *_FORMER.get(columns, ()))
         and all(type(value) is int and -1 <= value < 1 << 62 for value in row)
     )

@@ -332,9 +332,10 @@ class Run:
 
         pid, worker, operation ("" for the data set's own code, "collate", "(next)"; "(step)": since
         the last batch was taken), reason ("computing", or ready to; "lock", of one process;
-        "shared-lock"; "sleep"; "file", "socket" and "pipe"; "events", as in poll; "storage";
-        "page-fault"; "child"; "other"), looks (how many observations found this state).
-        Code that runs after an operation in the same sample counts as that operation.
+        "shared-lock"; "sleep"; "file", "socket", "local-socket" (to a process of this machine) and
+        "pipe"; "events", as in poll; "storage"; "page-fault"; "child"; "other"), looks (how many
+        observations found this state). Code that runs after an operation in the same sample counts
+        as that operation.
         """
         return blocking_table.table(self._launcher_record, self._assembly.processes)
 
@@ -371,8 +372,9 @@ class Run:
     def children(self) -> pd.DataFrame:
         """CPU time of the program's processes and of what these started: pid, worker (-1: a main
         process), cpu_ns (of its children, as far as it had waited for their end when it was last
-        found blocked), and of all its own threads own_cpu_ns, within own_ns. -1 if not known.
-        Workers are the main process's own children."""
+        found blocked), and of all its own threads own_cpu_ns, within own_ns; in the same time
+        kept_cpu_ns of processes that it started and that make no batches (a manager's). -1 if not
+        known. Workers are the main process's own children."""
         return launcher_readings.table(self._launcher_record, launcher_readings.CHILDREN)
 
     @cached_property

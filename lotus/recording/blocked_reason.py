@@ -29,9 +29,11 @@ _CALLS = {
 }
 COMPUTING = "computing"
 REASONS = (
-    COMPUTING, "storage", "page-fault", "lock", "shared-lock", "sleep", "socket", "pipe", "events",
-    "file", "child", "other",
+    COMPUTING, "storage", "page-fault", "lock", "shared-lock", "sleep", "socket", "local-socket",
+    "pipe", "events", "file", "child", "other",
 )  # fmt: skip
+_MOST_LOCAL = 4096  # sockets whose kind is kept
+_MOST_BYTES = 1 << 20  # of the list of local sockets
 
 
 class BlockedReasons:
@@ -41,6 +43,7 @@ class BlockedReasons:
         machine = os.uname().machine
         calls = _CALLS.get(machine, {})
         self._kinds = {str(number): kind for kind, numbers in calls.items() for number in numbers}
+        self._local: dict[bytes, bool] = {}  # by a socket's inode
         self.problem = "" if calls else f"system calls of {machine} are not known"
         if not self.problem and not os.path.exists("/proc/self/syscall"):
             self.problem = "this kernel does not tell in which system call a thread is"
@@ -67,8 +70,26 @@ class BlockedReasons:
             private = len(text) > 2 and int(text[2], 16) & _PRIVATE
             return "lock" if private else "shared-lock"
         if kind == _BY_DESCRIPTOR:
-            return _kind_of_file(pid, int(text[1], 16))
+            return self._kind_of_file(pid, int(text[1], 16))
+        if kind == "socket" and len(text) > 1:
+            return self._kind_of_file(pid, int(text[1], 16))
         return kind
+
+    def _kind_of_file(self, pid: int, number: int) -> str:
+        target = os.readlink(f"/proc/{pid}/fd/{number}")
+        if target.startswith("socket:["):
+            inode = target[len("socket:[") : -1].encode()
+            return "local-socket" if self._is_local(pid, inode) else "socket"
+        return "pipe" if target.startswith("pipe:") else "file"
+
+    def _is_local(self, pid: int, inode: bytes) -> bool:
+        """Whether a socket is one of AF_UNIX, which ends in a process of this machine."""
+        known = self._local.get(inode)
+        if known is None:
+            if len(self._local) >= _MOST_LOCAL:
+                self._local.clear()
+            known = self._local[inode] = inode in _local_sockets(pid)
+        return known
 
 
 def read(path: str) -> bytes:
@@ -80,9 +101,12 @@ def read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _kind_of_file(pid: int, number: int) -> str:
-    target = os.readlink(f"/proc/{pid}/fd/{number}")
-    for kind in ("socket", "pipe"):
-        if target.startswith(f"{kind}:"):
-            return kind
-    return "file"
+def _local_sockets(pid: int) -> set[bytes]:
+    """Inodes of the sockets of AF_UNIX that a process can see; none where they cannot be read."""
+    try:
+        with open(f"/proc/{pid}/net/unix", "rb") as file:
+            lines = file.read(_MOST_BYTES).splitlines()
+    except OSError:
+        return set()
+    rows = (line.split(None, 7) for line in lines[1:])
+    return {fields[6] for fields in rows if len(fields) > 6}

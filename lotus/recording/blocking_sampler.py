@@ -21,6 +21,7 @@ from lotus.common.errors import LotusError
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace.log import state_page
 from lotus.recording.blocked_reason import BlockedReasons, read
+from lotus.recording.kept_children import KeptChildren
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.own_code_sampler import OwnCodeSampler
 from lotus.recording.process_memory import ProcessMemory
@@ -58,6 +59,7 @@ class BlockingSampler:
         self._machine = MachineLoad()
         self._memory = ProcessMemory()
         self._times = ProcessTimes()
+        self._kept = KeptChildren()
         self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
         self._own_code = OwnCodeSampler(directory)
         self._cost_ns = self._ended_ns = 0
@@ -92,7 +94,12 @@ class BlockingSampler:
             "memory": self._memory.rows,
             "program_ns": _cpu_of_ended() - self._ended_ns,
             "children": [
-                [*process, self._children.get(process, -1), *self._times.between(process)]
+                [
+                    *process,
+                    self._children.get(process, -1),
+                    *self._times.between(process),
+                    self._kept.cpu_ns(process, self._descendants),
+                ]
                 for process in {**self._children, **self._times.processes}
             ],
             "own_code": self._own_code.stacks,
@@ -175,7 +182,8 @@ class BlockingSampler:
         pid, worker = words[state_page.W_PID], words[state_page.W_WORKER]
         if not self._is_ours(pid):
             return None
-        self._times.read((pid, worker))
+        if self._times.read((pid, worker)):
+            self._kept.read((pid, worker), self._descendants)
         if words[state_page.W_PHASE] in _LOOKED_AT:
             try:
                 reason = self._reason(pid, worker)

@@ -24,17 +24,19 @@ class ProcessTimes:
     def __init__(self) -> None:
         self.processes: dict[tuple[int, int], _Readings] = {}
 
-    def read(self, process: tuple[int, int]) -> None:
-        """Read how much the process has used by now; nothing where it has ended."""
+    def read(self, process: tuple[int, int]) -> bool:
+        """Read how much the process has used by now; whether it was due, and has not ended."""
         now, known = time.monotonic_ns(), self.processes.get(process)
         if known is not None and now - known.last_ns < _PERIOD_NS:
-            return
+            return False
         with contextlib.suppress(OSError, ValueError, IndexError):
-            used = _used(process[0])
+            used = cpu_ns(process[0])
             if known is None:
                 self.processes[process] = _Readings(now, used, now, used)
             else:
                 known.last_ns, known.last_cpu_ns = now, used
+            return True
+        return False
 
     def between(self, process: tuple[int, int]) -> tuple[int, int]:
         """(CPU time, wall time) from first to last reading, ns; (-1, -1): it was not read twice."""
@@ -44,8 +46,8 @@ class ProcessTimes:
         return known.last_cpu_ns - known.first_cpu_ns, known.last_ns - known.first_ns
 
 
-def _used(pid: int) -> int:
-    """Nanoseconds. Raises OSError, ValueError, IndexError."""
+def cpu_ns(pid: int) -> int:
+    """CPU time of all threads of a process. Raises OSError, ValueError, IndexError."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b") ")[2].split()
     return (int(fields[_USER_TIME]) + int(fields[_USER_TIME + 1])) * _TICK_NS

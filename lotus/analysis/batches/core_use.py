@@ -103,8 +103,11 @@ def core_use(scope: Scope) -> CoreUse:
     loop = loop_times(scope.epochs, waits)
     children = _of_children(scope)
     beside = _beside_batches(scope, sending, loop)
+    kept = _of_kept_children(scope, loop)
     own = (
-        ratio(workers + main + children + beside, total(number(loop, "loop_ns")) * scope.cores)
+        ratio(
+            workers + main + children + beside + kept, total(number(loop, "loop_ns")) * scope.cores
+        )
         if known
         else math.nan
     )
@@ -142,6 +145,18 @@ def _of_children(scope: Scope) -> float:
     """CPU time of the processes that workers started; those of a main process are its workers."""
     used = number(scope.children, "cpu_ns")[integer(scope.children, "worker") >= 0]
     return total(used[used > 0])
+
+
+def _of_kept_children(scope: Scope, loop: pd.DataFrame) -> float:
+    """CPU time, in the loops, of processes that the program keeps and that make no batches."""
+    readings, cores = scope.children, 0.0
+    wall, used = number(readings, "own_ns"), number(readings, "kept_cpu_ns")
+    in_worker = integer(readings, "worker") >= 0
+    for mine, count in ((~in_worker, 1), (in_worker, scope.num_workers)):
+        known = mine & (wall > 0) & (used >= 0)
+        if known.any():
+            cores += total(used[known] / wall[known]) * count / int(known.sum())
+    return cores * total(number(loop, "loop_ns"))
 
 
 def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:

@@ -9,12 +9,15 @@ from lotus.analysis.common.columns import integer, number, ratio
 from lotus.analysis.common.scope import Scope
 
 COMPUTING, SHARED_LOCK, LOCK = "computing", "shared-lock", "lock"
+LOCAL_SOCKET = "local-socket"  # to another process of this machine
 # Looks at the training loop, not at who makes batches: in `next`, and between two of them.
 NEXT, STEP = "(next)", "(step)"
 # Fewer looks than these tell nothing.
 LEAST_LOOKS = 10
 # A thread that is found at a lock for this share of its time takes turns with others.
 LEAST_LOCKED = 0.2
+# One that awaits a process's answers for this share is held by it: it packs and unpacks between.
+_LEAST_AWAITED = 0.15
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,15 @@ class Looks:
     def reason(self) -> str:
         """What it was blocked in most; "" where it was not blocked, or too few tell.
 
-        Who takes turns at a lock is as often found doing what it does while it holds the lock.
+        Who takes turns at a lock is as often found doing what it does while it holds the lock, and
+        who asks another process for each sample is as often found unpacking the answer.
         """
         if not self.tell or not self.shares:
             return ""
         if self.shares.get(SHARED_LOCK, 0.0) >= LEAST_LOCKED:
             return SHARED_LOCK
+        if self.shares.get(LOCAL_SOCKET, 0.0) >= _LEAST_AWAITED:
+            return LOCAL_SOCKET
         return max(self.shares, key=lambda reason: self.shares[reason])
 
 

@@ -192,7 +192,7 @@ def _scope(
         paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
         blocking=_of_pids(table(run, "blocking"), batches, mine["waits"]),
         machine=table(run, "machine"),
-        children=_of_pids(table(run, "children"), batches),
+        children=_of_pids(table(run, "children"), batches, mine["waits"]),
         memory=_of_pids(table(run, "memory"), batches, mine["waits"]),
         own_code=table(run, "own_code"),
         first_batches=_of_pids(table(run, "first_batches"), batches),

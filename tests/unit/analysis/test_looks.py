@@ -58,6 +58,17 @@ def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
     assert "Raise num_workers" not in first.causes[0].advice
 
 
+@pytest.mark.parametrize("awaited", [20, 90])
+def test_samples_that_another_process_keeps_are_to_be_shared_not_asked_for(awaited: int) -> None:
+    # The worker unpacks answers for most of its time, or waits for them.
+    looks = {"local-socket": awaited, "computing": 100 - awaited}
+    first = judged(with_looks(slow(cpu=1 - awaited / 100, workers=2), **looks)).causes[0]
+    assert "waits for another process of this machine, over a local socket" in first.title
+    assert "multiprocessing.Manager()" in first.advice
+    assert "more of them will not help" in first.advice
+    assert not first.remedy.setting
+
+
 @pytest.mark.parametrize("reason", ["child", "pipe", "events"])
 def test_programs_that_it_starts_and_that_compute_need_cores(reason: str) -> None:
     run = with_looks(slow(cpu=0.2), **{reason: 90, "computing": 10})

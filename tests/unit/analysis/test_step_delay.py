@@ -37,6 +37,19 @@ def test_what_workers_compute_beside_batches_is_the_programs_own() -> None:
     assert core_use(scopes(loop(beside=0.0))[0]).beside_cores == 0.0
 
 
+def test_what_a_manager_computes_is_the_programs_own() -> None:
+    # GIVEN a process beside the workers that uses 0.8 of two cores
+    run, second = loop(beside=0.0), 1_000_000_000
+    before = core_use(scopes(run)[0]).own_share
+    manager = (int(run.waits["pid"].iloc[0]), -1, -1, 0, second, int(0.8 * second))
+    columns = [*run.children.columns, "kept_cpu_ns"]
+    run.children = pd.DataFrame(
+        [*run.children.assign(kept_cpu_ns=-1).itertuples(index=False), manager], columns=columns
+    )
+    use = core_use(scopes(run)[0])
+    assert use.own_share == pytest.approx(before + 0.4)
+
+
 def test_it_is_named_where_it_keeps_the_step_from_the_cores() -> None:
     judged = verdict(scopes(loop(beside=1.6))[0])
     assert judged.kind == "consumer-bound"

@@ -44,7 +44,7 @@ COLUMNS = {
     "blocking": "pid worker operation reason looks",
     "own_code": "part stack depth function file line samples",
     "memory": "time_ns pid worker rss pss private shared anonymous descriptor_limit",
-    "children": "pid worker cpu_ns own_cpu_ns own_ns",
+    "children": "pid worker cpu_ns own_cpu_ns own_ns kept_cpu_ns",
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes throttled_ns "
     "memory_stall_ns",
     "first_batches": WHOSE + "worker loader epoch content generator state",

@@ -33,7 +33,7 @@ def test_a_process_is_not_read_more_often_than_twice_a_second(monkeypatch) -> No
     now = [0]
     monkeypatch.setattr(process_times.time, "monotonic_ns", lambda: now[0])
     read: list[int] = []
-    monkeypatch.setattr(process_times, "_used", lambda pid: read.append(pid) or 0)
+    monkeypatch.setattr(process_times, "cpu_ns", lambda pid: read.append(pid) or 0)
     times = ProcessTimes()
     for now[0] in range(0, 2_000_000_000, 100_000_000):
         times.read((7, 0))

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from lotus.analysis.batches.components import off_cpu
-from lotus.analysis.batches.looks import LEAST_LOOKS, SHARED_LOCK, Looks, looks_at
+from lotus.analysis.batches.looks import (
+    LEAST_LOOKS,
+    LOCAL_SOCKET,
+    SHARED_LOCK,
+    Looks,
+    looks_at,
+)
 from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
@@ -36,6 +42,7 @@ _REASONS = {
     "lock": ("waits for other threads of its process", "look at what they do. "),
     "sleep": ("sleeps", _OVERLAPS),
     "socket": ("waits for the network", _BY_LINE),
+    LOCAL_SOCKET: ("waits for another process of this machine, over a local socket", ""),
     "events": ("waits for the network or for another process", _BY_LINE),
     "pipe": ("waits for another process", _BY_PROCESS),
     "child": ("waits for another process", _BY_PROCESS),
@@ -178,6 +185,13 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
             "Processes take turns at a lock, so more workers will not help. Hold it for less, give "
             f"each worker a file or connection of its own, or do without it.{look}"
         )
+    if reason == LOCAL_SOCKET:
+        return (
+            "Each access is a message to that process and back, and it answers all workers: more "
+            "of them will not help. If it is a multiprocessing.Manager(), whose dict() and list() "
+            "work so, keep the data in an array or tensor that the workers share by fork or in "
+            f"shared memory; or open it once in each worker.{look}"
+        )
     if _starts_programs(charge, around):
         return (
             "It starts a program for each sample or batch, which computes: do it in the worker by "
@@ -212,7 +226,7 @@ def _dwarfs_the_cores(charge: Charge, around: Circumstances) -> bool:
 def _work_remedy(charge: Charge, around: Circumstances) -> Remedy:
     """The number of workers, wherever `_against_work` names one."""
     reason = _looked(charge).reason
-    if reason == SHARED_LOCK and around.workers > 1:
+    if _is_served_in_turn(reason, around):
         return CODE
     waits = _waits(charge, around)
     if waits and not _starts_programs(charge, around):
@@ -222,6 +236,11 @@ def _work_remedy(charge: Charge, around: Circumstances) -> Remedy:
     if _off_cpu(charge) and not _starts_programs(charge, around):
         return CODE
     return set_workers(around)
+
+
+def _is_served_in_turn(reason: str, around: Circumstances) -> bool:
+    """Whether it asks for what one process at a time has, or does for the others."""
+    return reason == LOCAL_SOCKET or (reason == SHARED_LOCK and around.workers > 1)
 
 
 def _looked(charge: Charge) -> Looks:
@@ -234,7 +253,7 @@ def _looked(charge: Charge) -> Looks:
 def _waiting_words(charge: Charge, around: Circumstances) -> str:
     """What it does instead of computing; "" where it computes."""
     reason = _looked(charge).reason
-    if reason == SHARED_LOCK and around.workers > 1:
+    if _is_served_in_turn(reason, around):
         return _REASONS[reason][0]
     if _starts_programs(charge, around):
         return "waits for programs that it starts"

@@ -1,0 +1,62 @@
+"""CPU time of processes that the program keeps beside its workers, such as a manager's, read from
+outside.
+"""
+
+import contextlib
+from collections.abc import Container
+
+from lotus.recording.blocked_reason import read
+from lotus.recording.process_times import cpu_ns
+
+_MOST = 64  # processes of one parent; of more, the first
+_DEEP = 3  # generations
+
+
+class KeptChildren:
+    """Reads the processes that a process of the program started, and what those started.
+
+    Processes that make batches are read by themselves, and are none of these.
+    """
+
+    def __init__(self) -> None:
+        # (pid, worker) of the parent -> pid of the child -> CPU time at its first and last reading
+        self._used: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+
+    def read(self, parent: tuple[int, int], others: Container[int]) -> None:
+        """Read how much the children of a process have used by now; `others` make batches."""
+        used = self._used.setdefault(parent, {})
+        found = _descendants(parent[0], others)
+        for child in found:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                now = cpu_ns(child)
+                used[child] = (used.get(child, (now, now))[0], now)
+        if parent[1] >= 0:  # those that have ended are in the worker's own count of its children
+            for child in set(used).difference(found):
+                del used[child]
+
+    def cpu_ns(self, parent: tuple[int, int], others: Container[int]) -> int:
+        """What they used between the first and the last reading; -1: nothing was read."""
+        used = self._used.get(parent)
+        if used is None:
+            return -1
+        return sum(last - first for child, (first, last) in used.items() if child not in others)
+
+
+def _descendants(pid: int, others: Container[int]) -> list[int]:
+    """Children of a process's main thread, and theirs; none where the kernel does not tell."""
+    found: list[int] = []
+    parents = [pid]
+    for _ in range(_DEEP):
+        children = [child for parent in parents for child in _children(parent)]
+        found += [child for child in children if child not in others]
+        parents = children[:_MOST]
+        if len(found) >= _MOST or not parents:
+            break
+    return found[:_MOST]
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()[:_MOST]]
+    except (OSError, ValueError):
+        return []
