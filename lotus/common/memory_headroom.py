@@ -11,10 +11,14 @@ _NO_LIMIT = 1 << 62  # cgroup v1 writes the largest whole pages where v2 writes 
 
 @dataclass(frozen=True)
 class Headroom:
-    """How many bytes may still be used, and which limit says so."""
+    """How many bytes may still be used, and which limit says so.
+
+    `limit`: of the cgroup that says so, bytes; 0: no cgroup does.
+    """
 
     free: int
     why: str
+    limit: int = 0
 
 
 def memory(root: Path = Path("/")) -> Headroom | None:
@@ -47,7 +51,7 @@ def _left(folder: Path) -> Headroom | None:
     # In v1 only the total_ numbers include child cgroups, as the usage does.
     used -= min(stat.get("inactive_file" if version2 else "total_inactive_file", 0), used)
     why = f"the cgroup's memory limit is {size(limit)} and {size(used)} are in use"
-    return Headroom(max(limit - used, 0), why)
+    return Headroom(max(limit - used, 0), why, limit)
 
 
 def _number(path: Path) -> int | None:

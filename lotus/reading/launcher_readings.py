@@ -15,6 +15,7 @@ COLUMNS = {
         "available_bytes",
         "throttled_ns",
         "memory_stall_ns",
+        "memory_limit_bytes",
     ),
     MEMORY: (
         "time_ns",
@@ -31,7 +32,7 @@ COLUMNS = {
 }
 _UNKNOWN = -1
 _FORMER = {
-    COLUMNS[MACHINE]: (6,),
+    COLUMNS[MACHINE]: (6, 8),
     COLUMNS[CHILDREN]: (3, 5),
 }  # columns of runs by an older lotus, which are the first of today's
 

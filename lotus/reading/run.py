@@ -359,7 +359,8 @@ class Run:
         """The state of the machine, about once a second: time_ns; since boot, busy_ns, idle_ns,
         stolen_ns (sums over the CPUs that the program could use), swapped_bytes (in and out),
         throttled_ns (by a CPU quota, all CPUs) and memory_stall_ns (some thread waited for
-        memory); available_bytes of memory. -1 if unknown."""
+        memory); available_bytes of memory, of the machine or of a cgroup (container, job) that
+        leaves less, whose limit is memory_limit_bytes then, else 0. -1 if unknown."""
         return launcher_readings.table(self._launcher_record, launcher_readings.MACHINE)
 
     @property

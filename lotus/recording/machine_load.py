@@ -18,7 +18,8 @@ class MachineLoad:
 
     `rows` holds [time, busy, idle, stolen (all ns, summed over the CPUs), bytes swapped in and out,
     bytes available (in the cgroup as well), ns for which a CPU quota held threads back (summed over
-    the CPUs), ns in which threads waited for memory (PSI, some)]; what is not known is -1.
+    the CPUs), ns in which threads waited for memory (PSI, some), the memory limit of the cgroup
+    that leaves the fewest bytes (0: the machine itself leaves fewer)]; what is not known is -1.
     """
 
     def __init__(self) -> None:
@@ -38,8 +39,9 @@ class MachineLoad:
             del self.rows[1::2]
             self._period_ns *= 2
         with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
-            memory = (_swapped(), _available())
-            self.rows.append([time_ns, *self._cores(), *memory, self._throttled(), _stalled()])
+            available, limit = _available()
+            row = [time_ns, *self._cores(), _swapped(), available]
+            self.rows.append([*row, self._throttled(), _stalled(), limit])
 
     def _cores(self) -> tuple[int, int, int]:
         busy = idle = stolen = 0
@@ -87,6 +89,6 @@ def _swapped() -> int:
     return -1
 
 
-def _available() -> int:
+def _available() -> tuple[int, int]:
     room = memory_headroom.memory()
-    return -1 if room is None else room.free
+    return (-1, -1) if room is None else (room.free, room.limit)

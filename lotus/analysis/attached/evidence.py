@@ -50,7 +50,8 @@ class AttachEvidence:
     looks      time_ns, pid, reason, wall_ns, cpu_ns, delay_ns, process_ns: a process's main thread,
                and what it did since the look before: on a core, ready without one; process_ns: the
                time on cores of all threads of the process
-    machine    time_ns, busy_ns, idle_ns, stolen_ns, swapped_bytes, available_bytes
+    machine    time_ns, busy_ns, idle_ns, stolen_ns, swapped_bytes, available_bytes,
+               memory_limit_bytes
     memory     time_ns, pid, worker, rss, pss, private, shared, anonymous, descriptor_limit
     missing    sentences: what could not be seen
     functions  what perf sampled; None: nothing

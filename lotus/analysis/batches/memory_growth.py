@@ -27,7 +27,8 @@ class MemoryGrowth:
     `copied_bytes`: pages that it shared with the main process and wrote to, as CPython does to
     count references. `shared_bytes`: what it may still copy. `allocated_bytes`: what it grew by
     otherwise, without pages of files. `whole_bytes`: copied, and what may be, of all workers.
-    `available_bytes`: of the machine, at the last reading of a worker; NaN if not known.
+    `available_bytes`: at the last reading of a worker, of the machine or of the cgroup that leaves
+    less; NaN if not known. `limit_bytes`: the limit of that cgroup; 0.0: the machine leaves less.
     `seconds_left`: from then until the memory is full, if the workers grow as they did; inf if they
     do not, or not steadily, or end before.
     """
@@ -38,6 +39,7 @@ class MemoryGrowth:
     whole_bytes: float
     available_bytes: float
     seconds_left: float
+    limit_bytes: float = 0.0
 
     @property
     def copies(self) -> bool:
@@ -89,7 +91,7 @@ def growth_of(
         return NOTHING
     # With one worker, what the main process writes to becomes the worker's own as well.
     most = max(each, key=lambda process: process.copied * several + process.allocated)
-    available = _available(machine, max(process.last_ns for process in each))
+    available, limit = _available(machine, max(process.last_ns for process in each))
     per_s = max(process.per_s for process in each) * workers
     left = available / per_s if per_s > 0 and available == available else math.inf
     return MemoryGrowth(
@@ -99,15 +101,21 @@ def growth_of(
         whole_bytes=(most.copied + most.shared) * workers if several else 0.0,
         available_bytes=available,
         seconds_left=left if left < _MOST_S else math.inf,
+        limit_bytes=limit,
     )
 
 
-def _available(machine: pd.DataFrame, last_ns: float) -> float:
-    """Of the machine when the workers were read last; once they have ended it is theirs again."""
-    before = number(machine, "time_ns") <= last_ns
-    available = number(machine, "available_bytes")[before]
-    available = available[available >= 0]
-    return float(available[-1]) if available.size else math.nan
+def _available(machine: pd.DataFrame, last_ns: float) -> tuple[float, float]:
+    """(bytes that were left, the limit of the cgroup that leaves them; 0.0: none).
+
+    When the workers were read last; once they have ended it is theirs again.
+    """
+    available = number(machine, "available_bytes")
+    before = np.flatnonzero((number(machine, "time_ns") <= last_ns) & (available >= 0))
+    if not before.size:
+        return math.nan, 0.0
+    limit = number(machine, "memory_limit_bytes")[before[-1]]
+    return float(available[before[-1]]), float(limit) if limit > 0 else 0.0
 
 
 def _longest_s(scope: Scope) -> float:

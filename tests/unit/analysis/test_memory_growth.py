@@ -84,6 +84,11 @@ def test_a_worker_that_grows_all_the_time_fills_the_memory() -> None:
     assert judgement.causes[0].kind == "memory"
     assert "cache" in judgement.causes[0].advice
     assert any("50.0 s" in flaw for flaw in judgement.flaws)
+    assert any("fill the machine's memory" in flaw for flaw in judgement.flaws)
+    contained = with_memory(steady)
+    contained.machine["memory_limit_bytes"] = [0, 6 << 30, 0]
+    words = "would fill the 6.00 GiB of memory that its container or job may use in 50.0 s"
+    assert any(words in flaw for flaw in judged(contained).flaws)
     at_first = [(s, 0, 400 + 240 * (s > 1), 0, 400) for s in range(1, 7)]
     assert memory_growth(scopes(with_memory(at_first))[0]).seconds_left == float("inf")
 

@@ -1,5 +1,9 @@
 """Readings of this machine: they grow with what it does, and their number is bounded."""
 
+import pytest
+
+from lotus.common import memory_headroom
+from lotus.common.memory_headroom import Headroom
 from lotus.recording.machine_load import MachineLoad
 
 
@@ -14,6 +18,19 @@ def test_a_reading_has_what_the_kernel_tells() -> None:
     assert first[5] == -1 or first[5] > 0
     assert last[6] >= first[6] >= -1  # held back by a quota
     assert last[7] >= first[7] >= -1  # waited for memory
+
+
+@pytest.mark.parametrize(
+    ("room", "row"),
+    [(Headroom(5, "why", 9), [5, 9]), (Headroom(5, "why"), [5, 0]), (None, [-1, -1])],
+)
+def test_a_reading_says_which_limit_leaves_so_much_memory(
+    monkeypatch: pytest.MonkeyPatch, room: Headroom | None, row: list[int]
+) -> None:
+    monkeypatch.setattr(memory_headroom, "memory", lambda: room)
+    load = MachineLoad()
+    load.read(now=True)
+    assert [load.rows[0][5], load.rows[0][8]] == row
 
 
 def test_a_reading_is_made_only_when_it_is_due() -> None:

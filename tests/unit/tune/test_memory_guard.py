@@ -85,6 +85,15 @@ def test_the_limit_of_cgroup_v2_less_use_more_file_pages(tmp_path: Path) -> None
     room = memory_headroom.memory(tmp_path)
     assert room is not None
     assert room.why == "the cgroup's memory limit is 4.00 GiB and 2.00 GiB are in use"
+    assert room.limit == 4 * GIB
+
+
+@pytest.mark.parametrize("limit", ["max", str(32 * GIB)])
+def test_where_the_system_has_less_left_no_cgroup_is_meant(tmp_path: Path, limit: str) -> None:
+    files = {"proc/self/cgroup": "0::/job\n", "proc/self/mountinfo": V2_MOUNT}
+    room = memory_headroom.memory(machine(tmp_path, files | v2(f"{V2}/job", limit, GIB)))
+    assert room is not None
+    assert (room.free, room.limit) == (8 * GIB, 0)
 
 
 def test_the_tightest_of_nested_cgroups_counts(tmp_path: Path) -> None:

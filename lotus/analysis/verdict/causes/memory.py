@@ -26,6 +26,8 @@ def charges_of(growth: MemoryGrowth) -> Iterable[Charge]:
         "whole_bytes": growth.whole_bytes,
         "available_bytes": growth.available_bytes,
     }
+    if growth.limit_bytes:
+        evidence["limit_bytes"] = growth.limit_bytes
     if growth.seconds_left < float("inf"):
         evidence["left_ns"] = growth.seconds_left * 1e9
     yield Charge(MEMORY.kind, MEMORY.title, 0.0, evidence)
@@ -53,7 +55,12 @@ def _reason(evidence: Evidence) -> str:
         )
     text += ". It costs the loop little time"
     if evidence.has("left_ns"):
-        return f"{text}, but would fill the machine's memory in {duration(evidence['left_ns'])}."
+        what = "the machine's memory"
+        if evidence.has("limit_bytes"):
+            what = (
+                f"the {size(evidence['limit_bytes'])} of memory that its container or job may use"
+            )
+        return f"{text}, but would fill {what} in {duration(evidence['left_ns'])}."
     return f"{text}, but each worker more needs as much."
 
 
@@ -81,7 +88,8 @@ MEMORY = CauseRow(
         "shared_bytes": "Pages that it may still copy, bytes.",
         "allocated_bytes": "What it grew by otherwise, bytes.",
         "whole_bytes": "What all workers copied or may copy, bytes.",
-        "available_bytes": "Memory of the machine that was left then, bytes.",
+        "available_bytes": "Memory that was left then, bytes.",
+        "limit_bytes": "The cgroup's limit that left it; without one, the machine did, bytes.",
         "left_ns": "Until the memory would be full if they grew on, nanoseconds.",
     },
     reason=_reason,
