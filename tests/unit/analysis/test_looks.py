@@ -58,6 +58,22 @@ def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
     assert "Raise num_workers" not in first.causes[0].advice
 
 
+def test_behind_a_limit_that_they_share_workers_are_not_advised_to_be_more() -> None:
+    run = with_looks(slow(workers=4), sleep=90, computing=10)
+    apart = judged(run).causes[0]
+    assert "Raise num_workers" in apart.advice
+    assert "unless a limit is shared" in apart.advice
+    # GIVEN samples of which one ends every 5 ms, whichever worker makes it
+    end = (run.samples["start_ns"] + run.samples["duration_ns"]).rank(method="first") * 5e6
+    run.samples["start_ns"] = (end - run.samples["duration_ns"]).astype("int64")
+    shared = judged(run).causes[0]
+    assert shared.title == apart.title
+    assert "A sample came every 5.00 ms, evenly" in shared.reason
+    assert "limit or one line that all workers share" in shared.advice
+    assert "Raise num_workers" not in shared.advice
+    assert not shared.remedy.setting
+
+
 @pytest.mark.parametrize("awaited", [20, 90])
 def test_samples_that_another_process_keeps_are_to_be_shared_not_asked_for(awaited: int) -> None:
     # The worker unpacks answers for most of its time, or waits for them.

@@ -14,13 +14,14 @@ from lotus.analysis.batches.looks import (
     looks_at,
 )
 from lotus.analysis.batches.own_code import of_program
+from lotus.analysis.batches.shared_pace import shared_pace_ns
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_workers
 from lotus.analysis.verdict.causes.worker_advice import more_workers, workers_help
-from lotus.common.formatting import amount, operation_name, share
+from lotus.common.formatting import amount, duration, operation_name, share
 
 OWN_CODE = ""  # its name in the table of looks
 _CHAIN = 4  # innermost calls that are named
@@ -30,17 +31,20 @@ _FAR_MORE, _NEARLY_ALL = 4.0, 0.8
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 # What a thread may be blocked in: in words, and what helps.
 _OVERLAPS = "more workers overlap it at no cost in cores. "
+_BY_LIMIT = "more workers overlap it at no cost in cores, unless a limit is shared by all of them. "
 _BY_PROCESS = "more workers overlap it, as far as that process leaves cores free. "
 _BY_LINE = "more workers overlap it at no cost in cores, while its bandwidth lasts. "
 _STORAGE = (
     "keep the files on a faster or local disk, in memory, or in fewer and larger files. More "
     "workers read more at a time. "
 )
+_PACED = ("sleep", "socket", "events")  # how a thread awaits its turn at a limit
+_MOST_OF_FETCH = 0.5
 _STORED = ("storage", "file", "page-fault")  # what more workers may slow down for each other
 _REASONS = {
     SHARED_LOCK: ("takes turns at a lock that processes share", ""),
     "lock": ("waits for other threads of its process", "look at what they do. "),
-    "sleep": ("sleeps", _OVERLAPS),
+    "sleep": ("sleeps", _BY_LIMIT),
     "socket": ("waits for the network", _BY_LINE),
     LOCAL_SOCKET: ("waits for another process of this machine, over a local socket", ""),
     "events": ("waits for the network or for another process", _BY_LINE),
@@ -68,6 +72,7 @@ WAITING_FACTS = {
 _FACTS = {
     "fetch_share": "Share of the fetches' time, 0 to 1.",
     "total_ns": "Its time in all workers, nanoseconds.",
+    "shared_pace_ns": "From a sample to the next one of any worker, where even, nanoseconds.",
 } | WAITING_FACTS
 
 
@@ -98,6 +103,8 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     "total_ns": made,
                     **look_evidence(looks),
                 }
+                if looks.reason in _PACED and evidence["fetch_share"] >= _MOST_OF_FETCH:
+                    evidence["shared_pace_ns"] = shared_pace_ns(ledger.scope)
                 ns = ledger.take_component(place)
                 own = max(1.0 - ledger.delay_share, 0.01)
                 yield Charge(
@@ -139,8 +146,8 @@ def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
     if ledger.crowded and np.isnan(number(batches, "run_delay_ns")).all():
         return float("nan")
     if parts.kinds[place] == OPERATION.kind and not np.isnan(parts.operations.cpu_ns[place]):
-        duration = total(parts.operations.took[:, place])
-        return 1.0 - min(ratio(float(parts.operations.cpu_ns[place]), duration), 1.0)
+        took = total(parts.operations.took[:, place])
+        return 1.0 - min(ratio(float(parts.operations.cpu_ns[place]), took), 1.0)
     if np.isnan(number(batches, "cpu_ns")).all():
         return float("nan")
     off = np.maximum(off_cpu(batches, parts.fetch) - ledger.held, 0.0)
@@ -160,6 +167,11 @@ def _reason(evidence: Evidence) -> str:
     if parts and evidence["looks"] >= LEAST_LOOKS:
         seen = ", ".join(f"{share(part)} found that it {words}" for part, words in parts)
         text += f"; of {amount(evidence['looks'])} looks at it {seen}"
+    if evidence.has("shared_pace_ns"):
+        text += (
+            f". A sample came every {duration(evidence['shared_pace_ns'])}, evenly, whichever "
+            "worker asked"
+        )
     return text + "."
 
 
@@ -184,6 +196,13 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
         return (
             "Processes take turns at a lock, so more workers will not help. Hold it for less, give "
             f"each worker a file or connection of its own, or do without it.{look}"
+        )
+    if _is_paced(charge):
+        return (
+            f"A sample came every {duration(charge.evidence['shared_pace_ns'])}, whichever worker "
+            "asked, as behind a rate limit or one line that all workers share: with a higher "
+            "num_workers each would wait for longer. Ask for several samples at a time or for "
+            f"fewer bytes, keep a copy near, or raise the limit.{look}"
         )
     if reason == LOCAL_SOCKET:
         return (
@@ -226,7 +245,7 @@ def _dwarfs_the_cores(charge: Charge, around: Circumstances) -> bool:
 def _work_remedy(charge: Charge, around: Circumstances) -> Remedy:
     """The number of workers, wherever `_against_work` names one."""
     reason = _looked(charge).reason
-    if _is_served_in_turn(reason, around):
+    if _is_served_in_turn(reason, around) or _is_paced(charge):
         return CODE
     waits = _waits(charge, around)
     if waits and not _starts_programs(charge, around):
@@ -241,6 +260,11 @@ def _work_remedy(charge: Charge, around: Circumstances) -> Remedy:
 def _is_served_in_turn(reason: str, around: Circumstances) -> bool:
     """Whether it asks for what one process at a time has, or does for the others."""
     return reason == LOCAL_SOCKET or (reason == SHARED_LOCK and around.workers > 1)
+
+
+def _is_paced(charge: Charge) -> bool:
+    """Whether samples come as from a limit that the workers share."""
+    return math.isfinite(charge.evidence.get("shared_pace_ns", math.nan))
 
 
 def _looked(charge: Charge) -> Looks:

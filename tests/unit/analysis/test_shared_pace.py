@@ -1,0 +1,57 @@
+"""Samples that come one after the other behind a limit, and samples of workers that wait apart."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lotus.analysis.batches.shared_pace import shared_pace_ns
+
+MS = 1e6
+
+
+def scope(ends: np.ndarray, workers: int = 4, ranks: int = 1) -> Any:
+    """A loader whose samples end at these times (ns), the same on each rank."""
+    samples = pd.concat(
+        pd.DataFrame({"rank": rank, "epoch": 0, "start_ns": ends - 3 * MS, "duration_ns": 3 * MS})
+        for rank in range(ranks)
+    )
+    half = len(samples) // 2
+    parts = [samples[:half], samples[half:]]
+    return SimpleNamespace(num_workers=workers, fetched=SimpleNamespace(times=lambda: iter(parts)))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_one_line_for_all_is_seen_although_the_machine_delays_a_part(ranks: int) -> None:
+    random = np.random.default_rng(5)
+    # GIVEN one end every 6 ms; a tenth of them are seen some milliseconds late
+    ends = 6 * MS * np.arange(1.0, 400)
+    late = random.random(len(ends)) < 0.1
+    ends += late * random.uniform(0, 5 * MS, len(ends))
+    assert shared_pace_ns(scope(ends, ranks=ranks)) == pytest.approx(6 * MS, rel=0.1)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 8])
+def test_workers_that_wait_each_for_itself_share_nothing(workers: int) -> None:
+    random = np.random.default_rng(workers)
+    ends = []
+    for _worker in range(workers):
+        # Between two batches of 16 it does something else, for a little more or less.
+        pauses = np.where(np.arange(400) % 16 == 0, random.uniform(0, 6 * MS, 400), 0.0)
+        ends.append(random.uniform(0, 24 * MS) + np.cumsum(24 * MS + pauses))
+    assert math.isnan(shared_pace_ns(scope(np.concatenate(ends), workers)))
+
+
+def test_workers_that_end_their_samples_at_the_same_moments_share_nothing() -> None:
+    ends = np.repeat(24 * MS * np.arange(1.0, 100), 4)
+    assert math.isnan(shared_pace_ns(scope(ends)))
+
+
+def test_one_worker_and_few_samples_tell_nothing() -> None:
+    ends = 6 * MS * np.arange(1.0, 400)
+    assert math.isnan(shared_pace_ns(scope(ends, workers=1)))
+    assert math.isnan(shared_pace_ns(scope(ends[:50])))
+    assert math.isnan(shared_pace_ns(scope(ends[:0])))
