@@ -8,9 +8,7 @@ from lotus.analysis.batches.epoch_coverage import Passes
 from lotus.analysis.batches.sample_counts import OF_ITEMS
 from lotus.analysis.common.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP, TRAINING_STEP
 from lotus.analysis.verdict.causes.outside import OUTSIDE
-from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.formatting import (
     amount,
@@ -23,8 +21,6 @@ from lotus.common.formatting import (
 )
 
 LEAST_INTERVAL = 0.01  # narrower ones are lost in rounding
-LEAST_SECOND = 0.05  # of the loop: a second cause of less needs no advice
-MOST_LATER = 3  # causes beyond the first that have advice
 
 
 def heading_lines(summary: Summary) -> Iterator[str]:
@@ -192,28 +188,6 @@ def share_words(cause: Cause, judged: Verdict) -> str:
             f"; without it, and all else as it is, the loop would be {gain_words(cause, judged)}"
         )
     return text
-
-
-def later_causes(judged: Verdict) -> list[Cause]:
-    """The causes to look at after the first: each takes a part, and has advice of its own.
-
-    Not the training step, whose advice is that of a loop that does not wait, and not the programs
-    beside, of which the verdict speaks first.
-    """
-    advised, at_edges = set(), False
-    result = []
-    for place, cause in enumerate(judged.causes):
-        edge = cause.kind in (STARTUP.kind, SHUTDOWN.kind)
-        again = (
-            cause.advice in advised
-            or (edge and at_edges)
-            or cause.kind in (TRAINING_STEP.kind, OTHERS.kind)
-        )
-        advised.add(cause.advice)
-        at_edges |= edge
-        if place and not again and cause.share >= LEAST_SECOND:
-            result.append(cause)
-    return result[:MOST_LATER]
 
 
 def open_waits(summary: Summary) -> Iterator[str]:

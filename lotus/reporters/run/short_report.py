@@ -11,11 +11,10 @@ from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.verdict import LITTLE, Verdict
 from lotus.common.formatting import amount, duration, plain, plural, share, shorten
 from lotus.reporters.ranks import rank_report
-from lotus.reporters.run import coverage, time_bars, trial
+from lotus.reporters.run import coverage, next_steps, time_bars, trial
 
 _WIDTH, _MOST_CAUSES, _MOST_LOSSES = 78, 4, 3
 _MOST_LINES = 21  # of the verdict; rates and what is missing come after it
-_WORTH = 0.1  # of the loop: a second cause of less needs no advice here
 
 
 def short_report(run: Any) -> list[str]:
@@ -83,10 +82,9 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
             ("try it" if setting else "after that", trial.trial_command(summary)),
         ):
             result += _wrap(f"{words}: {text}") if text else []
-    for cause in coverage.later_causes(judged):
-        if cause.share >= _WORTH:
-            more = _wrap(f"then, for {plain(cause.title)}: {plain(cause.advice)}")
-            result += more if len(result) + len(more) <= _MOST_LINES else []
+    for cause in next_steps.later_causes(judged):
+        more = _wrap(f"then, for {plain(cause.title)}: {plain(next_steps.step_words(cause))}")
+        result += more if len(result) + len(more) <= _MOST_LINES else []
     return result
 
 

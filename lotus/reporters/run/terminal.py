@@ -13,7 +13,7 @@ from lotus.reporters.base.console import LEFT, plain_console, print_paragraph, p
 from lotus.reporters.base.display_names import tree
 from lotus.reporters.map import map_report
 from lotus.reporters.ranks import rank_report
-from lotus.reporters.run import coverage, report_columns, time_bars, trial
+from lotus.reporters.run import coverage, next_steps, report_columns, time_bars, trial
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
@@ -152,8 +152,9 @@ def _causes(console: "Console", loader: LoaderSummary) -> None:
         table = report_columns.shown(report_columns.CAUSES, loader, report_columns.TERMINAL)
         rows = table.rows(vars(cause) for cause in causes)
         print_table(console, "What the loop's time is spent on", table.headings, rows)
-        for cause in coverage.later_causes(loader.verdict):
-            print_paragraph(console, "Then", f"for {plain(cause.title)}: {plain(cause.advice)}")
+        for cause in next_steps.later_causes(loader.verdict):
+            words = plain(next_steps.step_words(cause))
+            print_paragraph(console, "Then", f"for {plain(cause.title)}: {words}")
 
 
 def _operations(console: "Console", loader: LoaderSummary) -> None:

@@ -1,0 +1,59 @@
+"""The steps that are advised after the first: for other causes, and none against an earlier one."""
+
+import re
+
+from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP, TRAINING_STEP
+from lotus.analysis.verdict.causes.remedy import PERSISTENT, WORKERS
+from lotus.analysis.verdict.causes.threads import OTHERS
+from lotus.analysis.verdict.verdict import Cause, Verdict
+from lotus.reporters.run import trial
+
+LEAST_SECOND = 0.05  # of the loop: a second cause of less needs no advice
+MOST_LATER = 2  # causes beyond the first that have advice
+_AT_EDGES = {STARTUP.kind, SHUTDOWN.kind}  # what helps against one helps against the other
+_MORE_WORKERS = re.compile(r"raise num_workers|set num_workers", re.IGNORECASE)
+_NO_MORE_WORKERS = re.compile(
+    r"more (?:workers |of them )?will not help|fewer workers|num_workers=0|higher\s+num_workers",
+    re.IGNORECASE,
+)
+
+
+def later_causes(judged: Verdict) -> list[Cause]:
+    """The causes to look at after the first: each takes a part, and has advice of its own.
+
+    The largest come first. Not the training step, whose advice is that of a loop that does not
+    wait, and not the programs beside, of which the verdict speaks first.
+    """
+    taken = judged.causes[:1]
+    for cause in judged.causes[1:]:
+        if (
+            cause.share >= LEAST_SECOND
+            and cause.kind not in (TRAINING_STEP.kind, OTHERS.kind)
+            and not any(_is_against(cause, earlier) for earlier in taken)
+        ):
+            taken.append(cause)
+    return taken[1 : 1 + MOST_LATER]
+
+
+def step_words(cause: Cause) -> str:
+    """The advice on a later cause, and what was predicted of it alone."""
+    gain = trial.expected(cause.remedy)
+    return cause.advice + (f" Expected of it alone: {gain}." if gain else "")
+
+
+def _is_against(cause: Cause, earlier: Cause) -> bool:
+    """Whether its advice says the same as that on an earlier cause, or something else of it."""
+    mine, theirs = cause.remedy.setting, earlier.remedy.setting
+    if cause.advice == earlier.advice or {cause.kind, earlier.kind} <= _AT_EDGES:
+        return True
+    if any(name in theirs and theirs[name] != value for name, value in mine.items()):
+        return True
+    if any(a.get(WORKERS) == 0 and b.get(PERSISTENT) for a, b in ((mine, theirs), (theirs, mine))):
+        return True
+    return any(
+        one.search(cause.advice) and other.search(earlier.advice)
+        for one, other in (
+            (_MORE_WORKERS, _NO_MORE_WORKERS),
+            (_NO_MORE_WORKERS, _MORE_WORKERS),
+        )
+    )

@@ -1,0 +1,66 @@
+"""Which steps are advised after the first, and in what order."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lotus.analysis.replay.gain_prediction import Prediction
+from lotus.analysis.verdict.causes.remedy import CODE, Remedy
+from lotus.analysis.verdict.verdict import Cause
+from lotus.reporters.run.next_steps import later_causes, step_words
+
+
+def cause(advice: str, share: float = 0.2, kind: str = "operation", remedy: Remedy = CODE) -> Cause:
+    return Cause(kind, advice.split()[0], share, share, share * 1e9, {}, advice, remedy=remedy)
+
+
+def later(*causes: Cause) -> list[str]:
+    judged: Any = SimpleNamespace(causes=list(causes))
+    return [each.advice for each in later_causes(judged)]
+
+
+def test_there_are_three_steps_at_most_the_largest_causes_first() -> None:
+    names = ["one", "two", "three", "four", "five"]
+    assert later(*(cause(name, 0.3 - place / 20) for place, name in enumerate(names))) == names[1:3]
+    assert later(cause("one"), cause("two", share=0.04)) == []
+    assert later() == []
+
+
+def test_what_was_said_is_not_said_again() -> None:
+    start, end = cause("start", kind="start-up"), cause("end", kind="shut-down")
+    assert later(cause("one"), cause("one"), start, end) == ["start"]
+    assert later(start, end, cause("one")) == ["one"]
+    assert later(cause("one"), cause("step", kind="consumer"), cause("two")) == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (cause("Raise num_workers from 2 to 4."), cause("More workers will not help.")),
+        (cause("Hold the lock for less: more workers will not help."), cause("set num_workers=2")),
+        (cause("Raise num_workers from 2."), cause("use fewer workers")),
+        (
+            cause("so", remedy=Remedy({"prefetch_factor": 4})),
+            cause("or so", remedy=Remedy({"prefetch_factor": 8})),
+        ),
+        (
+            cause("alone", remedy=Remedy({"num_workers": 0})),
+            cause("keep", remedy=Remedy({"persistent_workers": True})),
+        ),
+    ],
+)
+def test_no_step_contradicts_an_earlier_one(first: Cause, second: Cause) -> None:
+    other = cause("Make it cheaper.")
+    assert later(first, second, other) == [other.advice]
+    assert later(second, first, other) == [other.advice]
+
+
+def test_what_a_later_step_gains_is_said_to_be_of_it_alone() -> None:
+    expected = Prediction(gain=1.5, low=1.4, high=1.6)
+    kept = cause("Keep them.", remedy=Remedy({"persistent_workers": True}, expected=expected))
+    assert step_words(kept) == (
+        "Keep them. Expected of it alone: 1.5 times as fast (1.4 to 1.6), by a replay of its "
+        "batches."
+    )
+    assert step_words(cause("Make it cheaper.")) == "Make it cheaper."
