@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = [f"3.{minor}" for minor in range(10, 15)]
-# What fits a torch that is not the newest.
+# What fits a torch that is not the newest. It was built for numpy 1, which pandas would replace.
 BESIDE = {"2.2.2": ["torchvision==0.17.2", "numpy<2"]}
 TRAIN = """\
 import time, torch
@@ -106,7 +106,8 @@ def check(version: str, python: str, torch: str | None, folder: Path) -> str:
     if torch is not None:
         pinned = "torch" if torch == "newest" else f"torch=={torch}"
         took["torch"] = environment.pip(pinned, *BESIDE.get(torch, ["torchvision"]))
-    took["pip install"] = environment.pip(str(wheel))
+    kept = [word for word in BESIDE.get(torch or "", []) if word.startswith("numpy")]
+    took["pip install"] = environment.pip(str(wheel), *kept)
     environment.run("python", "-c", WHERE.format(pure=pure))
     environment.run("lotus", "--version", shows=f"lotus {wheel.name.split('-')[1]}\n")
     took["--help"] = environment.run("lotus", "--help", shows="report")
