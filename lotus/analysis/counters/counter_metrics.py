@@ -135,6 +135,23 @@ def _rest(
     return values, took, counted
 
 
+def turn_shares(counters: pd.DataFrame) -> list[tuple[list[str], float]]:
+    """Groups of events that took turns by batch, and the share of batches that each was counted in.
+
+    Of the fetches that were counted at all; an event that was counted in all of them is in none.
+    """
+    events = events_of(counters)
+    fetches = counters[counters["kind"] == "fetch"] if len(counters) else counters
+    known = ~np.isnan(fetches[events].to_numpy(np.float64))
+    known = known[known.any(axis=1)]
+    groups: dict[bytes, tuple[list[str], float]] = {}
+    for place, event in enumerate(events):
+        share = float(known[:, place].mean()) if len(known) else 1.0
+        if 0 < share < 1:
+            groups.setdefault(known[:, place].tobytes(), ([], share))[0].append(event)
+    return list(groups.values())
+
+
 def helper_share(counters: pd.DataFrame) -> float:
     """CPU time of other threads of the fetching processes (pools that operations start) per CPU
     time of all their threads, during fetches; NaN where the thread's own was not counted."""

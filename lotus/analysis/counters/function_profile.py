@@ -15,6 +15,7 @@ from lotus.analysis.counters.counter_metrics import (
     counter_table,
     events_of,
     helper_share,
+    turn_shares,
 )
 from lotus.common.formatting import library, plain
 from native_map.errors import Unusable
@@ -60,6 +61,7 @@ class MapSummary:
     event       the sampled event that functions are ranked by
     functions   rows of Mapped.functions of that event: those of operations first
     outside     kind, text, samples, share (of all samples of `event`)
+    turns       groups of events that took turns, and the share of batches that each was counted in
     """
 
     path: str
@@ -75,6 +77,7 @@ class MapSummary:
     python: pd.DataFrame  # Run.python_functions
     mapped: "Mapped | None"
     notes: list[str] = field(default_factory=list)
+    turns: list[tuple[list[str], float]] = field(default_factory=list)
 
 
 def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
@@ -98,6 +101,7 @@ def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
         python=run.python_functions,
         mapped=mapped,
         notes=[*(mapped.notes if mapped is not None else []), *_not_counted(run), *notes],
+        turns=turn_shares(run.counters),
     )
 
 

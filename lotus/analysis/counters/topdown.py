@@ -22,7 +22,9 @@ THRESHOLDS = {
     "mispredicted_branches": 0.10,
     "pipeline_restarts": 0.10,
     "microcode": 0.10,
+    "smt_contention": 0.10,  # no vendor names one: as the smallest of the others
 }
+SMT = "smt_contention"  # of level 1, without nodes below it: a row of its own
 MEANING = {
     "frontend_latency": "instructions come too late: much code runs once, as in Python and in "
     "library calls for small data; fewer, larger calls help",
@@ -37,12 +39,15 @@ MEANING = {
     "pipeline_restarts": "the pipeline starts anew, as after memory was read too early",
     "microcode": "instructions that the CPU runs as small programs, as divisions, copies by rep "
     "movs and denormal numbers",
+    SMT: "the core's other thread had the slots, often another worker: with a worker a core each "
+    "is faster; whether all together are, lotus tune tells",
 }
 
 
 class Nodes(NamedTuple):
     """`rows`: operation, node, parent, share (of slots), binding; largest share first within an
-    operation. `unbound`: operations of which no node crosses its threshold."""
+    operation, then contention with the core's other thread, which has no parent ("") and is never
+    binding. `unbound`: operations of which no node of level 2 crosses its threshold."""
 
     rows: pd.DataFrame
     unbound: list[str]
@@ -55,7 +60,8 @@ def nodes(operations: pd.DataFrame) -> Nodes:
     """Of a table of operations (see `counter_table`) the nodes of level 2 that cross their
     thresholds, as their parents do; without level 2 there are none, and nothing is unbound."""
     present = [node for group in LEVEL_2.values() for node in group]
-    if not any(node in operations.columns for node in present):
+    level_2 = any(node in operations.columns for node in present)
+    if not level_2 and SMT not in operations.columns:
         return Nodes(pd.DataFrame(columns=COLUMNS), [])
     rows: list[dict[str, object]] = []
     unbound = []
@@ -70,7 +76,10 @@ def nodes(operations: pd.DataFrame) -> Nodes:
         for place, (share, node, parent) in enumerate(crossing):
             cells = (row["operation"], node, parent, share, place == 0)
             rows.append(dict(zip(COLUMNS, cells, strict=True)))
-        if not crossing and row.get("counted"):
+        if _crosses(row, SMT):
+            cells = (row["operation"], SMT, "", row[SMT], False)
+            rows.append(dict(zip(COLUMNS, cells, strict=True)))
+        if level_2 and not crossing and row.get("counted"):
             unbound.append(str(row["operation"]))
     return Nodes(pd.DataFrame(rows, columns=COLUMNS), unbound)
 

@@ -11,7 +11,7 @@ import pandas as pd
 from lotus.analysis.common.columns import records
 from lotus.analysis.counters.counter_metrics import COLLATE, REST
 from lotus.analysis.counters.function_profile import MapSummary
-from lotus.analysis.counters.topdown import MEANING, nodes
+from lotus.analysis.counters.topdown import MEANING, SMT, nodes
 from lotus.common.formatting import (
     amount,
     big,
@@ -47,6 +47,8 @@ _SHARES = {
     "retiring": "retiring",
     "bad_speculation": "bad spec.",
 }
+BOUND_BY = "Bound by (top-down level 2; * the largest)"
+BOUND_BY_COLUMNS = [("", LEFT), ("", LEFT), ("of slots", RIGHT), ("", LEFT)]
 _COUNTS = ("cycles", "instructions")
 _MOST_OPERATIONS, _MOST_NOTES, _FEW_NOTES = 25, 12, 3
 _FEW = 10  # samples below which an interval says nothing
@@ -122,13 +124,10 @@ def _measured(summary: MapSummary) -> list[str]:
 
 def turns_text(summary: MapSummary) -> str:
     """What is to be known where groups of events took turns, or ""."""
-    least = summary.operations["turn_share"].min()
-    if not least < 0.995:
+    if not summary.turns:
         return ""
-    return (
-        f"Groups of events took turns by batch: each was counted in {share(least)} of the "
-        "intervals or more"
-    )
+    groups = [f"{', '.join(map(plain, events))} in {share(part)}" for events, part in summary.turns]
+    return f"Groups of events took turns by batch: {'; '.join(groups)} of the batches"
 
 
 def _operations(console: "Console", summary: MapSummary, title: str = "Operations") -> None:
@@ -177,27 +176,34 @@ def _operations(console: "Console", summary: MapSummary, title: str = "Operation
 
 def _level_2(console: "Console", summary: MapSummary) -> None:
     """The nodes that cross their thresholds, the largest of each operation marked."""
+    rows, sentences = bound_by(summary)
+    print_table(console, BOUND_BY, BOUND_BY_COLUMNS, rows, names_in=(0,))
+    for sentence in sentences:
+        print_paragraph(console, "", sentence)
+
+
+def bound_by(summary: MapSummary) -> tuple[list[list[str]], list[str]]:
+    """The rows of BOUND_BY_COLUMNS, and a sentence on each node that is the largest of an
+    operation, and on contention with the core's other thread."""
     levels = nodes(summary.operations)
-    if not len(levels.rows) and not levels.unbound:
-        return
     rows, before = [], ""
     for row in rows_of(levels.rows):
         name = "" if row["operation"] == before else plain(operation_name(row["operation"]))
         before = row["operation"]
-        node = f"{_SHARES[row['parent']]}: {_node(row['node'])}"
-        rows.append([name, node, share(row["share"]), "*" * row["binding"]])
+        parent = f"{_SHARES[row['parent']]}: " if row["parent"] else ""
+        cells = [name, parent + _node(row["node"]), share(row["share"]), "*" * row["binding"]]
+        rows.append(cells)
     for operation in levels.unbound:
-        rows.append([plain(operation_name(operation)), "no node crosses its threshold", ""])
-        rows[-1].append("")
-    columns = [("", LEFT), ("", LEFT), ("of slots", RIGHT), ("", LEFT)]
-    print_table(console, "Bound by (top-down level 2; * the largest)", columns, rows, names_in=(0,))
-    binding = levels.rows.loc[levels.rows["binding"].astype(bool), "node"]
-    for node in dict.fromkeys(str(name) for name in binding):
-        print_paragraph(console, "", f"{_node(node)}: {MEANING[node]}")
+        name = plain(operation_name(operation))
+        rows.append([name, "no node crosses its threshold", "", ""])
+    told = levels.rows["binding"].astype(bool) | (levels.rows["node"] == SMT)
+    names = dict.fromkeys(str(name) for name in levels.rows.loc[told, "node"])
+    return rows, [f"{_node(node)}: {MEANING[node]}" for node in names]
 
 
 def _node(name: str) -> str:
-    return name.removeprefix("frontend_").removeprefix("backend_").replace("_", " ")
+    words = name.removeprefix("frontend_").removeprefix("backend_").replace("_", " ")
+    return words.replace("smt", "SMT")
 
 
 def _as_tree(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
@@ -209,7 +215,13 @@ def _as_tree(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
 
 def _misses(console: "Console", summary: MapSummary) -> None:
     table = summary.operations
-    shown = {*_SHARES, "ipc", "cpu_ns", *(node for group in LEVEL_2.values() for node in group)}
+    shown = {
+        *_SHARES,
+        "ipc",
+        "cpu_ns",
+        SMT,
+        *(node for group in LEVEL_2.values() for node in group),
+    }
     names = [name for name in METRICS if name in table and name not in shown]
     counts = [name for name in ("page_faults", "context_switches") if name in table]
     names = [name for name in names if name not in counts]

@@ -6,6 +6,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import records
 from lotus.analysis.counters.function_profile import MapSummary
+from lotus.analysis.counters.topdown import nodes
 from lotus.export import spreadsheet_cells
 from native_map.events.metrics import METRICS
 
@@ -31,6 +32,8 @@ def document(summary: MapSummary) -> dict[str, Any]:
         "counted": summary.counted,
         "estimated": summary.sampled,
         "operations": records(summary.operations),
+        "bound_by": records(nodes(summary.operations).rows),
+        "turns": [{"events": events, "share": part} for events, part in summary.turns],
         "metrics": metrics,
         "helper_share": None if pd.isna(summary.helper_share) else summary.helper_share,
         "sampled": [] if mapped is None else mapped.events,

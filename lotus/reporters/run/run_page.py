@@ -182,6 +182,11 @@ def _silicon(measured: MapSummary) -> Section:
         map_charts.functions(measured),
     )
     parts: list[str | Table | Chart] = [part for part in made if part is not None]
+    rows, sentences = map_report.bound_by(measured)
+    if rows:
+        table = Table(map_report.BOUND_BY_COLUMNS, rows)
+        place = int(made[0] is not None)
+        parts[place:place] = [map_report.BOUND_BY, table, *sentences]
     if made[0] is None:
         parts.insert(
             0,

@@ -4,7 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.counters.counter_metrics import REST, counter_table, events_of, helper_share
+from lotus.analysis.counters.counter_metrics import (
+    REST,
+    counter_table,
+    events_of,
+    helper_share,
+    turn_shares,
+)
 
 
 def rows(*values):
@@ -88,6 +94,15 @@ def test_groups_that_take_turns_by_batch_give_each_ratio_of_their_own_batches():
     assert table["slots_frontend"]["Decode"] == pytest.approx(2 * 1800)
     assert table["branch_misses"]["Decode"] == pytest.approx(180)
     assert table["frontend_bound"].tolist() == pytest.approx([0.25] * 5)
+
+
+def test_each_group_tells_in_what_share_of_batches_it_was_counted():
+    batches = [rows(*BATCH).assign(batch=number, latency=1.0, waits=1.0) for number in range(4)]
+    for number, counters in enumerate(batches):
+        counters[["waits"] if number == 0 else ["latency"]] = np.nan
+    assert turn_shares(pd.concat(batches)) == [(["latency"], 0.25), (["waits"], 0.75)]
+    assert turn_shares(rows(*BATCH)) == []
+    assert turn_shares(rows()) == []
 
 
 def test_no_counters_no_rows():

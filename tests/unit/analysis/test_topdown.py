@@ -28,6 +28,17 @@ def test_a_node_is_told_where_it_and_its_parent_cross_their_thresholds():
     assert crossed.unbound == []
 
 
+def test_contention_with_the_other_thread_is_a_row_of_its_own():
+    crossed = nodes(table(smt_contention=0.3, backend_bound=0.37, backend_memory=0.3))
+    assert crossed.rows["node"].tolist() == ["backend_memory", "smt_contention"]
+    assert crossed.rows["binding"].tolist() == [True, False]
+    assert crossed.rows["parent"].tolist() == ["backend_bound", ""]
+    alone = nodes(table(smt_contention=0.3))
+    assert alone.rows["node"].tolist() == ["smt_contention"]
+    assert alone.unbound == ["Decode"]
+    assert not len(nodes(table(smt_contention=0.05)).rows)
+
+
 def test_where_no_node_crosses_that_is_told():
     crossed = nodes(table(retiring=0.6))
     assert not len(crossed.rows)

@@ -12,9 +12,12 @@ import pytest
 
 import lotus
 from lotus.analysis.counters.function_profile import summarise_map
+from lotus.analysis.summary import summarise
 from lotus.joining import sample_join
 from lotus.reporters.base.console import plain_console
+from lotus.reporters.base.page import Table
 from lotus.reporters.map import map_report, map_tables
+from lotus.reporters.run import run_page
 from tests.logs import MS, RunBuilder
 from tests.unit.joining.test_sample_join import AT, batch, every_ms, recording
 
@@ -91,6 +94,41 @@ def test_python_lines_stand_as_the_operations_do(summary):
     assert "(<frozen importlib._bootstrap_external>:729)" in text
     assert "(log_writer.py:107)" in text
     assert "over-counts lotus's own hooks" in " ".join(text.split())
+
+
+@pytest.fixture
+def level_2(summary):
+    """The shares of the Zen 5 run in docs/counters.md, and one operation that nothing binds."""
+    table = summary.operations.copy()
+    shares = {
+        "frontend_bound": [0.24, 0.38, 0.10],
+        "backend_bound": [0.37, 0.46, 0.10],
+        "frontend_latency": [0.17, 0.29, 0.05],
+        "backend_memory": [0.34, 0.37, 0.05],
+        "smt_contention": [0.12, 0.0, 0.0],
+    }
+    table = table.head(3).assign(operation=["Loader", "Normalize", "Flip"], counted=9, **shares)
+    turns = [(["frontend_starved"], 0.5), (["retire_waits", "retire_waits_load"], 0.5)]
+    return dataclasses.replace(summary, operations=table, turns=turns)
+
+
+def test_the_nodes_that_bind_are_on_the_terminal_the_page_and_in_the_document(run, level_2):
+    text = " ".join(words(level_2).split())
+    assert "decode (default_loader) back end: memory 34% * front end: latency 17%" in text
+    assert "SMT contention 12%" in text
+    assert "Flip no node crosses its threshold" in text
+    assert "memory: data comes too late from caches or memory" in text
+    assert "SMT contention: the core's other thread had the slots" in text
+    turns = "frontend_starved in 50%; retire_waits, retire_waits_load in 50% of the batches"
+    assert f"Groups of events took turns by batch: {turns}" in text
+    (section,) = [one for one in run_page.contents(run, summarise(run), level_2, None)[1]
+                  if one.title == "Down to the silicon"]  # fmt: skip
+    rows, sentences = map_report.bound_by(level_2)
+    assert next(part for part in section.parts if isinstance(part, Table)).rows == rows
+    assert all(sentence in section.parts for sentence in sentences)
+    document = map_tables.document(level_2)
+    assert [row["node"] for row in document["bound_by"] if row["binding"]] == 2 * ["backend_memory"]
+    assert document["turns"][1]["share"] == 0.5
 
 
 def test_functions_of_one_short_name_are_one_row(run):
