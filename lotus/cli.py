@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import gc
 import importlib
 import os
 import pkgutil
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _refuse(whole, args, arguments, unknown)
         code = int(args.run(args))
         sys.stdout.flush()  # here, where a failure can still be reported
+        if argv is None:
+            gc.freeze()  # the interpreter would look for garbage in all modules before it ends
         return code
     except LotusError as error:
         # One line, even if a name in it has line breaks.

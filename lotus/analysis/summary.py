@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class LoaderSummary:
     slow_batches: pd.DataFrame
     batches: pd.DataFrame
     order: dict[str, float]
-    workers: pd.DataFrame
+    account: Account
     ranks: pd.DataFrame
     epochs: pd.DataFrame
     passes: Passes
@@ -67,6 +68,11 @@ class LoaderSummary:
     empty_workers: int  # as `data_shares` has it
     counted: str  # what its samples are, as `sample_counts` has it
     by_first_dimension: bool
+
+    @cached_property
+    def workers(self) -> pd.DataFrame:
+        """As `worker_table` has them; the end of `lotus trace` does not show them."""
+        return worker_table(self.scope, self.account)
 
     @property
     def longest_epoch_s(self) -> float | None:
@@ -190,7 +196,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
         slow_batches=slow_batches(scope, slowest),
         batches=batch_times.batch_table(scope, threshold_ns),
         order=batch_times.order(scope),
-        workers=worker_table(scope, ledger),
+        account=ledger,
         ranks=ranks,
         epochs=_epochs(ledger),
         passes=passes_of(scope),

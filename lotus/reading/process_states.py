@@ -39,12 +39,15 @@ class State:
     operation_since_ns: int | None
 
 
-def read(directory: str | os.PathLike[str]) -> list[State]:
-    """Return the states of all processes of a run, ordered by start; skip invalid files."""
+def read(directory: str | os.PathLike[str], named: bool = True) -> list[State]:
+    """Return the states of all processes of a run, ordered by start; skip invalid files.
+
+    Names of operations are in the logs, all of which are read for them if `named`.
+    """
     names: dict[int, list[tuple[int, dict[int, str]]]] = {}
     states = []
     for words in _pages(Path(directory)):
-        if not names:
+        if named and not names:
             names = _operation_names(Path(directory))
         states.append(decoded(words, names.get(words[state_page.W_PID], [])))
     return sorted(states, key=lambda state: (state.start_ns, state.pid))

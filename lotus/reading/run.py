@@ -458,7 +458,7 @@ class Run:
         end_ns = self.manifest.get("end_ns")
         end = end_ns if isinstance(end_ns, int) else 0
         rows = []
-        for state in process_states.read(self.path) if end else ():
+        for state in process_states.read(self.path, named=False) if end else ():
             if state.worker < 0 and state.phase == "wait" and 0 < state.since_ns < end:
                 place = (
                     state.loader,

@@ -122,25 +122,25 @@ def process_rows(workers: pd.DataFrame, batches: pd.DataFrame) -> Ints:
     begun = np.where(np.isnan(begun), -np.inf, begun)
     if not len(workers) or not usable.any():
         return rows
-    left = pd.DataFrame(
-        {
-            "rank": integer(batches, "rank")[usable],
-            "pid": integer(batches, "pid")[usable],
-            "time": start[usable],
-            "row": np.flatnonzero(usable),
-        }
-    ).sort_values("time")
-    right = pd.DataFrame(
-        {
-            "rank": integer(workers, "rank"),
-            "pid": integer(workers, "pid"),
-            "time": begun,
-            "process": np.arange(len(workers)),
-        }
-    ).sort_values("time")
-    joined = pd.merge_asof(left, right, on="time", by=["rank", "pid"])
-    rows[joined["row"].to_numpy()] = joined["process"].fillna(-1).to_numpy(np.int64)
+    # One number for each process and place in time. Not pandas' merge_asof, whose setting up takes
+    # longer than all else here.
+    known, process = np.unique(_processes(workers), return_inverse=True)
+    times = np.sort(begun)
+    later = len(times) + 1
+    of_process = process.reshape(-1) * later + np.searchsorted(times, begun, side="right")
+    order = np.argsort(of_process, kind="stable")
+    mine = _processes(batches)[usable]
+    nearest = np.minimum(np.searchsorted(known, mine), len(known) - 1)
+    wanted = nearest * later + np.searchsorted(times, start[usable], side="right")
+    place = np.searchsorted(of_process[order], wanted, side="right") - 1
+    found = order[np.maximum(place, 0)]
+    right = (place >= 0) & (known[nearest] == mine) & (process.reshape(-1)[found] == nearest)
+    rows[usable] = np.where(right, found, -1)
     return rows
+
+
+def _processes(frame: pd.DataFrame) -> Ints:
+    return integer(frame, "rank") * 4_194_304 + integer(frame, "pid")  # Linux: pid < 2^22
 
 
 def busy_within(

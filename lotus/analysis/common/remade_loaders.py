@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Ints, integer, number
+from lotus.analysis.common.columns import Ints, batch_rows, integer, number
 from lotus.analysis.common.run_contents import ChangedParts, parts_of
 from lotus.analysis.common.scope import RunLike, table
 
@@ -94,10 +94,7 @@ class Renumbered:
 def _row_of(places: pd.DataFrame, frame: pd.DataFrame) -> Ints:
     """For each row of `frame` the position of its loader in `places`; -1: it is not there."""
     keys = ["rank", "loader"] if "rank" in frame else ["loader"]
-    index = pd.MultiIndex.from_arrays([integer(places, name) for name in keys])
-    wanted = pd.MultiIndex.from_arrays([integer(frame, name) for name in keys])
-    codes, unique = pd.factorize(wanted)
-    return np.asarray(index.get_indexer(unique), np.int64)[codes]
+    return batch_rows(places, frame, keys)
 
 
 def number_of(run: RunLike, loader: int) -> int:

@@ -63,14 +63,22 @@ def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
         return "", missing_data.missing(reports)
     with _busy(size):
         from lotus.reading.run import load
-        from lotus.reporters.run import short_report, terminal
 
         run = load(directory)
         if not len(run.batches):
             return "", missing_data.missing(reports, run.unseen)
         # Loaders that were not seen stand in the report.
-        text = terminal.report(run) if full else "\n".join(short_report.short_report(run))
-        return text, _unfound(run)
+        return _words(run, full), _unfound(run)
+
+
+def _words(run: "Run", full: bool) -> str:
+    if full:
+        from lotus.reporters.run import terminal
+
+        return terminal.report(run)
+    from lotus.reporters.run import short_report  # it needs half as many modules
+
+    return "\n".join(short_report.short_report(run))
 
 
 def styled(words: str) -> str:

@@ -6,6 +6,7 @@ end. Not at a lower priority: where other programs have the cores, the end would
 """
 
 import contextlib
+import gc
 import importlib
 import threading
 from pathlib import Path
@@ -38,5 +39,10 @@ class EarlyImport:
             if self._ended.wait(_LOOK_S):
                 return
         with contextlib.suppress(Exception):  # whoever needs it meets the fault, and names it
-            for name in _NEEDED:
-                importlib.import_module(name)
+            gc.disable()  # modules stay: a search for garbage in them costs a tenth of the import
+            try:
+                for name in _NEEDED:
+                    importlib.import_module(name)
+            finally:
+                gc.freeze()
+                gc.enable()
