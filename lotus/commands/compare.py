@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write a page with charts, for a browser (default: write none)",
     )
     options.add_json(parser, "compare")
+    options.add_backend(parser)
     parser.add_argument(
         "--fail-above",
         type=arguments.share,
@@ -65,8 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     # pandas and rich are slow to import: not for `lotus --help`.
+    from lotus.analysis.common import side_by_side
     from lotus.common.errors import LotusError
-    from lotus.common.stderr import say
+    from lotus.common.stderr import progress, say
     from lotus.compare import gate as compare_gate
     from lotus.compare import sides
     from lotus.reporters.base import console
@@ -83,7 +85,9 @@ def run(args: argparse.Namespace) -> int:
         raise LotusError("--metric says what --fail-above judges; add: --fail-above 5%")
     if args.html is not None:
         output.destination(args.html, overwrite=True, option="--html")
-    comparisons = list(sides.comparisons(args.sides))
+    partials = side_by_side.chosen(args.backend, args.scheduler)
+    with progress("reading operations") as advance:
+        comparisons = list(sides.comparisons(args.sides, partials, advance))
     gate = trouble = None
     if args.fail_above is not None:
         try:

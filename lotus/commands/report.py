@@ -77,16 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of the loader to show in full (default: the one with the most samples)",
     )
-    parser.add_argument(
-        "--backend",
-        choices=("one", "processes", "dask"),
-        help="who reads the samples and operations of a run: this process alone, processes of this "
-        "machine, or the workers of a dask cluster, which see the run at the same path (default: "
-        "processes for more than 30 million on four cores or more, else one)",
-    )
-    parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="of the dask cluster, for --backend dask"
-    )
+    options.add_backend(parser)
     options.add_trust(parser)
 
 
@@ -132,15 +123,7 @@ def _run(args: argparse.Namespace) -> int:
     loaded = load(args.run_directory, args.trust)
     if args.loader is not None:
         args.loader = number_of(loaded, args.loader)
-    partials = side_by_side.chosen(loaded, args.backend, args.scheduler)
-    with progress("reading operations") as advance:
-        summary = summarise(
-            loaded, args.threshold * 1e6, args.slowest, args.loader, advance, partials
-        )
-    numbers = [shown.scope.loader for shown in summary.loaders]
-    if args.loader is not None and args.loader not in numbers:
-        names = ", ".join(str(loader) for loader in sorted(numbers)) or "none"
-        raise LotusError(f"there is no loader {args.loader} in this run; there are: {names}")
+    partials = side_by_side.chosen(args.backend, args.scheduler)(loaded)
     measured, notes = None, []
     try:
         with progress("joining samples") as advance:
@@ -149,10 +132,18 @@ def _run(args: argparse.Namespace) -> int:
         joined, notes = None, [str(error)]
     if joined is not None or len(getattr(loaded, "counters", ())):
         measured = summarise_map(loaded, joined)
-    if args.html is not None:
-        from lotus.reporters.run import run_page
+    with progress("reading operations") as advance:
+        summary = summarise(
+            loaded, args.threshold * 1e6, args.slowest, args.loader, advance, partials
+        )
+        numbers = [shown.scope.loader for shown in summary.loaders]
+        if args.loader is not None and args.loader not in numbers:
+            names = ", ".join(str(loader) for loader in sorted(numbers)) or "none"
+            raise LotusError(f"there is no loader {args.loader} in this run; there are: {names}")
+        if args.html is not None:  # it reads them again
+            from lotus.reporters.run import run_page
 
-        run_page.save(loaded, summary, args.html, measured, args.loader)
+            run_page.save(loaded, summary, args.html, measured, args.loader)
     if args.json:
         output.print_document(run_document.document(summary, measured=measured))
     elif args.markdown:

@@ -6,7 +6,7 @@ Hochberg. The throughput of the loop, which decides the verdict, is a single que
 corrected.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import pandas as pd
 
 from lotus.analysis.batches.core_use import core_use
 from lotus.analysis.common.columns import integer, number
+from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.counters.function_profile import known_events
 from lotus.analysis.verdict.account import account
@@ -32,6 +33,7 @@ ONE_RUN = (
     "alternate three or more runs of each and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
 )
 MOST_LOADERS = 8
+PartialsOf = Callable[[Any], Partials]  # of a run: who reads its pieces
 _POINTS = 200  # points of throughput over batches
 _MOST_FOR_CAUSES = 2000  # operations, as a table of batches x operations must fit in memory
 
@@ -116,11 +118,21 @@ class Comparison:
         return line or next((one for one in self.lines if one.id == name), None)
 
 
-def compare(a: Side, b: Side, setting: str = "", seed: int = 0) -> Comparison:
-    """Compare b with a. The same seed gives the same intervals."""
+def compare(
+    a: Side,
+    b: Side,
+    setting: str = "",
+    seed: int = 0,
+    partials: PartialsOf = lambda run: one_process,
+    advance: Advance = lambda done, whole: None,
+) -> Comparison:
+    """Compare b with a. The same seed gives the same intervals.
+
+    `partials` reads the pieces of a run, and `advance` is told how many of how many it has read.
+    """
     facts = run_facts(a.runs, b.runs)
     notes = [*_lost(a), *_lost(b)]
-    loops = [[_loops(run) for run in side.runs] for side in (a, b)]
+    loops = [[_loops(run, partials, advance) for run in side.runs] for side in (a, b)]
     for side, loops_of_side in ((a, loops[0]), (b, loops[1])):
         for run, loop in zip(side.runs, loops_of_side, strict=True):
             if not loop:
@@ -155,11 +167,12 @@ def compare(a: Side, b: Side, setting: str = "", seed: int = 0) -> Comparison:
     return Comparison(a, b, setting, verdict, facts, lines, loaders, unmatched, notes)
 
 
-def _loops(run: RunLike) -> list[Scope]:
+def _loops(run: RunLike, partials: PartialsOf, advance: Advance) -> list[Scope]:
     """The loaders that batches were taken from, the one with the most samples first."""
     waits = table(run, "waits")
     taken = set(integer(waits, "loader").tolist())
-    return scopes(run, [one for one in iterated(run) if one in taken][: 4 * MOST_LOADERS])
+    wanted = [one for one in iterated(run) if one in taken][: 4 * MOST_LOADERS]
+    return scopes(run, wanted, advance, partials(run))
 
 
 def _lost(side: Side) -> list[str]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lotus.analysis.common.run_contents import Advance, one_process
 from lotus.attach import attached_run
 from lotus.common.errors import LotusError
 from lotus.compare import sampled_runs
-from lotus.compare.comparison import Comparison, Side, are_same, compare
+from lotus.compare.comparison import Comparison, PartialsOf, Side, are_same, compare
 from lotus.compare.sampled_runs import SampledRun
 from lotus.reading.run import Run, load
 from lotus.settings.space import Setting
@@ -30,11 +31,16 @@ class ComparisonArgument:
     sampled: Sequence[SampledRun] = ()
 
 
-def comparisons(texts: Sequence[str]) -> Iterator[Comparison]:
+def comparisons(
+    texts: Sequence[str],
+    partials: PartialsOf = lambda run: one_process,
+    advance: Advance = lambda done, whole: None,
+) -> Iterator[Comparison]:
     """Yield comparisons of each side with the first; sweeps are compared setting by setting.
 
     A text is a run, a directory of runs, a sweep, several of them separated by commas, or a shell
-    pattern. Raises LotusError if it names nothing that can be compared.
+    pattern. `partials` says who reads the pieces of a run, and `advance` is told for each run how
+    many of how many are read. Raises LotusError if a text names nothing that can be compared.
     """
     sides = [resolve(text, _letter(place)) for place, text in enumerate(texts)]
     kinds = {one.sweep is not None for one in sides}
@@ -52,12 +58,13 @@ def comparisons(texts: Sequence[str]) -> Iterator[Comparison]:
         )
     for other in sides[1:]:
         if kinds == {True}:
-            yield from _settings(sides[0], other)
+            yield from _settings(sides[0], other, partials, advance)
         elif other.sampled:
             a, b = (Side(one.text, one.sampled, one.letter) for one in (sides[0], other))
             yield sampled_runs.compare(a, b, are_same(a, b))
         else:
-            yield compare(_side(sides[0], sides[0].runs), _side(other, other.runs))
+            a, b = (_side(one, one.runs) for one in (sides[0], other))
+            yield compare(a, b, partials=partials, advance=advance)
 
 
 def _letter(place: int) -> str:
@@ -68,7 +75,9 @@ def _side(argument: ComparisonArgument, runs: Sequence[Run]) -> Side:
     return Side(argument.text, runs, argument.letter)
 
 
-def _settings(a: ComparisonArgument, b: ComparisonArgument) -> Iterator[Comparison]:
+def _settings(
+    a: ComparisonArgument, b: ComparisonArgument, partials: PartialsOf, advance: Advance
+) -> Iterator[Comparison]:
     assert a.sweep is not None
     assert b.sweep is not None
     varied = [name for name in a.sweep.varied if name in b.sweep.varied]
@@ -91,6 +100,8 @@ def _settings(a: ComparisonArgument, b: ComparisonArgument) -> Iterator[Comparis
             _side(a, a.sweep.loaded(setting)),
             _side(b, b.sweep.loaded(setting)),
             _words(setting, varied),
+            partials=partials,
+            advance=advance,
         )
 
 

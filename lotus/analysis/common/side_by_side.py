@@ -33,19 +33,30 @@ MANY_CORES = 4
 _PIECES = 4  # of a task: some MB of partial results
 
 
-def chosen(run: Run, backend: str | None, scheduler: str | None) -> Partials:
-    """How to read a run by a user's choice; None: as is best. Raises LotusError."""
+def chosen(backend: str | None, scheduler: str | None) -> Callable[[Run], Partials]:
+    """How to read a run, or each of several, by a user's choice; None: as is best.
+
+    Raises LotusError.
+    """
     if (scheduler is not None) != (backend == DASK):
         raise LotusError(
             "--backend dask and --scheduler go together, as: "
-            "lotus report --backend dask --scheduler tcp://HOST:8786 RUN"
+            "--backend dask --scheduler tcp://HOST:8786"
         )
     if backend == DASK and scheduler is not None:
-        return of_cluster(scheduler)
+        partials = of_cluster(scheduler)
+    elif backend == PROCESSES:
+        partials = of_processes(len(os.sched_getaffinity(0)))
+    elif backend == ONE:
+        partials = one_process
+    else:
+        return _as_is_best
+    return lambda run: partials
+
+
+def _as_is_best(run: Run) -> Partials:
     cores = len(os.sched_getaffinity(0))
-    if backend == PROCESSES:
-        return of_processes(cores)
-    if backend is None and cores >= MANY_CORES and table_pieces.whole(run) >= LARGE:
+    if cores >= MANY_CORES and table_pieces.whole(run) >= LARGE:
         try:
             return of_processes(cores)
         except LotusError:  # joblib is missing: not all that is installed has what it asks for

@@ -64,6 +64,20 @@ def add_json(parser: argparse._ActionsContainer, schemas: str) -> None:
     )
 
 
+def add_backend(parser: argparse.ArgumentParser) -> None:
+    """Add --backend and --scheduler, for verbs that read all samples and operations."""
+    parser.add_argument(
+        "--backend",
+        choices=("one", "processes", "dask"),
+        help="who reads the samples and operations of a run: this process alone, processes of this "
+        "machine, or the workers of a dask cluster, which see the run at the same path (default: "
+        "processes for more than 30 million on four cores or more, else one)",
+    )
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="of the dask cluster, for --backend dask"
+    )
+
+
 def add_loader(parser: argparse.ArgumentParser, what: str) -> None:
     """Add --loader, by which one of the program's loaders is chosen; `what` is done with it."""
     parser.add_argument(

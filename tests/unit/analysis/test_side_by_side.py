@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import lotus
+from lotus import cli
 from lotus.analysis.common import side_by_side
 from lotus.analysis.common.run_contents import one_process
 from lotus.analysis.summary import summarise
@@ -46,6 +47,22 @@ def test_processes_of_this_machine_make_the_report_of_one(path, monkeypatch) -> 
     assert len(read) == len(lotus.load(path).pieces)
 
 
+def test_compare_reads_each_run_as_it_is_told(path, monkeypatch, capsys) -> None:
+    read = []
+
+    def counted(parts):
+        read.append(len(parts))
+        yield from one_process(parts)
+
+    words = ["compare", str(path), str(path), "--json"]
+    assert cli.main(words) == 0
+    wanted = capsys.readouterr().out
+    monkeypatch.setattr(side_by_side, "of_processes", lambda count: counted)
+    assert cli.main([*words, "--backend", "processes"]) == 0
+    assert capsys.readouterr().out == wanted
+    assert len(read) == 2
+
+
 def test_another_run_at_the_path_is_not_taken_for_it(path, tmp_path, monkeypatch) -> None:
     source = side_by_side._source(lotus.load(path).pieces)
     assert source is not None
@@ -71,8 +88,8 @@ def report_of_tables(run, partials) -> str:
 def test_a_small_run_starts_nothing(path, monkeypatch) -> None:
     monkeypatch.setattr(side_by_side.os, "sched_getaffinity", lambda pid: set(range(64)))
     run = lotus.load(path)
-    assert side_by_side.chosen(run, None, None) is one_process
-    assert side_by_side.chosen(run, "one", None) is one_process
+    assert side_by_side.chosen(None, None)(run) is one_process
+    assert side_by_side.chosen("one", None)(run) is one_process
 
 
 def test_a_large_run_is_read_by_one_process_where_joblib_is_missing(path, monkeypatch) -> None:
@@ -80,12 +97,12 @@ def test_a_large_run_is_read_by_one_process_where_joblib_is_missing(path, monkey
     monkeypatch.setattr(side_by_side, "LARGE", 1)
     monkeypatch.setitem(sys.modules, "joblib", None)
     run = lotus.load(path)
-    assert side_by_side.chosen(run, None, None) is one_process
+    assert side_by_side.chosen(None, None)(run) is one_process
     with pytest.raises(LotusError, match="pip install joblib"):
-        side_by_side.chosen(run, "processes", None)
+        side_by_side.chosen("processes", None)
 
 
 @pytest.mark.parametrize(("backend", "scheduler"), [("dask", None), (None, "tcp://x:1")])
-def test_a_cluster_and_its_address_go_together(path, backend, scheduler) -> None:
+def test_a_cluster_and_its_address_go_together(backend, scheduler) -> None:
     with pytest.raises(LotusError, match="--backend dask and --scheduler go together"):
-        side_by_side.chosen(lotus.load(path), backend, scheduler)
+        side_by_side.chosen(backend, scheduler)
