@@ -4,7 +4,10 @@ import contextlib
 import os
 import select
 import sys
+import time
 from collections.abc import Callable, Iterator
+
+_NOTICED_S = 2.0  # of work without a word
 
 
 def say(text: str, start: str = "", style: Callable[[str], str] = str) -> None:
@@ -50,10 +53,33 @@ def open_missing() -> None:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr for work that lasts, where a person looks; told how much of all is done."""
+    """A bar on stderr for work of two seconds or more, where a person looks; it is told how much of
+    all is done.
+    """
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, whole: None
         return
+    begun = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        shown: list[Callable[[int, int], None]] = []
+        over = False
+
+        def advance(done: int, whole: int) -> None:
+            if over:  # by who kept it
+                return
+            if not shown and time.monotonic() - begun >= _NOTICED_S:
+                shown.append(stack.enter_context(_bar(what)))
+            for show in shown:
+                show(done, whole)
+
+        try:
+            yield advance
+        finally:
+            over = True
+
+
+@contextlib.contextmanager
+def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
     from rich.console import Console
     from rich.progress import Progress
 

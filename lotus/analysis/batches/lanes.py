@@ -78,8 +78,8 @@ def lanes(
     filled = _Filled(begin, edges, len(kinds.names), workers, ranks)
     beside = _IntervalsBeside(kept.reset_index(drop=True), kinds)
     filled.add(beside.intervals, np.ones(len(kept), np.bool_))
-    for place in range(len(contents.parts)) if len(sums.cells) else ():
-        ops = contents.parts[place].ops
+    for part in contents.again(range(len(contents.parts))) if len(sums.cells) else ():
+        ops = part.ops
         if len(ops):
             near = beside.around(ops)
             new = np.arange(len(ops) + len(near)) < len(ops)

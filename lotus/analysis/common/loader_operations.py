@@ -58,8 +58,10 @@ class LoaderOperations:
 
     def parts(self) -> Iterator[pd.DataFrame]:
         """Read all rows again, part by part."""
-        for place in sorted(self.contents.operations.pieces.get(self.loader, ())):
-            ops = self.contents.parts[place].ops
+        for part in self.contents.again(
+            sorted(self.contents.operations.pieces.get(self.loader, ()))
+        ):
+            ops = part.ops
             mine = integer(ops, "loader") == self.loader
             yield ops if mine.all() else ops[mine]
 

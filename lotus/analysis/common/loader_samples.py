@@ -48,8 +48,7 @@ class LoaderSamples:
 
     def times(self) -> Iterator[pd.DataFrame]:
         """Read them again, part by part, in order, without what is known of their operations."""
-        for place in np.unique(integer(self.sums, "piece")).tolist():
-            rows = self.contents.parts.times(place)
+        for rows in self.contents.times_again(np.unique(integer(self.sums, "piece")).tolist()):
             mine = integer(rows, "loader") == self.loader
             yield rows if mine.all() else rows[mine].reset_index(drop=True)
 

@@ -1,9 +1,9 @@
 """The samples and operations of a run, of which there may be more than fit in memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,8 @@ from lotus.analysis.common.columns import KEYS, BatchPlaces
 from lotus.analysis.common.operation_sums import OperationSums, added, sums_of
 from lotus.analysis.common.sample_sums import sample_sums
 
-Advance = Callable[[int, int], None]  # told how many of how many pieces are read
+Advance = Callable[[int, int], None]  # told in each pass how many of how many pieces are read
+Read = TypeVar("Read")
 Change = Callable[[pd.DataFrame], pd.DataFrame]
 
 
@@ -162,12 +163,25 @@ class RunContents:
             if part.piece not in wanted:
                 rows = places.rows(pd.DataFrame(part.keys, columns=list(KEYS)))
                 wanted |= {part.piece} if (rows >= 0).any() else set()
-        for place in sorted(wanted):
-            yield self.parts[int(place)]
+        yield from self.again(sorted(wanted))
+
+    def again(self, places: Sequence[int]) -> Iterator[PartRows]:
+        """Read these parts again."""
+        return self._told(places, self.parts.__getitem__)
+
+    def times_again(self, places: Sequence[int]) -> Iterator[pd.DataFrame]:
+        """Read again the samples of these parts, without what is known of their operations."""
+        return self._told(places, self.parts.times)
+
+    def _told(self, places: Sequence[int], read: Callable[[int], Read]) -> Iterator[Read]:
+        for done, place in enumerate(places, 1):
+            yield read(int(place))
+            self._advance(done, len(places))
 
     def of_epochs(self, epochs: np.ndarray) -> "RunContents":
         """Those of some epochs alone; they are read again."""
-        return RunContents(ChangedParts(self.parts, InEpochs(epochs)), partials=self._partials)
+        parts = ChangedParts(self.parts, InEpochs(epochs))
+        return RunContents(parts, self._advance, self._partials)
 
 
 @dataclass(frozen=True)

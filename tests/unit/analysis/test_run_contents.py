@@ -80,6 +80,20 @@ def test_a_report_in_pieces_is_that_of_whole_tables(large, monkeypatch) -> None:
     assert json.dumps(of_pieces) == json.dumps(report(in_tables(large)))
 
 
+def test_each_pass_over_the_pieces_tells_how_far_it_is(uneven, monkeypatch) -> None:
+    monkeypatch.setattr(table_pieces, "ROWS", 300)
+    run = lotus.load(uneven)
+    told: list[tuple[int, int]] = []
+    summary = summarise(run, advance=lambda done, whole: told.append((done, whole)))
+    count = len(run.pieces)
+    assert told[:count] == [(done, count) for done in range(1, count + 1)]
+    later = len(told)
+    assert later > count
+    run_page.contents(run, summary, None)
+    assert told[-count:] == told[:count]
+    assert len(told) >= later + count
+
+
 def test_outliers_are_found_across_pieces(uneven, monkeypatch) -> None:
     monkeypatch.setattr(table_pieces, "ROWS", 300)
     run = lotus.load(uneven)
