@@ -65,6 +65,7 @@ class CoreUse:
     children_share: float = 0.0
     used_share: float = math.nan  # by anybody
     beside_cores: float = 0.0  # that workers used for something else; 0.0 where that is not known
+    kept_cores: float = 0.0  # that processes beside the workers used; 0.0 where that is not known
 
     @property
     def all_used(self) -> bool:
@@ -121,6 +122,7 @@ def core_use(scope: Scope) -> CoreUse:
         children_share=ratio(children, children + total(number(batches, "cpu_ns"))),
         used_share=used,
         beside_cores=ratio(beside, total(number(loop, "loop_ns"))),
+        kept_cores=ratio(kept, total(number(loop, "loop_ns"))),
     )
 
 

@@ -58,6 +58,13 @@ def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
     assert "Raise num_workers" not in first.causes[0].advice
 
 
+def test_a_process_that_waits_itself_may_answer_more_workers() -> None:
+    first = judged(with_looks(slow(workers=2), **{"local-socket": 95, "computing": 5})).causes[0]
+    assert "waits for another process of this machine, over a local socket" in first.title
+    assert "as far as that process answers several at a time" in first.advice
+    assert "Raise num_workers" in first.advice
+
+
 def test_behind_a_limit_that_they_share_workers_are_not_advised_to_be_more() -> None:
     run = with_looks(slow(workers=4), sleep=90, computing=10)
     apart = judged(run).causes[0]
@@ -74,11 +81,16 @@ def test_behind_a_limit_that_they_share_workers_are_not_advised_to_be_more() -> 
     assert not shared.remedy.setting
 
 
-@pytest.mark.parametrize("awaited", [20, 90])
-def test_samples_that_another_process_keeps_are_to_be_shared_not_asked_for(awaited: int) -> None:
-    # The worker unpacks answers for most of its time, or waits for them.
+@pytest.mark.parametrize(("awaited", "cores"), [(20, 0.0), (60, 0.0), (95, 0.9)])
+def test_samples_that_another_process_keeps_are_to_be_shared_not_asked_for(
+    awaited: int, cores: float
+) -> None:
+    # The worker unpacks answers for a part of its time, or that process computes all the time.
     looks = {"local-socket": awaited, "computing": 100 - awaited}
-    first = judged(with_looks(slow(cpu=1 - awaited / 100, workers=2), **looks)).causes[0]
+    run = with_looks(slow(cpu=1 - awaited / 100, workers=2), **looks)
+    row = {"pid": int(run.waits["pid"].iloc[0]), "worker": -1, "own_ns": 1e9}
+    run.children = pd.DataFrame([row | {"kept_cpu_ns": cores * 1e9}])
+    first = judged(run).causes[0]
     assert "waits for another process of this machine, over a local socket" in first.title
     assert "multiprocessing.Manager()" in first.advice
     assert "more of them will not help" in first.advice

@@ -34,19 +34,23 @@ _OVERLAPS = "more workers overlap it at no cost in cores. "
 _BY_LIMIT = "more workers overlap it at no cost in cores, unless a limit is shared by all of them. "
 _BY_PROCESS = "more workers overlap it, as far as that process leaves cores free. "
 _BY_LINE = "more workers overlap it at no cost in cores, while its bandwidth lasts. "
+_BY_ANSWERS = "more workers overlap it, as far as that process answers several at a time. "
 _STORAGE = (
     "keep the files on a faster or local disk, in memory, or in fewer and larger files. More "
     "workers read more at a time. "
 )
 _PACED = ("sleep", "socket", "events")  # how a thread awaits its turn at a limit
 _MOST_OF_FETCH = 0.5
-_STORED = ("storage", "file", "page-fault")  # what more workers may slow down for each other
+# A process that answers at once: who asks it packs and unpacks for this share, or it computes so.
+_PACKS, _ANSWERS_CORES = 0.25, 0.3
+# What more workers may slow down for each other.
+_UNSTEADY = ("storage", "file", "page-fault", LOCAL_SOCKET)
 _REASONS = {
     SHARED_LOCK: ("takes turns at a lock that processes share", ""),
     "lock": ("waits for other threads of its process", "look at what they do. "),
     "sleep": ("sleeps", _BY_LIMIT),
     "socket": ("waits for the network", _BY_LINE),
-    LOCAL_SOCKET: ("waits for another process of this machine, over a local socket", ""),
+    LOCAL_SOCKET: ("waits for another process of this machine, over a local socket", _BY_ANSWERS),
     "events": ("waits for the network or for another process", _BY_LINE),
     "pipe": ("waits for another process", _BY_PROCESS),
     "child": ("waits for another process", _BY_PROCESS),
@@ -204,12 +208,12 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
             "num_workers each would wait for longer. Ask for several samples at a time or for "
             f"fewer bytes, keep a copy near, or raise the limit.{look}"
         )
-    if reason == LOCAL_SOCKET:
+    if _asks_who_computes(charge, around):
         return (
-            "Each access is a message to that process and back, and it answers all workers: more "
-            "of them will not help. If it is a multiprocessing.Manager(), whose dict() and list() "
-            "work so, keep the data in an array or tensor that the workers share by fork or in "
-            f"shared memory; or open it once in each worker.{look}"
+            "Each access is a message to that process, which computes the answers for all workers: "
+            "more of them will not help. If it is a multiprocessing.Manager(), whose dict() and "
+            "list() work so, keep the data in an array or tensor that the workers share by fork or "
+            f"in shared memory; or open it once in each worker.{look}"
         )
     if _starts_programs(charge, around):
         return (
@@ -245,21 +249,28 @@ def _dwarfs_the_cores(charge: Charge, around: Circumstances) -> bool:
 def _work_remedy(charge: Charge, around: Circumstances) -> Remedy:
     """The number of workers, wherever `_against_work` names one."""
     reason = _looked(charge).reason
-    if _is_served_in_turn(reason, around) or _is_paced(charge):
+    if _takes_turns(reason, around) or _is_paced(charge) or _asks_who_computes(charge, around):
         return CODE
     waits = _waits(charge, around)
     if waits and not _starts_programs(charge, around):
         if reason in ("child", "pipe") and around.use.all_used:
             return CODE
-        return set_workers(around, waits=True, steady=reason not in _STORED)
+        return set_workers(around, waits=True, steady=reason not in _UNSTEADY)
     if _off_cpu(charge) and not _starts_programs(charge, around):
         return CODE
     return set_workers(around)
 
 
-def _is_served_in_turn(reason: str, around: Circumstances) -> bool:
-    """Whether it asks for what one process at a time has, or does for the others."""
-    return reason == LOCAL_SOCKET or (reason == SHARED_LOCK and around.workers > 1)
+def _takes_turns(reason: str, around: Circumstances) -> bool:
+    """Whether it asks for what one process at a time has."""
+    return reason == SHARED_LOCK and around.workers > 1
+
+
+def _asks_who_computes(charge: Charge, around: Circumstances) -> bool:
+    """Whether it asks a process that does work for each answer, and not one that waits itself."""
+    looks = _looked(charge)
+    packs = 1.0 - looks.blocked_share >= _PACKS
+    return looks.reason == LOCAL_SOCKET and (packs or around.use.kept_cores >= _ANSWERS_CORES)
 
 
 def _is_paced(charge: Charge) -> bool:
@@ -277,7 +288,7 @@ def _looked(charge: Charge) -> Looks:
 def _waiting_words(charge: Charge, around: Circumstances) -> str:
     """What it does instead of computing; "" where it computes."""
     reason = _looked(charge).reason
-    if _is_served_in_turn(reason, around):
+    if _takes_turns(reason, around) or reason == LOCAL_SOCKET:
         return _REASONS[reason][0]
     if _starts_programs(charge, around):
         return "waits for programs that it starts"
