@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Bools, Floats, integer, number, ratio, total
+from lotus.analysis.common.columns import Bools, Floats, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
 
 # Less waiting for a core than this share of the time says nothing: every machine has a little.
 LEAST_DELAY = 0.1
 # A process whose other threads use less than this share of its CPU time computes in one thread.
 LEAST_HELPERS = 0.2
-# Of a core: what feeder threads of workers that mostly wait use is less.
-_LEAST_HELPER_CORES = 0.05
+# Of a core, or a batch: what feeder threads of workers that mostly wait use is less. Where other
+# programs have the cores, a thread that computes uses little of one, but as much a batch.
+_LEAST_HELPER_CORES, _LEAST_HELPER_NS = 0.05, 5e6
 _LEAST_OTHERS = 0.1  # of the cores' time
 _LEAST_NS = 1e9  # the machine's readings are that far apart
 _MOST_OF_IT = 0.8
@@ -35,12 +36,14 @@ class Threads:
     blocked_share: float  # of the time: waiting for something else
     helper_share: float  # of the process's CPU time: of its other threads
     cores: float  # that one process used, on average
+    helper_ns: float = math.nan  # CPU time of its other threads, a batch or step
 
     @property
     def crowded(self) -> bool:
         """Whether several threads of a process compute, and cores are missing."""
         helpers = self.helper_share >= LEAST_HELPERS
         much = self.helper_share * self.cores >= _LEAST_HELPER_CORES
+        much = much or self.helper_ns >= _LEAST_HELPER_NS
         return helpers and much and self.delay_share >= LEAST_DELAY
 
     @property
@@ -90,8 +93,11 @@ class CoreUse:
 def core_use(scope: Scope) -> CoreUse:
     """Who had the cores during the loops of a loader."""
     batches, waits = scope.batches, scope.waits
-    # A worker's feeder thread, which sends a batch while the next one is made, helps nobody.
-    sending = total(number(batches, "pickle_ns")) + total(number(batches, "write_ns"))
+    # A worker's feeder thread, which sends a batch while the next one is made, helps nobody. Its
+    # usual time counts: that of some batches is long where it was without a core.
+    sending = len(batches) * sum(
+        np.nan_to_num(median(number(batches, name))) for name in ("pickle_ns", "write_ns")
+    )
     of_fetch, of_step = _columns("fetch_ns", ""), _columns("step_ns", "step_")
     fetch = _threads(*(number(batches, name) for name in of_fetch), beside_ns=sending)
     step = _threads(*(number(waits, name) for name in of_step))
@@ -219,6 +225,7 @@ def _threads(
         blocked_share=ratio(max(took - on - ready, 0.0), took),
         helper_share=ratio(max(all_threads - on, 0.0), all_threads),
         cores=ratio(all_threads, took),
+        helper_ns=ratio(max(all_threads - on, 0.0), int(known.sum())),
     )
 
 

@@ -168,7 +168,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         startup + shutdown,
         step,
         _interval(low, high),
-        _of_others(others, own),
+        None if others < LITTLE else (own, min(step / free, 1.0)),
         shown,
     )
     shares = (inputs, startup, step, shutdown)
@@ -364,34 +364,30 @@ def _summary(
     edges: float,
     step: float,
     interval: str,
-    of_others: str,
+    left: tuple[float, float] | None,
     shown: bool,
 ) -> str:
-    """One sentence with the numbers that say so; `of_others`: what is not counted of the waits.
+    """The numbers that say so, in a sentence or two.
 
-    `shown`: whether the interval of the waits agrees with the kind.
+    `left`: (waits, step) as shares of the time that other programs left the loop, of which the
+    verdict is; None where they took little. `shown`: whether the interval of the waits agrees with
+    the kind.
     """
     if kind == "start-up-bound":
         return (
             f"{edges:.0%} of the loop passes before the first batch or after the last one, "
             f"{inputs:.0%} in other waits."
         )
+    judged, taken = (inputs, step) if left is None else left
+    exact = kind == "consumer-bound" or judged < 0.0995  # 5.3 %, not 5, is more than 5
+    waits, whole = f"{judged:.1%}" if exact else f"{judged:.0%}", f"{inputs:.0%}{interval}"
+    if left is None:
+        text, more = f"The loop waits for data {waits}{interval} of its time", ""
+    else:
+        text = f"Of the time that other programs left it, the loop waits for data {waits}"
+        more = f" With what they took it is {whole} of all its time."
     if kind == "consumer-bound":
         unclear = "" if shown else f", which is not shown to be more than {MODERATE:.0%}"
-        return (
-            f"The loop waits for data {inputs:.1%}{interval} of its time"
-            f"{of_others}{unclear}; the training step takes {step:.0%}."
-        )
+        return f"{text}{unclear}; the training step takes {taken:.0%}.{more}"
     limit = HIGH if degree == "highly" else MODERATE
-    part = f"{inputs:.0%}" if inputs >= 0.0995 else f"{inputs:.1%}"  # 5.3 %, not 5, is more than 5
-    return (
-        f"The loop waits for data {part}{interval} of its time{of_others}; more than {limit:.0%} "
-        f"is {degree} input-bound."
-    )
-
-
-def _of_others(others: float, own: float) -> str:
-    """That a part of the waits does not count, as it is the machine's and not the program's."""
-    if others < LITTLE:
-        return ""
-    return f" ({others:.0%} while other programs had the cores; of the rest of its time, {own:.0%})"
+    return f"{text}; more than {limit:.0%} is {degree} input-bound.{more}"
