@@ -36,6 +36,10 @@ class Choice:
         return tuple({e.name: e for group in self.groups for e in group}.values())
 
 
+# Of these the events were counted on a real CPU by this project (docs/silicon).
+TRIED = frozenset({"amd_zen5"})
+
+
 def table(cpu: Cpu | str) -> EventTable:
     """Return the table of a CPU or micro-architecture; the generic one if it is unknown."""
     uarch = cpu if isinstance(cpu, str) else cpu.uarch

@@ -35,6 +35,7 @@ from lotus.reporters.base.console import (
     tight,
 )
 from lotus.reporters.base.display_names import shorten_apart, tree
+from native_map.events import pmu
 from native_map.events.metrics import LEVEL_2, METRICS
 from native_map.symbols.demangle import short
 
@@ -107,6 +108,11 @@ def _measured(summary: MapSummary) -> list[str]:
         hardware = any(one["type"] != 1 for one in summary.counted)
         where = " in user space" if user and hardware else ""
         lines.append(f"Counted exactly{where}: {names} ({plain(summary.cpu)})")
+        if hardware and summary.cpu not in pmu.TRIED:
+            lines.append(
+                "lotus has not been tried on this CPU: its events are those of Linux's and its "
+                "maker's tables, uncompared with known work (tools/silicon.sh compares them)"
+            )
         if turns := turns_text(summary):
             lines.append(turns)
     mapped = summary.mapped

@@ -131,6 +131,14 @@ def test_the_nodes_that_bind_are_on_the_terminal_the_page_and_in_the_document(ru
     assert document["turns"][1]["share"] == 0.5
 
 
+def test_a_cpu_whose_events_were_not_tried_is_told(summary):
+    cycles = {"name": "cycles", "type": 0, "config": 0, "config1": 0, "flags": "u"}
+    for cpu, told in (("amd_zen5", False), ("intel_sapphire", True)):
+        shown = words(dataclasses.replace(summary, cpu=cpu, counted=[cycles]))
+        assert ("lotus has not been tried on this CPU" in " ".join(shown.split())) == told
+    assert "not been tried" not in words(summary)  # the clock alone is the kernel's
+
+
 def test_functions_of_one_short_name_are_one_row(run):
     made = sample_join.map_run(run, recording(every_ms()))
     of = made.functions[made.functions["operation"] == "Decode"]
