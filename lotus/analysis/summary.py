@@ -210,7 +210,8 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
 
 def _of_rank(run: RunLike, scope: Scope, rank: int) -> Scope:
     """A rank's part of a scope, with the cores that a rank has of those of the job."""
-    (part,) = scopes(RankRun(run, rank), [scope.loader])
+    whole = scope.calls.contents  # its pieces are read again
+    (part,) = scopes(RankRun(run, rank), [scope.loader], whole.advance, whole.partials)
     return replace(part, ranks=scope.ranks, cores=scope.cores)
 
 

@@ -126,7 +126,7 @@ class RunContents:
         advance: Advance = lambda done, whole: None,
         partials: Partials = one_process,
     ) -> None:
-        self.parts, self._advance, self._partials = parts, advance, partials
+        self.parts, self.advance, self.partials = parts, advance, partials
 
     @cached_property
     def operations(self) -> OperationSums:
@@ -143,10 +143,10 @@ class RunContents:
         samples = [sample_sums(pd.DataFrame())]
 
         def each() -> Iterator[OperationSums]:
-            for done, partial in enumerate(self._partials(self.parts), 1):
+            for done, partial in enumerate(self.partials(self.parts), 1):
                 samples.append(partial.samples)
                 yield partial.operations
-                self._advance(done, len(self.parts))
+                self.advance(done, len(self.parts))
 
         operations = added(each())
         known = [part for part in samples if len(part)] or samples
@@ -176,12 +176,12 @@ class RunContents:
     def _told(self, places: Sequence[int], read: Callable[[int], Read]) -> Iterator[Read]:
         for done, place in enumerate(places, 1):
             yield read(int(place))
-            self._advance(done, len(places))
+            self.advance(done, len(places))
 
     def of_epochs(self, epochs: np.ndarray) -> "RunContents":
         """Those of some epochs alone; they are read again."""
         parts = ChangedParts(self.parts, InEpochs(epochs))
-        return RunContents(parts, self._advance, self._partials)
+        return RunContents(parts, self.advance, self.partials)
 
 
 @dataclass(frozen=True)

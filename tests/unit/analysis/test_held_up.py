@@ -1,10 +1,12 @@
 """A job whose ranks wait for the data of one is judged by that one."""
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
+from lotus.analysis.common.run_contents import Partial, Parts, one_process
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from tests.unit.simulated import Plan
 
@@ -51,6 +53,18 @@ def test_the_rank_that_waits_for_data_is_judged() -> None:
     assert loader.times["step_limit_samples_per_s"] == pytest.approx(2 * 4 / 0.5e-3, rel=0.01)
     assert summary.time is not None
     assert summary.time.share("wait") > 0.8
+
+
+def test_who_reads_the_job_reads_the_rank_again() -> None:
+    read = []
+
+    def counted(parts: Parts) -> Iterator[Partial]:
+        read.append(len(parts))
+        yield from one_process(parts)
+
+    summary = summarise(job(blocked=0.95), partials=counted)
+    assert summary.loaders[0].held_up is not None
+    assert len(read) == 2
 
 
 @pytest.mark.parametrize(
