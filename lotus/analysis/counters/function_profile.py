@@ -19,6 +19,7 @@ from lotus.analysis.counters.counter_metrics import (
 )
 from lotus.common.formatting import library, plain
 from native_map.errors import Unusable
+from native_map.estimate.validation import ENOUGH
 from native_map.events import formulas, perf_list, pmu
 from native_map.events.event_model import EventTable
 from native_map.events.metrics import METRICS
@@ -61,6 +62,7 @@ class MapSummary:
     event       the sampled event that functions are ranked by
     functions   rows of Mapped.functions of that event: those of operations first
     outside     kind, text, samples, share (of all samples of `event`)
+    few_samples operations whose estimates rest on too few samples to be judged, and their number
     turns       groups of events that took turns, and the share of batches that each was counted in
     """
 
@@ -78,6 +80,7 @@ class MapSummary:
     mapped: "Mapped | None"
     notes: list[str] = field(default_factory=list)
     turns: list[tuple[list[str], float]] = field(default_factory=list)
+    few_samples: list[tuple[str, int]] = field(default_factory=list)
 
 
 def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
@@ -102,6 +105,7 @@ def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
         mapped=mapped,
         notes=[*(mapped.notes if mapped is not None else []), *_not_counted(run), *notes],
         turns=turn_shares(run.counters),
+        few_samples=_few_samples(mapped, cpu, sampled),
     )
 
 
@@ -205,9 +209,23 @@ def event_name(spelling: str, cpu: str) -> str:
     return event.name
 
 
-def _estimates(mapped: "Mapped | None", cpu: str) -> dict[str, pd.Series]:
+def _few_samples(mapped: "Mapped | None", cpu: str, sampled: list[str]) -> list[tuple[str, int]]:
+    """The operations whose estimates rest on fewer samples than `ENOUGH`, and the least number."""
+    samples = _estimates(mapped, cpu, "samples")
+    least: dict[str, int] = {}
+    for name in sampled:
+        operations = samples[name].index.get_level_values(1)
+        for operation, count in zip(map(str, operations), samples[name].tolist(), strict=True):
+            if count < ENOUGH:
+                least[operation] = min(int(count), least.get(operation, ENOUGH))
+    return list(least.items())
+
+
+def _estimates(
+    mapped: "Mapped | None", cpu: str, column: str = "count"
+) -> dict[str, "pd.Series[float]"]:
     """Of each sampled event, by the name it has among counters, its count per (kind, operation)."""
-    estimates: dict[str, pd.Series] = {}
+    estimates: dict[str, pd.Series[float]] = {}
     if mapped is None:
         return estimates
     rows = mapped.operations
@@ -217,7 +235,7 @@ def _estimates(mapped: "Mapped | None", cpu: str) -> dict[str, pd.Series]:
     for event in mapped.events:
         mine = (rows["event"] == event).to_numpy()
         keys = pd.MultiIndex.from_arrays([rows["kind"][mine], label[mine]])
-        estimates[event_name(event, cpu)] = pd.Series(rows["count"][mine].to_numpy(), keys)
+        estimates[event_name(event, cpu)] = pd.Series(rows[column][mine].to_numpy(), keys)
     return estimates
 
 

@@ -35,6 +35,7 @@ from lotus.reporters.base.console import (
     tight,
 )
 from lotus.reporters.base.display_names import shorten_apart, tree
+from native_map.estimate.validation import ENOUGH
 from native_map.events import pmu
 from native_map.events.metrics import LEVEL_2, METRICS
 from native_map.symbols.demangle import short
@@ -167,6 +168,12 @@ def _operations(console: "Console", summary: MapSummary, title: str = "Operation
     print_table(console, title, columns, rows, names_in=(0,))
     if len(table) > _MOST_OPERATIONS:
         console.print(f"  and {len(table) - _MOST_OPERATIONS} more: see --json", style="dim")
+    if summary.few_samples:
+        few = ", ".join(f"{plain(operation_name(name))} {n}" for name, n in summary.few_samples[:8])
+        more = len(summary.few_samples) - 8
+        few += f" and {more} more" if more > 0 else ""
+        few = f"Estimates of fewer than {ENOUGH:,} samples, not to trust: {few}"
+        print_paragraph(console, "", few)
     if marked:
         print_paragraph(
             console, "", "The counters were shared: counts are scaled by the share counted."

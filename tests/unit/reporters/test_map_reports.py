@@ -52,6 +52,11 @@ def test_words(summary):
     assert "libwork.so!" not in words(summary, top=0)
 
 
+def test_estimates_of_too_few_samples_are_told_with_their_number(summary):
+    text = " ".join(words(summary).split())
+    assert "Estimates of fewer than 1,000 samples, not to trust: Decode 40, Flip 10" in text
+
+
 def test_books_that_do_not_close_are_shouted(summary):
     summary.mapped.books["missing"] = 3
     assert "3 MISSING" in words(summary)
