@@ -168,6 +168,12 @@ CLAIMS = [
         r"(?P<figure>\d+ min \d+ s)",
     ),
     Claim(
+        "wheel", "seconds of pip install of the wheel beside the newest torch",
+        "tools/wheel_check.py", "pyproject.toml", BENCHMARKS,
+        DATED + r"\n\(seconds of wall[\s\S]*?" + _row("3.13", "Python", r"[\d.]+")[1:]
+        + r" (?P<figure>\d+)",
+    ),
+    Claim(
         "five-minutes", "the README's seven commands", "tools/bench/newcomer.py", "lotus README.md",
         BENCHMARKS, r"commands took (?P<figure>\d+ min \d+ s)",
     ),
