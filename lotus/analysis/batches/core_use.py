@@ -81,6 +81,14 @@ class CoreUse:
         return self.own_share > _FULL
 
     @property
+    def others(self) -> bool:
+        """Whether other programs use the cores, or one is waited for though the program does not.
+
+        A thread that wakes another one may wait for it then, also where both have a core at once.
+        """
+        return self.others_share >= _LEAST_OTHERS or self.rivals
+
+    @property
     def rivals(self) -> bool:
         """Whether threads waited for cores that the program itself did not keep busy.
 

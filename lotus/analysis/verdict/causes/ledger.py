@@ -233,7 +233,7 @@ class Ledger:
         What a worker's feeder thread was without a core is not measured: on cores that others have,
         it is what its bytes do not account for.
         """
-        if self.use.rivals:
+        if self.use.others:
             size = np.nan_to_num(number(self.scope.batches, "send_bytes"), nan=math.inf)
             kept = np.minimum(self.sending, _SENDING_NS + _SENDING_NS_PER_BYTE * size)
             self.made_without_core += total(self.sending - kept)
