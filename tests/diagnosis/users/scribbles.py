@@ -11,10 +11,10 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Words(Dataset):
-    def __init__(self, count=1920):
+    def __init__(self, count=960):
         rng = np.random.default_rng(9)
         self.points = torch.from_numpy(rng.normal(size=(4000, 3)).astype(np.float32))
-        self.cuts = [np.sort(rng.integers(0, 4000, 33)) for _ in range(count)]
+        self.cuts = [np.sort(rng.integers(0, 4000, 9)) for _ in range(count)]
 
     def __len__(self):
         return len(self.cuts)
