@@ -1,6 +1,6 @@
 """How often the verdict is right: programs with a planted cause, and what the next step gains.
 
-    PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind sealed variants]
+    PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind sealed variants users]
         [--busy 0] [--pairs 1] [--follow 0] [--rows FILE] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS is traced once; its label in CORPUS.json, written before the
@@ -29,7 +29,7 @@ from typing import Any
 import provenance
 
 PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
-CORPORA = ("own", "open", "blind", "sealed", "variants")
+CORPORA = ("own", "open", "blind", "sealed", "variants", "users")
 SETTING = "num_workers prefetch_factor persistent_workers pin_memory".split()
 _LIMIT_S = 600
 
