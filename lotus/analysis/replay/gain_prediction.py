@@ -25,7 +25,8 @@ _TOLERANCE = 0.15
 class Prediction:
     """How many times as fast the loop would be, with its 95 % interval; NaN: not predictable.
 
-    `at_best`: what the change costs is not known, as the sending of batches by the first worker.
+    `at_best`: what the change costs is not known, as the sending of batches by the first worker, or
+    whether what is waited for serves as many workers at once.
     """
 
     gain: float = math.nan

@@ -1,7 +1,7 @@
 """What an advice changes where it is no change of code, so that it can be predicted and tried."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lotus.analysis.replay.gain_prediction import UNKNOWN, Prediction
 from lotus.analysis.verdict.causes.circumstances import Circumstances
@@ -35,6 +35,8 @@ def set_workers(around: Circumstances, waits: bool = False, steady: bool = True)
     if count is None:
         return CODE
     expected = around.predict.with_workers(count) if steady and around.predict else UNKNOWN
+    if waits:  # whoever is waited for may answer only so many at once
+        expected = replace(expected, at_best=True)
     return Remedy({WORKERS: count}, expected=expected)
 
 
