@@ -33,7 +33,7 @@ def test_of_workers_that_are_kept_it_is_the_sampler() -> None:
     assert first.kind == "main-process"
     assert "before the first batch of each epoch" in first.title
     assert "__iter__" in first.advice
-    assert "2.00 s in iter()" in first.reason
+    assert "2.00 s before the first batches" in first.reason
 
 
 def test_the_start_of_the_workers_is_not() -> None:
@@ -56,3 +56,16 @@ def test_epochs_that_were_left_are_not_looked_at() -> None:
     run = loop()
     run.epochs["exhausted"] = False  # the next `iter()` waits for what is still being made
     assert drawn(run) == 0.0
+
+
+def test_without_workers_it_is_what_passes_before_a_first_batch_is_made() -> None:
+    run = Plan(workers=0, epochs=4, batches=8, iter=1).run()
+    for rows, start in ((run.waits, "start_ns"), (run.batches, "wait_start_ns")):
+        late = 300_000_000 * (rows["batch"] == 0)
+        rows[start] -= late
+        rows["wait_ns"] += late
+    run.epochs["start_ns"] -= 300_000_000
+    first = verdict(scopes(run)[0]).causes[0]
+    assert first.kind == "main-process"
+    assert "before the first batch of each epoch" in first.title
+    assert "1.20 s before the first batches" in first.reason

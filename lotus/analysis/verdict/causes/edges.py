@@ -131,9 +131,10 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
     if again and not around.persistent:
         text = "Keep the workers between epochs: persistent_workers=True. "
     if largest == "first_batch_ns":
+        before = "before the workers start" if around.workers else "before the loop"
         return text + (
-            "Most of it is the first batch: open files and build indices once, before the workers "
-            "start, not in the first __getitem__ of each."
+            f"Most of it is the first batch: open files and build indices once, {before}, not in "
+            f"the first __getitem__{' of each' if around.workers else ''}."
         )
     if largest == "first_send_ns":
         return text + (

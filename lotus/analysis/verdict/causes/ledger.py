@@ -57,8 +57,8 @@ class Ledger:
 
     `making`: waits in which a batch was being made. The other waits: `sending`, `pinning`,
     `handover`, `index`, and in `startup` the parts of the start-up. `take` hands out what is left
-    of `making`, `take_phase` what is left of the others. `drawn_ns`: what the sampler took in
-    `iter()`.
+    of `making`, `take_phase` what is left of the others. `drawn_ns`: what the sampler took before
+    the first batches, in `iter()` or, without workers, in `next`.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -145,6 +145,10 @@ class Ledger:
         # The first batch of an epoch is waited for whatever the pipeline: its making is start-up,
         # but for as much as later batches are waited for as well.
         first = flag(batches, "first")
+        drawn = np.zeros(len(batches))
+        if not self.scope.num_workers:  # nothing else comes before the making of a first batch
+            drawn = np.where(first, charged["handover"], 0.0)
+            charged["handover"] = charged["handover"] - drawn
         rest = making + charged["sending"] + charged["pinning"] + charged["handover"]
         fill, steady = total(rest[first]), total(rest[~first] - charged["handover"][~first])
         weight = np.where(first, min(1.0, steady / fill) if fill > 0 else 1.0, 1.0)
@@ -153,9 +157,10 @@ class Ledger:
             for part in (making, charged["sending"], charged["pinning"], charged["handover"])
         )
         self.index = charged["index"]
-        self.drawn_ns = drawn_ns(self.scope, self.loop)
+        in_iter = drawn_ns(self.scope, self.loop)
+        self.drawn_ns = in_iter + total(drawn)
         self.startup = {
-            "iter_ns": self.iter_ns - self.drawn_ns,
+            "iter_ns": self.iter_ns - in_iter,
             "workers_ns": total(charged["startup"]),
             "first_batch_ns": total(lazily) + total(rest * (1.0 - weight)),
             "first_send_ns": total(late),

@@ -169,7 +169,7 @@ def _draws_first(charge: Charge) -> bool:
 def _handover_reason(evidence: Evidence) -> str:
     if not evidence["drawn_ns"] > 0:
         return ""
-    return f"The sampler took {duration(evidence['drawn_ns'])} in iter(), before the first batches."
+    return f"The sampler took {duration(evidence['drawn_ns'])} before the first batches."
 
 
 def _handover_title(charge: Charge, around: Circumstances) -> str:
@@ -202,7 +202,7 @@ HANDOVER = CauseRow(
     title="the sampler, and other work of the main process in next",
     full_title=_handover_title,
     charges=_handover,
-    facts={"drawn_ns": "What the sampler took in iter(), nanoseconds."},
+    facts={"drawn_ns": "What the sampler took before the first batches, nanoseconds."},
     reason=_handover_reason,
     advice=_against_handover,
 )
