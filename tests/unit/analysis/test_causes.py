@@ -460,3 +460,18 @@ def test_what_no_number_of_cores_makes_up_for_is_to_be_made_cheaper_first() -> N
     assert advice.endswith("set num_workers=2 to make batches side by side.")
     little = dataclasses.replace(plan, operations={"Slow": 0.5}, step=2.0)
     assert "to overlap it with the step" in judged(little.run()).causes[0].advice
+
+
+@pytest.mark.parametrize(("cpu", "words"), [(0.05, "They wait"), (1.0, "Reduce or re-encode")])
+def test_slow_samples_that_wait_are_not_to_be_re_encoded(cpu: float, words: str) -> None:
+    def slow(index: int, worker: int) -> float:
+        return 300.0 if index % 53 == 20 else 2.0
+
+    run = Plan(operations={"Read": slow}, batches=60).run()
+    made = run.batches["fetch_ns"]
+    run.batches = run.batches.assign(
+        cpu_ns=cpu * made, process_cpu_ns=cpu * made, run_delay_ns=0 * made
+    )
+    first = next(cause for cause in judged(run).causes if cause.kind == "slow-samples")
+    assert words in first.advice
+    assert ("waiting, not computing" in first.title) == (cpu < 0.5)

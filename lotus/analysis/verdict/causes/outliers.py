@@ -9,7 +9,7 @@ import pandas as pd
 from lotus.analysis.batches.components import OWN
 from lotus.analysis.batches.outlier_samples import costliest
 from lotus.analysis.batches.own_code import of_program
-from lotus.analysis.common.columns import Bools, integer, number
+from lotus.analysis.common.columns import Bools, batch_rows, integer, number, ratio, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import ALONE, BY_CHANCE, TOGETHER, Ledger
@@ -24,7 +24,12 @@ _SAMPLE_FACTS = {
     "slowest_sample": "Index of the slowest sample.",
     "slowest_ns": "Its time, nanoseconds.",
     "typical_ns": "A usual sample's time, nanoseconds.",
+    "blocked_share": (
+        "Share of the fetches that hold them, 0 to 1, in which their process neither computed nor "
+        "was ready to."
+    ),
 }
+_WAIT = 0.6  # blocked_share: the slow samples wait, and do not compute
 
 
 def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
@@ -39,7 +44,23 @@ def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
         "slowest_sample": float(integer(samples, "sample")[worst]),
         "slowest_ns": float(duration_ns[worst]),
         "typical_ns": float(typical[worst]),
+        "blocked_share": _blocked_share(ledger, samples[slow]),
     }
+
+
+def _blocked_share(ledger: Ledger, samples: pd.DataFrame) -> float:
+    """Of the fetches that hold these samples; NaN where it was not measured."""
+    batches = ledger.scope.batches
+    rows = batch_rows(batches, samples, ("rank", "epoch", "batch"))
+    fetches = batches.iloc[np.unique(rows[rows >= 0])]
+    fetch, delay = number(fetches, "fetch_ns"), number(fetches, "run_delay_ns")
+    busy = np.fmax(number(fetches, "cpu_ns"), number(fetches, "process_cpu_ns"))
+    known = np.isfinite(fetch + delay + busy)
+    return ratio(total(np.maximum(fetch - busy - delay, 0.0)[known]), total(fetch[known]))
+
+
+def _wait(charge: Charge) -> bool:
+    return charge.evidence.get("blocked_share", math.nan) >= _WAIT
 
 
 def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
@@ -61,8 +82,10 @@ def _slow_samples_title(charge: Charge, around: Circumstances) -> str:
     if count == 1:
         text = f"one slow sample: index {slowest}"
     if charge.within == OWN and around.hot:
-        return f"{text}, in {of_program(around.hot)}"
-    return f"{text}, in {operation_name(charge.within)}" if charge.within not in ("", OWN) else text
+        text += f", in {of_program(around.hot)}"
+    elif charge.within not in ("", OWN):
+        text += f", in {operation_name(charge.within)}"
+    return f"{text}: waiting, not computing" if _wait(charge) else text
 
 
 def _slow_samples_reason(evidence: Evidence) -> str:
@@ -81,7 +104,13 @@ def _slow_samples_reason(evidence: Evidence) -> str:
 def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
     where = around.paths.get(int(charge.evidence.get("slowest_sample", -1)))
     text = f"Look at {where}. " if where else "Look at these samples. "
-    text += "Reduce or re-encode them ahead of time"
+    if _wait(charge):
+        text += (
+            "They wait, as for a lock, a server, a retry or storage: see what for, and give up on "
+            "it sooner, or fetch it ahead of time"
+        )
+    else:
+        text += "Reduce or re-encode them ahead of time"
     spare = around.idle_share >= _SPARE
     if around.workers > 1 and around.in_order and spare:
         text += "; in-order batches wait behind them, which in_order=False (torch >= 2.6) ends"
