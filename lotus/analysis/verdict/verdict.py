@@ -36,6 +36,7 @@ _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest
 _ALL = 0.99  # of a loop: more of it cannot be told from all
+_MUCH_KEPT = 0.25  # cores: processes beside the workers take as much from them
 _NEAR = 0.8  # of a limit
 _SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
 _STALLED = 0.05  # of the loop in which some thread waited for memory
@@ -230,6 +231,14 @@ def _left_out(books: Account) -> Iterator[str]:
 
 
 def _flaws(around: Circumstances) -> Iterator[str]:
+    use = around.use
+    if use.kept_cores >= _MUCH_KEPT and use.fetch.delay_share >= LEAST_DELAY:
+        yield (
+            f"Other processes that the program started used {use.kept_cores:.1f} cores beside its "
+            "workers, and the making of batches was ready without a core for "
+            f"{use.fetch.delay_share:.0%} of its time: have fewer of them, or run them elsewhere or "
+            "at another time."
+        )
     if around.times_read > 1:
         yield (
             f"Each sample comes {around.times_read} times an epoch: every worker reads all of the "

@@ -37,17 +37,34 @@ def test_what_workers_compute_beside_batches_is_the_programs_own() -> None:
     assert core_use(scopes(loop(beside=0.0))[0]).beside_cores == 0.0
 
 
-def test_what_a_manager_computes_is_the_programs_own() -> None:
-    # GIVEN a process beside the workers that uses 0.8 of two cores
-    run, second = loop(beside=0.0), 1_000_000_000
-    before = core_use(scopes(run)[0]).own_share
-    manager = (int(run.waits["pid"].iloc[0]), -1, -1, 0, second, int(0.8 * second))
+def keep(run: SimpleNamespace, cores: float) -> None:
+    """Have the program keep a process beside its workers that uses so many cores."""
+    second = 1_000_000_000
+    manager = (int(run.waits["pid"].iloc[0]), -1, -1, 0, second, int(cores * second))
     columns = [*run.children.columns, "kept_cpu_ns"]
     run.children = pd.DataFrame(
         [*run.children.assign(kept_cpu_ns=-1).itertuples(index=False), manager], columns=columns
     )
-    use = core_use(scopes(run)[0])
-    assert use.own_share == pytest.approx(before + 0.4)
+
+
+def test_what_a_manager_computes_is_the_programs_own() -> None:
+    run = loop(beside=0.0)
+    before = core_use(scopes(run)[0]).own_share
+    keep(run, 0.8)
+    assert core_use(scopes(run)[0]).own_share == pytest.approx(before + 0.4)
+
+
+@pytest.mark.parametrize(("delay", "told"), [(0.5, True), (0.02, False)])
+def test_processes_that_keep_the_workers_from_the_cores_are_told(delay: float, told: bool) -> None:
+    run = loop(beside=0.0)
+    keep(run, 1.5)
+    made = run.batches["fetch_ns"]
+    run.batches = run.batches.assign(
+        cpu_ns=(1 - delay) * made, process_cpu_ns=(1 - delay) * made, run_delay_ns=delay * made
+    )
+    said = [flaw for flaw in verdict(scopes(run)[0]).flaws if "Other processes" in flaw]
+    assert bool(said) == told
+    assert all("used 1.5 cores" in flaw and "50% of its time" in flaw for flaw in said)
 
 
 def test_it_is_named_where_it_keeps_the_step_from_the_cores() -> None:
