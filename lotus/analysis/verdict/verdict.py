@@ -236,8 +236,8 @@ def _flaws(around: Circumstances) -> Iterator[str]:
         yield (
             f"Other processes that the program started used {use.kept_cores:.1f} cores beside its "
             "workers, and the making of batches was ready without a core for "
-            f"{use.fetch.delay_share:.0%} of its time: have fewer of them, or run them elsewhere or "
-            "at another time."
+            f"{use.fetch.delay_share:.0%} of its time: have fewer of them, or run them elsewhere, "
+            "or at another time."
         )
     if around.times_read > 1:
         yield (
