@@ -9,6 +9,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1
+if [ -n "$(git status --porcelain -- lotus native_map tools pyproject.toml README.md)" ]; then
+    echo 'tools/dist.sh: there are changes that are not committed' >&2
+    exit 1
+fi
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH
 

@@ -132,7 +132,7 @@ def main() -> int:
     parser.add_argument("--python", nargs="*", default=PYTHONS)
     args = parser.parse_args()
     torches = dict(one.split("=") for one in args.torch)
-    failed = False
+    failed, tried = False, set()
     for version in args.python:
         python = found(version)
         if python is None:
@@ -141,11 +141,15 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 line = check(version, python, torches.get(version), Path(folder))
+                tried.add(version)
             except Failed as error:
                 failed, line = True, f"Python {version} FAILED: {error}"
         print(line, flush=True)
     print(f"load {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs")
-    return int(failed)
+    missing = set(torches) - tried
+    if missing:
+        print(f"not tried beside torch: Python {', '.join(sorted(missing))}")
+    return int(failed or bool(missing))
 
 
 if __name__ == "__main__":

@@ -164,7 +164,7 @@ class BlockingSampler:
             for name in sorted(os.listdir(folder)):
                 if name in self._pages or not name.endswith(".state"):
                     continue
-                if len(self._pages) >= _MOST_PROCESSES:
+                if sum(descriptor >= 0 for descriptor in self._pages.values()) >= _MOST_PROCESSES:
                     self._problem = f"more than {_MOST_PROCESSES} processes: some were not seen"
                     return
                 self._pages[name] = -1

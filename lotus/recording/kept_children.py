@@ -29,7 +29,9 @@ class KeptChildren:
         for child in found:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 now = cpu_ns(child)
-                used[child] = (used.get(child, (now, now))[0], now)
+                first, last = used.get(child, (now, now))
+                # Less than before: another process has its number now.
+                used[child] = (first, now) if now >= last else (now, now)
         if parent[1] >= 0:  # those that have ended are in the worker's own count of its children
             for child in set(used).difference(found):
                 del used[child]
@@ -47,8 +49,11 @@ def _descendants(pid: int, others: Container[int]) -> list[int]:
     found: list[int] = []
     parents = [pid]
     for _ in range(_DEEP):
-        children = [child for parent in parents for child in _children(parent)]
-        found += [child for child in children if child not in others]
+        # What makes batches is read by itself, with what it keeps.
+        children = [
+            child for parent in parents for child in _children(parent) if child not in others
+        ]
+        found += children
         parents = children[:_MOST]
         if len(found) >= _MOST or not parents:
             break
@@ -57,6 +62,6 @@ def _descendants(pid: int, others: Container[int]) -> list[int]:
 
 def _children(pid: int) -> list[int]:
     try:
-        return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()[:_MOST]]
+        return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()]
     except (OSError, ValueError):
         return []

@@ -16,8 +16,6 @@ NEXT, STEP = "(next)", "(step)"
 LEAST_LOOKS = 10
 # A thread that is found at a lock for this share of its time takes turns with others.
 LEAST_LOCKED = 0.2
-# One that awaits a process's answers for this share is held by it: it packs and unpacks between.
-_LEAST_AWAITED = 0.15
 
 
 @dataclass(frozen=True)
@@ -41,15 +39,12 @@ class Looks:
     def reason(self) -> str:
         """What it was blocked in most; "" where it was not blocked, or too few tell.
 
-        Who takes turns at a lock is as often found doing what it does while it holds the lock, and
-        who asks another process for each sample is as often found unpacking the answer.
+        Who takes turns at a lock is as often found doing what it does while it holds the lock.
         """
         if not self.tell or not self.shares:
             return ""
         if self.shares.get(SHARED_LOCK, 0.0) >= LEAST_LOCKED:
             return SHARED_LOCK
-        if self.shares.get(LOCAL_SOCKET, 0.0) >= _LEAST_AWAITED:
-            return LOCAL_SOCKET
         return max(self.shares, key=lambda reason: self.shares[reason])
 
 

@@ -14,6 +14,7 @@ from lotus.analysis.common.scope import Scope
 
 _MOST = 65_536  # samples that are looked at
 _LEAST = 100  # distances
+_LEAST_WORKERS = 4
 # Of the distances between ends: the middle half within itself, the short ones against the typical.
 _MIDDLE, _SHORTEST = 0.75, 0.4
 
@@ -21,9 +22,10 @@ _MIDDLE, _SHORTEST = 0.75, 0.4
 def shared_pace_ns(scope: Scope) -> float:
     """The typical time from one sample's end to the next one's, of all workers of a rank.
 
-    NaN where the distances are uneven or few, and with less than two workers.
+    NaN where the distances are uneven or few, or there are few workers: two or three that wait by
+    themselves may end their samples at even distances by chance.
     """
-    if scope.num_workers < 2:
+    if scope.num_workers < _LEAST_WORKERS:
         return math.nan
     distances = _distances(_first_samples(scope))
     if len(distances) < _LEAST:

@@ -78,6 +78,6 @@ def _blocked_in_step(scope: Scope, rank: int) -> float:
     """Share of a rank's steps in which its main thread neither computed nor waited for a core."""
     waits = scope.waits[integer(scope.waits, "rank") == rank]
     took, cpu, delay = (number(waits, f"step_{name}ns") for name in ("", "cpu_", "run_delay_"))
-    known = np.isfinite(took) & np.isfinite(cpu)
+    known = np.isfinite(took + cpu + delay)
     busy = total(cpu[known]) + total(delay[known])
     return 1.0 - ratio(busy, total(took[known]))

@@ -152,7 +152,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
     # What others kept from the cores is no part of the loop that is judged.
     free = max(1.0 - others - taken, _LEAST_FREE)
-    own = (inputs - others) / free
+    own = max(inputs - others, 0.0) / free
     at_edges = startup + shutdown > inputs  # neither without what others took: it is of both
     kind, degree = _kind(own, (startup + shutdown - taken) / free if at_edges else 0.0)
     near = own < _NEAR_MODERATE and (low - others) / free < MODERATE
@@ -169,7 +169,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         startup + shutdown,
         step,
         _interval(low, high),
-        None if others < LITTLE else (own, min(step / free, 1.0)),
+        None if others + taken < LITTLE else (own, min(step / free, 1.0)),
         shown,
     )
     shares = (inputs, startup, step, shutdown)

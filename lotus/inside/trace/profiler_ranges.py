@@ -83,7 +83,7 @@ class ProfilerRanges:
     def _missing(self, name: str, why: str) -> None:
         # The main process of the first rank has said it for the workers and the other ranks.
         first = self._recorder.worker < 0 and os.environ.get("LOCAL_RANK") in (None, "0")
-        if first and not any("multiprocessing" in word for word in sys.orig_argv):
+        if first and not any("multiprocessing." in word for word in sys.orig_argv):
             text = f"--{name} names no ranges ({why}); all else is recorded; {_REMEDIES[name]}"
             self._recorder.tell(text)
 
@@ -91,6 +91,7 @@ class ProfilerRanges:
         """Open a range of this thread."""
         if self._libraries is None:
             self.load()
+        name = name.encode("utf-8", "replace").decode()
         for library in self._libraries or ():
             self._call(library, library[1], name)
 
@@ -112,7 +113,6 @@ class ProfilerRanges:
     def around(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Return a function that calls `original` in a range, of what is recorded."""
         gate, push, pop = self._recorder.gate, self.push, self.pop
-        name = name.encode("utf-8", "replace").decode()
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if gate.shut:

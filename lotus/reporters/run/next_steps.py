@@ -13,7 +13,8 @@ MOST_LATER = 2  # causes beyond the first that have advice
 _AT_EDGES = {STARTUP.kind, SHUTDOWN.kind}  # what helps against one helps against the other
 _MORE_WORKERS = re.compile(r"raise num_workers|set num_workers", re.IGNORECASE)
 _NO_MORE_WORKERS = re.compile(
-    r"more (?:workers |of them )?will not help|fewer workers|num_workers=0|higher\s+num_workers",
+    r"more (?:workers |of them )?will not help|fewer workers|num_workers=0|higher\s+num_workers"
+    r"|no number of workers|more workers start for longer",
     re.IGNORECASE,
 )
 

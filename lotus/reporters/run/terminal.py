@@ -125,6 +125,8 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
     of_rank = " per rank" if len(loader.scope.ranks) > 1 else ""
     if loader.held_up is not None:
         of_rank = f" of rank {loader.held_up.rank}"
+        rows = loader.ranks
+        per_rank = float(rows.loc[rows["rank"] == loader.held_up.rank, "loop_ns"].iloc[0])
     print_paragraph(console, "Loop", f"{duration(per_rank)}{of_rank}: {text}")
     samples, batches = plural(times["samples"], loader.counted), plural(times["batches"], "batch")
     print_paragraph(console, "Throughput", f"{coverage.rate(loader)} ({samples} in {batches})")

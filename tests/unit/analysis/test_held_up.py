@@ -67,10 +67,22 @@ def test_who_reads_the_job_reads_the_rank_again() -> None:
     assert len(read) == 2
 
 
+def without_delay() -> SimpleNamespace:
+    """A kernel that does not say how long a thread was ready without a core."""
+    run = job(blocked=0.95)
+    run.waits["step_run_delay_ns"] = float("nan")
+    return run
+
+
 @pytest.mark.parametrize(
     "run",
-    [job(blocked=0.1), job(blocked=0.95, step=30.0), job(blocked=0.95, samples=80)],
-    ids=["it computes", "not as long", "not together"],
+    [
+        job(blocked=0.1),
+        job(blocked=0.95, step=30.0),
+        job(blocked=0.95, samples=80),
+        without_delay(),
+    ],
+    ids=["it computes", "not as long", "not together", "not measured"],
 )
 def test_without_evidence_all_ranks_are_judged(run: SimpleNamespace) -> None:
     _, loader = judged(run)

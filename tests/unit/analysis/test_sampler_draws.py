@@ -58,6 +58,14 @@ def test_epochs_that_were_left_are_not_looked_at() -> None:
     assert drawn(run) == 0.0
 
 
+def test_what_passes_after_a_first_batch_is_made_is_not_the_samplers() -> None:
+    """As the first copy to pinned memory, which starts CUDA."""
+    run = Plan(workers=0, epochs=4, batches=8, iter=1).run()
+    for rows in (run.waits, run.batches):
+        rows["wait_ns"] += 300_000_000 * (rows["batch"] == 0)
+    assert verdict(scopes(run)[0]).causes[0].kind != "main-process"
+
+
 def test_without_workers_it_is_what_passes_before_a_first_batch_is_made() -> None:
     run = Plan(workers=0, epochs=4, batches=8, iter=1).run()
     for rows, start in ((run.waits, "start_ns"), (run.batches, "wait_start_ns")):

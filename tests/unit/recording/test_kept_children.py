@@ -52,3 +52,20 @@ def test_a_child_of_a_worker_that_has_ended_is_counted_by_the_worker(monkeypatch
     kept.read((9, -1), ())
     assert kept.cpu_ns((7, 0), ()) == 0
     assert kept.cpu_ns((9, -1), ()) == 2
+
+
+def test_what_a_worker_keeps_is_the_workers_alone(monkeypatch) -> None:
+    children = {7: [8, 11], 8: [9], 9: [], 11: []}
+    monkeypatch.setattr(kept_children, "_children", lambda pid: children[pid])
+    assert kept_children._descendants(7, {8}) == [11]
+    assert kept_children._descendants(8, {8}) == [9]
+
+
+def test_a_number_that_another_process_has_now_takes_nothing_away(monkeypatch) -> None:
+    used = iter([5, 9, 1, 3])
+    monkeypatch.setattr(kept_children, "cpu_ns", lambda pid: next(used))
+    monkeypatch.setattr(kept_children, "_children", lambda pid: [8] if pid == 7 else [])
+    kept = KeptChildren()
+    for _ in range(4):
+        kept.read((7, -1), ())
+    assert kept.cpu_ns((7, -1), ()) == 2

@@ -147,7 +147,9 @@ class Ledger:
         first = flag(batches, "first")
         drawn = np.zeros(len(batches))
         if not self.scope.num_workers:  # nothing else comes before the making of a first batch
-            drawn = np.where(first, charged["handover"], 0.0)
+            before = number(batches, "fetch_start_ns") - number(batches, "wait_start_ns")
+            before = np.clip(np.nan_to_num(before), 0.0, charged["handover"])
+            drawn = np.where(first, before, 0.0)
             charged["handover"] = charged["handover"] - drawn
         rest = making + charged["sending"] + charged["pinning"] + charged["handover"]
         fill, steady = total(rest[first]), total(rest[~first] - charged["handover"][~first])

@@ -25,8 +25,8 @@ _SAMPLE_FACTS = {
     "slowest_ns": "Its time, nanoseconds.",
     "typical_ns": "A usual sample's time, nanoseconds.",
     "blocked_share": (
-        "Share of the fetches that hold them, 0 to 1, in which their process neither computed nor "
-        "was ready to."
+        "Share of what the fetches that hold them take beyond usual ones, 0 to 1, in which their "
+        "process neither computed nor was ready to."
     ),
 }
 _WAIT = 0.6  # blocked_share: the slow samples wait, and do not compute
@@ -49,14 +49,18 @@ def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
 
 
 def _blocked_share(ledger: Ledger, samples: pd.DataFrame) -> float:
-    """Of the fetches that hold these samples; NaN where it was not measured."""
+    """Of what the fetches that hold these samples took beyond usual ones; NaN: not measured."""
     batches = ledger.scope.batches
     rows = batch_rows(batches, samples, ("rank", "epoch", "batch"))
-    fetches = batches.iloc[np.unique(rows[rows >= 0])]
-    fetch, delay = number(fetches, "fetch_ns"), number(fetches, "run_delay_ns")
-    busy = np.fmax(number(fetches, "cpu_ns"), number(fetches, "process_cpu_ns"))
-    known = np.isfinite(fetch + delay + busy)
-    return ratio(total(np.maximum(fetch - busy - delay, 0.0)[known]), total(fetch[known]))
+    slow = np.isin(np.arange(len(batches)), rows)
+    fetch, delay = number(batches, "fetch_ns"), number(batches, "run_delay_ns")
+    busy = np.fmax(number(batches, "cpu_ns"), number(batches, "process_cpu_ns"))
+    blocked = np.maximum(fetch - busy - delay, 0.0)
+    known = np.isfinite(blocked)
+    slow, usual = slow & known, ~slow & known
+    of_usual = [float(np.median(each[usual])) if usual.any() else 0.0 for each in (blocked, fetch)]
+    beyond = [total(each[slow] - one) for each, one in zip((blocked, fetch), of_usual, strict=True)]
+    return min(max(ratio(*beyond), 0.0), 1.0)
 
 
 def _wait(charge: Charge) -> bool:

@@ -209,11 +209,16 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
             f"fewer bytes, keep a copy near, or raise the limit.{look}"
         )
     if _asks_who_computes(charge, around):
+        computes = (
+            "which computes the answers for all workers: more of them will not help"
+            if around.use.kept_cores >= _ANSWERS_CORES
+            else "and if that computes the answers for all workers, more of them will not help"
+        )
         return (
-            "Each access is a message to that process, which computes the answers for all workers: "
-            "more of them will not help. If it is a multiprocessing.Manager(), whose dict() and "
-            "list() work so, keep the data in an array or tensor that the workers share by fork or "
-            f"in shared memory; or open it once in each worker.{look}"
+            f"Each access is a message to that process, {computes}. If it is a "
+            "multiprocessing.Manager(), whose dict() and list() work so, keep the data in an array "
+            "or tensor that the workers share by fork or in shared memory; or open it once in each "
+            f"worker.{look}"
         )
     if _starts_programs(charge, around):
         return (

@@ -91,19 +91,21 @@ class Writer:
             self.log.close()
         with quiet(Exception):
             self.page.settle()
-        if not (silent or self._line_written[0]) and self._say(
-            f"tracing of process {os.getpid()} stopped: {text}"
-        ):
-            self._line_written[0] = 1
+        if not (silent or self._line_written[0]) and self._may_say():
+            self._line_written[0] = 1  # before it is: a process forked meanwhile says nothing
+            self._say(f"tracing of process {os.getpid()} stopped: {text}")
 
-    def _say(self, text: str) -> bool:
-        """Write a line on stderr, if that is wanted and possible; return whether it was."""
+    def _may_say(self) -> bool:
+        """Whether a line on stderr is wanted and possible."""
         with quiet(Exception):
             # Only if descriptor 2 still is what it was: it may be a file of the program by now.
-            if not self.config.quiet and self._stderr and identity(2) == self._stderr:
-                os.write(2, f"lotus: {text}\n".encode("ascii", "backslashreplace"))
-                return True
+            return bool(not self.config.quiet and self._stderr and identity(2) == self._stderr)
         return False
+
+    def _say(self, text: str) -> None:
+        if self._may_say():
+            with quiet(Exception):
+                os.write(2, f"lotus: {text}\n".encode("ascii", "backslashreplace"))
 
     def tell(self, text: str) -> None:
         """Say on stderr, and note in the run, what is not done although it was asked for."""
