@@ -113,7 +113,8 @@ $(VENV_COMPAT)/compat.stamp: pyproject.toml $(HOOKS)
 	$(PYTHON_COMPAT) -m venv --clear $(VENV_COMPAT)
 	@echo 'installing lotus, torch 2.2.2 and torchvision 0.17.2 into $(VENV_COMPAT)'
 	$(VENV_COMPAT)/bin/python $(PIP_INSTALL) --editable '.[demo]' \
-	    torch==2.2.2 torchvision==0.17.2 'numpy<2' 'pytest>=8.0' 'pytest-xdist>=3.5' 'hypothesis>=6.80'
+	    torch==2.2.2 torchvision==0.17.2 'numpy<2' \
+	    'pytest>=9.0' 'pytest-timeout>=2.3' 'pytest-xdist>=3.5' 'hypothesis>=6.80'
 	touch $@
 
 # It sees the packages of $(VENV) behind its own: torch, which is large, is there once.
