@@ -22,7 +22,7 @@ from lotus.analysis.attached.loop_shares import (
 from lotus.analysis.attached.sampled_charges import charged, threads_of
 from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
 from lotus.analysis.common.columns import ratio
-from lotus.analysis.ranks.held_up import LEAST_BLOCKED, LEAST_MORE, told
+from lotus.analysis.ranks.held_up import LEAST_BLOCKED, LEAST_MORE, which_rank_is_judged
 from lotus.analysis.verdict.causes.cause_row import STEP as STEP_PART
 from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
 from lotus.analysis.verdict.causes.repetition import STARVED
@@ -196,7 +196,7 @@ def _held_up(ranks: pd.DataFrame, last: int) -> str:
         else f"process {row['pid']}"
         for row in (rows[last], first)
     ]
-    return told(
+    return which_rank_is_judged(
         (names[0], rows[last]["wait_share"]),
         (names[1], first["wait_share"], first["step_blocked_share"]),
     )

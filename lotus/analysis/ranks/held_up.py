@@ -31,14 +31,17 @@ class HeldUp:
 
     def sentence(self) -> str:
         """Which rank a verdict is of, and by what that is seen."""
-        return told(
+        return which_rank_is_judged(
             (f"rank {self.rank}", self.wait_share),
             (f"rank {self.other}", self.other_wait_share, self.other_blocked_share),
         )
 
 
-def told(last: tuple[str, float], other: tuple[str, float, float]) -> str:
-    """`last`: (name, share that it waits for data); `other`: with the blocked share of its step."""
+def which_rank_is_judged(last: tuple[str, float], other: tuple[str, float, float]) -> str:
+    """Say of which rank a verdict is, and why.
+
+    `last`: (name, share that it waits for data); `other`: with the blocked share of its step.
+    """
     name = last[0].partition(" (")[0]
     return (
         f"All this is of {last[0]}, which waits for data {share(last[1])} of its loop; {other[0]} "

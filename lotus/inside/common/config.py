@@ -24,8 +24,8 @@ class Config:
         self.quiet = bool(environ.get("LOTUS_QUIET"))
         self.hooks = environ.get("LOTUS_HOOKS") or ""  # "python": not those in C
         self.counters = environ.get("LOTUS_COUNTERS") or ""
-        asked = (environ.get("LOTUS_RANGES") or "").split(",")  # for other profilers
-        self.ranges = tuple(name for name in RANGES if name in asked)
+        profilers = (environ.get("LOTUS_RANGES") or "").split(",")
+        self.ranges = tuple(name for name in RANGES if name in profilers)
 
     def selects(self, batch: int) -> bool:
         return (

@@ -209,8 +209,8 @@ def bound_by(summary: MapSummary) -> tuple[list[list[str]], list[str]]:
     for operation in levels.unbound:
         name = plain(operation_name(operation))
         rows.append([name, "no node crosses its threshold", "", ""])
-    told = levels.rows["binding"].astype(bool) | (levels.rows["node"] == SMT)
-    names = dict.fromkeys(str(name) for name in levels.rows.loc[told, "node"])
+    explained = levels.rows["binding"].astype(bool) | (levels.rows["node"] == SMT)
+    names = dict.fromkeys(str(name) for name in levels.rows.loc[explained, "node"])
     return rows, [f"{_node(node)}: {MEANING[node]}" for node in names]
 
 

@@ -29,7 +29,7 @@ _SAMPLE_FACTS = {
         "process neither computed nor was ready to."
     ),
 }
-_WAIT = 0.6  # blocked_share: the slow samples wait, and do not compute
+_LEAST_BLOCKED = 0.6  # blocked_share: the slow samples wait, and do not compute
 
 
 def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
@@ -63,8 +63,8 @@ def _blocked_share(ledger: Ledger, samples: pd.DataFrame) -> float:
     return min(max(ratio(*beyond), 0.0), 1.0)
 
 
-def _wait(charge: Charge) -> bool:
-    return charge.evidence.get("blocked_share", math.nan) >= _WAIT
+def _is_waiting(charge: Charge) -> bool:
+    return charge.evidence.get("blocked_share", math.nan) >= _LEAST_BLOCKED
 
 
 def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
@@ -89,7 +89,7 @@ def _slow_samples_title(charge: Charge, around: Circumstances) -> str:
         text += f", in {of_program(around.hot)}"
     elif charge.within not in ("", OWN):
         text += f", in {operation_name(charge.within)}"
-    return f"{text}: waiting, not computing" if _wait(charge) else text
+    return f"{text}: waiting, not computing" if _is_waiting(charge) else text
 
 
 def _slow_samples_reason(evidence: Evidence) -> str:
@@ -108,7 +108,7 @@ def _slow_samples_reason(evidence: Evidence) -> str:
 def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
     where = around.paths.get(int(charge.evidence.get("slowest_sample", -1)))
     text = f"Look at {where}. " if where else "Look at these samples. "
-    if _wait(charge):
+    if _is_waiting(charge):
         text += (
             "They wait, as for a lock, a server, a retry or storage: see what for, and give up on "
             "it sooner, or fetch it ahead of time"
