@@ -14,6 +14,7 @@ from lotus.analysis.common.columns import (
     integer,
     number,
     plain_value,
+    process_keys,
     ratio,
     total,
 )
@@ -220,8 +221,7 @@ def peak_memory(resources: pd.DataFrame) -> float:
     frame = pd.DataFrame(
         {
             "second": ((time - time.min()) // 1e9).astype(np.int64),
-            "process": integer(resources, "rank")[known] * 4_194_304
-            + integer(resources, "pid")[known],
+            "process": process_keys(resources)[known],
             "bytes": used[known],
         }
     )

@@ -17,6 +17,7 @@ from lotus.analysis.common.columns import (
     integer,
     median,
     number,
+    process_keys,
     process_rows,
 )
 from lotus.analysis.common.loader_operations import InBatches, LoaderOperations
@@ -195,7 +196,7 @@ def interpreter_held(batches: pd.DataFrame, fetch: Floats) -> Floats:
     process's pickling, as far as the fetch had no CPU time meanwhile.
     """
     start = number(batches, "fetch_start_ns")
-    group = integer(batches, "rank") * 4_194_304 + integer(batches, "pid")  # Linux: pid < 2^22
+    group = process_keys(batches)
     overlap = busy_within(
         group,
         start,

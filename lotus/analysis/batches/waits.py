@@ -16,6 +16,7 @@ from lotus.analysis.common.columns import (
     flag,
     integer,
     number,
+    process_keys,
     process_rows,
     starts_of_runs,
 )
@@ -225,7 +226,7 @@ def _held_by_worker(batches: pd.DataFrame) -> Floats:
     start = np.fmax(number(batches, "wait_start_ns"), made)
     arrival, pin = number(batches, "arrival_ns"), number(batches, "pin_start_ns")
     end = np.where(np.isnan(pin), arrival, pin)
-    group = integer(batches, "rank") * 4_194_304 + integer(batches, "pid")  # Linux: pid < 2^22
+    group = process_keys(batches)
     fetching = busy_within(
         group, start, end, group, number(batches, "fetch_start_ns"), number(batches, "fetch_ns")
     )

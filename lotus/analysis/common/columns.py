@@ -124,12 +124,12 @@ def process_rows(workers: pd.DataFrame, batches: pd.DataFrame) -> Ints:
         return rows
     # One number for each process and place in time. Not pandas' merge_asof, whose setting up takes
     # longer than all else here.
-    known, process = np.unique(_processes(workers), return_inverse=True)
+    known, process = np.unique(process_keys(workers), return_inverse=True)
     times = np.sort(begun)
     later = len(times) + 1
     of_process = process.reshape(-1) * later + np.searchsorted(times, begun, side="right")
     order = np.argsort(of_process, kind="stable")
-    mine = _processes(batches)[usable]
+    mine = process_keys(batches)[usable]
     nearest = np.minimum(np.searchsorted(known, mine), len(known) - 1)
     wanted = nearest * later + np.searchsorted(times, start[usable], side="right")
     place = np.searchsorted(of_process[order], wanted, side="right") - 1
@@ -139,7 +139,8 @@ def process_rows(workers: pd.DataFrame, batches: pd.DataFrame) -> Ints:
     return rows
 
 
-def _processes(frame: pd.DataFrame) -> Ints:
+def process_keys(frame: pd.DataFrame) -> Ints:
+    """One number for the rank and process of each row."""
     return integer(frame, "rank") * 4_194_304 + integer(frame, "pid")  # Linux: pid < 2^22
 
 

@@ -1,6 +1,5 @@
 """Loaders that a program makes anew for each epoch, seen as the one loader that they stand for."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import Ints, batch_rows, integer, number
-from lotus.analysis.common.run_contents import ChangedParts, parts_of
+from lotus.analysis.common.run_contents import ChangedRun
 from lotus.analysis.common.scope import RunLike, table
 
 _TABLES = (
@@ -25,7 +24,7 @@ _TABLES = (
 _NOT_SETTINGS = ("loader", "local_rank", "world_size", "host")
 
 
-class MergedRun:
+class MergedRun(ChangedRun):
     """A run whose remade loaders have one number, that of the first, and epochs counted on.
 
     Its table `loaders` has the column `made`: how many loaders a row stands for. Tables are made
@@ -33,20 +32,15 @@ class MergedRun:
     """
 
     def __init__(self, run: RunLike, places: pd.DataFrame) -> None:
-        self._run, self._places = run, places
-        self._tables: dict[str, pd.DataFrame] = {}
-
-    @property
-    def manifest(self) -> Mapping[str, Any]:
-        """run.json, as the run has it."""
-        return self._run.manifest
+        super().__init__(run, Renumbered(places))
+        self._places = places
 
     @property
     def loaders(self) -> pd.DataFrame:
         """The table of loaders; only the first of those that are one."""
         merged = self._places[self._places["first"] == self._places["loader"]]
         made = self._places.groupby(["rank", "first"]).size()
-        known = self._run.loaders
+        known: pd.DataFrame = self._run.loaders
         keys = pd.MultiIndex.from_arrays([integer(known, "rank"), integer(known, "loader")])
         keep = keys.isin(pd.MultiIndex.from_frame(merged[["rank", "loader"]]))
         keep |= ~keys.isin(pd.MultiIndex.from_frame(self._places[["rank", "loader"]]))
@@ -54,22 +48,13 @@ class MergedRun:
         counts = made.reindex(keys[keep]).to_numpy()
         return rows.assign(made=np.where(np.isnan(counts), 1, counts).astype(np.int64))
 
-    @property
-    def pieces(self) -> ChangedParts:
-        """`samples` and `ops` in parts."""
-        return ChangedParts(parts_of(self._run), Renumbered(self._places))
-
     def number_of(self, loader: int) -> int:
         """The number of the first of those that a loader is one with."""
         mine = integer(self._places, "loader") == loader
         return int(integer(self._places, "first")[mine][0]) if mine.any() else loader
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _TABLES:
-            return getattr(self._run, name)
-        if name not in self._tables:
-            self._tables[name] = Renumbered(self._places)(table(self._run, name))
-        return self._tables[name]
+        return super().__getattr__(name) if name in _TABLES else getattr(self._run, name)
 
 
 @dataclass(frozen=True)

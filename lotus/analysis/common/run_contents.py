@@ -1,6 +1,6 @@
 """The samples and operations of a run, of which there may be more than fit in memory."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -92,6 +92,34 @@ def parts_of(run: Any) -> Parts:
         pieces: Parts = run.pieces
         return pieces
     return WholeTables(run)
+
+
+class ChangedRun:
+    """A run with something done to the rows of its tables, each when it is first asked for."""
+
+    def __init__(self, run: Any, change: Change) -> None:
+        self._run, self._change = run, change
+        self._tables: dict[str, pd.DataFrame] = {}
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """run.json, as the run has it."""
+        manifest: Mapping[str, Any] = self._run.manifest
+        return manifest
+
+    @property
+    def pieces(self) -> ChangedParts:
+        """`samples` and `ops` in parts."""
+        return ChangedParts(parts_of(self._run), self._change)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._tables:
+            return self._tables[name]
+        value = getattr(self._run, name)
+        if not isinstance(value, pd.DataFrame):
+            return value
+        self._tables[name] = self._change(value)
+        return self._tables[name]
 
 
 class Partial(NamedTuple):

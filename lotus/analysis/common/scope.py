@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import batch_rows, integer, number, plain_value
+from lotus.analysis.common.columns import batch_rows, integer, number, plain_value, process_keys
 from lotus.analysis.common.loader_operations import LoaderOperations
 from lotus.analysis.common.loader_samples import LoaderSamples
 from lotus.analysis.common.loader_titles import title_of
@@ -159,8 +159,8 @@ def _scope(
     loader = calls.loader
     mine = {name: part(loader) for name, part in parts.items()}
     batches, workers = mine["batches"], tables["workers"]
-    processes = _pairs(batches)
-    keep = _pairs(workers).isin(processes) | (integer(workers, "loader") == loader)
+    processes = process_keys(batches)
+    keep = np.isin(process_keys(workers), processes) | (integer(workers, "loader") == loader)
     rows = run.loaders[integer(run.loaders, "loader") == loader]
     settings = {
         str(name): plain_value(value)
@@ -188,8 +188,8 @@ def _scope(
         waits=without_warm_up(mine["waits"]),
         epochs=mine["epochs"],
         workers=workers[keep].reset_index(drop=True),
-        resources=resources[_pairs(resources).isin(processes)].reset_index(drop=True),
-        paths=paths[_pairs(paths).isin(processes)].reset_index(drop=True),
+        resources=resources[np.isin(process_keys(resources), processes)].reset_index(drop=True),
+        paths=paths[np.isin(process_keys(paths), processes)].reset_index(drop=True),
         blocking=_of_pids(table(run, "blocking"), batches, mine["waits"]),
         machine=table(run, "machine"),
         children=_of_pids(table(run, "children"), batches, mine["waits"]),
@@ -203,10 +203,6 @@ def _scope(
 def _of_pids(frame: pd.DataFrame, *tables: pd.DataFrame) -> pd.DataFrame:
     pids = np.unique(np.concatenate([integer(each, "pid") for each in tables]))
     return frame[np.isin(integer(frame, "pid"), pids)].reset_index(drop=True)
-
-
-def _pairs(frame: pd.DataFrame) -> pd.Series:
-    return pd.Series(integer(frame, "rank") * 4_194_304 + integer(frame, "pid"))
 
 
 def _with_idle_of_loop(batches: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:

@@ -196,7 +196,7 @@ def _off_cpu(charge: Charge) -> bool:
 
 def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
     reason = _looked(charge).reason
-    if reason == SHARED_LOCK and around.workers > 1:
+    if _takes_turns(reason, around):
         return (
             "Processes take turns at a lock, so more workers will not help. Hold it for less, give "
             f"each worker a file or connection of its own, or do without it.{look}"
