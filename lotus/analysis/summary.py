@@ -179,6 +179,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
     last = held_up(scope, ranks)
     judged_scope = scope if last is None else _of_rank(run, scope, last.rank)
     judged = ledger if last is None else account(judged_scope)
+    judged_ranks = ranks if last is None else rank_table(judged_scope, judged)
     around = circumstances(judged_scope, judged.use)
     verdict = judge(judged, around)
     if last is not None:
@@ -187,7 +188,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
         scope=scope,
         verdict=verdict,
         held_up=last,
-        times=_times(scope, ledger, ranks) | _limits(judged_scope, judged),
+        times=_times(scope, ledger, ranks) | _limits(judged_scope, judged, judged_ranks),
         phases={name: total(number(ledger.phases, name)) for name in PHASES},
         operations=operation_table(scope),
         other_time=worker_time_table(scope),
@@ -239,14 +240,14 @@ def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, floa
     }
 
 
-def _limits(scope: Scope, ledger: Account) -> dict[str, float]:
+def _limits(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, float]:
     """What all ranks would do with data always ready, and what the making of batches would deliver
     if nobody waited: as measured beside each other.
 
     `scope`: of all ranks, or of that for which the others wait.
     """
     several = max(len(scope.ranks), 1)
-    samples = float(rank_table(scope, ledger)["samples"].sum())
+    samples = float(ranks["samples"].sum())
     made = number(scope.batches, "size")[number(scope.batches, "fetch_ns") > 0]
     fetching = making_time(scope) / max(scope.num_workers, 1)
     return {

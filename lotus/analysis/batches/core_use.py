@@ -119,13 +119,8 @@ def core_use(scope: Scope) -> CoreUse:
     children = _of_children(scope)
     beside = _beside_batches(scope, sending, loop)
     kept = _of_kept_children(scope, loop)
-    own = (
-        ratio(
-            workers + main + children + beside + kept, total(number(loop, "loop_ns")) * scope.cores
-        )
-        if known
-        else math.nan
-    )
+    loop_ns, used_ns = total(number(loop, "loop_ns")), workers + main + children + beside + kept
+    own = ratio(used_ns, loop_ns * scope.cores) if known else math.nan
     used = _used_share(scope, loop)
     others = max(min(used - own, _most_of_others(scope, loop)), 0.0)
     return CoreUse(
@@ -135,8 +130,8 @@ def core_use(scope: Scope) -> CoreUse:
         others_share=others,
         children_share=ratio(children, children + total(number(batches, "cpu_ns"))),
         used_share=used,
-        beside_cores=ratio(beside, total(number(loop, "loop_ns"))),
-        kept_cores=ratio(kept, total(number(loop, "loop_ns"))),
+        beside_cores=ratio(beside, loop_ns),
+        kept_cores=ratio(kept, loop_ns),
     )
 
 

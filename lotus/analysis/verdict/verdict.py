@@ -389,12 +389,12 @@ def _summary(
         )
     judged, taken = (inputs, step) if left is None else left
     exact = kind == "consumer-bound" or judged < 0.0995  # 5.3 %, not 5, is more than 5
-    waits, whole = f"{judged:.1%}" if exact else f"{judged:.0%}", f"{inputs:.0%}{interval}"
+    waits = f"{judged:.1%}" if exact else f"{judged:.0%}"
     if left is None:
         text, more = f"The loop waits for data {waits}{interval} of its time", ""
     else:
         text = f"Of the time that other programs left it, the loop waits for data {waits}"
-        more = f" With what they took it is {whole} of all its time."
+        more = f" With what they took it is {inputs:.0%}{interval} of all its time."
     if kind == "consumer-bound":
         unclear = "" if shown else f", which is not shown to be more than {MODERATE:.0%}"
         return f"{text}{unclear}; the training step takes {taken:.0%}.{more}"

@@ -30,6 +30,11 @@ def _text(thing: object) -> Any:
     return ask(str, thing)
 
 
+def _write_line(text: str) -> None:
+    with quiet(Exception):
+        os.write(2, f"lotus: {text}\n".encode("ascii", "backslashreplace"))
+
+
 class Writer:
     """Log and state page of this process. `on` is False after a fault."""
 
@@ -93,7 +98,7 @@ class Writer:
             self.page.settle()
         if not (silent or self._line_written[0]) and self._may_say():
             self._line_written[0] = 1  # before it is: a process forked meanwhile says nothing
-            self._say(f"tracing of process {os.getpid()} stopped: {text}")
+            _write_line(f"tracing of process {os.getpid()} stopped: {text}")
 
     def _may_say(self) -> bool:
         """Whether a line on stderr is wanted and possible."""
@@ -102,15 +107,11 @@ class Writer:
             return bool(not self.config.quiet and self._stderr and identity(2) == self._stderr)
         return False
 
-    def _say(self, text: str) -> None:
-        if self._may_say():
-            with quiet(Exception):
-                os.write(2, f"lotus: {text}\n".encode("ascii", "backslashreplace"))
-
     def tell(self, text: str) -> None:
         """Say on stderr, and note in the run, what is not done although it was asked for."""
         self.event({"event": "note", "text": text})
-        self._say(text)
+        if self._may_say():
+            _write_line(text)
 
     def interrupted(self) -> None:
         """Count an interrupted record, which may be lost, and define all operations again."""
