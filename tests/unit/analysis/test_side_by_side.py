@@ -33,8 +33,15 @@ def report(path: Path, partials=one_process) -> str:
     return json.dumps(document)
 
 
-def test_processes_of_this_machine_make_the_report_of_one(path, monkeypatch) -> None:
-    pytest.importorskip("joblib")
+@pytest.fixture
+def joblib():
+    """joblib, whose processes and threads would stay for minutes."""
+    module = pytest.importorskip("joblib")
+    yield module
+    module.externals.loky.get_reusable_executor().shutdown(wait=True, kill_workers=True)
+
+
+def test_processes_of_this_machine_make_the_report_of_one(path, monkeypatch, joblib) -> None:
     monkeypatch.setattr(table_pieces, "ROWS", 200)
     read = []
 
