@@ -92,12 +92,15 @@ class Budget:
         """Why `more` bytes should not be written, in words; None if they may be. Raises OSError.
 
         A twentieth of the file system stays free, but not more than 10 GiB: what the program itself
-        writes, such as a checkpoint, has to fit. On tmpfs a cache is memory, which batches and
+        writes, such as a checkpoint, has to fit. Where less is free already, the cache gets a
+        twentieth of what was free without it. On tmpfs a cache is memory, which batches and
         workers need as well: it gets at most half of what was available without it.
         """
         space = os.statvfs(self._folder)
         kept_free = min(space.f_blocks * space.f_frsize // _FREE_SHARE, _FREE_BYTES)
-        if space.f_bavail * space.f_frsize - more < kept_free:
+        free = space.f_bavail * space.f_frsize
+        is_small = self.used <= (free - more + self.used) // _FREE_SHARE  # `more` is in `used`
+        if free - more < kept_free and not is_small:
             return "its file system is nearly full"
         available = _available_bytes() if self._is_memory else None
         if available is not None and self.used > available:

@@ -273,6 +273,21 @@ def test_where_files_cannot_be_locked_reads_go_on(
     assert store.get(name_of(1)) == b"kept"
 
 
+def test_a_small_cache_fits_on_a_disk_that_is_nearly_full(
+    store: SampleStore, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a file system of which a hundredth is free, a hundred blocks
+    space = os.statvfs(store.folder)
+    fields = list(space)[:10]
+    fields[1], fields[2], fields[4] = 4096, 10_000, 100  # f_frsize, f_blocks, f_bavail
+    monkeypatch.setattr(sample_store.os, "statvfs", lambda path: os.statvfs_result(fields))
+    # WHEN samples are kept until no more are
+    count = next(count for count in range(100) if not store.put(name_of(count), [b"x"]))
+    # THEN a twentieth of what was free is used
+    assert 1 <= count <= 5
+    assert "nearly full" in notes[0]
+
+
 def test_little_free_space_or_memory_ends_writing(
     store: SampleStore, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
