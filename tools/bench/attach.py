@@ -1,6 +1,6 @@
 """How often `lotus attach` finds the planted cause, beside `lotus trace`.
 
-    PYTHONPATH=. python tools/bench/attach.py [--corpus own open blind sealed variants users]
+    PYTHONPATH=. python tools/bench/attach.py [--corpus own open blind sealed variants users night]
         [--seconds 20] [--traced] [--rows FILE] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS runs by itself, as often as it is watched: with more epochs

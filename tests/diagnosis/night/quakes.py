@@ -48,12 +48,12 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        write(folder, (300, 300) if args.without else (570, 30))
-        loader = DataLoader(Waves(folder), batch_size=20, num_workers=2)
+        write(folder, (150,) * 4 if args.without else (510, 30, 30, 30))
+        loader = DataLoader(Waves(folder), batch_size=20, num_workers=4)
         model = nn.Sequential(nn.Flatten(), nn.Linear(48 * 505, 16), nn.ReLU(), nn.Linear(16, 1))
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
         begin = time.perf_counter()
-        for _ in range(2):
+        for _ in range(3):
             for power in loader:
                 loss = model(power).square().mean()
                 optimizer.zero_grad()
