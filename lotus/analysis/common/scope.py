@@ -9,7 +9,14 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import batch_rows, integer, number, plain_value, process_keys
+from lotus.analysis.common.columns import (
+    batch_rows,
+    integer,
+    median,
+    number,
+    plain_value,
+    process_keys,
+)
 from lotus.analysis.common.loader_operations import LoaderOperations
 from lotus.analysis.common.loader_samples import LoaderSamples
 from lotus.analysis.common.loader_titles import title_of
@@ -49,6 +56,7 @@ class Scope:
     machine_cores: float  # of the whole machine; NaN: not known
     shm_bytes: float  # size of /dev/shm; NaN: not known
     program_cpu_ns: float  # of all that ran in the program, until its end; NaN: not known
+    worker_start_ns: float  # usual start of a worker, of whichever loader; NaN: none had workers
     operations: pd.DataFrame
     calls: LoaderOperations
     fetched: LoaderSamples
@@ -181,6 +189,7 @@ def _scope(
         machine_cores=float((manifest.get("cpu") or {}).get("logical") or "nan"),
         shm_bytes=float(manifest.get("shm_bytes") or "nan"),
         program_cpu_ns=spent if isinstance(spent, float) else math.nan,
+        worker_start_ns=median(number(workers, "ready_ns") - number(workers, "start_ns")),
         operations=table(run, "operations"),
         calls=calls,
         fetched=fetched,

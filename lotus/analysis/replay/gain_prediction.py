@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, number, ratio, total
+from lotus.analysis.common.columns import Floats, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import LEAST_BATCHES, RecordedEpoch, recorded_epochs
@@ -19,14 +19,20 @@ _MOST_BATCHES = 1000  # of an epoch that is drawn
 _SEED = 0  # a report of one run always says the same
 # A replay with the settings as they are must come this near to the measured time of the loops.
 _TOLERANCE = 0.15
+# What workers of a loop that had none cost, where no other loader of the run had any either: from
+# the start of the first to that of the next and of a worker, and their end. At worst so many times.
+_BETWEEN_NS, _START_NS, _END_NS, _AT_WORST = 10e6, 50e6, 30e6, 2.0
+# The most that a batch then costs its worker and the loop by being sent.
+_SENDING_NS, _SENDING_NS_PER_BYTE = 1e6, 1.0
+_LEAST_HELPERS = 0.2  # cores that a step's other threads use: it computes in several
 
 
 @dataclass(frozen=True)
 class Prediction:
     """How many times as fast the loop would be, with its 95 % interval; NaN: not predictable.
 
-    `at_best`: what the change costs is not known, as the sending of batches by the first worker, or
-    whether what is waited for serves as many workers at once.
+    `at_best`: it may be anything less, as where it is not known whether what is waited for serves
+    as many workers at once.
     """
 
     gain: float = math.nan
@@ -38,6 +44,11 @@ class Prediction:
     def is_possible(self) -> bool:
         """Whether the gain could be predicted."""
         return math.isfinite(self.gain)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it is a gain in all of its interval."""
+        return self.low >= 1.0
 
 
 UNKNOWN = Prediction()
@@ -53,13 +64,17 @@ class GainPrediction:
         self._prefetch = int(scope.settings.get("prefetch_factor") or 2)
         self._changed = lru_cache(self._predicted)  # several causes ask for the same
 
-    def with_workers(self, workers: int) -> Prediction:
-        """With so many workers, each batch taking its worker as long as it did."""
-        return self._changed(workers, self._prefetch)
+    def with_workers(self, workers: int, kept: bool = False) -> Prediction:
+        """With so many workers, each batch taking its worker as long as it did.
+
+        `kept`: where there were none, from one epoch to the next. What they cost then is estimated,
+        and the interval reaches down to what they may cost at worst.
+        """
+        return self._changed(workers, self._prefetch, kept)
 
     def with_prefetch(self, prefetch: int) -> Prediction:
         """With this prefetch factor."""
-        return self._changed(self._workers, prefetch)
+        return self._changed(self._workers, prefetch, False)
 
     def with_kept_workers(self) -> Prediction:
         """Without the start-ups and shut-downs of all epochs but one."""
@@ -114,31 +129,62 @@ class GainPrediction:
         """Duration of each drawn epoch with the settings as they are (draws,)."""
         return self._times(self._workers, self._prefetch)
 
-    def _times(self, workers: int, prefetch: int) -> Floats:
-        """Duration of each drawn epoch after its first batch (draws,)."""
+    def _times(self, workers: int, prefetch: int, sending_ns: float = 0.0) -> Floats:
+        """Duration of each drawn epoch after its first batch (draws,).
+
+        `sending_ns`: what each batch costs its worker, and the loop, more than is known.
+        """
         made, delivery, step, _, fetch = np.moveaxis(self._drawn, 2, 0)
-        made = made if workers else fetch
+        made = made + sending_ns if workers else fetch
         every = np.ones(made.shape[1], np.int64)
-        outcome = replay(made, step, workers * every, prefetch * every, delivery=delivery)
+        outcome = replay(
+            made, step + sending_ns, workers * every, prefetch * every, delivery=delivery
+        )
         return np.asarray(outcome.end[-1] - outcome.taken[0])
 
-    def _predicted(self, workers: int, prefetch: int) -> Prediction:
-        if len(self._scope.ranks) > 1 or len(self._rows) < LEAST_BATCHES:
+    def _predicted(self, workers: int, prefetch: int, kept: bool) -> Prediction:
+        few = len(self._rows) < LEAST_BATCHES
+        if len(self._scope.ranks) > 1 or few or self._step_loses_cores(workers):
             return UNKNOWN
-        today = self._today
-        each = float(today.mean()) / max(len(self._drawn) - 1, 1)
+        each = float(self._today.mean()) / max(len(self._drawn) - 1, 1)
         agreement = ratio(each, self._measured)
         if not abs(agreement - 1.0) <= _TOLERANCE:
             return UNKNOWN
-        after = self._times(workers, prefetch)
-        if workers:  # without any, none of the cores' work that sending takes is left
-            after = np.maximum(after, self._least_time(today))
-        share, extra = self._replayed_share(), self._started_share(workers)
-        gains = 1.0 / (1.0 - share * (1.0 - after / today) + extra)
-        low, gain, high = (float(each) for each in np.quantile(gains, [0.025, 0.5, 0.975]))
+        after, extra = self._times(workers, prefetch), self._started_share(workers, kept)
+        low, gain, high = self._gains(workers, after, extra)
+        if workers and not self._workers:
+            # Nothing of what workers cost was measured.
+            sending = _SENDING_NS + _SENDING_NS_PER_BYTE * np.nan_to_num(
+                median(number(self._scope.batches, "bytes"))
+            )
+            worst = self._times(workers, prefetch, sending)
+            low, _, _ = self._gains(workers, worst, _AT_WORST * extra)
+            _, _, high = self._gains(workers, after, 0.0)
         # As far as the replay of the settings as they are is off, the other one may be.
         off = max(agreement, 1.0 / agreement)
-        return Prediction(gain, low / off, high * off, at_best=not self._workers)
+        return Prediction(gain, low / off, high * off)
+
+    def _gains(self, workers: int, after: Floats, extra: float) -> tuple[float, float, float]:
+        """(low, middle, high) of how many times as fast, with drawn epochs that take so long."""
+        today = self._today
+        if workers:  # without any, none of the cores' work that sending takes is left
+            after = np.maximum(after, self._least_time(today))
+        gains = 1.0 / (1.0 - self._replayed_share() * (1.0 - after / today) + extra)
+        low, middle, high = np.quantile(gains, [0.025, 0.5, 0.975])
+        return float(low), float(middle), float(high)
+
+    def _step_loses_cores(self, workers: int) -> bool:
+        """Whether more workers would take cores from a training step that computes in several.
+
+        It may lose far more then than what they use: its threads wait for each other.
+        """
+        steps = self._scope.waits
+        took, own, everything = (
+            total(number(steps, f"step_{name}ns")) for name in ("", "cpu_", "process_cpu_")
+        )
+        helpers = ratio(everything - own, took)
+        more = workers > self._workers and workers + 1.0 + helpers > self._cores
+        return more and helpers >= _LEAST_HELPERS
 
     def _least_time(self, today: Floats) -> Floats:
         """What the cores need for each drawn epoch, at most as long as it took."""
@@ -155,9 +201,13 @@ class GainPrediction:
         before = total(np.nan_to_num(number(waits, "wait_ns"))[first])
         return min(max(ratio(total(spent) - before, self._loop_ns), 0.0), 1.0)
 
-    def _started_share(self, workers: int) -> float:
-        """What the start of other numbers of workers costs in iter(), as a share of the loops."""
+    def _started_share(self, workers: int, kept: bool) -> float:
+        """What the start of other numbers of workers costs, as a share of the loops."""
+        scope = self._scope
         if not self._workers:
-            return 0.0
-        in_iter = total(number(self._scope.epochs, "iter_ns"))
+            start = scope.worker_start_ns if scope.worker_start_ns > 0 else _START_NS
+            each = start + (workers - 1) * _BETWEEN_NS + _END_NS
+            times = 1 if kept else len(scope.epochs)
+            return ratio(each * times, self._loop_ns) if workers else 0.0
+        in_iter = total(number(scope.epochs, "iter_ns"))
         return ratio(in_iter, self._loop_ns) * (workers / self._workers - 1.0)

@@ -16,7 +16,7 @@ _MOST_BATCHES = 20_000
 class RecordedEpoch:
     """An epoch of one rank in the order of its batches; nanoseconds (n,)."""
 
-    made: Floats  # how long its worker was occupied with the batch
+    made: Floats  # how long its worker was, or would be, occupied with the batch
     fetch: Floats  # of that: without the pickling, which there is none of without workers
     delivery: Floats  # from made to arrived
     step: Floats  # training step after it
@@ -43,6 +43,7 @@ def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> list[RecordedEp
             "end": number(batches, "ready_ns"),
             "arrival": number(batches, "arrival_ns"),
             "made_cpu": number(batches, "process_cpu_ns"),
+            "thread_cpu": number(batches, "cpu_ns"),
         }
     )
     steps = pd.DataFrame(
@@ -103,8 +104,10 @@ def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None
 def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
     if rows[["fetch", "wait", "step"]].isna().any(axis=None):
         return None
+    # A worker computes in one thread: it does alone what other threads of the loop's process did.
+    helpers = np.nan_to_num(number(rows, "made_cpu") - number(rows, "thread_cpu"))
     return RecordedEpoch(
-        made=number(rows, "fetch"),
+        made=number(rows, "fetch") + np.maximum(helpers, 0.0),
         fetch=number(rows, "fetch"),
         delivery=np.zeros(len(rows)),
         step=number(rows, "step"),

@@ -24,7 +24,7 @@ _ASCII_BARS = {ord(part): "#" for part in "█▉▊▋▌"} | {ord(part): " " f
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _VERDICT = re.compile(r"^([A-Z][A-Z -]+)(?=:)", re.MULTILINE)
 _HEADING = re.compile(
-    r"^(?:Where the .*|Why(?= \()|next step:|expected:|try it:|after that:|then,(?= for ))",
+    r"^(?:Where the .*|Why(?= \()|next step:|expected:|try it:|after that:|step \d,(?= for ))",
     re.MULTILINE,
 )
 _SLOW_LOG = 16 << 20  # bytes that take about a second to read

@@ -9,6 +9,7 @@ from lotus.analysis.batches.sample_counts import OF_ITEMS
 from lotus.analysis.common.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.causes.outside import OUTSIDE
+from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.formatting import (
     amount,
@@ -158,10 +159,12 @@ def gain_words(cause: Cause, judged: Verdict) -> str:
     """How fast the loop would be without a cause.
 
     "At least" on a busy machine: its time without a core is charged to other programs, unless it is
-    known. At most, where a lock serialises what workers could do side by side.
+    known. At most, where a lock serialises what workers could do side by side, and where what is
+    made further ahead needs cores that others have.
     """
     bound = "at least " if judged.doubt and not cause.delay_ns else ""
-    bound = "at most " if cause.gain >= cause.at_once else bound
+    most = cause.gain >= cause.at_once or (judged.doubt and cause.kind == PREFETCH.kind)
+    bound = "at most " if most else bound
     return f"{bound}{cause.gain:.3g} times as fast"
 
 
@@ -185,7 +188,8 @@ def share_words(cause: Cause, judged: Verdict) -> str:
     text = f"{share(cause.share)}{known} of the {whole_of(cause)}"
     if math.isfinite(cause.gain):
         text += (
-            f"; without it, and all else as it is, the loop would be {gain_words(cause, judged)}"
+            f"; if it cost nothing, and all else as it is, the loop would be "
+            f"{gain_words(cause, judged)}"
         )
     return text
 

@@ -95,8 +95,8 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
         parts.append(f"{text} {first.reason}" if first.reason and not again else text)
         gain = trial.expected(first.remedy)
         parts.append(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))
-        for cause in next_steps.later_causes(judged):
-            parts.append(f"Then, for {cause.title}: {next_steps.step_words(cause)}")
+        for number, cause in enumerate(next_steps.later_causes(judged), 2):
+            parts.append(f"Step {number}, for {cause.title}: {next_steps.step_words(cause)}")
         if judged.ruled_out:
             parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
     parts += list(coverage.loader_lines(loader))

@@ -67,8 +67,8 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):
         words = coverage.gain_words(judged.causes[0], judged)
-        of = ", this loop" if len(summary.loaders) > 1 else ""
-        result.append(f"without the first, all else as it is: {words}{of}")
+        of = "this loop" if len(summary.loaders) > 1 else "the loop"
+        result += _wrap(f"if the first cost nothing: {of} {words}")
     if judged.as_large:
         result += _wrap(f"not sure which is larger: the first, or {plain(judged.as_large)}")
     if judged.ruled_out:
@@ -82,8 +82,9 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
             ("try it" if setting else "after that", trial.trial_command(summary)),
         ):
             result += _wrap(f"{words}: {text}") if text else []
-    for cause in next_steps.later_causes(judged):
-        more = _wrap(f"then, for {plain(cause.title)}: {plain(next_steps.step_words(cause))}")
+    for number, cause in enumerate(next_steps.later_causes(judged), 2):
+        words = plain(next_steps.step_words(cause))
+        more = _wrap(f"step {number}, for {plain(cause.title)}: {words}")
         result += more if len(result) + len(more) <= _MOST_LINES else []
     return result
 

@@ -154,9 +154,9 @@ def _causes(console: "Console", loader: LoaderSummary) -> None:
         table = report_columns.shown(report_columns.CAUSES, loader, report_columns.TERMINAL)
         rows = table.rows(vars(cause) for cause in causes)
         print_table(console, "What the loop's time is spent on", table.headings, rows)
-        for cause in next_steps.later_causes(loader.verdict):
+        for number, cause in enumerate(next_steps.later_causes(loader.verdict), 2):
             words = plain(next_steps.step_words(cause))
-            print_paragraph(console, "Then", f"for {plain(cause.title)}: {words}")
+            print_paragraph(console, f"Step {number}", f"for {plain(cause.title)}: {words}")
 
 
 def _operations(console: "Console", loader: LoaderSummary) -> None:

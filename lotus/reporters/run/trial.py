@@ -18,10 +18,13 @@ _SWITCHED = {PERSISTENT: "--persistent", PINNED: "--pin-memory"}
 
 
 def expected(remedy: Remedy) -> str:
-    """The predicted gain in words; "" where there is none."""
+    """The predicted gain in words, or that none is shown; "" where nothing was predicted."""
     gain = remedy.expected
     if not gain.is_possible:
         return ""
+    if not gain.is_shown and not gain.at_best:
+        between = f"{gain.low:.3g} to {gain.high:.3g} times as fast"
+        return f"not shown to help by a replay of its batches ({between}): try it first"
     text = f"{'at most ' if gain.at_best else ''}{gain.gain:.3g} times as fast"
     if not remedy.setting.get(WORKERS, 1):
         # Steps are not slowed by workers then, which no replay knows.
@@ -80,7 +83,8 @@ def _verbs(summary: Summary, loader: LoaderSummary, cause: Cause) -> tuple[str, 
     if not tunable_loop.too_short(summary.loaders[0].longest_epoch_s):
         return f"lotus tune{of}", ""
     now = loader.scope.num_workers if name == WORKERS else loader.scope.settings.get(name) or 2
-    return f"lotus sweep{of} {_SWEPT[name]} {now},{value} --repeat 2", ""
+    kept = " --persistent on" if name == WORKERS and PERSISTENT in remedy.setting else ""
+    return f"lotus sweep{of} {_SWEPT[name]} {now},{value}{kept} --repeat 2", ""
 
 
 def _compare(summary: Summary) -> tuple[str, str]:

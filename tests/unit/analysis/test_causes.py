@@ -121,6 +121,35 @@ def test_titles_name_the_operation_the_sample_the_worker() -> None:
     assert "waits" in judged(PLANTED["waits for the network"][0].run()).causes[0].title
 
 
+@pytest.mark.parametrize(
+    ("name", "random"),
+    [
+        ("RandomResizedCrop", True),
+        ("RandGaussianNoised", True),
+        ("ColorJitter", True),
+        ("Resize", False),
+        ("Brand", False),
+    ],
+)
+def test_what_draws_random_numbers_is_not_to_be_done_ahead(name: str, random: bool) -> None:
+    first = judged(Plan(operations={name: 20.0}).run()).causes[0]
+    assert first.title == name
+    assert ("it would be the same in each epoch" in first.advice) == random
+    assert ("do it once, ahead of time" in first.advice) != random
+
+
+@pytest.mark.parametrize(
+    ("folder", "gone"),
+    [("/data", False), ("/tmp/tmpab12cd_9/x", True), ("/nvme/tmpab12cd_9", True)],
+)
+def test_a_file_in_a_temporary_folder_is_called_so(folder: str, gone: bool) -> None:
+    run = PLANTED["one slow sample"][0].run()
+    run.paths["path"] = run.paths["path"].str.replace("/data", folder)
+    advice = judged(run).causes[0].advice
+    assert f"Look at {folder}/53.jpg" in advice
+    assert ("in a temporary folder, which may be gone" in advice) == gone
+
+
 def test_a_sample_fetched_in_two_epochs_is_one_slow_sample() -> None:
     plan = dataclasses.replace(PLANTED["one slow sample"][0], epochs=2)
     first = judged(plan.run()).causes[0]

@@ -16,7 +16,7 @@ from lotus import cli
 from lotus.analysis.summary import summarise
 from lotus.common import files, formatting, tunable_loop
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.run import run_document, short_report, terminal
+from lotus.reporters.run import next_steps, run_document, short_report, terminal
 from tests.unit.simulated import Plan
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07\n\r\u202e[bold]"
@@ -119,6 +119,15 @@ def test_the_short_form_is_short() -> None:
     assert any("next step" in line for line in lines)
 
 
+def test_steps_after_the_first_are_numbered_and_the_gain_says_of_what() -> None:
+    run = Plan(operations={"Slow": 5.0}, sampler=8.0).run()
+    assert next_steps.later_causes(summarise(run).loaders[0].verdict)
+    text = "\n".join(short_report.short_report(run))
+    assert text.index("\nnext step: ") < text.index("\nstep 2, for ")
+    assert "\nif the first cost nothing: the loop " in text
+    assert "Step 2" in shown(run)
+
+
 def test_of_workers_nothing_is_said_where_there_are_none() -> None:
     alone, two = (
         " ".join(short_report.short_report(Plan(workers=count).run())).partition("loop ")[2]
@@ -168,7 +177,7 @@ def test_one_advice_for_two_causes_is_given_once() -> None:
     run = Plan(workers=0, operations={"One": 5.0, "Two": 4.0}).run()
     first, two = summarise(run).loaders[0].verdict.causes[:2]
     assert first.advice == two.advice
-    assert "Then" not in shown(run)
+    assert "Step 2" not in shown(run)
     assert "".join(shown(run).split()).count("".join(first.advice.split())) == 1
 
 

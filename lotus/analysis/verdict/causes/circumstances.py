@@ -55,7 +55,20 @@ class Circumstances:
     swapped_bytes: float  # in and out while it was iterated; 0.0: none, or not known
     memory_stall_ns: float  # in which some thread waited for memory then; 0.0: none, or not known
     affordable: float  # workers that the machine's memory is enough for; inf: not known
-    predict: GainPrediction | None = None  # None: batches were not recorded
+    epochs: int = 1
+    machine_cores: float = math.nan  # NaN: not known
+    torch_threads: int = -1  # in which torch computes in the main process; -1: not known
+    replayed: GainPrediction | None = None  # None: batches were not recorded
+
+    @property
+    def threads_are_set(self) -> bool:
+        """Whether torch computes in more threads than it does unless it is told to."""
+        return self.torch_threads > self.machine_cores
+
+    @property
+    def predict(self) -> GainPrediction | None:
+        """None where other programs had the cores: what a change gains is theirs to say then."""
+        return None if self.use.rivals else self.replayed
 
 
 def circumstances(scope: Scope, use: CoreUse) -> Circumstances:
@@ -107,14 +120,11 @@ def circumstances(scope: Scope, use: CoreUse) -> Circumstances:
         swapped_bytes=within_loops(scope, "swapped_bytes"),
         memory_stall_ns=within_loops(scope, "memory_stall_ns"),
         affordable=_affordable(scope),
-        predict=_prediction(scope, use),
+        epochs=len(scope.epochs),
+        machine_cores=scope.machine_cores,
+        torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),
+        replayed=GainPrediction(scope, scope.cores * (1.0 - np.nan_to_num(use.others_share))),
     )
-
-
-def _prediction(scope: Scope, use: CoreUse) -> GainPrediction | None:
-    """None where other programs had the cores: what a change gains then is theirs to say."""
-    others = use.others_share if math.isfinite(use.others_share) else 0.0
-    return None if use.rivals else GainPrediction(scope, scope.cores * (1.0 - others))
 
 
 def _affordable(scope: Scope) -> float:

@@ -1,6 +1,7 @@
 """What is out of the ordinary: a few samples, a few batches, one worker."""
 
 import math
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -29,6 +30,7 @@ _SAMPLE_FACTS = {
         "process neither computed nor was ready to."
     ),
 }
+_TEMPORARY = re.compile(r"^(/var)?/tmp/|/tmp[a-z0-9_]{8}/")  # as Python's tempfile names them
 _LEAST_BLOCKED = 0.6  # blocked_share: the slow samples wait, and do not compute
 
 
@@ -107,7 +109,7 @@ def _slow_samples_reason(evidence: Evidence) -> str:
 
 def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
     where = around.paths.get(int(charge.evidence.get("slowest_sample", -1)))
-    text = f"Look at {where}. " if where else "Look at these samples. "
+    text = f"Look at {where}{_kept(where)}. " if where else "Look at these samples. "
     if _is_waiting(charge):
         text += (
             "They wait, as for a lock, a server, a retry or storage: see what for, and give up on "
@@ -124,6 +126,11 @@ def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
             f"{charge.evidence['prefetch_factor']:.0f}, which hides them"
         )
     return text + "."
+
+
+def _kept(path: str) -> str:
+    """What to know of a file before it is looked for."""
+    return ", in a temporary folder, which may be gone" if _TEMPORARY.search(path) else ""
 
 
 def _slow_samples_remedy(charge: Charge, around: Circumstances) -> Remedy:

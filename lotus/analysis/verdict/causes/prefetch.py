@@ -64,6 +64,8 @@ def _advice(charge: Charge, around: Circumstances) -> str:
         text += ". Or order the data so that costly samples do not come together: shuffle=True"
     if regular:
         text += ". Or do ahead of time, in a thread, what that sample does, such as opening a file"
+    if around.use.rivals:
+        text += ". It gains less, or nothing, while other programs have the cores"
     return f"{text}."
 
 

@@ -31,13 +31,15 @@ def set_workers(around: Circumstances, waits: bool = False, steady: bool = True)
 
     `waits`: the cause needs no core; `steady`: a batch takes as long whatever their number.
     """
-    count = worker_advice(around, waits).workers
+    advised = worker_advice(around, waits)
+    count, kept = advised.workers, advised.kept
     if count is None:
         return CODE
-    expected = around.predict.with_workers(count) if steady and around.predict else UNKNOWN
+    expected = around.predict.with_workers(count, kept) if steady and around.predict else UNKNOWN
     if waits:  # whoever is waited for may answer only so many at once
         expected = replace(expected, at_best=True)
-    return Remedy({WORKERS: count}, expected=expected)
+    setting: dict[str, int | bool] = {WORKERS: count}
+    return Remedy(setting | ({PERSISTENT: True} if kept else {}), expected=expected)
 
 
 def set_prefetch(around: Circumstances, prefetch: int) -> Remedy:

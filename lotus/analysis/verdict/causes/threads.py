@@ -11,7 +11,7 @@ from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import CODE, set_threads
+from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_threads
 from lotus.common.formatting import duration, plural, share
 
 _MUCH = 0.25  # of the cores, for other programs
@@ -66,8 +66,9 @@ def _reason(evidence: Evidence) -> str:
 
 def _against_workers(charge: Charge, around: Circumstances) -> str:
     if around.workers == 0:
+        fewer = _with_fewer(around.use.fetch.affordable, around)
         return (
-            f"{_with_fewer(around.use.fetch.affordable)} Workers compute in one thread each: "
+            f"{fewer} Workers compute in one thread each: "
             "num_workers=1 or more is another way, where a core is left for them."
         )
     return (
@@ -76,11 +77,22 @@ def _against_workers(charge: Charge, around: Circumstances) -> str:
     )
 
 
-def _with_fewer(count: int) -> str:
+def _with_fewer(count: int, around: Circumstances) -> str:
+    if around.threads_are_set:
+        return (
+            f"Compute in fewer threads: torch has {around.torch_threads}, more than the machine's "
+            f"cores, so something sets them. Call torch.set_num_threads({count}) there instead; "
+            "OMP_NUM_THREADS does not help against such a call."
+        )
     return (
         f"Compute in fewer threads: start the program with OMP_NUM_THREADS={count} in its "
         f"environment, or call torch.set_num_threads({count})."
     )
+
+
+def _fewer(count: int, around: Circumstances) -> Remedy:
+    """The variable, where the program does not say otherwise itself."""
+    return CODE if around.threads_are_set else set_threads(count)
 
 
 WORKER_THREADS = CauseRow(
@@ -92,7 +104,7 @@ WORKER_THREADS = CauseRow(
     reason=_reason,
     advice=_against_workers,
     remedy=lambda charge, around: (
-        CODE if around.workers else set_threads(around.use.fetch.affordable)
+        CODE if around.workers else _fewer(around.use.fetch.affordable, around)
     ),
 )
 
@@ -228,7 +240,7 @@ def _step_title(charge: Charge, around: Circumstances) -> str:
 
 
 def _against_step(charge: Charge, around: Circumstances) -> str:
-    return _with_fewer(around.use.step.affordable)
+    return _with_fewer(around.use.step.affordable, around)
 
 
 STEP_THREADS = CauseRow(
@@ -240,5 +252,5 @@ STEP_THREADS = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_step,
-    remedy=lambda charge, around: set_threads(around.use.step.affordable),
+    remedy=lambda charge, around: _fewer(around.use.step.affordable, around),
 )

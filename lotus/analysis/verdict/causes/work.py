@@ -1,6 +1,7 @@
 """Making batches: operations, the data set's own code, collate, and the rest of the fetch."""
 
 import math
+import re
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -24,6 +25,8 @@ from lotus.analysis.verdict.causes.worker_advice import more_workers, workers_he
 from lotus.common.formatting import amount, duration, operation_name, share
 
 OWN_CODE = ""  # its name in the table of looks
+# Transforms of the usual libraries that draw random numbers.
+_RANDOM = re.compile(r"(?<![a-z])Rand(?:om)?(?![a-z])|Jitter|Augment|AugMix|Dropout|Noise")
 _CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the looks: less is not told
 _IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
@@ -241,8 +244,18 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
             f"measure again where they are free.{look}"
         )
     if not workers_help(around) or _dwarfs_the_cores(charge, around):
-        return f"Make it cheaper, or do it once, ahead of time. {more_workers(around)}{look}"
-    return f"{more_workers(around)} Or make it cheaper, or do it once, ahead of time.{look}"
+        return f"Make it cheaper{_ahead(charge)} {more_workers(around)}{look}"
+    return f"{more_workers(around)} Or make it cheaper{_ahead(charge)}{look}"
+
+
+def _ahead(charge: Charge) -> str:
+    """Whether it can be done once, which what draws random numbers cannot."""
+    if charge.kind == OPERATION.kind and _RANDOM.search(charge.name):
+        return (
+            ". It is random by its name: done once, ahead of time, it would be the same in each "
+            "epoch."
+        )
+    return ", or do it once, ahead of time."
 
 
 def _dwarfs_the_cores(charge: Charge, around: Circumstances) -> bool:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from lotus.analysis.replay.gain_prediction import UNKNOWN
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import SHARED
 from lotus.common.formatting import plural
@@ -10,15 +11,22 @@ from lotus.common.formatting import plural
 _HEADROOM = 1.1  # over the workers that keep up on average
 # Beyond so many, nobody has tried what they do to start-up, storage and network.
 _MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
+_LEAST_GAIN = 1.05  # times as fast: less is no reason to start processes
+_KEPT = "persistent_workers=True"
+_TRY_FIRST = "; try it first, as they may cost more here than they save"
 _LITTLE_STEP = 10.0  # times as long as a step: making a batch gains little from running beside it
 
 
 @dataclass(frozen=True)
 class WorkerAdvice:
-    """A sentence on the number of workers, and that number; None: the sentence names none."""
+    """A sentence on the number of workers, and that number; None: the sentence names none.
+
+    `kept`: from one epoch to the next, too.
+    """
 
     text: str
     workers: int | None = None
+    kept: bool = False
 
 
 def more_workers(around: Circumstances, waits: bool = False) -> str:
@@ -62,8 +70,8 @@ def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
 
 def _worth_their_start(around: Circumstances, count: int) -> int:
     """The number, or as many fewer as it takes until their start costs less than they save."""
-    while around.predict is not None and count > around.workers:
-        prediction = around.predict.with_workers(count)
+    while around.replayed is not None and count > around.workers:
+        prediction = around.replayed.with_workers(count)
         if not prediction.is_possible or prediction.gain >= 1.0:
             break
         count = (count + around.workers) // 2
@@ -91,11 +99,26 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
     most = min(cores, around.affordable, _most_for_waiting(around))
     known = wanted < 1000 or math.isfinite(cores)
     count = max(1, int(min(math.ceil(wanted), most) if wanted < 1000 else most)) if known else None
+    kept = count is not None and _worth_keeping(around, count)
     shown = f"num_workers={count}" if count else "num_workers"
+    shown += f" and {_KEPT}" if kept else ""
     why = "to overlap it with the step"
     if around.needed > _LITTLE_STEP:
         why = "to make batches side by side" if count != 1 else "to make it beside the step"
-    return WorkerAdvice(f"The main process makes every batch itself: set {shown} {why}.", count)
+    text = "The main process makes every batch itself"
+    gain = around.replayed.with_workers(count, kept) if around.replayed and count else UNKNOWN
+    if gain.is_possible and gain.gain < _LEAST_GAIN:
+        return WorkerAdvice(f"{text}, and workers would cost about what they save, or more.")
+    doubt = "" if gain.is_shown or not gain.is_possible else _TRY_FIRST
+    return WorkerAdvice(f"{text}: set {shown} {why}{doubt}.", count, kept)
+
+
+def _worth_keeping(around: Circumstances, workers: int) -> bool:
+    """Whether their start would cost a part of each epoch that is worth a line."""
+    if around.replayed is None or around.epochs < 2 or around.made > 1:
+        return False
+    kept, new = (around.replayed.with_workers(workers, each) for each in (True, False))
+    return new.is_possible and kept.low >= _LEAST_GAIN * new.low
 
 
 def _futile(around: Circumstances, waits: bool) -> str:
