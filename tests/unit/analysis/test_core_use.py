@@ -95,19 +95,6 @@ def test_the_number_of_threads_is_what_the_cores_are_enough_for() -> None:
     assert "OMP_NUM_THREADS=8" in judgement.causes[0].advice  # 0.42 / (1 - 0.95) cores were had
 
 
-@pytest.mark.parametrize(("threads", "by_variable"), [(16, True), (-1, True), (64, False)])
-def test_threads_that_the_program_sets_are_not_changed_by_a_variable(
-    threads: int, by_variable: bool
-) -> None:
-    run = cores(Plan(workers=4, step=100, cores=16).run(), QUIET, (0.42, 0.55, 0.95))
-    run.epochs["torch_threads"] = threads
-    first = judged(run).causes[0]
-    assert first.kind == "step-threads"
-    assert bool(first.remedy.environment) == by_variable
-    assert "torch.set_num_threads(8)" in first.advice
-    assert ("torch has 64" in first.advice) != by_variable
-
-
 def test_a_busy_machine_is_said_and_more_workers_are_not_advised() -> None:
     plan = Plan(operations={"Slow": 20.0}, workers=2, cores=4)
     judgement = judged(cores(plan.run(), (0.3, 0.65, 0.0), (0.3, 0.65, 0.0)))

@@ -110,6 +110,50 @@ def test_programs_that_it_starts_and_that_compute_need_cores(reason: str) -> Non
     assert "overlap it" not in starts.advice
 
 
+UNEVEN = {sample: 200.0 + 80.0 * (sample // 37 % 9) for sample in range(30, 400, 37)}
+
+
+def awaiting(slow: dict[int, float], **looks: int) -> SimpleNamespace:
+    """A run in which these samples wait so many milliseconds, as others do not."""
+    cost = {"Slow": lambda sample, _: slow.get(sample, 1.0)}
+    run = Plan(operations=cost, batches=120, cores=8).run()
+    long = run.batches["fetch_ns"] > 50e6
+    run.batches["process_cpu_ns"] = run.batches["cpu_ns"].where(~long, 5e6)
+    run.batches["cpu_ns"] = run.batches["process_cpu_ns"]
+    run.batches["run_delay_ns"] = 0.0
+    return with_looks(run, **looks)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"), [("sleep", "locked"), ("shared-lock", "hold it for less")]
+)
+def test_what_waits_now_and_then_for_its_turn_is_no_slow_sample(reason: str, words: str) -> None:
+    # GIVEN samples that wait for uneven times, as for a data base that another one has locked
+    first = judged(awaiting(UNEVEN, **{reason: 80, "computing": 20})).causes[0]
+    assert first.kind == "stalls"
+    assert "samples waited, some for far longer than others, in Slow, which" in first.title
+    assert words in first.advice
+    assert "No sample is to blame" in first.advice
+
+
+@pytest.mark.parametrize(
+    ("slow", "reason"),
+    [
+        (dict.fromkeys(UNEVEN, 300.0), "sleep"),  # always as long: it may be theirs
+        (dict(list(UNEVEN.items())[:4]), "sleep"),  # too few to tell
+        (UNEVEN, "socket"),  # the longer, the more there is to receive
+    ],
+)
+def test_samples_that_may_wait_by_themselves_are_slow_samples(
+    slow: dict[int, float], reason: str
+) -> None:
+    words = {"sleep": "sleeps", "socket": "waits for the network"}[reason]
+    first = judged(awaiting(slow, **{reason: 80, "computing": 20})).causes[0]
+    assert first.kind == "slow-samples"
+    assert f"in Slow, which {words}, not computing" in first.title
+    assert f"Their code {words}" in first.advice
+
+
 def test_an_operation_that_was_found_computing_does_not_wait() -> None:
     # GIVEN batches of which half the time was off the CPU, in other operations than this one
     first = judged(with_looks(slow(cpu=0.3), computing=95, sleep=5)).causes[0]

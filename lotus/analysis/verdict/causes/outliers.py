@@ -3,11 +3,13 @@
 import math
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import OWN
+from lotus.analysis.batches.looks import SHARED_LOCK
 from lotus.analysis.batches.outlier_samples import costliest
 from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import Bools, batch_rows, integer, number, ratio, total
@@ -16,6 +18,13 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import ALONE, BY_CHANCE, TOGETHER, Ledger
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, hides
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
+from lotus.analysis.verdict.causes.work import (
+    WAITING_FACTS,
+    blocked_reason,
+    look_evidence,
+    looks_within,
+    mostly_blocked,
+)
 from lotus.common.formatting import amount, duration, operation_name
 
 _SPARE = 0.1  # of the workers' time: with less, no order of the batches makes them in time
@@ -31,6 +40,22 @@ _SAMPLE_FACTS = {
     ),
 }
 _TEMPORARY = re.compile(r"^(/var)?/tmp/|/tmp[a-z0-9_]{8}/")  # as Python's tempfile names them
+# Fetched once, so many samples that await their turn and take so unequally long are no slow ones.
+_LEAST_UNEVEN, _UNEVEN = 8, 2.0
+# What lasts as long as somebody else holds it, whichever sample asks; and what helps.
+_AWAITED = {
+    "sleep": (
+        "It sleeps now and then, as who tries again while another one has what it wants: a data "
+        "base or a file that is locked, a server that refuses. See who has it for how long: make "
+        "that shorter (small transactions), let readers read beside it (SQLite: "
+        "journal_mode=WAL), or read from a copy."
+    ),
+    SHARED_LOCK: (
+        "Now and then it waits at a lock that processes share: see who holds it for so long, and "
+        "hold it for less, or give each worker a file or connection of its own."
+    ),
+    "lock": "Now and then it waits for another thread of its process: see what that does then.",
+}
 _LEAST_BLOCKED = 0.6  # blocked_share: the slow samples wait, and do not compute
 
 
@@ -69,6 +94,24 @@ def _is_waiting(charge: Charge) -> bool:
     return charge.evidence.get("blocked_share", math.nan) >= _LEAST_BLOCKED
 
 
+def _waiting_words(charge: Charge) -> str:
+    """What they do instead of computing; "" where they compute."""
+    return (mostly_blocked(charge) or "waits") if _is_waiting(charge) else ""
+
+
+def _where(charge: Charge, around: Circumstances) -> str:
+    """The function or operation that most of it was in; "" where none is known."""
+    if charge.within == OWN:
+        return str(of_program(around.hot)) if around.hot else ""
+    return operation_name(charge.within) if charge.within else ""
+
+
+def _times_uneven(ledger: Ledger, slow: Bools) -> float:
+    """How many times as long the long ones of these samples took as the short ones; NaN: few."""
+    took = number(ledger.outliers.samples, "duration_ns")[costliest(ledger.outliers, slow)]
+    return float(ratio(*np.quantile(took, [0.9, 0.1]))) if len(took) >= _LEAST_UNEVEN else math.nan
+
+
 def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
     slow = ledger.outliers.alone
     if not slow.any() or (ledger.slow_every and hides(ledger)):
@@ -79,7 +122,16 @@ def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
         evidence["prefetch_factor"] = float(ledger.better_prefetch.prefetch_factor)
         evidence["saved_share"] = ledger.better_prefetch.saved_share
     ns, within = ledger.take_excess(ALONE)
-    yield Charge(SLOW_SAMPLES.kind, SLOW_SAMPLES.title, ns, evidence, within)
+    looks = looks_within(ledger, within)
+    charge = Charge(
+        SLOW_SAMPLES.kind, SLOW_SAMPLES.title, ns, evidence | look_evidence(looks), within
+    )
+    uneven = _times_uneven(ledger, slow)
+    awaits = _is_waiting(charge) and looks.reason in _AWAITED and evidence["most_fetches"] <= 1
+    if awaits and uneven >= _UNEVEN:
+        charge.evidence["uneven_times"] = uneven
+        charge = replace(charge, kind=STALLS.kind, name=STALLS.title)
+    yield charge
 
 
 def _slow_samples_title(charge: Charge, around: Circumstances) -> str:
@@ -87,11 +139,11 @@ def _slow_samples_title(charge: Charge, around: Circumstances) -> str:
     text = f"{count} slow samples, the slowest at index {slowest}"
     if count == 1:
         text = f"one slow sample: index {slowest}"
-    if charge.within == OWN and around.hot:
-        text += f", in {of_program(around.hot)}"
-    elif charge.within not in ("", OWN):
-        text += f", in {operation_name(charge.within)}"
-    return f"{text}: waiting, not computing" if _is_waiting(charge) else text
+    where, words = _where(charge, around), _waiting_words(charge)
+    text += f", in {where}" if where else ""
+    if words:
+        text += f", which {words}, not computing" if where else ": waiting, not computing"
+    return text
 
 
 def _slow_samples_reason(evidence: Evidence) -> str:
@@ -111,8 +163,10 @@ def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
     where = around.paths.get(int(charge.evidence.get("slowest_sample", -1)))
     text = f"Look at {where}{_kept(where)}. " if where else "Look at these samples. "
     if _is_waiting(charge):
+        words = mostly_blocked(charge)
+        done = f"Their code {words}" if words else "They wait"
         text += (
-            "They wait, as for a lock, a server, a retry or storage: see what for, and give up on "
+            f"{done}, as for a lock, a server, a retry or storage: see what for, and give up on "
             "it sooner, or fetch it ahead of time"
         )
     else:
@@ -146,6 +200,7 @@ SLOW_SAMPLES = CauseRow(
     charges=_slow_samples,
     facts=_SAMPLE_FACTS
     | {"most_fetches": "How often the most fetched of them was fetched; 1: none twice."}
+    | WAITING_FACTS
     | dict(PREFETCH.facts),
     reason=_slow_samples_reason,
     advice=_against_slow_samples,
@@ -156,22 +211,41 @@ SLOW_SAMPLES = CauseRow(
 def _stalls(ledger: Ledger) -> Iterable[Charge]:
     slow = ledger.outliers.by_chance
     if slow.any():
-        ns, _ = ledger.take_excess(BY_CHANCE)
-        yield Charge(STALLS.kind, STALLS.title, ns, _sample_facts(ledger, slow))
+        ns, within = ledger.take_excess(BY_CHANCE)
+        evidence = _sample_facts(ledger, slow) | look_evidence(looks_within(ledger, within))
+        yield Charge(STALLS.kind, STALLS.title, ns, evidence, within)
 
 
 def _stalls_title(charge: Charge, around: Circumstances) -> str:
     count = int(charge.evidence["times_fetched"])
+    where, words = _where(charge, around), _waiting_words(charge)
+    text = f"stalls: {count} samples were slow in one epoch, not in others"
     if count == 1:
-        return "a stall: one sample was slow in one epoch, not in others"
-    return f"stalls: {count} samples were slow in one epoch, not in others"
+        text = "a stall: one sample was slow in one epoch, not in others"
+    if "uneven_times" in charge.evidence:
+        text = f"stalls: {count} samples waited, some for far longer than others"
+    return f"{text}, in {where}, which {words}, not computing" if where and words else text
 
 
 def _stalls_reason(evidence: Evidence) -> str:
     return (
         f"The slowest took {duration(evidence['slowest_ns'])}, a typical one of its worker "
-        f"{duration(evidence['typical_ns'])}; fetched again they were not slow."
+        f"{duration(evidence['typical_ns'])}; "
+        + (
+            "each was fetched once, but waits as uneven as these point to what is waited for."
+            if evidence.has("uneven_times")
+            else "fetched again they were not slow."
+        )
     )
+
+
+def _against_stalls(charge: Charge, around: Circumstances) -> str:
+    reason = blocked_reason(charge) if _is_waiting(charge) else ""
+    if reason in _AWAITED:
+        return f"No sample is to blame. {_AWAITED[reason]}"
+    text = "The same samples were quick in other epochs: no sample is to blame. "
+    words = f", whose code {mostly_blocked(charge)} there" if reason else ""
+    return text + f"See what else the machine, its storage or its network did then{words}."
 
 
 STALLS = CauseRow(
@@ -179,12 +253,11 @@ STALLS = CauseRow(
     title="stalls of single samples",
     full_title=_stalls_title,
     charges=_stalls,
-    facts=_SAMPLE_FACTS,
+    facts=_SAMPLE_FACTS
+    | {"uneven_times": "How many times as long the long ones took as the short ones."}
+    | WAITING_FACTS,
     reason=_stalls_reason,
-    advice=fixed(
-        "The same samples were quick in other epochs: no sample is to blame. See what else the "
-        "machine, its storage or its network did then."
-    ),
+    advice=_against_stalls,
 )
 
 

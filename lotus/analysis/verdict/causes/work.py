@@ -89,10 +89,24 @@ def look_evidence(looks: Looks) -> dict[str, float]:
     return {"looks": float(looks.count), **shares}
 
 
+def looks_within(ledger: Ledger, name: str) -> Looks:
+    """What threads were found doing in a component of the batches' making."""
+    parts = ledger.components
+    if name not in parts.names:
+        return Looks()
+    place = parts.names.index(name)
+    return _looks(ledger, place, ratio(total(parts.parts[:, place]), total(parts.fetch)))
+
+
 def mostly_blocked(charge: Charge) -> str:
     """What most looks at it that found it blocked found, such as "waits for storage"; "": few."""
-    words, _ = _REASONS.get(_looked(charge).reason, ("", ""))
+    words, _ = _REASONS.get(blocked_reason(charge), ("", ""))
     return words
+
+
+def blocked_reason(charge: Charge) -> str:
+    """What its looks found it blocked in most; "" where few tell."""
+    return _looked(charge).reason
 
 
 def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:

@@ -1,0 +1,19 @@
+"""Threads that the program sets itself, which no variable of its environment changes."""
+
+import pytest
+
+from tests.unit.analysis.test_core_use import QUIET, cores, judged
+from tests.unit.simulated import Plan
+
+
+@pytest.mark.parametrize(("threads", "by_variable"), [(16, True), (-1, True), (64, False)])
+def test_threads_that_the_program_sets_are_not_changed_by_a_variable(
+    threads: int, by_variable: bool
+) -> None:
+    run = cores(Plan(workers=4, step=100, cores=16).run(), QUIET, (0.42, 0.55, 0.95))
+    run.epochs["torch_threads"] = threads
+    first = judged(run).causes[0]
+    assert first.kind == "step-threads"
+    assert bool(first.remedy.environment) == by_variable
+    assert "torch.set_num_threads(8)" in first.advice
+    assert ("torch has 64" in first.advice) != by_variable
