@@ -41,6 +41,7 @@ _NEEDED: dict[str, dict[str, _Kind]] = {
     "shutdown": {**_LOADER, **_TIMES},
     "worker": {"worker": _NUMBER, "loop_ns": int},
     "worker_ready": {"worker": _NUMBER, "time_ns": int},
+    "worker_threads": {"worker": _NUMBER},
     "worker_end": {"worker": _NUMBER, "time_ns": int},
     "first_batch": {"worker": _NUMBER, "generators": list, "states": list},
     "sample_digests": {"worker": _NUMBER, "samples": range(1 << 31), "digests": list},

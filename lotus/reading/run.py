@@ -283,7 +283,8 @@ class Run:
         startup_ns (ready less start of `iter()`), startup_cpu_ns and startup_delay_ns (its main
         thread on a core, and ready without one, until then), end_ns (NaN if killed), batches,
         samples, fetch_ns, idle_ns, cpu_ns (sums), cpus (that it was allowed to use when it was
-        ready, such as "0-3,8"; "" if unknown).
+        ready, such as "0-3,8"; "" if unknown), threads and torch_threads (that its process has, and
+        in which torch computes in it, after its first batch; -1 if unknown).
         """
         return summary_tables.workers(self._assembly)
 

@@ -22,6 +22,9 @@ _MOST_FAULTS = 100  # reported by messages of their own
 _REPORT = ("pid", "ppid", "time_ns", "executable", "argv", "python", "torch", "torch_ns")
 
 
+_THREADS = ("threads", "torch_threads")
+
+
 def workers(a: Assembly) -> pd.DataFrame:
     """One row per worker process that left a log."""
     made = (a.batch["flags"] & SENDS) == 0
@@ -31,9 +34,9 @@ def workers(a: Assembly) -> pd.DataFrame:
             continue
         owners.append(number)
         batch = a.batch[own][made[own] & (a.batch["loader"][own] < 0)]
-        entered, ready, end = (
+        entered, ready, made_first, end = (
             process.events[name][0] if process.events[name] else {}
-            for name in ("worker", "worker_ready", "worker_end")
+            for name in ("worker", "worker_ready", "worker_threads", "worker_end")
         )
         origin = process.origin
         loop, ready_ns = entered.get("loop_ns"), ready.get("time_ns")
@@ -56,13 +59,18 @@ def workers(a: Assembly) -> pd.DataFrame:
                 *(int(signed(batch[name]).sum()) for name in ("size", "fetch_ns", "idle_ns")),
                 int(signed(batch["cpu_ns"]).sum()),
                 _cpus(ready),
+                *(_threads(made_first.get(name)) for name in _THREADS),
             )
         )
     startup_cores = ("startup_cpu_ns", "startup_delay_ns")
     maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", *startup_cores, "end_ns")
     sums = ("batches", "samples", "fetch_ns", "idle_ns", "cpu_ns")
-    table = pd.DataFrame(rows, columns=["worker", "loader", *maybe, *sums, "cpus"])
+    table = pd.DataFrame(rows, columns=["worker", "loader", *maybe, *sums, "cpus", *_THREADS])
     return _owned(a, owners, table, dict.fromkeys(maybe, "float64") | {"cpus": "object"})
+
+
+def _threads(value: object) -> object:
+    return value if is_a(value, range(1 << 31)) else -1
 
 
 def _known_ns(value: object) -> object:
@@ -163,9 +171,8 @@ def epochs(a: Assembly) -> pd.DataFrame:
             entry = row(number, process.base + event["loader"], event["epoch"])
             entry["end_ns"], entry["batches"] = event["time_ns"], event["batches"]
             entry["exhausted"] = event["exhausted"]
-            for name in ("threads", "torch_threads"):
-                threads = event.get(name)
-                entry[name] = threads if is_a(threads, range(1 << 31)) else -1
+            for name in _THREADS:
+                entry[name] = _threads(event.get(name))
             entry["peak_rss"] = _sane(event.get("peak_rss") or None, "float64")
             for name in ("own_ns", "state_dict_ns"):
                 entry[name] = _sane(event.get(name), "float64")

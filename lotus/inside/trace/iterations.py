@@ -10,6 +10,7 @@ import weakref
 
 from ..common.clocks import clock
 from ..common.code_origin import nearest, place
+from ..common.compute_threads import torch_threads
 from ..common.guard import ask, edge
 from ..common.library_consumers import facts_of_caller
 from ..common.loader_description import length_of
@@ -216,17 +217,12 @@ class Loaders:
                 "last_next_ns": iteration.last_next if exhausted else 0,
                 "peak_rss": peak(),
                 "threads": _other_threads(),
-                "torch_threads": ask(_torch_threads, default=-1),
+                "torch_threads": ask(torch_threads, default=-1),
                 "own_ns": iteration.own_ns,
                 "state_dict_ns": iteration.state_dict_ns,
             }
         )
         recorder.iteration_ended()
-
-
-def _torch_threads() -> int:
-    """In how many threads torch computes in this process."""
-    return int(sys.modules["torch"].get_num_threads())
 
 
 def _other_threads() -> int:

@@ -8,7 +8,8 @@ import threading
 import time
 
 from ..common.clocks import clock
-from ..common.guard import guarded, hook, quiet
+from ..common.compute_threads import torch_threads
+from ..common.guard import ask, guarded, hook, quiet
 from .log import rusage, state_page
 
 TYPE_CHECKING = False
@@ -28,7 +29,7 @@ class IndexQueue:
         self._queue = queue
         self._recorder = recorder
         self._waiting_since = 0
-        self._ready = False
+        self._ready = self._has_made = self._told = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
@@ -43,6 +44,10 @@ class IndexQueue:
             cpu_ns, delay_ns, _ = rusage.core_times()
             times = {"cpu_ns": cpu_ns, "run_delay_ns": delay_ns}
             recorder.event({**ready, **times, "cpus": rusage.cpus()})
+        if self._has_made and not self._told:
+            self._told = True
+            # By now the data set's own code has set what it sets.
+            recorder.event({"event": "worker_threads", "worker": recorder.worker, **_threads()})
         self._waiting_since = self._waiting_since or start
         page = recorder.page.words
         page[state_page.W_PHASE] = state_page.IDLE
@@ -52,12 +57,21 @@ class IndexQueue:
         if isinstance(item, tuple) and len(item) == 2:
             recorder.here.hand.where = (-1, recorder.worker_epoch, item[0])
             recorder.snapshot_ns = 0
+            self._has_made = True
             recorder.idle_start, recorder.idle_ns = self._waiting_since, end - self._waiting_since
         elif type(item).__name__ == "_ResumeIteration":  # a persistent worker's next epoch
             recorder.worker_epoch += 1
             page[state_page.W_EPOCH] = recorder.worker_epoch
         self._waiting_since = 0
         return item
+
+
+def _threads() -> dict[str, int]:
+    """How many threads this process has, and in how many torch computes in it; -1: not known."""
+    return {
+        "threads": ask(lambda: len(os.listdir("/proc/self/task")), default=-1),
+        "torch_threads": ask(torch_threads, default=-1),
+    }
 
 
 class ResultQueue:

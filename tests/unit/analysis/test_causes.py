@@ -503,4 +503,4 @@ def test_slow_samples_that_wait_are_not_to_be_re_encoded(cpu: float, words: str)
     )
     first = next(cause for cause in judged(run).causes if cause.kind == "slow-samples")
     assert words in first.advice
-    assert ("waiting, not computing" in first.title) == (cpu < 0.5)
+    assert ("in Read, which waits, not computing" in first.title) == (cpu < 0.5)

@@ -32,7 +32,8 @@ COLUMNS = {
     "wait_run_delay_ns wait_process_cpu_ns step_cpu_ns step_run_delay_ns step_process_cpu_ns "
     "snapshot_ns arrival_ns failed",
     "workers": WHOSE + "worker loader start_ns loop_ns ready_ns startup_ns startup_cpu_ns "
-    "startup_delay_ns end_ns batches samples fetch_ns idle_ns cpu_ns cpus",
+    "startup_delay_ns end_ns batches samples fetch_ns idle_ns cpu_ns cpus "
+    "threads torch_threads",
     "loaders": WHOSE
     + "loader name call_site iterated_at class dataset dataset_kind dataset_length "
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers start_method "

@@ -1,5 +1,6 @@
 """Threads beyond the cores: those of the workers, and those of the training step."""
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -47,7 +48,12 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
         return
     if threads.crowded and not (of_main and ledger.looks_of_main.tell):
         ns = ledger.take(ledger.making * lost_share(threads))
-        yield Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, crowd_evidence(threads))
+        evidence = crowd_evidence(threads)
+        workers = ledger.scope.workers
+        for name in () if of_main else ("threads", "torch_threads"):
+            count = max(integer(workers, name), default=-1)
+            evidence[name] = float(count) if count > 0 else math.nan
+        yield Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, evidence)
 
 
 def _workers_title(charge: Charge, around: Circumstances) -> str:
@@ -57,8 +63,15 @@ def _workers_title(charge: Charge, around: Circumstances) -> str:
 
 
 def _reason(evidence: Evidence) -> str:
+    own = ""
+    if evidence.has("threads"):
+        own = f"A worker has up to {evidence['threads']:.0f} threads"
+        if evidence.has("torch_threads"):
+            own += f", and torch computes in {evidence['torch_threads']:.0f} of them"
+        own += ". "
     return (
-        f"It was ready to run without a core for {share(evidence['run_delay_share'])} of its time, "
+        f"{own}It was ready to run without a core for {share(evidence['run_delay_share'])} of its "
+        "time, "
         f"while {share(evidence['helper_share'])} of the CPU time went to helper threads (OpenMP, "
         "OpenCV), for which it waits each time."
     )
@@ -100,7 +113,11 @@ WORKER_THREADS = CauseRow(
     title="threads beyond the cores, in making batches",
     full_title=_workers_title,
     charges=_of_workers,
-    facts=_FACTS,
+    facts=_FACTS
+    | {
+        "threads": "Threads of a worker's process after its first batch, at most.",
+        "torch_threads": "Threads in which torch computes in a worker, at most.",
+    },
     reason=_reason,
     advice=_against_workers,
     remedy=lambda charge, around: (

@@ -24,7 +24,8 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
         "mean_batch_bytes": mean(number(batches, "bytes")),
         "mean_fetch_ns": mean(number(batches, "fetch_ns")),
     }
-    yield Charge(SENDING.kind, SENDING.title, ledger.take_sending(), evidence)
+    ns, without_core = ledger.take_sending()
+    yield Charge(SENDING.kind, SENDING.title, ns, evidence, delay_ns=without_core)
 
 
 _SMALL_BATCH = 256 << 10  # bytes that take well under a millisecond to copy
