@@ -56,10 +56,11 @@ class TimedFetcher:
 
 def size_in_bytes(batch: Any, depth: int = 4) -> int:
     """Return the bytes of tensors and arrays in a batch; examine at most 64 items per level."""
-    if depth == 0:
-        return 0
     kind = type(batch)
-    if str(kind.__module__).split(".")[0] in ("torch", "numpy"):
+    if depth == 0 or kind is int or kind is float:
+        return 0
+    builtin = kind is list or kind is tuple or kind is dict
+    if not builtin and str(kind.__module__).partition(".")[0] in ("torch", "numpy"):
         size = getattr(batch, "nbytes", 0)
         return size if type(size) is int else 0
     if kind in (bytes, bytearray, str):
@@ -74,14 +75,17 @@ def size_in_bytes(batch: Any, depth: int = 4) -> int:
         items = tuple.__iter__(batch)
     else:
         return 0
-    return sum(size_in_bytes(item, depth - 1) for item in itertools.islice(items, _MOST_ITEMS))
+    total = 0
+    for item in itertools.islice(items, _MOST_ITEMS):
+        total += size_in_bytes(item, depth - 1)
+    return total
 
 
 def _as_list(indices: Any) -> list[Any] | None:
     """Return the indices of a batch; None if they are not in a list or tuple."""
     kind = type(indices)
     if issubclass(kind, list):
-        return list(list.__iter__(indices))
+        return list.copy(indices)
     return list(tuple.__iter__(indices)) if issubclass(kind, tuple) else None
 
 

@@ -54,6 +54,8 @@ def pack_rows(rows: Rows) -> tuple[bytes, bytes, bytes, int]:
     Empties nothing. Where a sample takes over 4.3 s its operations are moved to `loose`.
     """
     samples, ops = rows.samples, rows.ops
+    if not samples and not ops:
+        return b"", b"", b"", 0
     if type(samples) is not list:  # of the extension
         longest = samples.longest()
         if longest >= 1 << 32:
@@ -63,7 +65,7 @@ def pack_rows(rows: Rows) -> tuple[bytes, bytes, bytes, int]:
     if longest >= 1 << 32:
         _ops_to_loose(rows)
     if not ops:
-        return (pack("Q", samples) if samples else b""), b"", b"", longest
+        return pack("Q", samples), b"", b"", longest
     # The lower half of each 64-bit number.
     packed_ops = memoryview(pack("Q", ops)).cast("I")[::2].tobytes()
     return pack("Q", samples), packed_ops, pack("Q", rows.ops_cpu), longest

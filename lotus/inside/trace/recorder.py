@@ -330,8 +330,7 @@ class Recorder(Writer):
                 sample = {"event": "sample_path", "sample": int(indices[position]), "path": path}
                 self.here.hand.paths += self._event_frame({**sample, "duration_ns": took})
 
-    @guarded
-    def batch_frame(self, put_ns: int) -> bytes:
+    def _batch_frame(self, put_ns: int) -> bytes:
         """Bytes of the pending batch and of operations defined meanwhile; b"" if there is none."""
         hand = self.here.hand
         pending, hand.pending = hand.pending, None
@@ -357,7 +356,7 @@ class Recorder(Writer):
 
     @guarded
     def flush_batch(self, put_ns: int) -> None:
-        data = self.batch_frame(put_ns)
+        data = self._batch_frame(put_ns)
         if data:
             self._write(data)
 
@@ -378,7 +377,7 @@ class Recorder(Writer):
         `core_times` are those of rusage.core_times at its start, and at its end. `snapshot_ns`: see
         Iteration.
         """
-        data = self.batch_frame(end) or b""
+        data = self._batch_frame(end)
         me = threading.get_ident()
         self.here.hand.iterates = True
         # Those of another thread's fetch wait for its batch.

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import resource
-from operator import sub
 
 from ...common.clocks import clock, cpu_clock, process_cpu_clock
 from ...common.guard import of_the_program, quiet
@@ -53,10 +52,14 @@ def reading() -> tuple[int, ...]:
 
 def difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
     """The fields of a BATCH frame from `cpu_ns` to `process_cpu_ns`, of two readings."""
-    delay, process, cpu, minor, major, blocks, voluntary, involuntary = map(sub, after, before)
-    if log_format.UNMEASURED in (before[0], after[0]):
-        delay = log_format.UNMEASURED
-    return cpu, minor, major, blocks * 512, voluntary, involuntary, delay, process
+    delay0, process0, cpu0, minor0, major0, blocks0, voluntary0, involuntary0 = before
+    delay, process, cpu, minor, major, blocks, voluntary, involuntary = after
+    unknown = delay0 == log_format.UNMEASURED or delay == log_format.UNMEASURED
+    return (
+        cpu - cpu0, minor - minor0, major - major0, (blocks - blocks0) * 512,
+        voluntary - voluntary0, involuntary - involuntary0,
+        log_format.UNMEASURED if unknown else delay - delay0, process - process0,
+    )  # fmt: skip
 
 
 def run_delay_ns() -> int:
