@@ -6,6 +6,7 @@ import numpy as np
 
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import Verdict, verdict
+from lotus.reporters.run import coverage
 from tests.unit.simulated import Plan
 
 
@@ -32,6 +33,20 @@ def test_sending_of_a_few_bytes_that_takes_long_had_no_core() -> None:
     assert shares["other-programs"] > 5 * shares.get("send", 0.0)
     # Megabytes through a pipe take as long with a core.
     assert busy(plan, delay=0.9, send_bytes=4_000_000).causes[0].kind == "send"
+
+
+def test_a_larger_prefetch_factor_is_to_be_tried_and_promised_at_most() -> None:
+    read = {"Read": lambda sample, _: 40.0 if (sample // 4) % 48 >= 40 else 0.5}
+    plan = Plan(operations=read, step=20.0, batches=192, prefetch=1)
+    judged = busy(plan, delay=0.0)
+    assert judged.causes[0].advice.startswith("Raise prefetch_factor from 1 to")
+    assert not coverage.gain_words(judged.causes[0], judged).startswith("at ")
+    judged = busy(plan, delay=0.3)
+    first = next(cause for cause in judged.causes if cause.kind == "prefetch")
+    assert first.advice.startswith("Try to raise prefetch_factor from 1 to")
+    assert "less, or nothing, while other programs have the cores" in first.advice
+    assert coverage.gain_words(first, judged).startswith("at most ")
+    assert not first.remedy.expected.is_possible
 
 
 def test_start_up_is_held_against_other_waits_without_what_others_took() -> None:

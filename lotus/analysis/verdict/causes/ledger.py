@@ -234,20 +234,18 @@ class Ledger:
         setattr(self, name, np.zeros(len(self.scope.batches)))
         return ns
 
-    def take_sending(self) -> tuple[float, float]:
-        """Take what is left of the sending; and how much more others kept from the cores.
+    def take_sending(self) -> float:
+        """Take what is left of the sending, but what others kept from the cores.
 
         What a worker's feeder thread was without a core is not measured: on cores that others have,
         it is what its bytes do not account for.
         """
-        without_core = 0.0
         if self.use.others:
             size = np.nan_to_num(number(self.scope.batches, "send_bytes"), nan=math.inf)
             kept = np.minimum(self.sending, _SENDING_NS + _SENDING_NS_PER_BYTE * size)
-            without_core = total(self.sending - kept)
-            self.made_without_core += without_core
+            self.made_without_core += total(self.sending - kept)
             self.sending = kept
-        return self.take_phase("sending"), without_core
+        return self.take_phase("sending")
 
     def take(self, part: Floats) -> float:
         """Take from `making` (n, c), as far as there is as much; return how much it was."""

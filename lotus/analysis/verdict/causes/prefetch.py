@@ -56,7 +56,8 @@ def _reason(evidence: Evidence) -> str:
 def _advice(charge: Charge, around: Circumstances) -> str:
     factor = int(charge.evidence["prefetch_factor"])
     held = factor * max(around.workers, 1)
-    text = f"Raise prefetch_factor from {around.prefetch} to {factor}"
+    tried = "Try to raise" if around.use.rivals else "Raise"
+    text = f"{tried} prefetch_factor from {around.prefetch} to {factor}"
     if around.batch_bytes > 0:
         text += f": up to {plural(held, 'batch')} are held ({size(held * around.batch_bytes)})"
     regular = charge.evidence["slow_every"] > 0

@@ -24,8 +24,7 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
         "mean_batch_bytes": mean(number(batches, "bytes")),
         "mean_fetch_ns": mean(number(batches, "fetch_ns")),
     }
-    ns, without_core = ledger.take_sending()
-    yield Charge(SENDING.kind, SENDING.title, ns, evidence, delay_ns=without_core)
+    yield Charge(SENDING.kind, SENDING.title, ledger.take_sending(), evidence)
 
 
 _SMALL_BATCH = 256 << 10  # bytes that take well under a millisecond to copy
