@@ -212,13 +212,17 @@ def _counts(cause: Cause) -> bool:
 def _doubt(use: CoreUse) -> str:
     """That other programs had the cores, and what it did to the figures."""
     busy = use.others_share >= _BUSY or (math.isnan(use.others_share) and use.rivals)
-    if not busy or not use.fetch.delay_share >= LEAST_DELAY:
+    kept = (("making of batches", use.fetch), ("training step", use.step))
+    slowed = [(what, threads) for what, threads in kept if threads.delay_share >= LEAST_DELAY]
+    if not busy or not slowed:
         return ""
+    what, threads = slowed[0]
     others = f"other programs used {use.others_share:.0%} of its cores, and "
     others = others if math.isfinite(use.others_share) else ""
+    helpers = ", and its threads waited for each other" if threads.crowded else ""
     return (
-        f"The machine was busy: {others}the making of batches was ready without a core for "
-        f"{use.fetch.delay_share:.0%} of its time. Times are longer than on a free machine."
+        f"The machine was busy: {others}the {what} was ready without a core for "
+        f"{threads.delay_share:.0%} of its time{helpers}. Times are longer than on a free machine."
     )
 
 
