@@ -1,4 +1,5 @@
-"""The Python functions in which the data set's own code or the sampler ran (blocking.json)."""
+"""The Python functions in which the data set's own code, the sampler or the training step ran
+(blocking.json)."""
 
 import re
 
@@ -11,10 +12,12 @@ from lotus.reading.launcher_record import LauncherRecord
 _MOST_FRAMES = 200
 _MOST_CHARACTERS = 2000  # of a frame: a pattern takes the square of its length
 _FRAME = re.compile(r"(.+) \((.+):(\d{1,9})\)")
-FETCH, SAMPLER = "fetch", "sampler"
+FETCH, SAMPLER, STEP = "fetch", "sampler", "step"
 # torch's method that draws the indices of a batch from the sampler.
 _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
 _FETCHER = "torch/utils/data/_utils/fetch.py"
+# The outermost functions of a main thread.
+_MAIN = ("<module>", "_run_module_as_main")
 _OURS = re.compile(r"/lotus/inside/(?:\w+/)*\w+\.py$")
 _COLUMNS = {
     "part": "object", "stack": "int64", "depth": "int64",
@@ -33,7 +36,7 @@ def table(record: LauncherRecord) -> pd.DataFrame:
 
 
 def _parsed(line: object) -> tuple[str, list[tuple[str, str, int]], int]:
-    """Return the part that a stack belongs to and its frames there; none if it is in neither."""
+    """Return the part that a stack belongs to and its frames there; "" if it is in none."""
     if not isinstance(line, str):
         return "", [], 0
     text, _, count = line.rpartition(" ")
@@ -60,6 +63,12 @@ def _parsed(line: object) -> tuple[str, list[tuple[str, str, int]], int]:
             first += 1  # below hooks in C, which have no frames
     elif draws:
         part, first = SAMPLER, draws[-1] + 1
+    elif not hooks and frames and frames[0][0] in _MAIN and not _in_loader(frames):
+        part, first = STEP, 0
     own = frames[first:]
     shown = [(redaction.text(name), redaction.text(file), row) for name, file, row in own]
     return part, shown, int(count)
+
+
+def _in_loader(frames: list[tuple[str, str, int]]) -> bool:
+    return any(file.endswith(_LOADER) for _, file, _ in frames)

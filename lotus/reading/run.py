@@ -346,12 +346,12 @@ class Run:
 
     @cached_property
     def own_code(self) -> pd.DataFrame:
-        """Python stacks of the data set's own code and of the sampler, recorded in one process for
-        two seconds; one row per frame.
+        """Python stacks of the data set's own code, of the sampler or of training steps, recorded
+        in one process for two seconds; one row per frame.
 
-        part ("fetch", "sampler"), stack, depth (0: the function that the loader calls), function,
-        file, line, samples (of its stack). Empty if both took little time, or if py-spy was not
-        installed or not allowed.
+        part ("fetch", "sampler", "step"), stack, depth (0: the function that the loader calls, of a
+        step the outermost one), function, file, line, samples (of its stack). Empty if none of
+        them took much of the time, or if py-spy was not installed or not allowed.
         """
         return own_code_table.table(self._launcher_record)
 

@@ -37,6 +37,8 @@ _SYSTEM_TIME_OF_CHILDREN = 13  # its place in /proc/PID/stat after the state; be
 # In place of an operation's number.
 _IN_OWN_CODE, _IN_COLLATE, _IN_NEXT, _IN_STEP = -1, -2, -3, -4
 _MAKING_NONE = (_IN_NEXT, _IN_STEP)
+# Of all looks at what a part belongs to: what makes its Python stacks worth having.
+_LARGE_SHARE, _BINDING_SHARE = 0.25, 0.75
 _OTHERWISE = {
     state_page.COLLATE: _IN_COLLATE,
     state_page.WAIT: _IN_NEXT,
@@ -124,8 +126,10 @@ class BlockingSampler:
             self._machine.read()
             if time.monotonic() - scanned > _RESCAN_S:
                 self._find_pages()
-                self._own_code.consider(*self._looks_at_own_code())
-                self._own_code.consider(*self._looks_at_sampler())
+                # A loop that hardly waits is not looked at in its workers.
+                self._own_code.consider(*self._looks_at_step(), _BINDING_SHARE)
+                self._own_code.consider(*self._looks_at_own_code(), _LARGE_SHARE)
+                self._own_code.consider(*self._looks_at_sampler(), _LARGE_SHARE)
                 scanned = time.monotonic()
             processes = [
                 process
@@ -155,6 +159,16 @@ class BlockingSampler:
         for (pid, _, operation, reason), looks in self._looks.items():
             everything += looks if operation == _IN_NEXT else 0
             if operation == _IN_NEXT and reason == "computing":
+                own[pid] = own.get(pid, 0) + looks
+        return own, everything
+
+    def _looks_at_step(self) -> tuple[dict[int, int], int]:
+        """(looks at training steps by main process, all looks at main processes in their loops)."""
+        own: dict[int, int] = {}
+        everything = 0
+        for (pid, worker, operation, _), looks in self._looks.items():
+            everything += looks if worker < 0 else 0
+            if operation == _IN_STEP:
                 own[pid] = own.get(pid, 0) + looks
         return own, everything
 

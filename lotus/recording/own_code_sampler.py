@@ -1,4 +1,5 @@
-"""Python stacks of a process whose data set's code or sampler takes long: py-spy, two seconds.
+"""Python stacks of a process whose data set's code, sampler or training step takes long: py-spy,
+two seconds.
 
 Started from outside, at most once in a run, and only where it is installed and the kernel allows
 it. It does not pause the process (--nonblocking).
@@ -15,7 +16,7 @@ from lotus.format.run_directory import OWN_CODE
 from lotus.recording.sidecars import forbidden_by_yama
 
 _RATE, _SECONDS = 50, 2
-_LEAST_LOOKS, _LEAST_SHARE = 50, 0.25
+_LEAST_LOOKS = 50
 _MOST_LINES, _MOST_BYTES = 200, 512 << 10
 
 
@@ -31,11 +32,11 @@ class OwnCodeSampler:
         self._output = directory / OWN_CODE
         self._done = False
 
-    def consider(self, own: dict[int, int], everything: int) -> None:
+    def consider(self, own: dict[int, int], everything: int, least_share: float) -> None:
         """Start if it is worth it.
 
         `own`: looks at the program's own code, by process; `everything`: looks at what it is a part
-        of.
+        of, of which `least_share` (0 to 1) makes it worth it.
         """
         if self._done:
             return
@@ -44,7 +45,7 @@ class OwnCodeSampler:
                 self._collect()
             return
         count = sum(own.values())
-        if count >= _LEAST_LOOKS and count >= _LEAST_SHARE * everything:
+        if count >= _LEAST_LOOKS and count >= least_share * everything:
             self._done = True
             self._start(max(own, key=lambda pid: own[pid]))
 

@@ -12,7 +12,7 @@ from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse, Threads
 from lotus.analysis.batches.data_shares import DataShares
 from lotus.analysis.batches.looks import COMPUTING, LEAST_LOCKED, LEAST_LOOKS, LOCK
 from lotus.analysis.batches.memory_growth import MemoryGrowth, growth_of
-from lotus.analysis.batches.own_code import HotFunction, hot_functions
+from lotus.analysis.batches.own_code import hot_functions, hot_lines
 from lotus.analysis.batches.wait_spread import spread_of
 from lotus.analysis.common.columns import number, ratio
 from lotus.analysis.verdict.account import Account
@@ -372,15 +372,15 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
     )
 
 
-def _hot(seen: Sampled, shares: LoopShares, phase: str, part: str) -> list[HotFunction]:
-    labels, samples = seen.evidence.labels, seen.samples
+def _stacks(seen: Sampled, shares: LoopShares, phase: str, part: str) -> pd.DataFrame:
+    """The stacks that were seen in a phase, as a part of a table like `Run.own_code`."""
+    samples = seen.samples
     mine = samples[(samples["phase"] == phase) & (samples["loop"].isin((shares.loop, -1)))]
     counts = mine.groupby("label").size()
     chains = seen.evidence.chains
     chains = chains[chains["label"].isin(counts.index)]
     frame = chains.rename(columns={"label": "stack"})
-    frame = frame.assign(part=part, samples=frame["stack"].map(counts).fillna(0).astype("int64"))
-    return hot_functions(frame, part) if len(labels) else []
+    return frame.assign(part=part, samples=frame["stack"].map(counts).fillna(0).astype("int64"))
 
 
 def _grown(seen: Sampled, name: str) -> float:
@@ -421,8 +421,9 @@ def _circumstances(seen: Sampled, shares: LoopShares, use: CoreUse, starved: int
         in_order=True,
         made=1,
         call_site="",
-        hot=_hot(seen, shares, phases.DATASET, "fetch"),
-        hot_in_sampler=_hot(seen, shares, phases.SAMPLER, "sampler"),
+        hot=hot_functions(_stacks(seen, shares, phases.DATASET, "fetch"), "fetch"),
+        hot_in_sampler=hot_functions(_stacks(seen, shares, phases.SAMPLER, "sampler"), "sampler"),
+        hot_in_step=hot_lines(_stacks(seen, shares, phases.STEP, "step"), "step"),
         times_read=1,
         spawned=False,
         level="op",

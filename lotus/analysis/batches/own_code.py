@@ -1,7 +1,9 @@
-"""The Python function in which the data set's own code, or the sampler, spends its time."""
+"""The Python functions in which the data set's own code, the sampler, or a training step spend
+their time."""
 
 import os
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 import pandas as pd
@@ -10,12 +12,13 @@ from lotus.analysis.common.columns import integer
 
 _MOST = 0.5  # of the samples: where no callee has more, the caller is named
 _LEAST_SAMPLES = 10
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen ")
+_LEAST_LINE, _MOST_LINES = 0.1, 3  # of the samples; lines that are named
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen ")
 
 
 @dataclass(frozen=True)
 class HotFunction:
-    """`share`: of the samples in own code, 0 to 1, the stack was in it or in what it called."""
+    """`share`: of the samples of its part, 0 to 1, the stack was in it or in what it called."""
 
     function: str
     file: str
@@ -57,3 +60,26 @@ def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
         share = float(counts.max()) / everything
         chain.append(HotFunction(str(function), str(file), int(lines.idxmax()), share))
         rows, level = rows[rows["stack"].isin(mine["stack"])], level + 1
+
+
+def hot_lines(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
+    """The program's own lines at which most of the samples of a part were, the first one most.
+
+    A sample is at the innermost line that is not of a library. Empty where there are too few
+    samples.
+    """
+    if len(own_code):
+        own_code = own_code[(own_code["part"] == part).to_numpy()]
+    everything = int(integer(own_code, "samples", 0)[integer(own_code, "depth") == 0].sum())
+    if everything < _LEAST_SAMPLES:
+        return []
+    own = own_code[~own_code["file"].astype(str).str.contains(_LIBRARY)]
+    at = own.loc[own.groupby("stack")["depth"].idxmax(), ["function", "file", "line", "samples"]]
+    lines: Counter[tuple[str, str, int]] = Counter()
+    for function, file, line, samples in at.itertuples(index=False):
+        lines[str(function), str(file), int(line)] += int(samples)
+    return [
+        HotFunction(*place, samples / everything)
+        for place, samples in lines.most_common(_MOST_LINES)
+        if samples >= _LEAST_LINE * everything
+    ]

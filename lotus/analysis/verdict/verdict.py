@@ -216,14 +216,14 @@ def _doubt(use: CoreUse) -> str:
     slowed = [(what, threads) for what, threads in kept if threads.delay_share >= LEAST_DELAY]
     if not busy or not slowed:
         return ""
-    what, threads = slowed[0]
     others = f"other programs used {use.others_share:.0%} of its cores, and "
     others = others if math.isfinite(use.others_share) else ""
-    helpers = ", and its threads waited for each other" if threads.crowded else ""
-    return (
-        f"The machine was busy: {others}the {what} was ready without a core for "
-        f"{threads.delay_share:.0%} of its time{helpers}. Times are longer than on a free machine."
-    )
+    (what, threads), *more = slowed
+    waited = f"the {what} was ready without a core for {threads.delay_share:.0%} of its time"
+    waited += "".join(f", the {what} for {threads.delay_share:.0%}" for what, threads in more)
+    if use.step.crowded:
+        waited += ", and the threads of a step waited for each other"
+    return f"The machine was busy: {others}{waited}. Times are longer than on a free machine."
 
 
 def _left_out(books: Account) -> Iterator[str]:

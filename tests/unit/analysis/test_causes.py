@@ -348,7 +348,7 @@ def test_no_more_workers_are_advised_than_an_epoch_has_batches() -> None:
 def test_too_many_workers_are_told() -> None:
     judgement = judged(Plan(workers=8, batches=100, step=30).run())
     assert judgement.kind == "consumer-bound"
-    assert "About 1 worker would do" in judgement.causes[0].advice
+    assert "and 1 would keep up as well" in judgement.causes[0].advice
 
 
 @pytest.mark.parametrize("level", ["batch", "sample"])

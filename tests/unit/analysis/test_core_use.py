@@ -157,7 +157,7 @@ def test_threads_that_only_others_keep_from_the_cores_are_left_alone(
     assert judgement.causes[0].kind == kind
     # What others did to the step is said first.
     assert "the training step was ready without a core for 50% of its time" in judgement.doubt
-    assert "its threads waited for each other" in judgement.doubt
+    assert "the threads of a step waited for each other" in judgement.doubt
 
 
 def test_workers_that_idle_as_others_slow_down_the_step_count_by_their_cpu_time() -> None:

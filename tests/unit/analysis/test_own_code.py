@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.own_code import hot_functions
+from lotus.analysis.batches.own_code import hot_functions, hot_lines
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import verdict
 from lotus.inside.common.guard import HOOK_FILE
@@ -32,7 +32,8 @@ def test_frames_are_those_above_the_hooks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "stacks",
     [
-        ["<module> (train.py:9);step (train.py:12) 7"],  # not in a fetch
+        ["_bootstrap (threading.py:9);step (train.py:12) 7"],  # not of the main thread
+        ["<module> (train.py:9);__next__ (/x/torch/utils/data/dataloader.py:9) 7"],  # a wait
         ["", "x", "a (b:1)", f"{BELOW};{HOOK} 7", 5],
         [f"{BELOW};{HOOK};f (data.py:99999999999999999999) 7"],
     ],
@@ -98,6 +99,31 @@ def test_the_sampler_is_told_from_the_data_set(tmp_path: Path) -> None:
     run.own_code = rows
     first = verdict(scopes(run)[0]).causes[0]
     assert first.title == "the sampler, in the main process: pick (t.py:5)"
+
+
+def test_lines_of_the_training_step_are_named(tmp_path: Path) -> None:
+    # GIVEN stacks of a step, in a library below a line of the program, and at a line itself
+    of_torch = "backward (/x/lib/python3.11/site-packages/torch/_tensor.py:9)"
+    rows = table(
+        tmp_path,
+        [
+            f"<module> (t.py:90);train (/a/t.py:41);{of_torch};run (/x/lib/python3.11/y.py:1) 20",
+            f"<module> (t.py:90);train (/a/t.py:41);{of_torch} 10",
+            "<module> (t.py:90);train (/a/t.py:47) 67",
+            "<module> (t.py:90);train (/a/t.py:48) 3",
+            f"<module> (t.py:90);fetch ({HOOK_FILE}:1);{HOOK};__getitem__ (d.py:4) 500",
+        ],
+    )
+    # THEN its lines are told by their share, but for those with little
+    lines = hot_lines(rows, "step")
+    assert [str(line) for line in lines] == ["train (t.py:47)", "train (t.py:41)"]
+    assert [line.share for line in lines] == pytest.approx([0.67, 0.3])
+    # AND the verdict names them where the step sets the pace
+    run = Plan(step=50).run()
+    run.own_code = rows
+    first = verdict(scopes(run)[0]).causes[0]
+    assert first.title == "the training step, most of it at train (t.py:47)"
+    assert "67% at train (t.py:47), 30% at train (t.py:41)" in first.advice
 
 
 def test_a_frame_made_to_take_long_is_left_out(tmp_path: Path) -> None:

@@ -34,14 +34,14 @@ def stand_in(folder: Path, ending: str = "") -> None:
 def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
     stand_in(folder)
     sampler = OwnCodeSampler(folder)
-    sampler.consider({11: 5, 12: 30}, 100)  # too few looks
+    sampler.consider({11: 5, 12: 30}, 100, 0.5)  # too few looks
     assert not (folder / "calls").exists()
-    sampler.consider({11: 5, 12: 60}, 100)
+    sampler.consider({11: 5, 12: 60}, 100, 0.5)
     while sampler._child is not None:
-        sampler.consider({}, 0)
+        sampler.consider({}, 0, 0.5)
         time.sleep(0.01)
     assert sampler.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]
-    sampler.consider({11: 500}, 500)
+    sampler.consider({11: 500}, 500, 0.5)
     calls = (folder / "calls").read_text().splitlines()
     assert len(calls) == 1
     assert "--pid=12" in calls[0]
@@ -51,7 +51,7 @@ def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
 def test_little_own_code_starts_nothing(folder: Path) -> None:
     stand_in(folder)
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 1000)
+    sampler.consider({12: 60}, 1000, 0.5)
     sampler.finish()
     assert sampler.stacks == []
     assert not (folder / "calls").exists()
@@ -60,7 +60,7 @@ def test_little_own_code_starts_nothing(folder: Path) -> None:
 def test_one_that_still_runs_is_ended(folder: Path) -> None:
     stand_in(folder, "exec sleep 1000")
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60)
+    sampler.consider({12: 60}, 60, 0.5)
     child = sampler._child
     assert child is not None
     while not (folder / "calls").exists():
@@ -72,7 +72,7 @@ def test_one_that_still_runs_is_ended(folder: Path) -> None:
 def test_without_py_spy_nothing_happens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60)
-    sampler.consider({12: 600}, 600)
+    sampler.consider({12: 60}, 60, 0.5)
+    sampler.consider({12: 600}, 600, 0.5)
     sampler.finish()
     assert sampler.stacks == []

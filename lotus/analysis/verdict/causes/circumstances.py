@@ -10,7 +10,7 @@ from lotus.analysis.batches.components import core_taken
 from lotus.analysis.batches.core_use import CoreUse
 from lotus.analysis.batches.data_shares import DataShares, data_shares
 from lotus.analysis.batches.machine_readings import within_loops
-from lotus.analysis.batches.own_code import HotFunction, hot_functions
+from lotus.analysis.batches.own_code import HotFunction, hot_functions, hot_lines
 from lotus.analysis.batches.repeated_samples import times_read
 from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
@@ -37,6 +37,7 @@ class Circumstances:
     call_site: str  # file:line that made it; "": not known
     hot: list[HotFunction]  # in the data set's own code, as hot_functions has them
     hot_in_sampler: list[HotFunction]
+    hot_in_step: list[HotFunction]  # the program's own lines, as hot_lines has them
     times_read: int  # how often an epoch has each sample
     spawned: bool
     level: str
@@ -96,6 +97,7 @@ def circumstances(scope: Scope, use: CoreUse) -> Circumstances:
         call_site=str(settings.get("call_site") or ""),
         hot=hot_functions(scope.own_code, "fetch"),
         hot_in_sampler=hot_functions(scope.own_code, "sampler"),
+        hot_in_step=hot_lines(scope.own_code, "step"),
         times_read=times_read(scope),
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,

@@ -11,9 +11,11 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, keep_workers
 from lotus.analysis.verdict.causes.work import WAITING_FACTS, look_evidence, mostly_blocked
+from lotus.analysis.verdict.causes.worker_advice import HEADROOM
 from lotus.common.formatting import duration, plural, share
 
 _MUCH_TAKEN = 0.1  # of the start-up
+_MOST_OF_STEP = 0.5  # a line with more is named first
 _STEP_WAITS = 0.15  # of the step: less is what a step on the CPU is off it now and then
 
 
@@ -29,9 +31,12 @@ def _step_waits(charge: Charge) -> bool:
 
 
 def _step_title(charge: Charge, around: Circumstances) -> str:
+    text, lines = TRAINING_STEP.title, around.hot_in_step
+    if lines and lines[0].share >= _MOST_OF_STEP:
+        text += f", most of it at {lines[0]}"
     if not _step_waits(charge):
-        return TRAINING_STEP.title
-    return f"{TRAINING_STEP.title}, which for a part {mostly_blocked(charge) or 'waits'}"
+        return text
+    return f"{text}, which for a part {mostly_blocked(charge) or 'waits'}"
 
 
 def _step_reason(evidence: Evidence) -> str:
@@ -45,24 +50,28 @@ def _step_reason(evidence: Evidence) -> str:
 
 def _against_step(charge: Charge, around: Circumstances) -> str:
     text = _loading_keeps_up(around)
+    if around.hot_in_step:
+        lines = (f"{share(line.share)} at {line}" for line in around.hot_in_step)
+        text += f" Its stacks were found {', '.join(lines)}."
+    else:
+        text += " `lotus attach PID` names its lines while it runs."
     if _step_waits(charge):
         text += (
             f" For at least {share(charge.evidence['waiting_share'])} of the time between batches "
             f"the main process {mostly_blocked(charge) or 'waits'}: look at what is saved, logged "
-            "or sent there, or at the device. `lotus attach PID` names the lines while it runs."
+            "or sent there, or at the device."
         )
     return text
 
 
 def _loading_keeps_up(around: Circumstances) -> str:
-    if around.workers == 0:
-        return "Loading keeps up. What is left to gain is in the training step itself."
-    text = f"Loading keeps up: the workers are idle {around.idle_share:.0%} of their time. "
-    enough = math.ceil(around.needed * 1.2) if around.needed > 0 else 0
-    if 0 < enough < around.workers:
-        plural_s = "s" if enough > 1 else ""
-        text += f"About {enough} worker{plural_s} would do. "
-    return text + "What is left to gain is in the training step itself."
+    text = "Loading keeps up"
+    if around.workers:
+        text += f": the workers are idle {around.idle_share:.0%} of their time"
+        enough = math.ceil(around.needed * HEADROOM) if around.needed > 0 else 0
+        if 0 < enough < around.workers:
+            text += f", and {enough} would keep up as well"
+    return f"{text}. What is left to gain is in the training step itself."
 
 
 TRAINING_STEP = CauseRow(

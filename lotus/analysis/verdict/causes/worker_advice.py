@@ -8,7 +8,7 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import SHARED
 from lotus.common.formatting import plural
 
-_HEADROOM = 1.1  # over the workers that keep up on average
+HEADROOM = 1.1  # over the workers that keep up on average
 # Beyond so many, nobody has tried what they do to start-up, storage and network.
 _MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
 _LEAST_GAIN = 1.05  # times as fast: less is no reason to start processes
@@ -80,7 +80,7 @@ def _worth_their_start(around: Circumstances, count: int) -> int:
 
 def _wanted(around: Circumstances) -> float:
     """Workers that keep up with the training step; NaN: not known."""
-    return min(around.needed * _HEADROOM, around.batches) if around.needed > 0 else math.nan
+    return min(around.needed * HEADROOM, around.batches) if around.needed > 0 else math.nan
 
 
 def _cores(around: Circumstances, waits: bool) -> float:
