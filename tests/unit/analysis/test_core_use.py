@@ -231,6 +231,11 @@ def test_a_step_that_waits_is_told_from_one_that_computes() -> None:
     stored = judged(run).causes[0]
     assert stored.title == "the training step, which for a part waits for storage"
     assert stored.evidence["looks"] == 90
+    # AND not where it was found running: a hypervisor took the time that is missing.
+    run.blocking["looks"] = [60, 3, 90]
+    taken = judged(run).causes[0]
+    assert taken.title == "the training step"
+    assert taken.evidence["waiting_share"] == pytest.approx(3 / 63)
     # A step whose helper threads compute while it is blocked waits for them.
     for step in (QUIET, (0.5, 0.1, 0.5)):
         first = judged(cores(plan.run(), QUIET, step)).causes[0]

@@ -20,9 +20,11 @@ _STEP_WAITS = 0.15  # of the step: less is what a step on the CPU is off it now 
 
 
 def _step(ledger: Ledger) -> Iterable[Charge]:
-    threads = ledger.use.step
-    evidence = {"waiting_share": max(1.0 - threads.delay_share - threads.cores, 0.0)}
-    evidence |= look_evidence(looks_at_step(ledger.scope))
+    threads, looks = ledger.use.step, looks_at_step(ledger.scope)
+    waiting = max(1.0 - threads.delay_share - threads.cores, 0.0)
+    if looks.tell:  # what a hypervisor takes from a running thread is counted nowhere
+        waiting = min(waiting, looks.blocked_share)
+    evidence = {"waiting_share": waiting} | look_evidence(looks)
     yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ledger.take_step(), evidence)
 
 
