@@ -1,4 +1,4 @@
-"""Builds the optional hooks in C (lotus/inside/trace/_hooks.c) for the Python that runs this.
+"""Builds the optional hooks in C (_hooks.c, _batch.c in lotus/inside/trace) for this Python.
 
     python tools/build_hooks.py [FOLDER]
 
@@ -19,12 +19,13 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "lotus" / "inside" / "trace"
 NAME, VARIABLE = "_hooks", "LOTUS_BUILD_HOOKS"
+SOURCES = ("_hooks.c", "_batch.c")
 # Without Python's own assertions, as Python builds its modules: each names the path of the file.
 FLAGS = ["-O2", "-DNDEBUG", "-fPIC", "-shared", "-fvisibility=hidden"]
 
 
 def build(folder: Path = FOLDER) -> Path:
-    """Compile `_hooks.c` of a folder; return the module beside it. Raises OSError."""
+    """Compile the hooks of a folder; return the module beside it. Raises OSError."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     if not suffix:
         raise OSError("this Python names no extensions by its ABI")
@@ -37,7 +38,7 @@ def build(folder: Path = FOLDER) -> Path:
     part = folder / f"{NAME}{suffix}.{os.getpid()}"
     command = [*there[0], *FLAGS, *shlex.split(os.environ.get("CFLAGS", ""))]
     command += [f"-I{sysconfig.get_path('include')}", f"-I{sysconfig.get_path('platinclude')}"]
-    command += [str(folder / f"{NAME}.c"), "-o", str(part)]
+    command += [*(str(folder / source) for source in SOURCES), "-o", str(part)]
     try:
         ended = subprocess.run(command, capture_output=True, text=True)
         if ended.returncode:

@@ -1,4 +1,5 @@
-/* The hot path in C, optional: what runs at every sample and every operation.
+/* The hot path in C, optional: what runs at every sample and every operation (_batch.c: at every
+batch).
 
 It does what op_hooks.py does and gives the same rows; native_hooks.py decides whether it is used. A
 hook here is no Python frame: it is in no traceback, and no signal handler and no other thread runs
@@ -11,14 +12,12 @@ held. Nothing here is built for, or loaded into, a Python without the lock. */
 #include <Python.h>
 #include <structmember.h>
 
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "_hooks.h"
 
 #ifdef Py_GIL_DISABLED
 #error "made for a Python with its lock"
@@ -27,14 +26,7 @@ held. Nothing here is built for, or loaded into, a Python without the lock. */
 #error "the log is little-endian"
 #endif
 
-#define VERSION 1 /* of what native_hooks.py calls; it loads no other */
-
-static int64_t read_clock(clockid_t which)
-{
-    struct timespec now;
-    clock_gettime(which, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
+#define VERSION 2 /* of what native_hooks.py calls; it loads no other */
 
 /* ---- Buffer: numbers back to back, with as much of a list's behaviour as the recorder uses ---- */
 
@@ -680,76 +672,8 @@ static PyTypeObject IteratorType = {
     SAMPLES_TYPE("Iterator"), .tp_iter = PyObject_SelfIter,
     .tp_iternext = (iternextfunc)iterator_next};
 
-/* ---- What the end of a batch asks for ---- */
-
-/* readings() -> (run delay ns or None, CPU ns of the process, of the thread, minor and major page
-faults, blocks read, voluntary and involuntary switches), all of this thread but the second. */
-static PyObject *readings(PyObject *module, PyObject *unused)
-{
-    char text[80];
-    unsigned long long delay = 0;
-    int known = 0;
-    int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t size = read(fd, text, sizeof text - 1);
-        close(fd);
-        if (size > 0) {
-            text[size] = 0;
-            char *second = strchr(text, ' ');
-            char *end = second;
-            if (second)
-                delay = strtoull(second, &end, 10);
-            known = end != second;
-        }
-    }
-    struct rusage used;
-    memset(&used, 0, sizeof used);
-    getrusage(RUSAGE_THREAD, &used);
-    return Py_BuildValue(
-        "KLLlllll", known ? delay : ULLONG_MAX, (long long)read_clock(CLOCK_PROCESS_CPUTIME_ID),
-        (long long)read_clock(CLOCK_THREAD_CPUTIME_ID), used.ru_minflt, used.ru_majflt,
-        used.ru_inblock, used.ru_nvcsw, used.ru_nivcsw);
-}
-
-/* pack_indices(list) -> 4 bytes of each, or None where one is no int from 0 to 2^32 - 1. */
-static PyObject *pack_indices(PyObject *module, PyObject *list)
-{
-    if (!PyList_CheckExact(list))
-        Py_RETURN_NONE;
-    Py_ssize_t count = PyList_GET_SIZE(list);
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint32_t));
-    for (Py_ssize_t place = 0; bytes && place < count; place++) {
-        PyObject *item = PyList_GET_ITEM(list, place);
-        int overflow = 1;
-        long long number = PyLong_CheckExact(item) ? PyLong_AsLongLongAndOverflow(item, &overflow) : 0;
-        if (overflow || number < 0 || number > UINT32_MAX) {
-            Py_DECREF(bytes);
-            Py_RETURN_NONE;
-        }
-        uint32_t low = (uint32_t)number;
-        memcpy(PyBytes_AS_STRING(bytes) + place * (Py_ssize_t)sizeof low, &low, sizeof low);
-    }
-    return bytes;
-}
-
-/* links_of(fd, device, inode) -> links of the file, or -1 where the descriptor is of another. */
-static PyObject *links_of(PyObject *module, PyObject *args)
-{
-    int fd;
-    unsigned long long device, inode;
-    struct stat status;
-    if (!PyArg_ParseTuple(args, "iKK", &fd, &device, &inode))
-        return NULL;
-    if (fstat(fd, &status) < 0 || status.st_dev != device || status.st_ino != inode)
-        return PyLong_FromLong(-1);
-    return PyLong_FromUnsignedLong((unsigned long)status.st_nlink);
-}
-
 static PyMethodDef functions[] = {
     {"time_calls", time_calls, METH_VARARGS, "Time the calls of a stand-in."},
-    {"readings", readings, METH_NOARGS, "Return what the kernel counts of this thread."},
-    {"pack_indices", pack_indices, METH_O, "Return the bytes of indices, or None."},
-    {"links_of", links_of, METH_VARARGS, "Return the links of an open file, or -1."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -764,7 +688,7 @@ static int fill_module(PyObject *module)
         {"Buffer", &BufferType}, {"Gate", &GateType}, {"Timed", &TimedType},
         {"Samples", &SamplesType}, {"Items", &ItemsType}, {"Iterator", &IteratorType},
     };
-    if (PyModule_AddIntConstant(module, "VERSION", VERSION) < 0)
+    if (add_batch_functions(module) < 0 || PyModule_AddIntConstant(module, "VERSION", VERSION) < 0)
         return -1;
     TimedType.tp_new = PyBaseObject_Type.tp_new; /* so that object.__new__ makes stand-ins */
     for (size_t place = 0; place < sizeof types / sizeof types[0]; place++) {

@@ -1,4 +1,4 @@
-"""Whether the hot path runs in C (`_hooks.c`), and what of it then stays in Python.
+"""Whether the hot path runs in C (`_hooks.c`, `_batch.c`), and what of it then stays in Python.
 
 The extension is optional. It is used where it was built for this interpreter and does what it
 should in a trial; else all hooks are those of op_hooks.py, which record the same. `LOTUS_HOOKS` set
@@ -17,7 +17,7 @@ from operator import getitem
 from ..common.clocks import clock
 from ..common.guard import hook, is_number, of_the_program
 from . import beside_fetches
-from .log import state_page
+from .log import log_format, state_page
 from .op_hooks import function_of, renamed, sole_parameter
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..common.config import Config
     from .op_hooks import Recorder
 
-VERSION = 1  # of `_hooks.c`
+VERSION = 2  # of `_hooks.c`
 VARIABLE, PYTHON = "LOTUS_HOOKS", "python"
 
 
@@ -65,6 +65,8 @@ def _works(module: Any) -> bool:
         and (words[state_page.W_SAMPLE], words[state_page.W_SAMPLE_SINCE]) == (41, start)
         and words[state_page.word_of(7)] == begin
         and module.pack_indices([1, 1 << 31]) == b"\1\0\0\0\0\0\0\x80"
+        and module.record(1, "<iIQ", [-1, 2, 3], (b"four",))
+        == log_format.record(1, "<iIQ", [-1, 2, 3], (b"four",))
     )
 
 

@@ -29,7 +29,7 @@ def pack(code: str, values: Iterable[int]) -> bytes:
 
 
 def no_packed(indices: list[Any]) -> None:
-    """Stand for `pack_indices` of `_hooks.c` where that is not used."""
+    """Stand for `pack_indices` of `_batch.c` where that is not used."""
 
 
 def pack_indices(

@@ -16,7 +16,7 @@ from ..distributed.clock_sync import Meetings
 from . import beside_fetches, native_hooks
 from .fetch_state import Fetch, Gate, Here, Rows
 from .log import log_format, rusage, state_page
-from .log.log_writer import links_of
+from .log.log_writer import append
 from .log.writer import Writer
 from .op_hooks import Timers
 from .packing import no_packed, pack, pack_indices, pack_rows
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _SLOWEST = 32  # samples whose path is kept, per thread
 _EMPTY: tuple[tuple[()], ...] = ((), (), (), (), (), ())  # for Recorder.buffers
+_BATCH_CODES = log_format.FIXED[log_format.BATCH].format
 _LOOSE_ROW = struct.Struct("<QQIIiI")
 
 
@@ -52,7 +53,7 @@ class Recorder(Writer):
     """Buffers of this process, and its log."""
 
     def __init__(self, config: Config, stderr: tuple[int, int] | None) -> None:
-        super().__init__(config, stderr, native_hooks.native_or(config, "links_of", links_of))
+        super().__init__(config, stderr, native_hooks.native_or(config, "append", append))
         native = native_hooks.extension_for(config)
         self.gate: Any = Gate()
         if native is not None:
@@ -80,6 +81,12 @@ class Recorder(Writer):
         # How to read what the kernel counts of this thread.
         self.read: Callable[[], tuple[int, ...]] = native_hooks.native_or(
             config, "readings", rusage.reading
+        )
+        self._spent: Callable[[tuple[int, ...]], tuple[int, ...]] = native_hooks.native_or(
+            config, "spent", rusage.spent
+        )
+        self._record: Callable[..., bytes] = native_hooks.native_or(
+            config, "record", log_format.record
         )
         self._pack_indices = native_hooks.native_or(config, "pack_indices", no_packed)
         self.ranges = ProfilerRanges(self) if config.ranges else None
@@ -264,7 +271,7 @@ class Recorder(Writer):
             return  # a child that was forked in an operation leaves the fetch of its parent
         before, start = fetch.begun
         idle = (0, 0) if fetch.where[0] >= 0 else (self.idle_start, self.idle_ns)
-        cpu = rusage.difference(before, self.read())
+        cpu = self._spent(before)
         size = fetch.samples if indices is None else len(indices)
         counts, arrays = self._detail(fetch.rows, indices, path_of, flags)
         fixed = [
@@ -276,6 +283,9 @@ class Recorder(Writer):
         hand = self.here.hand
         if hand.pending is not None:  # of a loader whose `next` we do not see
             self.flush_batch(now)
+        if sum(map(len, arrays)) > log_format.MOST_ROWS:
+            self.crowded += 1
+            counts, arrays, hand.counts = (0,) * len(counts), (), b""
         hand.pending = (fixed, counts, arrays)
 
     def _add_counts(self, counters: Counters, start: int, collate: tuple[int, int]) -> None:
@@ -294,22 +304,21 @@ class Recorder(Writer):
         indices: list[Any] | None,
         path_of: Callable[[Any], str | None],
         flags: int,
-    ) -> tuple[list[int], bytes]:
+    ) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
         """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
         index, index64 = pack_indices(indices, self._pack_indices)
         packed_samples, packed_ops, packed_cpu, longest = pack_rows(rows)
         loose, loose_cpu, packed_loose = self._take_loose(rows.loose)
-        counts = [
-            len(packed_samples) // 24, len(index) // 4, len(index64) // 8, len(packed_ops) // 12,
-            len(packed_cpu) // 32, loose, loose_cpu,
-        ]  # fmt: skip
+        ops = len(packed_ops) // 12 if packed_ops else 0
+        counts = (
+            len(packed_samples) // 24 if packed_samples else 0, len(index) >> 2, len(index64) >> 3,
+            ops, len(packed_cpu) >> 5, loose, loose_cpu,
+        )  # fmt: skip
         if indices and packed_samples and self.config.level and not flags & log_format.MANY:
             slowest = self.here.hand.slowest
             if len(slowest) < _SLOWEST or longest > slowest[0]:
                 self._keep_slow(rows.samples[1::3], indices, path_of)
-        return counts, b"".join(
-            (packed_samples, index, index64, packed_ops, packed_cpu, packed_loose)
-        )
+        return counts, (packed_samples, index, index64, packed_ops, packed_cpu, packed_loose)
 
     def _keep_slow(
         self, durations: list[int], indices: list[Any], path_of: Callable[[Any], str | None]
@@ -339,17 +348,11 @@ class Recorder(Writer):
         fields, counts, arrays = pending
         fields[13] = put_ns
         fields[-1] = self.snapshot_ns
-        if len(arrays) > log_format.MOST_ROWS:
-            self.crowded += 1
-            counts, arrays, hand.counts = [0] * len(counts), b"", b""
         sends = self._take_sends() if self.sends else b""
-        fixed = log_format.FIXED[log_format.BATCH].pack(*fields, *counts, len(sends) // 64)
         before, hand.paths, hand.counts = hand.paths + hand.counts, b"", b""
-        return (
-            self._definitions()
-            + before
-            + log_format.frame(log_format.BATCH, fixed + arrays + sends)
-        )
+        fields += (*counts, len(sends) >> 6)
+        frame = self._record(log_format.BATCH, _BATCH_CODES, fields, (*arrays, sends))
+        return self._definitions() + before + frame
 
     def _take_sends(self) -> bytes:
         return b"".join([pack("Q", row) for row in _taken(self.sends)])

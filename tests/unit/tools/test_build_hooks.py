@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = ROOT / "tools" / "build_hooks.py"
-SOURCE = ROOT / "lotus" / "inside" / "trace" / "_hooks.c"
+FOLDER = ROOT / "lotus" / "inside" / "trace"
+SOURCES = ("_batch.c", "_hooks.c", "_hooks.h")
 
 
 def build(folder: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -22,7 +23,8 @@ def build(folder: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    shutil.copy(SOURCE, tmp_path)
+    for source in SOURCES:
+        shutil.copy(FOLDER / source, tmp_path)
     return tmp_path
 
 
@@ -51,7 +53,7 @@ def test_without_a_compiler_that_works_there_is_one_line(folder: Path, compiler:
     assert (ended.returncode, ended.stdout) == (0, "")
     assert ended.stderr.startswith("lotus: the hooks in C are not built (")
     assert ended.stderr.count("\n") == 1
-    assert [path.name for path in folder.iterdir()] == [SOURCE.name]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(SOURCES)
 
 
 @pytest.mark.parametrize("environ", [{"CFLAGS": '-DNAME="'}, {"CC": " "}])
@@ -63,7 +65,7 @@ def test_variables_that_cannot_be_read_fail_no_installation(
 
 
 def test_what_does_not_compile_is_told_by_its_first_error(folder: Path) -> None:
-    (folder / SOURCE.name).write_text("#error nothing for this Python\n")
+    (folder / "_batch.c").write_text("#error nothing for this Python\n")
     ended = build(folder)
     assert (ended.returncode, ended.stdout) == (0, "")
     assert "nothing for this Python" in ended.stderr

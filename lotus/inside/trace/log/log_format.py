@@ -257,3 +257,11 @@ def frame(kind: int, payload: bytes, flags: int = 0) -> bytes:
     size = len(payload)
     crc = zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, flags, size)))  # as `checksum`
     return FRAME_HEADER.pack(FRAME_MAGIC, kind, flags, size, crc) + payload
+
+
+def record(kind: int, codes: str, fields: "list[int]", arrays: "tuple[bytes, ...]") -> bytes:
+    """Return a frame of fixed fields, of which `codes` of `struct` tell the widths, and arrays.
+
+    `record` of `_batch.c` does the same.
+    """
+    return frame(kind, struct.pack(codes, *fields) + b"".join(arrays))

@@ -1,5 +1,6 @@
 """The event log of one process: opening, writing and closing its file, and nothing else."""
 
+import errno
 import fcntl
 import json
 import os
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 # Least descriptor of the log, so that the program gets the same descriptors as without lotus.
 _LOWEST = 500
+TOO_LARGE = -2
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -30,15 +32,23 @@ def identity(fd: int) -> tuple[int, int] | None:
     return None
 
 
-def links_of(fd: int, device: int, inode: int) -> int:
-    """Return the links of an open file, -1 where it is another one; as that of `_hooks.c`."""
+def append(fd: int, device: int, inode: int, data: bytes) -> int:
+    """Append bytes to an open file as `put` does; return its links, as `append` of `_batch.c`.
+
+    0: it was removed, and nothing is written. -1: nothing is written, as the descriptor is closed
+    or of another file. That of `_batch.c` returns TOO_LARGE where `put` raises an error.
+    """
     try:
         status = os.fstat(fd)
+        if (status.st_dev, status.st_ino) != (device, inode):
+            return -1
+        if status.st_nlink:
+            put(fd, data)
     except OSError as error:
-        if of_the_program(error):
+        if error.errno != errno.EBADF or of_the_program(error):
             raise
         return -1
-    return status.st_nlink if (status.st_dev, status.st_ino) == (device, inode) else -1
+    return status.st_nlink
 
 
 def _open(path: str, flags: int) -> int:
@@ -67,8 +77,8 @@ def put(fd: int, data: bytes) -> None:
 class Log:
     """The event log; its file is created at the first write. Methods raise OSError."""
 
-    def __init__(self, run: str, level: str, links_of: "Callable[..., int]") -> None:
-        self._links_of = links_of
+    def __init__(self, run: str, level: str, append: "Callable[..., int]") -> None:
+        self._append = append  # the function of this file, or as that
         self.run = run
         self.level = level
         self._fd = -1
@@ -110,28 +120,28 @@ class Log:
     def write(self, data: bytes) -> None:
         """Append bytes in one system call."""
         with self._lock:
-            links = self._links()
-            if links < 0:
+            links = self._put(data)
+            if links == -1:
                 self._open()
-                links = self._links()
-            if links <= 0:
+                links = self._put(data)
+            if links == TOO_LARGE:
+                put(self._fd, data)
+            elif links <= 0:
                 raise OSError("the run directory was removed")
-            put(self._fd, data)
             if self._fd < _LOWEST:
                 self.leave()  # the program may need the low number
 
-    def _links(self) -> int:
-        """Return how many links our file has; -1 if the descriptor is not ours.
+    def _put(self, data: bytes) -> int:
+        """Append bytes and return how many links our file has.
 
-        The program may have closed it and reused the number.
+        Return -1 if the descriptor is not ours: the program may have closed it and reused the
+        number. So may the collector have done, which can free an iterator at any allocation.
         """
         fd = self._fd
         if fd < 0 or self._identity is None:
             return -1
-        links = self._links_of(fd, *self._identity)
-        if fd != self._fd:  # the collector, as above
-            return self._links()
-        if links < 0:
+        links = self._append(fd, *self._identity, data)
+        if links == -1 and fd == self._fd:
             self._fd = -1
         return links
 

@@ -38,7 +38,7 @@ def since(before: tuple[resource.struct_rusage, int]) -> tuple[int, int, int, in
 
 
 def reading() -> tuple[int, ...]:
-    """Return all that a batch is told by, for `difference`; as `readings` of `_hooks.c`.
+    """Return all that a batch is told by, for `difference`; as `readings` of `_batch.c`.
 
     run_delay_ns, CPU time of the process and of this thread (ns), its minor and major page faults,
     blocks read, voluntary and involuntary context switches.
@@ -60,6 +60,11 @@ def difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ..
         voluntary - voluntary0, involuntary - involuntary0,
         log_format.UNMEASURED if unknown else delay - delay0, process - process0,
     )  # fmt: skip
+
+
+def spent(before: tuple[int, ...]) -> tuple[int, ...]:
+    """The `difference` of an earlier reading and one that is made now; as `spent` of `_batch.c`."""
+    return difference(before, reading())
 
 
 def run_delay_ns() -> int:

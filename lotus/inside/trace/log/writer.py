@@ -15,7 +15,7 @@ from ...common.clocks import clock
 from ...common.config import LEVELS
 from ...common.guard import ask, guarded, quiet
 from . import log_format, rusage, state_page
-from .log_writer import Log, append_line, first_fault, identity, links_of
+from .log_writer import Log, append, append_line, first_fault, identity
 from .op_table import Definitions
 
 TYPE_CHECKING = False
@@ -42,10 +42,10 @@ class Writer:
         self,
         config: Config,
         stderr: tuple[int, int] | None,
-        links_of: Callable[..., int] = links_of,
+        append: Callable[..., int] = append,
     ) -> None:
         """`stderr` is the (device, inode) of descriptor 2 when the process started, or None."""
-        self._links_of = links_of  # of log_writer, or as that
+        self._append = append  # of log_writer, or as that
         self.config = config
         self.on = True
         self.page = state_page.StatePage()
@@ -58,7 +58,7 @@ class Writer:
     def _begin(self) -> None:
         """Reset the state of a process that has not written anything yet."""
         self.pid = os.getpid()
-        self.log = Log(self.config.run, LEVELS[self.config.level], self._links_of)
+        self.log = Log(self.config.run, LEVELS[self.config.level], self._append)
         self.definitions.forget_written()
         self._checked_ns = 0
         self._pss_due_ns = 0
