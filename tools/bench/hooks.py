@@ -3,7 +3,8 @@
     python tools/bench/hooks.py [--batches 2000] [--repeat 5]
 
 The batches that `--every` and `--batches` leave out are measured as well. The hooks are those in C
-where they are built; with `LOTUS_HOOKS=python` in the environment, those in Python.
+where they are built; with `LOTUS_HOOKS=python` in the environment, those in Python. The second line
+says which, and whether C was built as for a release: optimised, its assertions compiled out.
 
 A data set that does nothing is fetched as torch's fetcher does it, plain and at each level; the
 differences are the hooks' own. Instructions are counted by `perf stat` where the machine has
@@ -17,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
@@ -109,6 +111,18 @@ def work(level: str, batches: int, run: str) -> float:
     return (time.perf_counter_ns() - started) / batches
 
 
+def build() -> str:
+    """Which hooks are measured, and how they and this Python were compiled."""
+    from lotus.inside.trace import native_hooks
+
+    module = native_hooks.MODULE
+    hooks = "hooks in Python" if module is None else f"hooks in C, build: {module.BUILD}"
+    flags = str(sysconfig.get_config_var("PY_CFLAGS")).split()
+    checked = sysconfig.get_config_var("Py_DEBUG") or "-DNDEBUG" not in flags
+    levels = [flag for flag in flags if flag.startswith("-O")]
+    return f"{hooks}; Python {'with' if checked else 'without'} assertions, {' '.join(levels[-1:])}"
+
+
 def counter() -> list[str]:
     """The command line that counts instructions here, or an empty list."""
     if shutil.which("perf"):
@@ -148,6 +162,7 @@ def main() -> None:
     words = counter()
     heading = f"{provenance.cpus()}, commit {provenance.commit()}"
     print(f"{heading}, Python {sys.version.split()[0]}")
+    print(build())
     print(
         f"instructions counted by {words[0] if words else 'nothing: no perf counter, no valgrind'}"
     )

@@ -672,6 +672,13 @@ static PyTypeObject IteratorType = {
     SAMPLES_TYPE("Iterator"), .tp_iter = PyObject_SelfIter,
     .tp_iternext = (iternextfunc)iterator_next};
 
+/* What was built, for tools/bench/hooks.py. */
+#if defined(NDEBUG) && defined(__OPTIMIZE__)
+#define BUILD "release"
+#else
+#define BUILD "with assertions or without optimisation"
+#endif
+
 static PyMethodDef functions[] = {
     {"time_calls", time_calls, METH_VARARGS, "Time the calls of a stand-in."},
     {NULL, NULL, 0, NULL},
@@ -688,7 +695,9 @@ static int fill_module(PyObject *module)
         {"Buffer", &BufferType}, {"Gate", &GateType}, {"Timed", &TimedType},
         {"Samples", &SamplesType}, {"Items", &ItemsType}, {"Iterator", &IteratorType},
     };
-    if (add_batch_functions(module) < 0 || PyModule_AddIntConstant(module, "VERSION", VERSION) < 0)
+    if (add_batch_functions(module) < 0 ||
+        PyModule_AddIntConstant(module, "VERSION", VERSION) < 0 ||
+        PyModule_AddStringConstant(module, "BUILD", BUILD) < 0)
         return -1;
     TimedType.tp_new = PyBaseObject_Type.tp_new; /* so that object.__new__ makes stand-ins */
     for (size_t place = 0; place < sizeof types / sizeof types[0]; place++) {

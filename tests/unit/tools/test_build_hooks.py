@@ -28,8 +28,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_built_records_as_it_should(folder: Path) -> None:
-    ended = build(folder)
+@pytest.mark.parametrize("flags", ["", "-UNDEBUG"])
+def test_what_is_built_records_as_it_should(folder: Path, flags: str) -> None:
+    ended = build(folder, CFLAGS=flags)
     if not ended.stdout:
         pytest.skip(f"nothing can be built here: {ended.stderr}")
     code = (
@@ -38,13 +39,14 @@ def test_what_is_built_records_as_it_should(folder: Path) -> None:
         f"spec = u.spec_from_file_location('_hooks', {ended.stdout.strip()!r})\n"
         "module = u.module_from_spec(spec)\n"
         "spec.loader.exec_module(module)\n"
-        "print(native_hooks._works(module))\n"
+        "print(native_hooks._works(module), module.BUILD)\n"
     )
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     tried = subprocess.run(
         [sys.executable, "-c", code], env=environ, capture_output=True, text=True
     )
-    assert (tried.stdout, tried.stderr) == ("True\n", "")
+    kind = "with assertions or without optimisation" if flags else "release"
+    assert (tried.stdout, tried.stderr) == (f"True {kind}\n", "")
 
 
 @pytest.mark.parametrize("compiler", ["/nonexistent/cc", "false"])
