@@ -20,6 +20,7 @@ class Config:
         self.first = int(first) if first else 0
         self.last = int(last) if last else None
         self.every = int(environ.get("LOTUS_EVERY") or 1)
+        self._all = self.first <= 0 and self.last is None and self.every == 1
         self.max_log = int(environ.get("LOTUS_MAX_LOG") or 0)
         self.quiet = bool(environ.get("LOTUS_QUIET"))
         self.hooks = environ.get("LOTUS_HOOKS") or ""  # "python": not those in C
@@ -28,7 +29,7 @@ class Config:
         self.ranges = tuple(name for name in RANGES if name in profilers)
 
     def selects(self, batch: int) -> bool:
-        return (
+        return self._all or (
             batch >= self.first
             and (self.last is None or batch < self.last)
             and batch % self.every == 0

@@ -65,9 +65,7 @@ class Hand:
         self.unseen = False  # whether it is a worker of a loader: then nothing of it is recorded
         # Whether it is a training loop: what it does between batches is no part of a fetch.
         self.iterates = False
-        self.pending: tuple[list[int], tuple[int, ...], tuple[bytes, ...]] | None = (
-            None  # the batch that it made
-        )
+        self.pending: tuple[list[int], tuple[bytes, ...]] | None = None  # the batch that it made
         self.paths = self.counts = b""  # frames to write with that
         self.slowest: list[int] = []  # durations of its slowest samples, ascending
 

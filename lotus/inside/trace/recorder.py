@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 
 _SLOWEST = 32  # samples whose path is kept, per thread
 _EMPTY: tuple[tuple[()], ...] = ((), (), (), (), (), ())  # for Recorder.buffers
+# Places of fields of a BATCH frame that are known after the others; the last one is `n_sends`.
+_NAMES = [name for name, _ in log_format.FRAMES[log_format.BATCH][1]]
+_PUT, _SNAPSHOT = _NAMES.index("put_ns"), _NAMES.index("snapshot_ns")
+_COUNTS = slice(_NAMES.index("n_samples"), _NAMES.index("n_sends"))
 _BATCH_CODES = log_format.FIXED[log_format.BATCH].format
+_NO_LOOSE = (0, 0, b"")
 _LOOSE_ROW = struct.Struct("<QQIIiI")
 
 
@@ -171,7 +176,7 @@ class Recorder(Writer):
         """(number, number with CPU, bytes) of the loose operations so far."""
         rows = self.loose if loose is None else loose
         if not rows:
-            return 0, 0, b""
+            return _NO_LOOSE
         rows = _taken(rows)
         data = b"".join([_LOOSE_ROW.pack(*row) for row, _ in rows])
         cpus = [cpu for _, cpu in rows if cpu]
@@ -277,6 +282,7 @@ class Recorder(Writer):
         fixed = [
             *fetch.where, self.worker, threading.get_native_id(), size, flags,
             *idle, start, now - start, fetch.collate_start, fetch.collate_ns, 0, *cpu, nbytes, 0,
+            *counts, 0,
         ]  # fmt: skip
         if self.counters is not None and fetch.counted:
             self._add_counts(self.counters, start, fetch.collate_readings)
@@ -285,8 +291,9 @@ class Recorder(Writer):
             self.flush_batch(now)
         if sum(map(len, arrays)) > log_format.MOST_ROWS:
             self.crowded += 1
-            counts, arrays, hand.counts = (0,) * len(counts), (), b""
-        hand.pending = (fixed, counts, arrays)
+            fixed[_COUNTS] = [0] * len(counts)
+            arrays, hand.counts = (), b""
+        hand.pending = (fixed, arrays)
 
     def _add_counts(self, counters: Counters, start: int, collate: tuple[int, int]) -> None:
         """The COUNTS frame of the batch in hand, to be written before its own."""
@@ -308,7 +315,7 @@ class Recorder(Writer):
         """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
         index, index64 = pack_indices(indices, self._pack_indices)
         packed_samples, packed_ops, packed_cpu, longest = pack_rows(rows)
-        loose, loose_cpu, packed_loose = self._take_loose(rows.loose)
+        loose, loose_cpu, packed_loose = self._take_loose(rows.loose) if rows.loose else _NO_LOOSE
         ops = len(packed_ops) // 12 if packed_ops else 0
         counts = (
             len(packed_samples) // 24 if packed_samples else 0, len(index) >> 2, len(index64) >> 3,
@@ -345,14 +352,17 @@ class Recorder(Writer):
         pending, hand.pending = hand.pending, None
         if pending is None:
             return b""
-        fields, counts, arrays = pending
-        fields[13] = put_ns
-        fields[-1] = self.snapshot_ns
-        sends = self._take_sends() if self.sends else b""
+        fields, arrays = pending
+        fields[_PUT] = put_ns
+        fields[_SNAPSHOT] = self.snapshot_ns
+        if self.sends:
+            sends = self._take_sends()
+            fields[-1] = len(sends) // 64
+            arrays = (*arrays, sends)
+        frame = self._record(log_format.BATCH, _BATCH_CODES, fields, arrays)
         before, hand.paths, hand.counts = hand.paths + hand.counts, b"", b""
-        fields += (*counts, len(sends) >> 6)
-        frame = self._record(log_format.BATCH, _BATCH_CODES, fields, (*arrays, sends))
-        return self._definitions() + before + frame
+        definitions = self._definitions()
+        return definitions + before + frame if definitions or before else frame
 
     def _take_sends(self) -> bytes:
         return b"".join([pack("Q", row) for row in _taken(self.sends)])

@@ -140,7 +140,8 @@ class Log:
         fd = self._fd
         if fd < 0 or self._identity is None:
             return -1
-        links = self._append(fd, *self._identity, data)
+        device, inode = self._identity
+        links = self._append(fd, device, inode, data)
         if links == -1 and fd == self._fd:
             self._fd = -1
         return links
