@@ -90,8 +90,16 @@ CLAIMS = [
         "tools/bench/diagnosis.py --corpus variants", VERDICT, BENCHMARKS,
         _row("`variants`", cells=1) + r" *(?P<figure>\d+ of \d+)", more_is_better=True,
     ),
-    Claim("diagnosis-traceml", "beside: TraceML on the same programs", "", ""),
-    Claim("diagnosis-loadtune", "beside: loadtune on the same programs", "", ""),
+    Claim(
+        "diagnosis-traceml", "beside: TraceML names the cause, users and a fourth of sealed",
+        "tools/bench/diagnosis_peers.py --tool traceml --python build/peers/bin/python", "",
+        BENCHMARKS, _row(r"TraceML [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
+    ),
+    Claim(
+        "diagnosis-loadtune", "beside: loadtune names the cause, users and a fourth of sealed",
+        "tools/bench/diagnosis_peers.py --tool loadtune --python build/peers/bin/python", "",
+        BENCHMARKS, _row(r"loadtune [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
+    ),
     Claim(
         "attach", "first cause right by lotus attach (by trace: `diagnosis`)",
         "tools/bench/attach.py --traced", f"{VERDICT} lotus/attach", BENCHMARKS,

@@ -1,0 +1,91 @@
+"""The rule by which tools/bench/diagnosis_peers.py judges what a tool says of a program.
+
+- side: a planted cause is the input's, or else the step's or that of code outside of the loops
+  (`NOT_INPUT`). Right is who calls a program of the first kind input-bound, and who calls neither
+  one of the others nor a healthy one so. A table of torch.profiler has only numbers: there the
+  loader's lines must have 10 % of the steps, TraceML's limit for the same share.
+- named: the label's `names` is found in what the tool says of the cause; where the label has none,
+  one of the words for its kinds (`WORDS`). Where only the next step has it, it is hinted.
+- step, refused: whether there is a next step, and whether it says what the label's `never` refuses.
+  "Increase workers", and more workers than the program has, are read as the labels write them.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+NOT_INPUT = {"consumer", "outside", "step-threads", "step-delay", "interpreter"}
+INPUT_BOUND = re.compile(r"(?i)input[- ]bound|input straggler|input pipeline is")
+LOADER, STEPS = "enumerate(DataLoader)", "ProfilerStep*"
+LOADER_SHARE = 10.0  # percent of the steps
+WORDS = {
+    "collate": r"collat",
+    "consumer": r"in the step|training step|compute[- ]bound|residual",
+    "dataset": r"data ?set|__getitem__|pre-?processing",
+    "fetch": r"\bfetch|__getitem__|pre-?processing",
+    "index": r"\bindices|index queue",
+    "main-process": r"sampler|main process",
+    "operation": r"transform",
+    "outside": r"outside|checkpoint|logging|validation",
+    "prefetch": r"prefetch",
+    "send": r"\bsen[dt]|shared memory|transfer|pickl|serializ|\bipc\b|inter-process",
+    "slow-samples": r"slow(est)? samples?|a few samples|outlier|jitter|straggler",
+    "slow-worker": r"(one|slow|single) worker|straggler",
+    "stalls": r"storage|latency|network|\block|server|data ?base|\bi/o\b|blocked",
+    "start-up": r"start-?up|spawn|persistent_workers|worker creation",
+    "step-threads": r"num_threads|threads",
+    "worker-threads": r"num_threads|threads",
+}
+
+
+def of_input(label: Mapping[str, Any]) -> bool:
+    """Whether what was planted is in the input's way."""
+    return not label["healthy"] and not NOT_INPUT & set(label["kinds"])
+
+
+def share_of_loader(table: str) -> float:
+    """Percent of the steps that the lines of a profiler's table give to loaders."""
+    totals = {LOADER: 0.0, STEPS: 0.0}
+    for line in table.splitlines():
+        cells = re.split(r" {2,}", line.strip())
+        for name in totals:
+            if cells[0].startswith(name):
+                totals[name] += float(cells[3].rstrip("%"))
+    return 100 * totals[LOADER] / totals[STEPS] if totals[STEPS] else 0.0
+
+
+def accused(said: str) -> bool:
+    """Whether a tool calls the program input-bound."""
+    if STEPS in said:
+        return share_of_loader(said) >= LOADER_SHARE
+    return bool(INPUT_BOUND.search(said))
+
+
+def as_labels_write(step: str, workers: int) -> str:
+    """A next step for a program with so many workers, in the words of the labels."""
+
+    def setting(match: re.Match[str]) -> str:
+        wanted = int(match[1])
+        more = "more workers: " if wanted > workers else ""
+        return f"{more}num_workers={wanted}" if wanted != workers else ""
+
+    step = re.sub(r"(?i)\b(increase|raise|add)( the number of)? workers", "more workers", step)
+    return re.sub(r"\bworkers=(\d+)", setting, step)
+
+
+def judged(label: Mapping[str, Any], said: str, step: str, workers: int) -> dict[str, bool]:
+    """The judgement on what a tool says of the cause and as the next step."""
+    patterns = [label["names"]] if label["names"] else [WORDS[kind] for kind in label["kinds"]]
+
+    def names_it(words: str) -> bool:
+        found = any(re.search(pattern, words, re.IGNORECASE) for pattern in patterns)
+        return found and not label["healthy"]
+
+    written = as_labels_write(step, workers)
+    return {
+        "side": accused(said) == of_input(label),
+        "named": names_it(said),
+        "hinted": names_it(step) and not names_it(said),
+        "step": bool(step),
+        "refused": any(re.search(words, written) for words in label["never"]),
+    }
