@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.data_shares import data_shares
 from lotus.analysis.common.columns import flag, integer, number
 from lotus.analysis.common.scope import Scope
 
@@ -23,6 +24,9 @@ def times_read(scope: Scope) -> int:
     by_length = _by_length(scope)
     if by_length:
         return by_length  # it was counted
+    shares = data_shares(scope)
+    if shares.empty or shares.lost:
+        return 1  # workers that read the same have as much of it, however alike samples are
     first = scope.first_batches
     first = first[(first["generator"] == "").to_numpy()] if len(first) else first
     equal = _most_alike(first, integer(first, "content"))

@@ -21,6 +21,7 @@ from lotus.analysis.verdict.causes.prefetch import PREFETCH as PREFETCH_TOO_SMAL
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
+from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.common.formatting import duration, size
 
 MODERATE, HIGH = 0.05, 0.20
@@ -336,9 +337,10 @@ def _ranked(charges: list[Charge], kind: str, own_part: float) -> list[Charge]:
             group = 0 if kind == "consumer-bound" else 2
         if charge.kind == REST.kind and charge.evidence.get("broken_off_ns", 0.0) <= waited / 2:
             group = 3
-        # Of the edges, what others took is known for a part only: as much as of the other waits.
-        part_of_own = own_part if part in (STARTUP, SHUTDOWN) else 1.0
-        return (group, part_of_own * (charge.taken_ns - charge.ns))
+        # Of the edges and the sending, what others took is known for a part only: as much as of the
+        # other waits.
+        partly = part in (STARTUP, SHUTDOWN) or charge.kind == SENDING.kind
+        return (group, (own_part if partly else 1.0) * (charge.taken_ns - charge.ns))
 
     return sorted(charges, key=place)
 
@@ -395,12 +397,13 @@ def _summary(
     exact = kind == "consumer-bound" or judged < 0.0995  # 5.3 %, not 5, is more than 5
     waits = f"{judged:.1%}" if exact else f"{judged:.0%}"
     if left is None:
-        text, more = f"The loop waits for data {waits}{interval} of its time", ""
+        text = f"The loop waits for data {waits}{interval} of its time"
     else:
-        text = f"Of the time that other programs left it, the loop waits for data {waits}"
-        more = f" With what they took it is {inputs:.0%}{interval} of all its time."
+        text = f"The loop waits for data {inputs:.0%}{interval} of its time, and "
+        text += f"{waits} of the time that other programs left it"
     if kind == "consumer-bound":
+        of_that = "" if left is None else " of that"
         unclear = "" if shown else f", which is not shown to be more than {MODERATE:.0%}"
-        return f"{text}{unclear}; the training step takes {taken:.0%}.{more}"
+        return f"{text}{unclear}; the training step takes {taken:.0%}{of_that}."
     limit = HIGH if degree == "highly" else MODERATE
-    return f"{text}; more than {limit:.0%} is {degree} input-bound.{more}"
+    return f"{text}; more than {limit:.0%} is {degree} input-bound."

@@ -42,6 +42,11 @@ def step_words(cause: Cause) -> str:
     return cause.advice + (f" Expected of it alone: {gain}." if gain else "")
 
 
+def step_title(cause: Cause) -> str:
+    """What a later step is for, to stand before a colon."""
+    return cause.title.replace(": ", ", ")
+
+
 def _is_against(cause: Cause, earlier: Cause) -> bool:
     """Whether its advice says the same as that on an earlier cause, or something else of it."""
     mine, theirs = cause.remedy.setting, earlier.remedy.setting

@@ -96,7 +96,9 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
         gain = trial.expected(first.remedy)
         parts.append(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))
         for number, cause in enumerate(next_steps.later_causes(judged), 2):
-            parts.append(f"Step {number}, for {cause.title}: {next_steps.step_words(cause)}")
+            parts.append(
+                f"Step {number}, for {next_steps.step_title(cause)}: {next_steps.step_words(cause)}"
+            )
         if judged.ruled_out:
             parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
     parts += list(coverage.loader_lines(loader))

@@ -84,7 +84,7 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
             result += _wrap(f"{words}: {text}") if text else []
     for number, cause in enumerate(next_steps.later_causes(judged), 2):
         words = plain(next_steps.step_words(cause))
-        more = _wrap(f"step {number}, for {plain(cause.title)}: {words}")
+        more = _wrap(f"step {number}, for {plain(next_steps.step_title(cause))}: {words}")
         result += more if len(result) + len(more) <= _MOST_LINES else []
     return result
 

@@ -135,7 +135,7 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
         "Start-up",
         f"{duration(times['startup_mean_ns'])} from iter() to the first batch, "
         f"shut-down {duration(times['shutdown_mean_ns'])}"
-        + (f" (means of {plural(times['epochs'], 'start')})" if times["epochs"] > 1 else ""),
+        + (f" (means of {plural(times['epochs'], 'epoch')})" if times["epochs"] > 1 else ""),
     )
     if loader.order["batches"]:
         out = loader.order["out_of_order_share"]
@@ -156,7 +156,9 @@ def _causes(console: "Console", loader: LoaderSummary) -> None:
         print_table(console, "What the loop's time is spent on", table.headings, rows)
         for number, cause in enumerate(next_steps.later_causes(loader.verdict), 2):
             words = plain(next_steps.step_words(cause))
-            print_paragraph(console, f"Step {number}", f"for {plain(cause.title)}: {words}")
+            print_paragraph(
+                console, f"Step {number}", f"for {plain(next_steps.step_title(cause))}: {words}"
+            )
 
 
 def _operations(console: "Console", loader: LoaderSummary) -> None:

@@ -12,6 +12,7 @@ from lotus.common.formatting import command, plain
 from lotus.format.run_directory import RUNS
 
 _NARROW = 0.02  # an interval of less is not shown
+_WIDE = 5.0  # times the lower end: an interval says nothing
 _NO_TRIAL = (OTHERS.kind, AFFINITY.kind)  # nothing in the program is to be changed
 _SWEPT = {WORKERS: "--workers", PREFETCH: "--prefetch"}
 _SWITCHED = {PERSISTENT: "--persistent", PINNED: "--pin-memory"}
@@ -22,6 +23,8 @@ def expected(remedy: Remedy) -> str:
     gain = remedy.expected
     if not gain.is_possible:
         return ""
+    if gain.high > _WIDE * gain.low and not gain.at_best:
+        return "not known how much, by a replay of its batches"
     if not gain.is_shown and not gain.at_best:
         between = f"{gain.low:.3g} to {gain.high:.3g} times as fast"
         return f"not shown to help by a replay of its batches ({between}): try it first"

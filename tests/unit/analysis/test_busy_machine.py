@@ -54,3 +54,12 @@ def test_start_up_is_held_against_other_waits_without_what_others_took() -> None
     judged = busy(plan, delay=0.97)
     assert judged.kind == "input-bound"
     assert judged.causes[0].kind == "operation"
+
+
+def test_sending_counts_without_what_others_took_of_it() -> None:
+    # GIVEN samples that are costlier than the sending, of which others took most of the time
+    plan = Plan(batches=200, step=1.0, pickle=0.1, unpickle=1.0, operations={"Read": 1.0})
+    first, second = busy(plan, delay=0.7).causes[:2]
+    # THEN they come first, though what is left of them is less
+    assert (first.kind, second.kind) == ("operation", "send")
+    assert first.share < second.share

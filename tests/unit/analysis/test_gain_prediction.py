@@ -10,7 +10,7 @@ import pytest
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.replay.gain_prediction import GainPrediction, Prediction
 from lotus.analysis.replay.loader_replay import replay
-from lotus.analysis.verdict.causes.remedy import CODE
+from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.verdict import Cause, verdict
 from lotus.reporters.run import trial
 from tests.unit.simulated import Plan
@@ -142,6 +142,13 @@ def test_workers_that_may_cost_more_than_they_save_are_to_be_tried_first() -> No
     cause = first(loop(**plan))
     assert cause.remedy == CODE
     assert "workers would cost about what they save" in cause.advice
+
+
+def test_an_interval_that_says_nothing_is_not_shown() -> None:
+    wide = Remedy({"num_workers": 4}, expected=Prediction(3.66, 1.0, 32.6))
+    assert trial.expected(wide) == "not known how much, by a replay of its batches"
+    narrow = Remedy({"num_workers": 4}, expected=Prediction(3.0, 2.0, 4.0))
+    assert trial.expected(narrow) == "3 times as fast (2 to 4), by a replay of its batches"
 
 
 def test_a_worker_does_alone_what_several_threads_of_the_loop_did() -> None:

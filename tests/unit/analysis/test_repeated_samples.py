@@ -37,6 +37,16 @@ def test_equal_first_batches_mean_that_all_workers_read_the_same() -> None:
     assert judged(run).causes[0].kind == "operation"
 
 
+def test_workers_with_unequal_shares_of_the_data_do_not_read_the_same() -> None:
+    # GIVEN samples that begin alike, and a worker that makes most of the batches
+    run = with_first([(0, 0, 7, "", None), (1, 0, 7, "", None), (2, 0, 7, "", None)])
+    run.batches.loc[6:, "worker"] = 0
+    judgement = judged(run)
+    # THEN the uneven shares are the cause, and nothing is said that excludes them
+    assert judgement.causes[0].kind == "starved-workers"
+    assert not [flaw for flaw in judgement.flaws if "times an epoch" in flaw]
+
+
 def test_different_first_batches_and_those_of_different_epochs_do_not() -> None:
     run = with_first([(0, 0, 7, "", None), (1, 0, 8, "", None), (2, 1, 7, "", None)])
     assert times_read(scopes(run)[0]) == 1

@@ -117,7 +117,7 @@ def _startup_reason(evidence: Evidence) -> str:
         ("first_send_ns", "for their sending"),
     )
     spent = [f"{duration(evidence[key])} {words}" for key, words in parts if evidence[key] > 0]
-    return f"In {plural(evidence['epochs'], 'start')}: {', '.join(spent)}."
+    return f"In {plural(evidence['epochs'], 'epoch')}: {', '.join(spent)}."
 
 
 def _startup_title(charge: Charge, around: Circumstances) -> str:
@@ -154,9 +154,10 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
         )
     if around.spawned and largest == "iter_ns":
         return text + (
-            "Most of it is iter(): each worker in turn is sent the pickled data set, which is "
-            "larger than a pipe holds. Keep only paths in it and open data in the worker, or hold "
-            "it in memory maps or shared tensors; or use fork."
+            "Most of it is iter(): each worker in turn imports everything anew, and then reads the "
+            "pickled data set, for which iter() waits where it is larger than a pipe holds. Which "
+            "of the two takes longer is not measured. Make imports lighter, keep only paths in the "
+            "data set, or hold it in memory maps or shared tensors; or use fork."
         )
     if around.spawned:
         return text + (

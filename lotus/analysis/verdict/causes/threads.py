@@ -70,10 +70,10 @@ def _reason(evidence: Evidence) -> str:
             own += f", and torch computes in {evidence['torch_threads']:.0f} of them"
         own += ". "
     return (
-        f"{own}It was ready to run without a core for {share(evidence['run_delay_share'])} of its "
-        "time, "
+        f"{own}The thread that does it was ready to run without a core for "
+        f"{share(evidence['run_delay_share'])} of its time, "
         f"while {share(evidence['helper_share'])} of the CPU time went to helper threads (OpenMP, "
-        "OpenCV), for which it waits each time."
+        "OpenCV), for which that thread waits each time."
     )
 
 
