@@ -16,10 +16,12 @@ from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST, TRACING
+from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.prefetch import PREFETCH as PREFETCH_TOO_SMALL
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
+from lotus.analysis.verdict.causes.step_delay import STEP_DELAY
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.common.formatting import duration, size
@@ -33,6 +35,10 @@ _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
+_WITHOUT_CORES = {  # what keeps a step from the cores, as the summary has it
+    STEP_THREADS.kind: "as its threads have fewer cores than they need",
+    STEP_DELAY.kind: "as the workers use the cores that it needs",
+}
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest
@@ -79,10 +85,11 @@ class Cause:
     def gain(self) -> float:
         """How many times as fast the loop would be without it, if all else took as long as before.
 
-        NaN where that cannot be: without what occupies cores, all else is quicker. Its time without
-        a core, on a busy machine, is gone with it.
+        NaN where that cannot be: without what occupies cores or the interpreter, all else is
+        quicker. Its time without a core, on a busy machine, is gone with it.
         """
-        alone = self.part not in (STEP, OUTSIDE_PART) and self.kind not in _OF_CORES
+        shared = (*_OF_CORES, INTERPRETER.kind)
+        alone = self.part not in (STEP, OUTSIDE_PART) and self.kind not in shared
         whole = self.share * (1.0 + ratio(self.delay_ns, self.ns)) if self.delay_ns else self.share
         whole = min(whole, _ALL) if self.delay_ns else whole
         known = alone and self.share >= _WORTH and whole < 1
@@ -127,6 +134,12 @@ class Verdict:
     input_low: float = math.nan
     input_high: float = math.nan
     as_large: str = ""  # title of a cause that may be larger than the first one
+
+    @property
+    def step_lacks_cores(self) -> bool:
+        """Whether the step sets the pace, and missing cores are what slows it most."""
+        bound = self.kind == "consumer-bound" and bool(self.causes)
+        return bound and self.causes[0].kind in _WITHOUT_CORES
 
 
 def verdict(scope: Scope) -> Verdict:
@@ -173,6 +186,12 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         None if others + taken < LITTLE else (own, min(step / free, 1.0)),
         shown,
     )
+    lacking = _WITHOUT_CORES.get(causes[0].kind, "") if causes else ""
+    if kind == "consumer-bound" and lacking:
+        lost = f"{causes[0].share:.0%} of the loop is lost"
+        summary = (
+            f"The training step takes {step:.0%} of the loop, and {lost}, {lacking}. {summary}"
+        )
     shares = (inputs, startup, step, shutdown)
     return Verdict(
         kind,
@@ -188,7 +207,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
             *_short_memory(around, loop),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
-        ruled_out=tuple(_ruled_out(books, around)),
+        ruled_out=tuple(_ruled_out(books, around, causes)),
         input_low=low,
         input_high=high,
         as_large=_as_large(ranked, kind, books, around),
@@ -281,12 +300,12 @@ def _short_memory(around: Circumstances, loop_ns: float) -> Iterator[str]:
     )
 
 
-def _ruled_out(books: Account, around: Circumstances) -> Iterator[str]:
+def _ruled_out(books: Account, around: Circumstances, causes: list[Cause]) -> Iterator[str]:
     """Causes that were looked for, measured, and take next to nothing."""
     charged: dict[str, float] = {}
     for charge in books.charges:
         charged[charge.kind] = charged.get(charge.kind, 0.0) + charge.ns
-    unknown = set()
+    unknown = {cause.kind for cause in causes}  # what is listed is not ruled out as well
     if around.level == "batch" or around.partial:
         unknown.add("slow-samples")
     if PREFETCH_TOO_SMALL.kind in charged:

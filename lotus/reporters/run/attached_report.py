@@ -91,6 +91,7 @@ def time_parts(summary: AttachedSummary) -> list[tuple[str, float, float]]:
 
 def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> None:
     colour = _COLOURS.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
+    colour = "red" if judged.step_lacks_cores else colour
     console.print(verdict_words(judged), style=f"bold {colour}")
     print_paragraph(console, "", judged.summary)
     for line in (judged.doubt, *judged.flaws):

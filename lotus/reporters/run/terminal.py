@@ -88,6 +88,7 @@ def _loader(console: "Console", loader: LoaderSummary, summary: Summary, in_full
 def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full: bool) -> None:
     times = loader.times
     colour = _COLOURS.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
+    colour = "red" if judged.step_lacks_cores else colour
     console.print(coverage.verdict_words(judged), style=f"bold {colour}")
     print_paragraph(console, "", judged.summary)
     for line in (judged.doubt, *judged.flaws):

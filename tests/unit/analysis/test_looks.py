@@ -1,5 +1,6 @@
 """What threads were found blocked in, and the advice that stands on it."""
 
+import math
 from types import SimpleNamespace
 
 import pandas as pd
@@ -191,6 +192,7 @@ def test_a_thread_that_holds_the_interpreter_is_named(workers: int, operation: s
     plan = Plan(operations={"Slow": 5.0}, workers=workers, cores=8)
     first = judged(held(plan.run(), operation, lock=70)).causes[0]
     assert first.kind == "interpreter"
+    assert math.isnan(first.gain)  # all else is quicker without it
     assert "More workers will not help" in first.advice
 
 
@@ -199,6 +201,18 @@ def test_without_other_threads_or_locks_nothing_holds_it(lock: int, threads: int
     run = Plan(operations={"Slow": 5.0}, workers=2, cores=8).run()
     causes = judged(held(run, "(next)", lock, threads)).causes
     assert "interpreter" not in {cause.kind for cause in causes}
+
+
+@pytest.mark.parametrize(("lock", "told"), [(60, True), (5, False)])
+def test_a_step_that_waits_for_the_interpreter_as_well_is_said_to(lock: int, told: bool) -> None:
+    run = held(Plan(operations={"Slow": 5.0}, workers=2, cores=8).run(), "(next)", lock=70)
+    of_step = run.blocking.assign(operation="(step)", looks=[lock, 0])
+    computing = of_step.iloc[:1].assign(reason="computing", looks=100 - lock)
+    run.blocking = pd.concat([run.blocking, of_step, computing], ignore_index=True)
+    first = judged(run).causes[0]
+    assert first.kind == "interpreter"
+    assert ("in the training step too" in first.title) == told
+    assert ("60% of looks, so the step is slowed" in first.reason) == told
 
 
 def test_with_pinned_memory_next_always_waits_at_a_lock() -> None:

@@ -21,10 +21,22 @@ def test_threads_that_the_program_sets_are_not_changed_by_a_variable(
 
 def test_the_threads_of_a_worker_are_counted() -> None:
     run = cores(Plan(workers=2, operations={"Slow": 20.0}, cores=2).run(), (0.2, 0.5, 0.5), QUIET)
-    assert "threads" not in judged(run).causes[0].reason.partition("The thread")[0]
+    assert judged(run).causes[0].reason.startswith("The thread")
     run.workers["threads"], run.workers["torch_threads"] = [6, 5], 4
     first = judged(run).causes[0]
     assert first.kind == "worker-threads"
     assert first.reason.startswith(
-        "A worker has up to 6 threads, and torch computes in 4 of them. The thread that does"
+        "A worker has up to 6 threads, and torch computes in 4 of them. The thread"
     )
+    assert not first.remedy.environment  # something sets them in the worker
+
+
+def test_threads_of_workers_in_which_torch_has_one_are_of_another_library() -> None:
+    run = cores(Plan(workers=2, operations={"Slow": 20.0}, cores=2).run(), (0.2, 0.5, 0.5), QUIET)
+    run.workers["threads"], run.workers["torch_threads"] = 6, 1
+    first = judged(run).causes[0]
+    assert first.kind == "worker-threads"
+    assert "BLAS" in first.title
+    assert "torch.set_num_threads" not in first.advice
+    # The step keeps its threads.
+    assert first.remedy.environment == {"OPENBLAS_NUM_THREADS": "1"}

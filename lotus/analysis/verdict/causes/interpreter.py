@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from lotus.analysis.batches.looks import LOCK, Looks, python_threads
+from lotus.analysis.batches.looks import LEAST_LOCKED, LOCK, Looks, looks_at_step, python_threads
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import amount, plural, share
 
@@ -13,6 +14,9 @@ def _interpreter(ledger: Ledger) -> Iterable[Charge]:
     if looks.tell:
         ns = ledger.take_held(looks.shares[LOCK])
         evidence = _evidence(looks, python_threads(ledger.scope))
+        of_step = looks_at_step(ledger.scope)
+        if of_step.tell:
+            evidence["step_held_looks_share"] = of_step.shares.get(LOCK, 0.0)
         yield Charge(INTERPRETER.kind, INTERPRETER.title, ns, evidence)
 
 
@@ -29,15 +33,37 @@ def _reason(evidence: Evidence) -> str:
         f"At {share(evidence['held_looks_share'])} of {amount(evidence['held_looks'])} looks the "
         "main thread stood at a lock of its own process, and the program had "
         f"{plural(evidence['python_threads'], 'Python thread')} beside it."
+        + _reason_of_step(evidence)
     )
+
+
+def _reason_of_step(evidence: Evidence) -> str:
+    if not _holds_step(evidence):
+        return " The training step needs the interpreter as well, and may be slowed by it too."
+    return (
+        f" In the training step it stood at one at {share(evidence['step_held_looks_share'])} of "
+        "looks, so the step is slowed by it too."
+    )
+
+
+def _holds_step(evidence: Evidence) -> bool:
+    return evidence["step_held_looks_share"] >= LEAST_LOCKED
+
+
+def _title(charge: Charge, around: Circumstances) -> str:
+    of_step = ", in the training step too" if _holds_step(Evidence(charge.evidence)) else ""
+    return INTERPRETER.title + of_step
 
 
 INTERPRETER = CauseRow(
     kind="interpreter",
     title="another thread of the main process holds the interpreter",
+    full_title=_title,
     charges=_interpreter,
     facts={
         "held_looks_share": "Share of looks that found the main thread at a lock, 0 to 1.",
+        "step_held_looks_share": "Share of looks at the training step that found it at a lock, "
+        "0 to 1.",
         "held_looks": "How many looks at the main thread.",
         "python_threads": "Python threads that the program itself had beside its main thread.",
     },

@@ -17,6 +17,8 @@ from lotus.common.formatting import duration, plural, share
 
 _MUCH = 0.25  # of the cores, for other programs
 _HALF_A_CORE = 0.5
+# Of numpy and SciPy as pip installs them. It leaves the threads of torch, and so of the step.
+_OF_NUMPY = "OPENBLAS_NUM_THREADS"
 _FACTS = {
     "run_delay_share": "Share of the time that its thread was ready to run without a core, 0 to 1.",
     "helper_share": "Share of the process's CPU time that its other threads used, 0 to 1.",
@@ -56,24 +58,36 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
         yield Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, evidence)
 
 
+def _not_torch(charge: Charge, around: Circumstances) -> bool:
+    """Whether the workers' threads are of another library: torch computes in one there."""
+    return around.workers > 0 and charge.evidence.get("torch_threads", math.nan) == 1
+
+
 def _workers_title(charge: Charge, around: Circumstances) -> str:
     if around.workers == 0:
         return "making batches in several threads, without the cores for them"
+    if _not_torch(charge, around):
+        return (
+            "several threads in each worker, of numpy's BLAS or another library than torch, "
+            "without the cores for them"
+        )
     return "several threads in each worker, without the cores for them"
 
 
 def _reason(evidence: Evidence) -> str:
-    own = ""
+    own, whose = "", "torch, numpy's BLAS, OpenCV"
     if evidence.has("threads"):
         own = f"A worker has up to {evidence['threads']:.0f} threads"
         if evidence.has("torch_threads"):
             own += f", and torch computes in {evidence['torch_threads']:.0f} of them"
+            if evidence["torch_threads"] == 1:
+                whose = "numpy's BLAS, OpenCV or the like"
         own += ". "
     return (
-        f"{own}The thread that does it was ready to run without a core for "
-        f"{share(evidence['run_delay_share'])} of its time, "
-        f"while {share(evidence['helper_share'])} of the CPU time went to helper threads (OpenMP, "
-        "OpenCV), for which that thread waits each time."
+        f"{own}The thread that has the work in hand was ready to run without a core for "
+        f"{share(evidence['run_delay_share'])} of its time, while "
+        f"{share(evidence['helper_share'])} of the CPU time went to its helper "
+        f"threads ({whose}): it waits until they are done."
     )
 
 
@@ -84,9 +98,18 @@ def _against_workers(charge: Charge, around: Circumstances) -> str:
             f"{fewer} Workers compute in one thread each: "
             "num_workers=1 or more is another way, where a core is left for them."
         )
+    if _not_torch(charge, around):
+        return (
+            "Let each worker compute in one thread. Torch has one there, so the others are of "
+            "another library, and most often of numpy's BLAS, which takes all cores: start the "
+            f"program with {_OF_NUMPY}=1 in its environment (MKL_NUM_THREADS=1 where numpy is "
+            "built with MKL; torch's own step may then have one thread too). Of others: "
+            "cv2.setNumThreads(0), NUMEXPR_NUM_THREADS=1."
+        )
     return (
         "Let each worker compute in one thread: torch.set_num_threads(1), cv2.setNumThreads(0) or "
-        "OMP_NUM_THREADS=1 where worker_init_fn or the data set sets more."
+        f"OMP_NUM_THREADS=1 where worker_init_fn or the data set sets more, and {_OF_NUMPY}=1 for "
+        "numpy's BLAS, which takes all cores by itself."
     )
 
 
@@ -108,6 +131,12 @@ def _fewer(count: int, around: Circumstances) -> Remedy:
     return CODE if around.threads_are_set else set_threads(count)
 
 
+def _workers_remedy(charge: Charge, around: Circumstances) -> Remedy:
+    if _not_torch(charge, around):
+        return Remedy(environment={_OF_NUMPY: "1"})
+    return CODE if around.workers else _fewer(around.use.fetch.affordable, around)
+
+
 WORKER_THREADS = CauseRow(
     kind="worker-threads",
     title="threads beyond the cores, in making batches",
@@ -120,9 +149,7 @@ WORKER_THREADS = CauseRow(
     },
     reason=_reason,
     advice=_against_workers,
-    remedy=lambda charge, around: (
-        CODE if around.workers else _fewer(around.use.fetch.affordable, around)
-    ),
+    remedy=_workers_remedy,
 )
 
 

@@ -1,0 +1,46 @@
+"""What a tired reader takes from the first lines: no loop is called well that lacks cores."""
+
+import pytest
+
+from lotus.analysis.verdict.verdict import _RULED_OUT
+from lotus.reporters.run.coverage import verdict_words
+from tests.unit.analysis.test_core_use import QUIET, cores, judged
+from tests.unit.analysis.test_step_delay import loop
+from tests.unit.simulated import Plan
+
+
+def test_a_step_whose_threads_fight_for_cores_is_not_only_called_not_input_bound() -> None:
+    plan = Plan(operations={"Slow": 8.0}, workers=2, batch_size=4, step=100.0, cores=2)
+    judgement = judged(cores(plan.run(), (0.5, 0.5, 0.0), (0.25, 0.7, 0.5)))
+    assert judgement.kind == "consumer-bound"
+    assert judgement.causes[0].kind == "step-threads"
+    assert "NOT INPUT-BOUND" not in verdict_words(judgement)
+    lost = f"{judgement.causes[0].share:.0%} of the loop is lost"
+    assert f"{lost}, as its threads have fewer cores than they need" in judgement.summary
+
+
+def test_a_step_that_workers_keep_from_the_cores_is_said_to_be() -> None:
+    delayed, quiet = judged(loop(beside=1.6)), judged(loop(beside=0.0))
+    assert delayed.causes[0].kind == "step-delay"
+    assert verdict_words(delayed) == "TRAINING STEP SHORT OF CORES"
+    assert "is lost, as the workers use the cores" in delayed.summary
+    assert verdict_words(quiet) == "NOT INPUT-BOUND"
+    assert "is lost" not in quiet.summary
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(step=100.0, pickle=2.0, write=1.0),
+        Plan(operations={"Slow": 5.0}, unpickle=0.5),
+        Plan(operations={"Slow": 5.0}, collate=0.2, sampler=0.3),
+        Plan(batches=8, spawn=100.0, shutdown=5.0),
+        Plan(batches=200, step=5.0, operations={"Slow": lambda s, w: 30.0 if s == 99 else 0.5}),
+        Plan(batches=400, operations={"Slow": 5.0}, spawn=20.0, shutdown=20.0),
+    ],
+)
+def test_what_is_listed_as_a_cause_is_never_ruled_out(plan: Plan) -> None:
+    judgement = judged(cores(plan.run(), QUIET, QUIET))
+    listed = {cause.kind for cause in judgement.causes}
+    assert listed & set(_RULED_OUT)
+    assert not {_RULED_OUT.get(kind) for kind in listed} & set(judgement.ruled_out)
