@@ -36,8 +36,8 @@ _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
 _WITHOUT_CORES = {  # what keeps a step from the cores, as the summary has it
-    STEP_THREADS.kind: "as its threads have fewer cores than they need",
-    STEP_DELAY.kind: "as the workers use the cores that it needs",
+    STEP_THREADS.kind: "as the training step's threads have fewer cores than they need",
+    STEP_DELAY.kind: "as the workers use the cores that the training step needs",
 }
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
@@ -188,10 +188,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     )
     lacking = _WITHOUT_CORES.get(causes[0].kind, "") if causes else ""
     if kind == "consumer-bound" and lacking:
-        lost = f"{causes[0].share:.0%} of the loop is lost"
-        summary = (
-            f"The training step takes {step:.0%} of the loop, and {lost}, {lacking}. {summary}"
-        )
+        summary = f"{causes[0].share:.0%} of the loop is lost, {lacking}. {summary}"
     shares = (inputs, startup, step, shutdown)
     return Verdict(
         kind,

@@ -16,7 +16,7 @@ def test_a_step_whose_threads_fight_for_cores_is_not_only_called_not_input_bound
     assert judgement.causes[0].kind == "step-threads"
     assert "NOT INPUT-BOUND" not in verdict_words(judgement)
     lost = f"{judgement.causes[0].share:.0%} of the loop is lost"
-    assert f"{lost}, as its threads have fewer cores than they need" in judgement.summary
+    assert f"{lost}, as the training step's threads have fewer cores" in judgement.summary
 
 
 def test_a_step_that_workers_keep_from_the_cores_is_said_to_be() -> None:
