@@ -68,7 +68,7 @@ def coverage(summary: Summary) -> str:
 def verdict_words(judged: Verdict) -> str:
     """The verdict in capitals; a loop bound by its training step is not input-bound."""
     if judged.step_lacks_cores:
-        return "TRAINING STEP SHORT OF CORES"
+        return "NOT INPUT-BOUND, BUT SHORT OF CORES"
     if judged.kind in ("input-bound", "consumer-bound"):
         return f"{judged.degree.upper()} INPUT-BOUND"
     if judged.kind == OUTSIDE.kind:

@@ -14,7 +14,7 @@ def test_a_step_whose_threads_fight_for_cores_is_not_only_called_not_input_bound
     judgement = judged(cores(plan.run(), (0.5, 0.5, 0.0), (0.25, 0.7, 0.5)))
     assert judgement.kind == "consumer-bound"
     assert judgement.causes[0].kind == "step-threads"
-    assert "NOT INPUT-BOUND" not in verdict_words(judgement)
+    assert verdict_words(judgement) == "NOT INPUT-BOUND, BUT SHORT OF CORES"
     lost = f"{judgement.causes[0].share:.0%} of the loop is lost"
     assert f"{lost}, as the training step's threads have fewer cores" in judgement.summary
 
@@ -22,7 +22,7 @@ def test_a_step_whose_threads_fight_for_cores_is_not_only_called_not_input_bound
 def test_a_step_that_workers_keep_from_the_cores_is_said_to_be() -> None:
     delayed, quiet = judged(loop(beside=1.6)), judged(loop(beside=0.0))
     assert delayed.causes[0].kind == "step-delay"
-    assert verdict_words(delayed) == "TRAINING STEP SHORT OF CORES"
+    assert verdict_words(delayed) == "NOT INPUT-BOUND, BUT SHORT OF CORES"
     assert "is lost, as the workers use the cores" in delayed.summary
     assert verdict_words(quiet) == "NOT INPUT-BOUND"
     assert "is lost" not in quiet.summary
