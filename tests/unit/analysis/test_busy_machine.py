@@ -10,8 +10,9 @@ from lotus.reporters.run import coverage
 from tests.unit.simulated import Plan
 
 
-def busy(plan: Plan, delay: float, send_bytes: int = 400) -> Verdict:
-    """The verdict where batches were made without a core for this share of their time."""
+def busy(plan: Plan, delay: float, send_bytes: int = 400, receiving: float = 0.1) -> Verdict:
+    """The verdict where batches were made without a core for this share of their time, and the main
+    process was on one for `receiving` of its waits."""
     run: SimpleNamespace = plan.run()
     run.manifest["cpu"] = {"logical": 4, "available": 4}
     fetch = run.batches["fetch_ns"]
@@ -21,7 +22,8 @@ def busy(plan: Plan, delay: float, send_bytes: int = 400) -> Verdict:
     for part in ("wait", "step"):
         run.waits[f"{part}_run_delay_ns"] = 0
         for name in ("cpu", "process_cpu"):
-            run.waits[f"{part}_{name}_ns"] = run.waits[f"{part}_ns"] // 10
+            on_core = receiving if part == "wait" else 0.1
+            run.waits[f"{part}_{name}_ns"] = (run.waits[f"{part}_ns"] * on_core).astype(np.int64)
     return verdict(scopes(run)[0])
 
 
@@ -31,6 +33,11 @@ def test_sending_of_a_few_bytes_that_takes_long_had_no_core() -> None:
     judged = busy(plan, delay=0.9)
     shares = {cause.kind: cause.share for cause in judged.causes}
     assert shares["other-programs"] > 5 * shares.get("send", 0.0)
+    # The main process computed while it received them: many small tensors.
+    judged = busy(plan, delay=0.9, receiving=0.6)
+    first = judged.causes[0]
+    assert first.kind == "send"
+    assert 0.4 < first.share < 0.7
     # Megabytes through a pipe take as long with a core.
     assert busy(plan, delay=0.9, send_bytes=4_000_000).causes[0].kind == "send"
 

@@ -238,11 +238,15 @@ class Ledger:
         """Take what is left of the sending, but what others kept from the cores.
 
         What a worker's feeder thread was without a core is not measured: on cores that others have,
-        it is what its bytes do not account for.
+        it is what neither its bytes nor the CPU time of the main process in `next`, which receives
+        the batch, account for.
         """
         if self.use.others:
             size = np.nan_to_num(number(self.scope.batches, "send_bytes"), nan=math.inf)
             kept = np.minimum(self.sending, _SENDING_NS + _SENDING_NS_PER_BYTE * size)
+            received = total(number(self.scope.waits, "wait_cpu_ns")) - total(self.handover)
+            more = ratio(received - total(kept), total(self.sending - kept))
+            kept += (self.sending - kept) * float(np.clip(np.nan_to_num(more), 0.0, 1.0))
             self.made_without_core += total(self.sending - kept)
             self.sending = kept
         return self.take_phase("sending")
