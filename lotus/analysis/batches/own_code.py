@@ -41,14 +41,11 @@ def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
     From `__getitem__`, or the sampler's `__next__`, downwards. Empty where there are too few
     samples.
     """
-    if len(own_code):
-        own_code = own_code[(own_code["part"] == part).to_numpy()]
-    depth, samples = integer(own_code, "depth"), integer(own_code, "samples", 0)
-    everything = int(samples[depth == 0].sum())
+    rows, everything = _of_part(own_code, part)
     if everything < _LEAST_SAMPLES:
         return []
     chain: list[HotFunction] = []
-    rows, level = own_code, 0
+    level = 0
     while True:
         here = rows[integer(rows, "depth") == level]
         counts = here.groupby(["function", "file"])["samples"].sum()
@@ -68,12 +65,10 @@ def hot_lines(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
     A sample is at the innermost line that is not of a library. Empty where there are too few
     samples.
     """
-    if len(own_code):
-        own_code = own_code[(own_code["part"] == part).to_numpy()]
-    everything = int(integer(own_code, "samples", 0)[integer(own_code, "depth") == 0].sum())
+    rows, everything = _of_part(own_code, part)
     if everything < _LEAST_SAMPLES:
         return []
-    own = own_code[~own_code["file"].astype(str).str.contains(_LIBRARY)]
+    own = rows[~rows["file"].astype(str).str.contains(_LIBRARY)]
     at = own.loc[own.groupby("stack")["depth"].idxmax(), ["function", "file", "line", "samples"]]
     lines: Counter[tuple[str, str, int]] = Counter()
     for function, file, line, samples in at.itertuples(index=False):
@@ -83,3 +78,9 @@ def hot_lines(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
         for place, samples in lines.most_common(_MOST_LINES)
         if samples >= _LEAST_LINE * everything
     ]
+
+
+def _of_part(own_code: pd.DataFrame, part: str) -> tuple[pd.DataFrame, int]:
+    """The rows of a part, and its number of samples."""
+    rows = own_code[(own_code["part"] == part).to_numpy()] if len(own_code) else own_code
+    return rows, int(integer(rows, "samples", 0)[integer(rows, "depth") == 0].sum())
