@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # rich is imported when there is something to print
 
 SCHEMA = 1
 Cells = tuple[list[tuple[str, str]], list[list[str]]]
-_COLOURS = {"consumer-bound": "green", "unknown": "yellow"}
 _MOST_CAUSES, _MOST_OPERATIONS, _MOST_PROCESSES = 5, 20, 24
 _PARTS = {phases.DATASET: "(the data set's own code)", phases.COLLATE: "(collate)"}
 EXACT = "Sampled, not recorded: batches, samples and their order are in a run of lotus trace only."
@@ -90,9 +89,7 @@ def time_parts(summary: AttachedSummary) -> list[tuple[str, float, float]]:
 
 
 def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> None:
-    colour = _COLOURS.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
-    colour = "red" if judged.step_lacks_cores else colour
-    console.print(verdict_words(judged), style=f"bold {colour}")
+    console.print(verdict_words(judged), style=f"bold {coverage.verdict_colour(judged)}")
     print_paragraph(console, "", judged.summary)
     for line in (judged.doubt, *judged.flaws):
         if line:

@@ -65,6 +65,14 @@ def coverage(summary: Summary) -> str:
     return "Recorded: " + ", ".join(parts) if parts else ""
 
 
+def verdict_colour(judged: Verdict) -> str:
+    """The colour of the verdict on a terminal."""
+    if judged.step_lacks_cores:
+        return "red"
+    colours = {"consumer-bound": "green", "unknown": "yellow"}
+    return colours.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
+
+
 def verdict_words(judged: Verdict) -> str:
     """The verdict in capitals; a loop bound by its training step is not input-bound."""
     if judged.step_lacks_cores:

@@ -1,6 +1,7 @@
 """The steps that are advised after the first: for other causes, and none against an earlier one."""
 
 import re
+from collections.abc import Iterator
 
 from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP, TRAINING_STEP
 from lotus.analysis.verdict.causes.remedy import PERSISTENT, WORKERS
@@ -36,15 +37,17 @@ def later_causes(judged: Verdict) -> list[Cause]:
     return taken[1 : 1 + MOST_LATER]
 
 
+def later_steps(judged: Verdict) -> Iterator[tuple[int, str]]:
+    """(number, "for CAUSE: ADVICE") of the steps after the first."""
+    for number, cause in enumerate(later_causes(judged), 2):
+        title = cause.title.replace(": ", ", ")  # before the advice stands the only colon
+        yield number, f"for {title}: {step_words(cause)}"
+
+
 def step_words(cause: Cause) -> str:
     """The advice on a later cause, and what was predicted of it alone."""
     gain = trial.expected(cause.remedy)
     return cause.advice + (f" Expected of it alone: {gain}." if gain else "")
-
-
-def step_title(cause: Cause) -> str:
-    """What a later step is for, to stand before a colon."""
-    return cause.title.replace(": ", ", ")
 
 
 def _is_against(cause: Cause, earlier: Cause) -> bool:

@@ -95,10 +95,8 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
         parts.append(f"{text} {first.reason}" if first.reason and not again else text)
         gain = trial.expected(first.remedy)
         parts.append(f"Next step: {first.advice}" + (f" Expected: {gain}." if gain else ""))
-        for number, cause in enumerate(next_steps.later_causes(judged), 2):
-            parts.append(
-                f"Step {number}, for {next_steps.step_title(cause)}: {next_steps.step_words(cause)}"
-            )
+        for number, words in next_steps.later_steps(judged):
+            parts.append(f"Step {number}, {words}")
         if judged.ruled_out:
             parts.append(f"Ruled out: {', '.join(judged.ruled_out)}.")
     parts += list(coverage.loader_lines(loader))

@@ -82,9 +82,8 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
             ("try it" if setting else "after that", trial.trial_command(summary)),
         ):
             result += _wrap(f"{words}: {text}") if text else []
-    for number, cause in enumerate(next_steps.later_causes(judged), 2):
-        words = plain(next_steps.step_words(cause))
-        more = _wrap(f"step {number}, for {plain(next_steps.step_title(cause))}: {words}")
+    for number, words in next_steps.later_steps(judged):
+        more = _wrap(f"step {number}, {plain(words)}")
         result += more if len(result) + len(more) <= _MOST_LINES else []
     return result
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
 
 _MOST_OPERATIONS, _MOST_WORKERS, _MOST_CAUSES, _MOST_LOADERS = 25, 16, 5, 4
-_COLOURS = {"consumer-bound": "green", "unknown": "yellow"}
 
 
 def report(run: Any) -> str:
@@ -87,9 +86,7 @@ def _loader(console: "Console", loader: LoaderSummary, summary: Summary, in_full
 
 def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full: bool) -> None:
     times = loader.times
-    colour = _COLOURS.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
-    colour = "red" if judged.step_lacks_cores else colour
-    console.print(coverage.verdict_words(judged), style=f"bold {colour}")
+    console.print(coverage.verdict_words(judged), style=f"bold {coverage.verdict_colour(judged)}")
     print_paragraph(console, "", judged.summary)
     for line in (judged.doubt, *judged.flaws):
         if line:
@@ -155,11 +152,8 @@ def _causes(console: "Console", loader: LoaderSummary) -> None:
         table = report_columns.shown(report_columns.CAUSES, loader, report_columns.TERMINAL)
         rows = table.rows(vars(cause) for cause in causes)
         print_table(console, "What the loop's time is spent on", table.headings, rows)
-        for number, cause in enumerate(next_steps.later_causes(loader.verdict), 2):
-            words = plain(next_steps.step_words(cause))
-            print_paragraph(
-                console, f"Step {number}", f"for {plain(next_steps.step_title(cause))}: {words}"
-            )
+        for number, words in next_steps.later_steps(loader.verdict):
+            print_paragraph(console, f"Step {number}", plain(words))
 
 
 def _operations(console: "Console", loader: LoaderSummary) -> None:
