@@ -31,7 +31,6 @@ from lotus.analysis.verdict.causes.threads import (
     STEP_THREADS,
     WORKER_THREADS,
     crowd_evidence,
-    lost_share,
 )
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, SENDING
 from lotus.analysis.verdict.causes.work import COLLATE, DATASET, OPERATION
@@ -89,7 +88,7 @@ class _Ledger:
         shares, step = self._shares, self._shares.of(phases.STEP)
         result = []
         if self._use.step.crowded and not self._interpreter():
-            lost = step * lost_share(self._use.step)
+            lost = step * self._use.step.lost_share
             step -= lost
             result.append(
                 Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, crowd_evidence(self._use.step))
@@ -236,7 +235,7 @@ class _Ledger:
         """Threads beyond the cores, too few cores, cold files, and other programs on the cores."""
         use, facts, result = self._use, self._seen.evidence.facts, []
         if use.fetch.crowded and (self._shares.workers or not self._interpreter()):
-            ns = self._take(lost_share(use.fetch))
+            ns = self._take(use.fetch.lost_share)
             result.append(
                 Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, crowd_evidence(use.fetch))
             )

@@ -47,6 +47,15 @@ class Threads:
         return helpers and much and self.delay_share >= LEAST_DELAY
 
     @property
+    def lost_share(self) -> float:
+        """Part of the time, 0 to 1, that is owed to missing cores; an estimate.
+
+        What the thread itself was kept from its core is measured. Its helpers are kept as long, and
+        it is blocked until they are done: as far as it was blocked for as much.
+        """
+        return min(self.delay_share + min(self.blocked_share, self.delay_share), 1.0)
+
+    @property
     def affordable(self) -> int:
         """How many threads the cores that one process was given are enough for; at least 1."""
         return max(1, int(self.cores)) if math.isfinite(self.cores) else 1

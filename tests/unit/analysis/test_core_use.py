@@ -71,6 +71,23 @@ def test_helper_threads_without_cores_are_the_first_cause(workers: int) -> None:
     assert ("num_workers" in judgement.causes[0].advice) == (workers == 0)
 
 
+def test_first_batches_lose_to_threads_what_the_others_lose() -> None:
+    plan = Plan(workers=2, batches=6, operations={"Slow": 20.0}, step=400.0, cores=2)
+
+    def shares(fetch: tuple[float, float, float]) -> tuple[float, float]:
+        causes = {
+            cause.kind: cause.share for cause in judged(cores(plan.run(), fetch, QUIET)).causes
+        }
+        return causes["start-up"], causes.get("worker-threads", 0.0)
+
+    whole, of_threads = shares((0.98, 0.01, 0.0))
+    assert of_threads == 0.0
+    left, of_threads = shares((0.2, 0.3, 0.5))
+    assert left + of_threads == pytest.approx(whole, rel=0.01)
+    # 0.3 without a core, its helpers as much, of the first batches; `iter()` is no part of those.
+    assert 0.5 * whole < of_threads < 0.6 * whole
+
+
 def test_helper_threads_with_cores_are_no_cause() -> None:
     plan = Plan(operations={"Slow": 20.0}, cores=8)
     judgement = judged(cores(plan.run(), (0.9, 0.02, 0.7), QUIET))

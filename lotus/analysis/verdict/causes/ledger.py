@@ -92,6 +92,7 @@ class Ledger:
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
         self.step_left_ns = self.step_ns  # that no cause has taken
         self._split_waits(excess)
+        self.crowded_first_ns = self._crowded_first()
         self.start_without_core = self._start_without_core()
         self._storage = self._storage_limit()
         self.made_without_core = self._made_without_core()
@@ -196,6 +197,17 @@ class Ledger:
         own = (self.making * self.own_part[:, None]).sum(axis=0)
         waited: Floats = self.storage.sum(axis=0)
         return np.asarray((waited > 0) & (waited >= COLD_SHARE * own), np.bool_)
+
+    def _crowded_first(self) -> float:
+        """Take from the start-up what first batches lost to threads that fight for the cores.
+
+        Workers lose it in each batch, so it is no cost of starting them.
+        """
+        if not self.use.fetch.crowded or not self.scope.num_workers:
+            return 0.0
+        ns = float(np.nan_to_num(self.startup["first_batch_ns"] * self.use.fetch.lost_share))
+        self.startup["first_batch_ns"] -= ns
+        return ns
 
     def _start_without_core(self) -> float:
         """How long the loop waited for workers that start while others had their core."""

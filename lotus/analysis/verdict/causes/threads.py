@@ -26,15 +26,6 @@ _FACTS = {
 }
 
 
-def lost_share(threads: Threads) -> float:
-    """Part of the time, 0 to 1, that is owed to missing cores; an estimate.
-
-    What the thread itself was kept from its core is measured. Its helpers are kept as long, and it
-    is blocked until they are done: as far as it was blocked for as much.
-    """
-    return min(threads.delay_share + min(threads.blocked_share, threads.delay_share), 1.0)
-
-
 def crowd_evidence(threads: Threads) -> dict[str, float]:
     """The evidence of threads beyond the cores."""
     return {
@@ -49,7 +40,7 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     if of_main and _kept_by_others(ledger):
         return
     if threads.crowded and not (of_main and ledger.looks_of_main.tell):
-        ns = ledger.take(ledger.making * lost_share(threads))
+        ns = ledger.take(ledger.making * threads.lost_share) + ledger.crowded_first_ns
         evidence = crowd_evidence(threads)
         workers = ledger.scope.workers
         for name in () if of_main else ("threads", "torch_threads"):
@@ -253,7 +244,7 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     if _kept_by_others(ledger):
         return
     if threads.crowded and not ledger.looks_of_main.tell:  # the other threads are the program's own
-        lost = ledger.step_left_ns * lost_share(threads)
+        lost = ledger.step_left_ns * threads.lost_share
         ledger.step_left_ns -= lost
         yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, crowd_evidence(threads))
 
