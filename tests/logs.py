@@ -241,6 +241,7 @@ class ProcessLog:
         num_workers: int = 1,
         loop_ns: int = START_NS,
         process_ns: int | None = None,
+        imported_ns: int | None = None,
         ready_ns: int | None = None,
     ) -> None:
         """Enter the worker loop and, with `ready_ns`, ask for the first index."""
@@ -251,6 +252,7 @@ class ProcessLog:
             num_workers=num_workers,
             loop_ns=loop_ns,
             process_ns=process_ns,
+            imported_ns=imported_ns,
         )
         if ready_ns is not None:
             self.event("worker_ready", worker=worker, time_ns=ready_ns)

@@ -54,7 +54,15 @@ _TIMES = {
     "pins": ("start_ns", "end_ns"),
     "ops": ("start_low", "end_low"),
 }
-_EVENT_TIMES = ("start_ns", "end_ns", "time_ns", "loop_ns", "process_ns", "last_next_ns")
+_EVENT_TIMES = (
+    "start_ns",
+    "end_ns",
+    "time_ns",
+    "loop_ns",
+    "process_ns",
+    "imported_ns",
+    "last_next_ns",
+)
 Shift = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
 # Small arrays that every table needs: read while the frames are in memory anyway.
 _AT_ONCE = {"batch": ("sends",), "wait": ("pins",)}

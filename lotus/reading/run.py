@@ -281,10 +281,12 @@ class Run:
         rank, local_rank, world_size, host, pid, worker, loader (-1: its parent left no record),
         start_ns (of the process, else of its loop), loop_ns, ready_ns (requested its first index),
         startup_ns (ready less start of `iter()`), startup_cpu_ns and startup_delay_ns (its main
-        thread on a core, and ready without one, until then), end_ns (NaN if killed), batches,
-        samples, fetch_ns, idle_ns, cpu_ns (sums), cpus (that it was allowed to use when it was
-        ready, such as "0-3,8"; "" if unknown), threads and torch_threads (that its process has, and
-        in which torch computes in it, after its first batch; -1 if unknown).
+        thread on a core, and ready without one, until then), import_ns and unpickle_ns (of a worker
+        that was spawned: from its start until it had imported the program, and from then until it
+        had read what was pickled for it; else NaN), end_ns (NaN if killed), batches, samples,
+        fetch_ns, idle_ns, cpu_ns (sums), cpus (that it was allowed to use when it was ready, such
+        as "0-3,8"; "" if unknown), threads and torch_threads (that its process has, and in which
+        torch computes in it, after its first batch; -1 if unknown).
         """
         return summary_tables.workers(self._assembly)
 

@@ -41,6 +41,7 @@ def workers(a: Assembly) -> pd.DataFrame:
         origin = process.origin
         loop, ready_ns = entered.get("loop_ns"), ready.get("time_ns")
         began = entered.get("process_ns")
+        imported, reading = _parts_of_start(began, entered.get("imported_ns"), loop)
         whole = batch[(batch["flags"] & STOPPED == 0) | (batch["size"] > 0)]
         startup = None
         if origin is not None and ready_ns is not None and ready_ns >= origin.start_ns:
@@ -54,6 +55,8 @@ def workers(a: Assembly) -> pd.DataFrame:
                 ready_ns,
                 startup,
                 *(_known_ns(ready.get(name)) for name in ("cpu_ns", "run_delay_ns")),
+                imported,
+                reading,
                 end.get("time_ns"),
                 len(whole),
                 *(int(signed(batch[name]).sum()) for name in ("size", "fetch_ns", "idle_ns")),
@@ -62,11 +65,23 @@ def workers(a: Assembly) -> pd.DataFrame:
                 *(_threads(made_first.get(name)) for name in _THREADS),
             )
         )
-    startup_cores = ("startup_cpu_ns", "startup_delay_ns")
-    maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", *startup_cores, "end_ns")
+    parts = ("startup_cpu_ns", "startup_delay_ns", "import_ns", "unpickle_ns")
+    maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", *parts, "end_ns")
     sums = ("batches", "samples", "fetch_ns", "idle_ns", "cpu_ns")
     table = pd.DataFrame(rows, columns=["worker", "loader", *maybe, *sums, "cpus", *_THREADS])
     return _owned(a, owners, table, dict.fromkeys(maybe, "float64") | {"cpus": "object"})
+
+
+def _parts_of_start(
+    began: object, imported: object, loop: object
+) -> tuple[int, int] | tuple[None, None]:
+    """Return how long a spawned worker imported the program, and read what was pickled for it.
+
+    None for a worker that was forked; of one whose parent was spawned, `imported` is the parent's.
+    """
+    if not (isinstance(began, int) and isinstance(imported, int) and isinstance(loop, int)):
+        return None, None
+    return (imported - began, loop - imported) if began <= imported <= loop else (None, None)
 
 
 def _threads(value: object) -> object:

@@ -233,6 +233,10 @@ def test_workers(epochs):
         assert pids <= set(workers["pid"])
         mine = workers[workers["pid"].isin(set(epoch.batches["pid"]))]
         assert mine["worker"].is_unique
+        # Only a worker that spawn starts imports the program, and then reads its arguments.
+        spawned = epoch.loader["start_method"] in ("spawn", "forkserver")
+        assert (workers["import_ns"].notna() == spawned).all()
+        assert (workers["unpickle_ns"].notna() == spawned).all()
         assert (mine["start_ns"] <= mine["loop_ns"]).all()
         assert (mine["loop_ns"] <= mine["ready_ns"]).all()
         assert (mine["startup_ns"] > 0).all()

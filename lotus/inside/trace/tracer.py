@@ -87,6 +87,7 @@ class Tracer:
     def install(self) -> None:
         self._when_imported(_DATALOADER, self._hook_torch)
         self._when_imported(_STATEFUL, self._hook_stateful)
+        self._when_imported("multiprocessing.spawn", self._hook_spawn)
         self._when_imported(_PARALLEL, self._hook_gradients)
         for module, name, why in _UNSEEN:
             self._when_imported(module, partial(self._hook_unseen, name=name, why=why))
@@ -290,6 +291,11 @@ class Tracer:
         if name in getattr(owner, "__dict__", ()) and self.recorder.config.level >= 2:
             make = partial(augment_hooks.apply, module=module, recorder=self.recorder)
             self.listen(owner, name, make)
+
+    def _hook_spawn(self, module: "Any") -> None:
+        from . import spawn_hooks
+
+        self.listen(module, "prepare", spawn_hooks.prepare)
 
     def _hook_fingerprints(self, module: "Any") -> None:
         from . import cache_keys

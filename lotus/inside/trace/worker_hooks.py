@@ -10,6 +10,7 @@ import time
 from ..common.clocks import clock
 from ..common.compute_threads import torch_threads
 from ..common.guard import ask, guarded, hook, quiet
+from . import spawn_hooks
 from .log import rusage, state_page
 
 TYPE_CHECKING = False
@@ -222,6 +223,7 @@ def _enter(
     started = {"event": "worker", "worker": recorder.worker, "loop_ns": clock()}
     started["num_workers"] = arguments["num_workers"]
     started["process_ns"] = process_start_ns()
+    started["imported_ns"] = spawn_hooks.imported_ns
     recorder.event(started)
     feeder = Feeder(recorder)
     feeder.attach(arguments["data_queue"])

@@ -31,7 +31,7 @@ COLUMNS = {
     "wait_run_delay_ns wait_process_cpu_ns step_cpu_ns step_run_delay_ns step_process_cpu_ns "
     "snapshot_ns arrival_ns failed",
     "workers": WHOSE + "worker loader start_ns loop_ns ready_ns startup_ns startup_cpu_ns "
-    "startup_delay_ns end_ns batches samples fetch_ns idle_ns cpu_ns cpus "
+    "startup_delay_ns import_ns unpickle_ns end_ns batches samples fetch_ns idle_ns cpu_ns cpus "
     "threads torch_threads",
     "loaders": WHOSE
     + "loader name call_site iterated_at class dataset dataset_kind dataset_length "
@@ -224,7 +224,8 @@ def test_workers(tmp_path):
     for number, pid in enumerate((101, 102)):
         log = run.process(pid, start_ns=1_500)
         process_ns = 1_200 if number == 0 else None
-        log.worker(number, loop_ns=1_600, process_ns=process_ns, ready_ns=1_800)
+        times = {"process_ns": process_ns, "imported_ns": 1_450, "ready_ns": 1_800}
+        log.worker(number, loop_ns=1_600, **times)
         for batch in range(2):
             samples = [Sample(0, 10), Sample(1, 20)]
             log.batch(batch, start_ns=5_000, samples=samples, idle_ns=7, cpu_ns=4)
@@ -237,6 +238,8 @@ def test_workers(tmp_path):
     assert first["start_ns"] == 1_200
     assert second["start_ns"] == 1_600
     assert first["startup_ns"] == 800
+    assert (first["import_ns"], first["unpickle_ns"]) == (250, 150)
+    assert np.isnan(second["import_ns"])
     assert (first["end_ns"], np.isnan(second["end_ns"])) == (9_000, True)
     assert (first["batches"], first["samples"], first["fetch_ns"]) == (2, 4, 63)
     assert (first["idle_ns"], first["cpu_ns"]) == (14, 8)

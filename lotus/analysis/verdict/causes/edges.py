@@ -1,10 +1,10 @@
 """What surrounds the waits of a loop: the training step, start-up, shut-down, and the rest."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from lotus.analysis.batches.looks import looks_at_step
-from lotus.analysis.common.columns import flag, number, ratio, total
+from lotus.analysis.common.columns import flag, median, number, ratio, total
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
@@ -105,8 +105,13 @@ TRACING = CauseRow(
 
 def _startup(ledger: Ledger) -> Iterable[Charge]:
     evidence = ledger.startup | {"epochs": float(len(ledger.loop))}
+    for name in _OF_SPAWN:
+        evidence[name] = median(number(ledger.scope.workers, name))
     ns = sum(ledger.startup.values())
     yield Charge(STARTUP.kind, STARTUP.title, ns, evidence, taken_ns=ledger.start_without_core)
+
+
+_OF_SPAWN = ("import_ns", "unpickle_ns")  # of workers that were spawned
 
 
 def _startup_reason(evidence: Evidence) -> str:
@@ -137,7 +142,8 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
         where = f" at {around.call_site}" if around.call_site else ""
         return (
             f"The loader is made anew {around.made} times{where}: make it once, before the "
-            "epochs, with persistent_workers=True."
+            "epochs, with persistent_workers=True. Where its data differ each time: use fewer "
+            f"workers, or none{', or start them by fork' if around.spawned else ''}."
         )
     if again and not around.persistent:
         text = "Keep the workers between epochs: persistent_workers=True. "
@@ -154,16 +160,11 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
         )
     if around.spawned and largest == "iter_ns":
         return text + (
-            "Most of it is iter(): each worker in turn imports everything anew, and then reads the "
-            "pickled data set, for which iter() waits where it is larger than a pipe holds. Which "
-            "of the two takes longer is not measured. Make imports lighter, keep only paths in the "
-            "data set, or hold it in memory maps or shared tensors; or use fork."
+            "Most of it is iter(), which waits where the pickled data set is larger than a pipe "
+            f"holds. {_against_spawn(evidence)}"
         )
     if around.spawned:
-        return text + (
-            "Workers are started with spawn or forkserver and import everything anew: make imports "
-            "and the pickled data set lighter, or use fork."
-        )
+        return text + _against_spawn(evidence)
     if largest == "workers_ns":
         return text + (
             "Most of it is the workers' own start: look at worker_init_fn, at what the data set "
@@ -173,6 +174,17 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
         "Most of it is iter() itself: starting workers copies the main process's memory map; use "
         "fewer workers, or start them before large data is loaded."
     )
+
+
+def _against_spawn(evidence: Mapping[str, float]) -> str:
+    imports = 'import what only training needs below `if __name__ == "__main__":`'
+    data = "keep only paths in the data set, or hold it in memory maps or shared tensors"
+    text = "Each worker that spawn or forkserver starts imports the program anew"
+    importing, reading = (evidence.get(name, math.nan) for name in _OF_SPAWN)
+    if math.isnan(importing + reading):
+        return f"{text} and reads the pickled data set: {imports}; {data}; or use fork."
+    text += f" ({duration(importing)}) and then reads the pickled data set ({duration(reading)}): "
+    return text + (imports if importing > reading else data) + "; or use fork."
 
 
 def _kept_workers(around: Circumstances, epochs: float = 2.0) -> Remedy:
@@ -193,6 +205,8 @@ STARTUP = CauseRow(
         "first_batch_ns": "Waited for first batches, nanoseconds.",
         "first_send_ns": "Waited for the first sending of a process, nanoseconds.",
         "epochs": "How many epochs.",
+        "import_ns": "Importing the program in a worker that was spawned, median, nanoseconds.",
+        "unpickle_ns": "Reading what was pickled for it, median, nanoseconds.",
     },
     reason=_startup_reason,
     advice=_against_startup,
