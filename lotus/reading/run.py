@@ -299,7 +299,9 @@ class Run:
         construction was not seen), iterated_at (`file:line`), class, dataset, dataset_kind,
         dataset_length, length, batch_size, num_workers, prefetch_factor, pin_memory,
         persistent_workers, start_method, drop_last, in_order, sampler, batch_sampler, collate_fn,
-        timeout, snapshot_every_n_steps (of torchdata's StatefulDataLoader).
+        timeout, snapshot_every_n_steps (of torchdata's StatefulDataLoader), threads_set_at
+        (`file:line` of a call of `torch.set_num_threads` in the main module or the file that
+        iterates it).
         """
         return summary_tables.loaders(self._assembly)
 

@@ -135,6 +135,7 @@ _LOADER_TYPES = {
     "collate_fn": "object",
     "timeout": "float64",
     "snapshot_every_n_steps": "Int64",
+    "threads_set_at": "object",
 }
 
 

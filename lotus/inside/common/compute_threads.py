@@ -1,8 +1,35 @@
-"""In how many threads torch computes."""
+"""In how many threads torch computes, and where the program says so."""
 
+import os
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+_CALL = b"set_num_threads("
+_MOST_BYTES = 1 << 20  # of a source file
 
 
 def torch_threads() -> int:
     """In how many threads torch computes in this process; torch was imported."""
     return int(sys.modules["torch"].get_num_threads())
+
+
+def threads_set_at(frame: "FrameType | None") -> str:
+    """Where the program calls `torch.set_num_threads`, as `file:line`; "": nowhere that is looked.
+
+    Looked at is the text of the main module and of the file of `frame`, since torch does not tell a
+    number that was set from its own.
+    """
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    files = [main, None if frame is None else frame.f_code.co_filename]
+    for path in dict.fromkeys(file for file in files if isinstance(file, str)):
+        try:
+            with open(path, "rb") as source:
+                lines = source.read(_MOST_BYTES).splitlines()
+        except (OSError, ValueError):
+            continue
+        for number, line in enumerate(lines, 1):
+            if _CALL in line and b"#" not in line.partition(_CALL)[0]:
+                return f"{os.path.basename(path)}:{number}"
+    return ""

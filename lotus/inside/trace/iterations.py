@@ -10,7 +10,7 @@ import weakref
 
 from ..common.clocks import clock
 from ..common.code_origin import nearest, place
-from ..common.compute_threads import torch_threads
+from ..common.compute_threads import threads_set_at, torch_threads
 from ..common.guard import ask, edge
 from ..common.library_consumers import facts_of_caller
 from ..common.loader_description import length_of
@@ -237,7 +237,8 @@ def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
 
     If its origin `built` is unknown, its place is that of the iteration.
     """
-    iterated_at = place(nearest(sys._getframe(1)))
+    caller = nearest(sys._getframe(1))
+    iterated_at = place(caller)
 
     def name(thing: Any) -> Any:
         if thing is None:
@@ -280,6 +281,7 @@ def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
         "collate_fn": name(get("collate_fn")),
         "timeout": get("timeout", 0),
         "snapshot_every_n_steps": get("snapshot_every_n_steps"),
+        "threads_set_at": ask(threads_set_at, caller, default="") or None,
         "rank": rank,
         "world_size": world_size,
     }

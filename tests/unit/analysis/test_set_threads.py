@@ -19,6 +19,15 @@ def test_threads_that_the_program_sets_are_not_changed_by_a_variable(
     assert ("torch has 64" in first.advice) != by_variable
 
 
+def test_the_place_that_sets_them_is_named() -> None:
+    run = cores(Plan(workers=4, step=100, cores=16).run(), QUIET, (0.42, 0.55, 0.95))
+    run.epochs["torch_threads"] = 16
+    run.loaders["threads_set_at"] = "train.py:7"
+    first = judged(run).causes[0]
+    assert "torch.set_num_threads(8) instead of what train.py:7 sets" in first.advice
+    assert not first.remedy.environment
+
+
 def test_the_threads_of_a_worker_are_counted() -> None:
     run = cores(Plan(workers=2, operations={"Slow": 20.0}, cores=2).run(), (0.2, 0.5, 0.5), QUIET)
     assert judged(run).causes[0].reason.startswith("The thread")

@@ -36,7 +36,8 @@ COLUMNS = {
     "loaders": WHOSE
     + "loader name call_site iterated_at class dataset dataset_kind dataset_length "
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers start_method "
-    "drop_last in_order sampler batch_sampler collate_fn timeout snapshot_every_n_steps",
+    "drop_last in_order sampler batch_sampler collate_fn timeout snapshot_every_n_steps "
+    "threads_set_at",
     "epochs": WHOSE + "loader epoch start_ns startup_ns iter_ns end_ns batches exhausted "
     "shutdown_ns peak_rss ahead sanity cpus threads torch_threads own_ns state_dict_ns",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",

@@ -59,12 +59,14 @@ class Circumstances:
     epochs: int = 1
     machine_cores: float = math.nan  # NaN: not known
     torch_threads: int = -1  # in which torch computes in the main process; -1: not known
+    threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
     replayed: GainPrediction | None = None  # None: batches were not recorded
 
     @property
     def threads_are_set(self) -> bool:
-        """Whether torch computes in more threads than it does unless it is told to."""
-        return self.torch_threads > self.machine_cores
+        """Whether the program sets torch's threads: it is seen to, or they are more than usual."""
+        seen = self.threads_set_at and self.torch_threads != 1
+        return bool(seen) or self.torch_threads > self.machine_cores
 
     @property
     def predict(self) -> GainPrediction | None:
@@ -125,6 +127,7 @@ def circumstances(scope: Scope, use: CoreUse) -> Circumstances:
         epochs=len(scope.epochs),
         machine_cores=scope.machine_cores,
         torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),
+        threads_set_at=str(settings.get("threads_set_at") or ""),
         replayed=GainPrediction(scope, scope.cores * (1.0 - np.nan_to_num(use.others_share))),
     )
 

@@ -99,12 +99,18 @@ def _against_workers(charge: Charge, around: Circumstances) -> str:
         )
     return (
         "Let each worker compute in one thread: torch.set_num_threads(1), cv2.setNumThreads(0) or "
-        f"OMP_NUM_THREADS=1 where worker_init_fn or the data set sets more, and {_OF_NUMPY}=1 for "
-        "numpy's BLAS, which takes all cores by itself."
+        f"OMP_NUM_THREADS=1 where worker_init_fn or the data set sets more"
+        f"{f' (look at {around.threads_set_at})' if around.threads_set_at else ''}, and "
+        f"{_OF_NUMPY}=1 for numpy's BLAS, which takes all cores by itself."
     )
 
 
 def _with_fewer(count: int, around: Circumstances) -> str:
+    if around.threads_are_set and around.threads_set_at:
+        return (
+            f"Compute in fewer threads: torch.set_num_threads({count}) instead of what "
+            f"{around.threads_set_at} sets; OMP_NUM_THREADS does not help against such a call."
+        )
     if around.threads_are_set:
         return (
             f"Compute in fewer threads: torch has {around.torch_threads}, more than the machine's "

@@ -1,0 +1,37 @@
+"""Where the program sets torch's threads, by its source."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from lotus.inside.common.compute_threads import threads_set_at
+
+
+def frame_of(path):
+    return SimpleNamespace(f_code=SimpleNamespace(co_filename=str(path)))
+
+
+@pytest.fixture
+def main(tmp_path, monkeypatch):
+    path = tmp_path / "train.py"
+    path.write_text("import torch\n# torch.set_num_threads(4)\nprint(1)\n")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(path), raising=False)
+    return path
+
+
+def test_the_first_call_that_is_no_comment_is_named(main):
+    assert threads_set_at(None) == ""
+    with main.open("a") as file:
+        file.write("if True:\n    torch.set_num_threads(2)  # both\ntorch.set_num_threads(1)\n")
+    assert threads_set_at(None) == "train.py:5"
+
+
+def test_the_file_that_iterates_the_loader_is_read_too(main, tmp_path):
+    (tmp_path / "loop.py").write_text("from torch import set_num_threads\nset_num_threads(2)\n")
+    assert threads_set_at(frame_of(tmp_path / "loop.py")) == "loop.py:2"
+
+
+@pytest.mark.parametrize("name", ["gone.py", "<string>", "nul\0", "."])
+def test_a_file_that_cannot_be_read_says_nothing(main, tmp_path, name):
+    assert threads_set_at(frame_of(tmp_path / name)) == ""
