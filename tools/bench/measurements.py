@@ -89,7 +89,7 @@ def value(kind: Any, word: str) -> Any:
     """What a field has, as the type that it is of."""
     if kind is str:
         return word
-    return (float if kind == float | None else int)(word) if word else None
+    return (float if kind in (float, float | None) else int)(word) if word else None
 
 
 def commits_and_days(rows: Sequence[Any]) -> str:

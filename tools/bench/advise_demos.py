@@ -1,0 +1,277 @@
+"""What `lotus advise` says of the demos, and how quick epochs are with what it puts in.
+
+    python tools/bench/advise_demos.py              about 30 minutes on two free cores; started
+                                                    again, it goes on where it was stopped
+    python tools/bench/advise_demos.py --report     the table of what there is so far
+
+The cases are the six scripts of `lotus demo`, as it runs them, and image classification with a step
+so light that the loop waits for its input (kept_samples_train.py: the same pictures and
+operations, one linear layer), with two workers and without. Each is advised once. Where that wrote
+settings, it trains with them: as they are (`exact`: no value changes), and with all names allowed
+(`allowed`). Where data always ready would make it faster, `lotus plan` is asked too; if it says to
+keep samples, on disk, it trains so, beginning with nothing kept (`kept`). In each round each way
+trains once, in random order. Given are the seconds of an epoch after the first, medians and ranges
+over the rounds, and how many times as fast it is as the script's own of the same round. It judges
+nothing: it prints.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import overhead
+import provenance
+import torch
+from measurements import Measurements, stoppable
+
+from lotus.common import files
+from lotus.settings import tuned_file
+from lotus.workloads.catalogue import WORKLOADS
+
+HERE = Path(__file__).parent
+NAME = "advise_demos"
+LIGHT = "light step"
+LIGHTS = {f"{LIGHT}, 2 workers": 2, f"{LIGHT}, no workers": 0}
+CASES = [*WORKLOADS, *LIGHTS]
+OWN, EXACT, ALLOWED, KEPT = "own", "exact", "allowed", "kept"
+EPOCH = re.compile(r"^epoch \d+ ([\d.]+) s, loss (\S+)", re.M)  # of kept_samples_train.py
+_GAINS = 1.05  # the least ceiling with which `lotus plan` is asked, as `lotus advise` has it
+
+
+@dataclass
+class Row:
+    """A training: a line of the file."""
+
+    round: int
+    case: str
+    way: str
+    first_s: float
+    later_s: float  # the median of its epochs after the first
+    losses: str
+    load: float  # of the machine when it began
+    commit: str
+    at: str
+
+
+class Bench:
+    """Advises the cases and trains them; `args` are those of the command line."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.commit = provenance.commit()
+        self.folder = args.output / NAME  # a folder of each case: what was said, and settings
+        self.kept = args.data / f"{NAME}-kept"
+
+    def command(self, case: str, epochs: int) -> list[str]:
+        """The training script as it is."""
+        cores = len(os.sched_getaffinity(0))
+        workload = WORKLOADS["image_classification" if case in LIGHTS else case]
+        data = overhead.data_of(workload.name, workload.count, self.args.data)
+        if case in LIGHTS:
+            words = [str(HERE / "kept_samples_train.py"), str(data)]
+            words += ["--workers", str(LIGHTS[case])]
+        else:
+            words = [str(workload.script), "--data", str(data), "--workers", "2"]
+            words += ["--batch-size", str(workload.batch_size), "--threads", str(max(1, cores - 2))]
+        return [sys.executable, *words, "--epochs", str(epochs)]
+
+    def ask(self, case: str) -> None:
+        """Write what `lotus advise` and `lotus plan` say of a case, where that is not there yet."""
+        folder = self.folder / case.replace(", ", "-").replace(" ", "_")
+        if (folder / "said.json").exists():
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        command = ["--", *self.command(case, epochs=1000)]
+        load, began = os.getloadavg()[0], time.perf_counter()
+        words = ["advise", "--json", "--budget", f"{self.args.budget:g}s"]
+        advice = document(lotus(*words, "-o", str(folder / "advice.json"), *command))
+        said = {"commit": self.commit, "at": time.strftime("%F %T"), "load": load, "advice": advice}
+        said["seconds"] = time.perf_counter() - began
+        ceiling = advice.get("ceiling")
+        if ceiling is not None and ceiling["low"] > _GAINS:
+            words = ["plan", "--json", "--ram", "0", "--folder", str(self.kept)]
+            words += ["-o", str(folder / "plan.json")]
+            said["plan"] = document(lotus(*words, *command))
+        files.replace(folder / "said.json", json.dumps(said, indent=1) + "\n")
+
+    def said(self, case: str) -> Any:
+        """What was said of a case; None where it was not asked."""
+        path = self.folder / case.replace(", ", "-").replace(" ", "_") / "said.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def ways(self, case: str) -> dict[str, list[str]]:
+        """Return the words in front of the script's own for each way to train it."""
+        folder = self.folder / case.replace(", ", "-").replace(" ", "_")
+        ways: dict[str, list[str]] = {OWN: []}
+        advice, plan = folder / "advice.json", folder / "plan.json"
+        if advice.exists():
+            words = lotus("run", "-q", "--settings", str(advice))
+            uses = [use for entry in tuned_file.read(advice).loaders for use in entry.alternatives]
+            allowed = [use.name for use in uses if not use.exact]
+            if len(allowed) < len(uses):
+                ways[EXACT] = [*words, "--"]
+            if allowed:
+                ways[ALLOWED] = [*words, *(f"--allow={name}" for name in allowed), "--"]
+        if plan.exists():
+            ways[KEPT] = [*lotus("run", "-q", "--settings", str(plan)), "--"]
+        return ways
+
+    def train(self, number: int, case: str, way: str, before: Sequence[str]) -> Row:
+        shutil.rmtree(self.kept, ignore_errors=True)
+        load = os.getloadavg()[0]
+        seconds, losses = epochs_of(output([*before, *self.command(case, self.args.epochs)]))
+        later_s = statistics.median(seconds[1:])
+        at = time.strftime("%F %T")
+        shown = " ".join(losses)
+        return Row(number, case, way, seconds[0], later_s, shown, load, self.commit, at)
+
+    def run(self, kept: Measurements[Row]) -> None:
+        """Make the measurements that are not there yet, and append each when it is made."""
+        rows = kept.read()
+        kept.write(rows)
+        done = {(row.round, row.case, row.way) for row in rows}
+        for case in self.args.case:
+            print(f"{case}: asked", flush=True)
+            self.ask(case)
+        for number in range(self.args.rounds):
+            chance = random.Random(number)
+            for case in chance.sample(self.args.case, len(self.args.case)):
+                ways = self.ways(case)
+                for way in chance.sample(list(ways), len(ways)):
+                    if (number, case, way) not in done:
+                        row = self.train(number, case, way, ways[way])
+                        kept.append(row)
+                        print(f"round {number} {case} {way}: {row.later_s:.3f} s", flush=True)
+        shutil.rmtree(self.kept, ignore_errors=True)
+
+
+def lotus(*words: str) -> list[str]:
+    return [sys.executable, "-m", "lotus", *words]
+
+
+def output(words: list[str]) -> str:
+    """Return what a command printed; its failure ends the measurement."""
+    done = subprocess.run(words, capture_output=True, text=True, env=overhead.environ())
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def document(words: list[str]) -> dict[str, Any]:
+    """Return the JSON document that a command printed; where there is none, why."""
+    with tempfile.TemporaryDirectory(prefix="lotus-bench-") as folder:
+        run = {"capture_output": True, "text": True, "cwd": folder, "env": overhead.environ()}
+        done = subprocess.run(words, check=False, **run)
+    place = done.stdout.find("\n{\n") + 1 if not done.stdout.startswith("{") else 0
+    try:
+        made: dict[str, Any] = json.loads(done.stdout[place:])
+    except ValueError:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("lotus: ")]
+        return {"failed": f"exit code {done.returncode}; {lines[-1] if lines else done.stderr}"}
+    return made
+
+
+def epochs_of(text: str) -> tuple[list[float], list[str]]:
+    """Return the seconds and losses of the epochs that a script printed."""
+    rows = EPOCH.findall(text)
+    if rows:
+        return [float(seconds) for seconds, _ in rows], [loss for _, loss in rows]
+    each = [overhead.loop_of(match[0]) for match in overhead.EPOCH.finditer(text)]
+    return [seconds for seconds, _, _ in each], [loss for _, _, loss in each]
+
+
+def table(rows: Sequence[Row], said: Mapping[str, Any]) -> str:
+    """A line for each case, and one for each way to train it."""
+    lines = [f"{'case':22} {'an epoch, s':24} {'times as fast':22} losses"]
+    for case, told in said.items():
+        lines += ["", case, *(f"    {line}" for line in answer(told))]
+        of_case = [row for row in rows if row.case == case]
+        own = {row.round: row for row in of_case if row.way == OWN}
+        for way in dict.fromkeys((OWN, *sorted(row.way for row in of_case))):
+            pairs = [(own[row.round], row) for row in of_case if row.way == way if row.round in own]
+            if pairs:
+                lines.append(line_of(way, pairs))
+    return "\n".join(lines) + "\n"
+
+
+def line_of(way: str, pairs: Sequence[tuple[Row, Row]]) -> str:
+    """A line of the table; `pairs` are the script's own training of a round and this one."""
+    line = f"    {way:18} {words_of([row.later_s for _, row in pairs]):24}"
+    if way == OWN:
+        return line.rstrip()
+    gains = [own.later_s / row.later_s for own, row in pairs]
+    equal = all(own.losses == row.losses for own, row in pairs)
+    return f"{line} {words_of(gains):22} {'equal' if equal else 'others'}"
+
+
+def answer(told: Mapping[str, Any]) -> list[str]:
+    """What was said of a case."""
+    advice = told["advice"]
+    when = f"({told['seconds']:.0f} s, load {told['load']:.1f})"
+    if "failed" in advice:
+        return [f"{advice['failed']} {when}"]
+    shares = (f"{each['stall']} {each['mean']:.0%}" for each in advice["shares"])
+    lines = [f"{advice['sentence']} {when}", ", ".join(shares)]
+    for kind, speedup in advice["alternative_speedups"].items():
+        if speedup is not None:
+            interval = f"{speedup['low']:.2f} to {speedup['high']:.2f}"
+            lines.append(f"{kind} alternatives in training {speedup['mean']:.2f} ({interval})")
+    faster = [each for each in advice.get("alternatives", {}).get("tried", ()) if each["faster"]]
+    lines += [f"alone: {each['name']} {each['speedup']['mean']:.2f}" for each in faster]
+    if "plan" in told:
+        lines.append(f"plan: {told['plan'].get('sentence') or told['plan'].get('failed')}")
+    return [line for line in lines if line]
+
+
+def words_of(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--report", action="store_true", help="measure nothing, print the table")
+    parser.add_argument("--fresh", action="store_true", help="throw away what was measured")
+    parser.add_argument("--case", nargs="+", choices=CASES, default=CASES, metavar="CASE")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=4, help="of each training")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of lotus advise (60)")
+    parser.add_argument("-o", "--output", type=Path, default=overhead.RESULTS)
+    parser.add_argument("--data", type=Path, default=Path.home() / ".cache" / "lotus")
+    args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+    kept = Measurements(args.output, NAME, Row)
+    bench = Bench(args)
+    if args.fresh:
+        kept.throw_away()
+        shutil.rmtree(bench.folder, ignore_errors=True)
+    if not args.report:
+        with stoppable():
+            bench.run(kept)
+    said = {case: told for case in CASES if (told := bench.said(case)) is not None}
+    rows = kept.read()
+    commits = ", ".join(dict.fromkeys(row.commit for row in rows))
+    loads = [row.load for row in rows]
+    between = f", load {min(loads):.1f} to {max(loads):.1f}" if loads else ""
+    header = provenance.header(torch, f"; trained at {commits or 'no commit'}{between}")
+    text = f"{header}\n\n{table(rows, said)}"
+    files.replace(args.output / f"{NAME}.txt", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
