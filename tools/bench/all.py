@@ -58,6 +58,7 @@ def _row(*starts: str, cells: int = 0) -> str:
 
 DATED = r"(?P<date>20\d\d-\d\d-\d\d)"
 OF_TOOLS = DATED + r", torch[\s\S]*?" + r"\| {} \|{}[ ~]*(?P<figure>[^(|]*?) \((?P<spread>[^)]*)\)"
+OF_PEERS = r"commit [0-9a-f]+, " + DATED + r", load[\s\S]*?"
 CLAIMS = [
     Claim(
         "overhead", "the loop of six scripts under lotus trace", "tools/bench/overhead.py", TRACER,
@@ -88,17 +89,17 @@ CLAIMS = [
     Claim(
         "diagnosis-variants", "the same in programs by somebody else",
         "tools/bench/diagnosis.py --corpus variants", VERDICT, BENCHMARKS,
-        _row("`variants`", cells=1) + r" *(?P<figure>\d+ of \d+)", more_is_better=True,
+        _row("`variants`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)", more_is_better=True,
     ),
     Claim(
         "diagnosis-traceml", "beside: TraceML names the cause, users and a fourth of sealed",
         "tools/bench/diagnosis_peers.py --tool traceml --python build/peers/bin/python", "",
-        BENCHMARKS, _row(r"TraceML [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
+        BENCHMARKS, OF_PEERS + _row(r"TraceML [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
     ),
     Claim(
         "diagnosis-loadtune", "beside: loadtune names the cause, users and a fourth of sealed",
         "tools/bench/diagnosis_peers.py --tool loadtune --python build/peers/bin/python", "",
-        BENCHMARKS, _row(r"loadtune [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
+        BENCHMARKS, OF_PEERS + _row(r"loadtune [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
     ),
     Claim(
         "attach", "first cause right by lotus attach (by trace: `diagnosis`)",
