@@ -149,6 +149,12 @@ def test_settings_are_put_on_beside_a_mode(job, name):
     assert any("learns otherwise than the program" in line for line in messages)
 
 
+def test_only_the_experimental_mode_says_that_it_is_experimental(job):
+    for name in ("local_4", "hybrid_3", "sync", "async_3"):
+        said = [line for line in job.case(name)["said"] if "--mode async is experimental" in line]
+        assert len(said) == (name == "async_3")
+
+
 def test_a_loader_whose_workers_stay_follows_a_model_that_is_made_later(job):
     assert apart(job.case("local_read"), job.case("plain")) > 1e-6
     messages = job.case("local_read")["said"]

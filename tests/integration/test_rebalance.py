@@ -91,7 +91,9 @@ def test_shares_stay_where_it_cannot_be_told_what_they_take(job, name, why):
 def test_what_changes_is_said_once(job):
     lines = [line for line in job[1].splitlines() if line.startswith("lotus: ")]
     assert len(lines) == len(set(lines))
-    assert "lotus: shares may change after every 12 steps" in lines
+    assert (
+        "lotus: shares may change after every 12 steps; --rebalance-every is experimental" in lines
+    )
     first = next(line for line in lines if " steps shares go from 8, 8 to " in line)
     assert first.startswith("lotus: after ")
     assert " times as long as rank 0; a step is expected to take " in first

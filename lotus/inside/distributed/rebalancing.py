@@ -1,11 +1,12 @@
 """Adjusts shares while a job trains: `lotus run --settings ... --rebalance-every K`.
 
-The global batches and their number stay the same. Only the division of a step's samples among the
-ranks changes, at the same step on all ranks. After every K averagings of gradients, which all ranks
-count alike, each rank stores the cost of its steps and how many batches it has drawn. The last rank
-to do so computes new shares (share_solver.py) and the first step that uses them, which no rank has
-drawn yet. A rank that is about to draw a step that may be that one waits for the decision. By then
-all ranks have passed the averaging after which they store their costs, so the wait is short.
+Experimental. The global batches and their number stay the same. Only the division of a step's
+samples among the ranks changes, at the same step on all ranks. After every K averagings of
+gradients, which all ranks count alike, each rank stores the cost of its steps and how many batches
+it has drawn. The last rank to do so computes new shares (share_solver.py) and the first step that
+uses them, which no rank has drawn yet. A rank that is about to draw a step that may be that one
+waits for the decision. By then all ranks have passed the averaging after which they store their
+costs, so the wait is short.
 """
 
 import _thread

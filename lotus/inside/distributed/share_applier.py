@@ -266,7 +266,10 @@ class ShareApplier(Acting):
             self.applier.note(refused)
         else:
             self.rebalancing = rebalancing
-            self.applier.note(f"shares may change after every {_many(self.every, 'step')}")
+            steps = _many(self.every, "step")
+            self.applier.note(
+                f"shares may change after every {steps}; --rebalance-every is experimental"
+            )
 
     def _against(self, loader: "Any", models: "list[Any]", rank: int, world: int) -> str:
         """Return why this rank cannot apply the plan; "" if it can."""

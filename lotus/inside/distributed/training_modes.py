@@ -6,9 +6,9 @@ local   Post-local SGD: after the first steps ranks train independently, as in `
         parameters are averaged after every K batches (averaging.SynchronousAveraging).
 hybrid  The same between groups of ranks; within a group, gradients are averaged in each step
         (torch's post_localSGD hook).
-async   Ranks train independently, and their changes are averaged in the background. A rank waits
-        only if the round in flight is too old (averaging.BackgroundAveraging). Each batch goes to
-        the rank that asks for it first (shared_queue_sampler.py).
+async   Experimental. Ranks train independently, and their changes are averaged in the background.
+        A rank waits only if the round in flight is too old (background_averaging.py). Each batch
+        goes to the rank that asks for it first (shared_queue_sampler.py).
 
 Before the first batch that is read while a model is wrapped in DistributedDataParallel, all ranks
 have to agree (consensus.py); if any rank cannot take part, the program continues as written.
@@ -27,7 +27,8 @@ from ..common import loader_description, patching
 from ..common.guard import hook
 from . import consensus, ddp_model
 from .agreed_model import Agreed
-from .averaging import Averaging, BackgroundAveraging, SynchronousAveraging
+from .averaging import Averaging, SynchronousAveraging
+from .background_averaging import BackgroundAveraging
 from .ddp_hooks import Acting
 from .loader_pass import LoaderPass, leads, written
 from .store_timeout import StoreWithTimeout
@@ -265,9 +266,10 @@ class ModeApplier(Acting):
                 f"{first}{inside}parameters are averaged over all ranks every {self.every} "
                 f"batches of {of} and at the end of an epoch"
             )
+        experimental = " is experimental and" if self.name == "async" else ""
         self.applier.note(
-            f"--mode {self.name} learns otherwise than the program as it is written: compare the "
-            "loss at equal epochs"
+            f"--mode {self.name}{experimental} learns otherwise than the program as it is written: "
+            "compare the loss at equal epochs"
         )
 
     # Batches.

@@ -200,7 +200,7 @@ def _modes(console: Any, balance: BatchSplit) -> None:
 def _named(mode: PredictedMode, balance: BatchSplit) -> str:
     if mode.name == "split":
         return f"sync, split by {balance.question.strategy}"
-    return mode.name
+    return f"{mode.name} (experimental)" if mode.name == "async" else mode.name
 
 
 def _waits(modes: Modes) -> str:
@@ -212,7 +212,8 @@ def _waits(modes: Modes) -> str:
         f"{share(1 - modes.persistent)} for single slow steps"
     )
     if modes.persistent < 0.5:
-        text += ", which no split removes; averaging less often (local, async) does"
+        text += ", which no split removes; averaging less often (local, or async, which is "
+        text += "experimental) does"
     return text
 
 
@@ -226,7 +227,10 @@ def _recommended(modes: Modes, balance: BatchSplit) -> str:
         text = f"tune the input first, as said above, and trace again. Until then {text}"
     if modes.option is None:
         return f"{text}; no mode that learns otherwise is clearly faster"
-    text += f". {modes.option} would take {share(modes.gain)} less than that by its times"
+    option = modes.of(modes.option)
+    text += (
+        f". {_named(option, balance)} would take {share(modes.gain)} less than that by its times"
+    )
     if modes.option == "async":
         text += ", if averaging in the background costs the steps nothing"
     return f"{text}, but it learns otherwise: compare the loss (lotus run --mode {modes.option})"

@@ -302,8 +302,11 @@ def test_jitter_is_told_from_a_slow_rank() -> None:
     assert (balanced.modes.recommended, balanced.modes.option) == ("sync", "async")
     assert 0.2 < balanced.modes.gain < 0.5
     text = _text(balanced)
-    assert "which no split removes; averaging less often (local, async) does" in text
-    assert "mode sync, as it is. async would take" in text
+    assert (
+        "which no split removes; averaging less often (local, or async, which is experimental) does"
+        in text
+    )
+    assert "mode sync, as it is. async (experimental) would take" in text
 
 
 def test_nothing_is_named_that_is_within_five_per_cent_or_the_intervals() -> None:
