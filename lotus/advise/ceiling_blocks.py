@@ -20,6 +20,7 @@ from lotus.advise.ceilings import (
     LEAST_ROUNDS,
     REAL,
     SAME,
+    UNSENT,
     Ceilings,
     FedBlock,
     Round,
@@ -71,7 +72,8 @@ def measure(
     A block that has begun by then is finished, with a few batches. Ctrl-C ends it with what was
     measured so far. It ends early once the ceiling is known within 2 %.
     """
-    kinds = [REAL, FREE, SAME, *([EXACT, ALL] if alternatives else [])]
+    sent = [UNSENT] if program.watched.setting.num_workers else []
+    kinds = [REAL, FREE, SAME, *sent, *([EXACT, ALL] if alternatives else [])]
     blocks = _Blocks(program, budget_s, on_progress, clock, kinds)
     interrupted, failure = False, ""
     try:
@@ -146,6 +148,8 @@ class _Blocks:
         turn = len(self._rounds) % 2
         # Real data comes first in the first round, as its batches are those that are kept.
         for kind in self._kinds[:: -1 if turn else 1]:
+            if kind not in self._kinds:
+                continue  # left out meanwhile, with another
             try:
                 block = self._block(kind)
             except TrialFailed as error:
@@ -163,13 +167,17 @@ class _Blocks:
     def _leave_out_all(self) -> None:
         """Keep the time for what the ceiling needs."""
         for kind in self._kinds:
-            if kind not in (REAL, FREE):
+            if kind not in (REAL, FREE) and kind in self._kinds:
                 self._leave_out(kind, _SHORT)
 
     def _leave_out(self, kind: str, why: str) -> None:
-        self._kinds = [other for other in self._kinds if other != kind]
+        # Delivery is what the same samples need less where they are not sent.
+        gone = (SAME, UNSENT) if kind == SAME else (kind,)
+        self._kinds = [other for other in self._kinds if other not in gone]
         if kind == SAME:
             self._notes.append(f"storage is not told from the rest of the wait: {why}")
+        elif kind == UNSENT:
+            self._notes.append(f"delivery is not told from making: {why}")
         else:
             self._refused[kind] = why
 
@@ -185,6 +193,8 @@ class _Blocks:
         patience_s = 3 * (batches + ahead + self._least) * max(self._batch_s.values())
         seconds = max(min(patience_s, self._left_s), self._block_s)
         reply = self._program.perform(setting, Feed(kind, batches, seconds))
+        if reply.refused:
+            raise TrialFailed(reply.refused)
         self._heed(reply)
         count = len(reply.steps_s) // burst * burst  # workers give their batches in bursts
         if count < min(self._least, batches):

@@ -14,7 +14,12 @@ from lotus.common.statistics import t_quantile
 from lotus.tune.program.program import Watched
 from lotus.tune.search.trial_rates import Speedup, compared
 
-REAL, SAME, FREE = "real", "same", "free"  # as lotus/inside/tune/fed_training.py has them
+REAL, SAME, UNSENT, FREE = (
+    "real",
+    "same",
+    "unsent",
+    "free",
+)  # as lotus/inside/tune/fed_training.py has them
 EXACT, ALL = "exact", "all"  # alternatives that leave values equal, and all
 LEAST_ROUNDS = 2  # for an interval
 _NOTHING = 0.02  # a gain up to this is none
@@ -29,7 +34,10 @@ MOST = 100.0  # times as fast, from which a loop has no step worth the name
 STALLS = {
     "storage": "the wait that the same samples again do not need: their files, and the caches of "
     "the data set",
-    "making": "the rest of the wait: samples are read from memory, prepared, collated and sent",
+    "making": "the rest of the wait: samples are read from memory, prepared and collated; they are "
+    "sent, too, where delivery has no share of its own",
+    "delivery": "the wait that is gone where workers make batches and do not send them: pickling, "
+    "the queue, the mapping of their memory, pinning",
     "waiting": "the wait for batches: samples are read, prepared, collated and sent",
     "interference": "the step is slower while the loader works, or after it has",
     "step": "the training step alone, with data always ready",
@@ -103,7 +111,8 @@ class Ceilings:
     def shares(self) -> list[Share]:
         """Return the shares of all stalls, which add up to 1; none if they are not known.
 
-        Where some rounds have no block of the same samples, only those that have one count.
+        Where some rounds have no block of the same samples, or none that is not sent, only those
+        that have one count.
         """
         if self.speedup is None:
             return []
@@ -113,10 +122,18 @@ class Ceilings:
                 _share("waiting", self.rounds, lambda each: each[REAL].wait_s),
                 *_of_step(self.rounds),
             ]
+        whole = [each for each in rounds if UNSENT in each]
+        if len(whole) < LEAST_ROUNDS:
+            return [
+                _share("storage", rounds, lambda each: each[REAL].wait_s - each[SAME].wait_s),
+                _share("making", rounds, lambda each: each[SAME].wait_s),
+                *_of_step(rounds),
+            ]
         return [
-            _share("storage", rounds, lambda each: each[REAL].wait_s - each[SAME].wait_s),
-            _share("making", rounds, lambda each: each[SAME].wait_s),
-            *_of_step(rounds),
+            _share("storage", whole, lambda each: each[REAL].wait_s - each[SAME].wait_s),
+            _share("making", whole, lambda each: each[UNSENT].wait_s),
+            _share("delivery", whole, lambda each: each[SAME].wait_s - each[UNSENT].wait_s),
+            *_of_step(whole),
         ]
 
     def rates(self) -> dict[str, float]:

@@ -13,10 +13,10 @@ from contextlib import suppress
 from functools import partial
 
 from ..apply import epoch_handover, settings_applier
-from ..common import exchange, patching
+from ..common import exchange, patching, worker_errors
 from ..common.guard import edge
 from ..common.process_identity import is_worker
-from . import iterator_hooks, switched_alternatives
+from . import iterator_hooks, switched_alternatives, unsent_batches
 from .fed_training import FedTraining
 from .live_validation import LiveValidation
 from .loader_choice import LoaderChoice
@@ -93,6 +93,13 @@ class Agent:
         for owner, name, make in plan:
             around = partial(make, agent=self)
             self.undo.append(patching.listen(owner, name, "trials", around))
+        if self.config.feed:
+            errors = worker_errors.exception_wrapper
+            for owner, name, other in (
+                (module._DatasetKind, "create_fetcher", unsent_batches.create_fetcher),
+                (module._utils.worker, "ExceptionWrapper", errors),
+            ):
+                self.undo.append(patching.listen(owner, name, "trials", other))
         if self.config.choices:
             self.applier.hook_transforms(module)
             path = os.path.join(self.config.exchange, "switch")

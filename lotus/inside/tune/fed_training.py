@@ -2,6 +2,8 @@
 
 real  what the loader gives
 same  the samples of a few batches, made again and again: their files are in memory
+unsent  the same samples, whose batches the workers make and do not send: the program gets those
+      that it received before
 free  batches that were received before: the loader does nothing
 exact, all  what the loader gives, made with alternatives: see switched_alternatives.py
 """
@@ -13,7 +15,7 @@ import threading
 import weakref
 
 from ..apply import epoch_handover
-from . import switched_alternatives
+from . import switched_alternatives, unsent_batches
 from .observer import KEY
 from .pausing import wait_until_idle
 from .repeated_batches import RepeatedBatches
@@ -33,11 +35,11 @@ _AGAIN = 4  # batches of indices that are repeated, at least
 class Indices:
     """A sampler's iterator that goes on for ever: at the end of the epoch it begins again.
 
-    While `repeats`, it gives the latest indices again and again.
+    While `repeats`, it gives the latest indices again and again. While `unsent`, it marks them.
     """
 
     def __init__(self, indices: Iterator[Any], again: int) -> None:
-        self.repeats = False
+        self.repeats = self.unsent = False
         self.wrapped = False  # whether the epoch was over
         self._indices, self._again = indices, again
         self._past: list[Any] = []
@@ -47,6 +49,10 @@ class Indices:
         return self
 
     def __next__(self) -> Any:
+        batch = self._next()
+        return unsent_batches.marked(batch) if self.unsent else batch
+
+    def _next(self) -> Any:
         if self.repeats and self._past:
             latest = self._past[-self._again :]
             self._number += 1
@@ -75,6 +81,8 @@ class FedTraining(TimedTraining):
         self.kept = RepeatedBatches()
         self._indices: Indices | None = None  # of an epoch that goes on for ever
         self._kind = "real"
+        self._unsent = False  # whether the batch that is received now was not sent
+        self._sent = 0  # batches that were counted and should not have been sent
         self._mixed = 0  # batches of another kind that are in flight
         self._adopt(iterator)
 
@@ -91,7 +99,13 @@ class FedTraining(TimedTraining):
             return
         again = max(_AGAIN, 2 * _in_flight(iterator))
         self._indices = iterator._sampler_iter = Indices(iterator._sampler_iter, again)
-        self._indices.repeats = self._kind == "same"
+        self._set()
+
+    def _set(self) -> None:
+        """Let the indices be those of the kind of data."""
+        if self._indices is not None:
+            self._indices.repeats = self._kind in ("same", "unsent")
+            self._indices.unsent = self._kind == "unsent"
 
     def fetch_begins(self) -> None:
         """The program's call of `next` begins: persistent workers may have begun another epoch."""
@@ -110,8 +124,8 @@ class FedTraining(TimedTraining):
         changes, self._kind = request.kind != self._kind, request.kind
         self.begin(request.batches, _WARM, request.seconds)
         iterator.__dict__[KEY] = self
-        if self._indices is not None:
-            self._indices.repeats = request.kind == "same"
+        self._sent = 0
+        self._set()
         if switched_alternatives.active is not None:
             switched_alternatives.active.switch(request.kind)
         if request.kind == "free":
@@ -123,6 +137,11 @@ class FedTraining(TimedTraining):
             self._mixed = _in_flight(iterator)
 
     def _given(self) -> tuple[Any]:
+        return (self.kept.give(),)
+
+    def in_place_of_unsent(self) -> tuple[Any]:
+        """Return a batch for one that its worker made and did not send."""
+        self._unsent = True
         return (self.kept.give(),)
 
     def epoch_begins(self, loader: Any, iterator: Any) -> None:
@@ -146,14 +165,19 @@ class FedTraining(TimedTraining):
 
     def batch_received(self, start: float, now: float, batch: Any) -> None:
         """It got a batch; one that was given again was there at once."""
-        if self.replacement is None and not self.kept.full():
+        unsent, self._unsent = self._unsent, False
+        if self.replacement is None and not unsent and not self.kept.full():
             self.kept.keep(batch)
+        counted = len(self.waits)
         super().batch_received(now if self.replacement is not None else start, now, batch)
+        self._sent += self._kind == "unsent" and not unsent and len(self.waits) > counted
 
     def reply(self) -> TrainedBatches:
         """Return the batches of complete steps; `over`: the epoch has begun again."""
         self.replacement = None
         self.over = self._indices is not None and self._indices.wrapped
+        if self._sent:
+            self.refused = "its workers send all that they make"
         return super().reply()
 
     def release_workers(self, begins: Any = None) -> None:
@@ -164,12 +188,16 @@ class FedTraining(TimedTraining):
 def why_not(observer: object, iterator: Any, kind: str) -> str:
     """Return why the program cannot go on with data of this kind; "" if it can."""
     loader: Any = getattr(observer, "loader", None)
-    if kind == "same":
-        return epoch_handover.why_not_fed(loader, iterator)
+    if kind == "unsent" and not iterator._num_workers:
+        return "there are no workers, so nothing is sent"
+    if kind in ("same", "unsent"):
+        why = epoch_handover.why_not_fed(loader, iterator)
+        if why or kind == "same":
+            return why
     if kind in ("exact", "all"):
         switched = switched_alternatives.active
         return "there are none" if switched is None else switched.why_not(loader, kind)
-    if kind == "free" and not (isinstance(observer, FedTraining) and observer.kept):
+    if kind in ("free", "unsent") and not (isinstance(observer, FedTraining) and observer.kept):
         return "no batch was received before"
     return ""
 

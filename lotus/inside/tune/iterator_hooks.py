@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from ..apply import epoch_handover
 from ..common.guard import edge, hide_our_frames, hook
+from . import unsent_batches
 from .observer import KEY, clock
 
 TYPE_CHECKING = False
@@ -84,6 +85,8 @@ def next_batch(original: Callable[..., Any], agent: Any) -> Callable[..., Any]:
                 else:
                     batch = original(self) if rest is None else more(self, rest)
                 now = clock()
+                if unsent_batches.is_unsent(batch):
+                    (batch,) = edge(agent, observer.in_place_of_unsent) or (batch,)
             except StopIteration:
                 edge(agent, agent.exhausted, self, observer)
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from lotus.advise.ceilings import ALL, EXACT, FREE, MOST, REAL, SAME, STALLS
+from lotus.advise.ceilings import ALL, EXACT, FREE, MOST, REAL, SAME, STALLS, UNSENT
 from lotus.common import files
 from lotus.common.formatting import MISSING, amount, duration, plain, plural, share
 from lotus.common.stderr import say
@@ -28,6 +28,7 @@ _LABELS = {"interference": "slowed step"}  # of stalls, where another is short e
 KINDS = {
     REAL: "the loader as it is",
     SAME: "the same samples again",
+    UNSENT: "the same, made and not sent",
     FREE: "data always ready",
     EXACT: "alternatives, same values",
     ALL: "all alternatives",

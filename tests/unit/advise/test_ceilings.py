@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from lotus.advise import ceiling_blocks
-from lotus.advise.ceilings import ALL, EXACT, FREE, REAL, SAME, Ceilings, FedBlock
+from lotus.advise.ceilings import ALL, EXACT, FREE, REAL, SAME, UNSENT, Ceilings, FedBlock
 from lotus.inside.tune.candidates.trial_requests import Feed, Reply, Request, TrainedBatches
 from lotus.reporters.advise import ceilings_report
 from lotus.reporters.base.console import plain_console
@@ -19,7 +19,7 @@ from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialFailed, Watched
 from tests.unit.trained_program import Trains
 
-STORAGE, MAKING, BESIDE, STEP = 0.004, 0.010, 0.002, 0.020  # seconds of a batch
+STORAGE, MAKING, SENDING, BESIDE, STEP = 0.004, 0.010, 0.003, 0.002, 0.020  # seconds of a batch
 
 
 class Fed:
@@ -54,7 +54,8 @@ class Fed:
 
     def feed(self, request: Feed) -> TrainedBatches:
         alternatives = {EXACT: STORAGE + MAKING, ALL: STORAGE + MAKING / 4}
-        wait_s = {REAL: STORAGE + MAKING, SAME: MAKING, FREE: 0.0, **alternatives}[request.kind]
+        least = {SAME: MAKING, UNSENT: MAKING - SENDING, FREE: 0.0}
+        wait_s = {REAL: STORAGE + MAKING, **least, **alternatives}[request.kind]
         step_s = self.step_s + (0.0 if request.kind == FREE else BESIDE)
         waits, steps = (
             [seconds * self.slower * math.exp(self.chance.gauss(0, self.noise)) for _ in range(400)]
@@ -100,6 +101,31 @@ def test_the_ceiling_and_all_shares_hold_the_truth() -> None:
     assert sum(each.mean for each in result.shares()) == pytest.approx(1)
     assert result.sentence().startswith("With data always ready this loop would be at most 1.8")
     assert not result.notes_on()
+
+
+def test_what_workers_send_is_told_from_what_they_make() -> None:
+    program = Fed(workers=2)
+    result = measured(program)
+    assert program.kinds[:8] == [REAL, FREE, SAME, UNSENT, UNSENT, SAME, FREE, REAL]
+    whole = STORAGE + MAKING + BESIDE + STEP
+    truths = {"storage": STORAGE, "making": MAKING - SENDING, "delivery": SENDING}
+    shares = {each.stall: each for each in result.shares()}
+    assert [*shares] == ["storage", "making", "delivery", "interference", "step"]
+    for stall, seconds in truths.items():
+        assert shares[stall].low - 0.005 <= seconds / whole <= shares[stall].high + 0.005
+    assert sum(each.mean for each in shares.values()) == pytest.approx(1)
+
+
+def test_workers_that_send_all_the_same_leave_delivery_in_the_rest() -> None:
+    result = measured(Fed(workers=2, refuses={UNSENT: "its workers send all that they make"}))
+    assert [each.stall for each in result.shares()] == ["storage", "making", "interference", "step"]
+    assert result.notes == (
+        "delivery is not told from making: its workers send all that they make",
+    )
+    # AND where samples cannot be repeated, nothing is said of delivery twice.
+    program = Fed(workers=2, refuses={SAME: "it is a stream"})
+    assert len(measured(program).notes) == 1
+    assert UNSENT not in program.kinds
 
 
 def test_each_kind_is_first_in_its_turn_and_a_precise_answer_ends_early() -> None:
