@@ -27,7 +27,9 @@ from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.common.formatting import duration, size
 
 MODERATE, HIGH = 0.05, 0.20
-_NEAR_MODERATE = 0.10  # up to here the interval of its own waits has to lie above `MODERATE`
+# Up to here the interval of its own waits has to lie above `MODERATE`, and so have its waits
+# without the way of batches from the workers: that takes a millisecond or two, whatever the loader.
+_NEAR_MODERATE = 0.10
 _LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
 # Defects in how data are divided come first: what else is waited for is measured beside them.
@@ -170,8 +172,13 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     at_edges = startup + shutdown > inputs  # neither without what others took: it is of both
     kind, degree = _kind(own, (startup + shutdown - taken) / free if at_edges else 0.0)
     near = own < _NEAR_MODERATE and (low - others) / free < MODERATE
-    shown = not (degree == "moderately" and near)
-    if kind == "input-bound" and not shown:
+    sent = ratio(sum(each.ns for each in books.charges if each.kind == SENDING.kind), loop)
+    unclear = ""
+    if kind == "input-bound" and degree == "moderately" and near:
+        unclear = f", which is not shown to be more than {MODERATE:.0%}"
+    elif kind == "input-bound" and own < _NEAR_MODERATE and own - sent / free < MODERATE:
+        unclear = f", {sent:.1%} for batches on their way from the workers"
+    if unclear:
         kind, degree = "consumer-bound", "not"
     ranked = _ranked(books.charges, kind, 1.0 - books.delay_share)
     causes = [_cause(charge, books, around) for charge in ranked]
@@ -184,7 +191,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         step,
         _interval(low, high),
         None if others + taken < LITTLE else (own, min(step / free, 1.0)),
-        shown,
+        unclear,
     )
     lacking = _WITHOUT_CORES.get(causes[0].kind, "") if causes else ""
     if kind == "consumer-bound" and lacking:
@@ -396,13 +403,13 @@ def _summary(
     step: float,
     interval: str,
     left: tuple[float, float] | None,
-    shown: bool,
+    unclear: str,
 ) -> str:
     """The numbers that say so, in a sentence or two.
 
     `left`: (waits, step) as shares of the time that other programs left the loop, of which the
-    verdict is; None where they took little. `shown`: whether the interval of the waits agrees with
-    the kind.
+    verdict is; None where they took little. `unclear`: why waits of more than `MODERATE` are not
+    said to hold up the loop.
     """
     if kind == "start-up-bound":
         return (
@@ -419,7 +426,6 @@ def _summary(
         text += f"{waits} of the time that other programs left it"
     if kind == "consumer-bound":
         of_that = "" if left is None else " of that"
-        unclear = "" if shown else f", which is not shown to be more than {MODERATE:.0%}"
         return f"{text}{unclear}; the training step takes {taken:.0%}{of_that}."
     limit = HIGH if degree == "highly" else MODERATE
     return f"{text}; more than {limit:.0%} is {degree} input-bound."

@@ -44,3 +44,15 @@ def test_what_is_listed_as_a_cause_is_never_ruled_out(plan: Plan) -> None:
     listed = {cause.kind for cause in judgement.causes}
     assert listed & set(_RULED_OUT)
     assert not {_RULED_OUT.get(kind) for kind in listed} & set(judgement.ruled_out)
+
+
+@pytest.mark.parametrize(("unpickle", "kind"), [(1.5, "consumer-bound"), (4.0, "input-bound")])
+def test_the_way_of_batches_alone_makes_no_loop_input_bound_below_a_tenth(
+    unpickle: float, kind: str
+) -> None:
+    judgement = judged(Plan(step=20.0, unpickle=unpickle).run())
+    sending = next(cause for cause in judgement.causes if cause.kind == "send")
+    assert judgement.input_share > 0.05
+    assert sending.share > 0.05
+    assert judgement.kind == kind
+    assert ("on their way from the workers" in judgement.summary) == (kind == "consumer-bound")
