@@ -187,9 +187,23 @@ def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
             **{f"step_{name}": follows.step_cores[name] for name in CPU_COLUMNS},
             "snapshot_ns": known_time(wait["snapshot_ns"], np.arange(len(wait))),
             "arrival_ns": measured(arrival, arrival > 0),
+            **on_device(a, np.arange(len(wait))),
             "failed": (wait["flags"] & FAILED) != 0,
         }
     )
+
+
+def on_device(a: Assembly, taken: Ints) -> dict[str, Array]:
+    """The columns of what the device did; `taken`: rows of a.wait. None where none was timed."""
+    parts = [process.log.fixed["device"] for process in a.processes]
+    counts = [len(part) for part in parts]
+    if not any(counts):
+        return {}
+    device = np.concatenate(parts)
+    keys = (np.repeat(np.arange(len(parts)), counts), signed(device["start_ns"]))
+    step = match((a.wait_process, signed(a.wait["start_ns"])), keys)
+    row = np.where(taken >= 0, step[taken], -1) if len(step) else np.full(len(taken), -1, np.int64)
+    return {f"device_{name}": known_time(device[name], row) for name in ("idle_ns", "busy_ns")}
 
 
 class _Joined(NamedTuple):
@@ -346,6 +360,7 @@ def _taking(a: Assembly, joined: _Joined, follows: Waits, ready: Array) -> dict[
         "taken_ns": end,
         "delay_ns": np.maximum(end - ready, 0.0),
         "step_ns": pick(follows.step_ns, taken),
+        **on_device(a, taken),
         "out_of_order": code == ORDERS.index("early"),
         "order": categories(code, ORDERS),
         "first": np.where(taken >= 0, pick_int(follows.first, taken, 0) > 0, alone),

@@ -48,6 +48,7 @@ _TIMES = {
     "resources": ("time_ns",),
     "counts": ("fetch_start_ns",),
     "sync": ("start_ns", "ready_ns", "end_ns"),
+    "device": ("start_ns",),
     "samples": ("start_ns",),
     "loose": ("start_ns",),
     "sends": ("start_ns",),

@@ -26,7 +26,7 @@ HEADER = np.dtype(
 _MAGIC = log_format.FRAME_MAGIC.to_bytes(4, "little")
 _HEADER = log_format.FRAME_HEADER.size
 # Kinds of frames that early logs of schema 1 do not describe.
-_LATER = frozenset(("counts", "sync"))
+_LATER = frozenset(("counts", "sync", "device"))
 # Fields that they lack; they are read as UNMEASURED.
 LATER_FIELDS = {
     "batch": ("run_delay_ns", "process_cpu_ns", "snapshot_ns"),

@@ -232,10 +232,10 @@ class Run:
         send_tid, pin_start_ns, pin_ns, ready_ns (pinned, else pickled, else put; without workers:
         fetched), arrival_ns (taken from the workers' queue), wait_start_ns, wait_ns, taken_ns
         (`next` returned), delay_ns (taken less ready), step_ns (the training step, until the
-        following `next`), out_of_order (order is "early"), order ("early": arrived before the
-        `next` that returned it, or was returned before an earlier batch; "late": a batch requested
-        later arrived or was returned first; "in turn"; NaN if it was never taken), first (of its
-        epoch).
+        following `next`), device_idle_ns and device_busy_ns (as in `waits`), out_of_order (order is
+        "early"), order ("early": arrived before the `next` that returned it, or was returned before
+        an earlier batch; "late": a batch requested later arrived or was returned first; "in turn";
+        NaN if it was never taken), first (of its epoch).
         """
         return batches.batches(self._assembly, self._follow)
 
@@ -248,7 +248,9 @@ class Run:
         but had no core), wait_process_cpu_ns (of all threads of its process), and the same of the
         step: step_cpu_ns, step_run_delay_ns, step_process_cpu_ns; snapshot_ns (the main process's
         part of snapshots of a StatefulDataLoader, part of wait_ns; NaN in older runs), arrival_ns,
-        failed.
+        failed. Only where an accelerator was timed, by its own clock: device_idle_ns (it had
+        nothing left to do on the loop's stream during the `next`), device_busy_ns (at most, in the
+        step; NaN where it had not finished it when it was last looked at).
         """
         return batches.waits(self._assembly, self._follow)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
+    from .device_times import DeviceStep
     from .recorder import Recorder
 KEY = "_lotus_iteration"  # attribute of an iterator that holds its Iteration
 
@@ -36,6 +37,7 @@ class Iteration:
     __slots__ = (
         "alive",
         "arrivals",
+        "device_step",
         "epoch",
         "failed",
         "gone",
@@ -66,6 +68,7 @@ class Iteration:
         # Of a StatefulDataLoader: what the snapshots of its state took in the `next` in hand, and
         # `state_dict()` between two `next`.
         self.snapshot_ns = self.state_dict_ns = 0
+        self.device_step: DeviceStep | None = None  # that of the batch handed over last
         self.alive = True
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from ..common.clocks import clock, cpu_clock
-from ..common.guard import edge, hide_our_frames, hide_where_ignored, hook
+from ..common.guard import ask, edge, hide_our_frames, hide_where_ignored, hook
 from .fetch_hooks import instrument
 from .iterations import KEY
 from .log import state_page
@@ -88,6 +88,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
     """Hook for `_next_data` of both iterators: one call of `next` in the training loop."""
     recorder = loaders.recorder
     original = ranged(recorder, original, WAIT)
+    device = recorder.device_times
 
     def _next_data(self: Any) -> Any:
         iteration: Iteration | None = self.__dict__.get(KEY)
@@ -102,6 +103,9 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         page[state_page.W_PHASE] = state_page.WAIT
         page[state_page.W_LOADER], page[state_page.W_EPOCH] = where[0], where[1]
         page[state_page.W_BATCH] = where[2]
+        timed = device.used is not None and ask(device.used)
+        if timed:
+            edge(recorder, device.asked, iteration)
         begun = cpu_clock()
         page[state_page.W_SINCE] = iteration.last_next = start = clock()
         received = getattr(self, "_rcvd_idx", None)
@@ -138,6 +142,8 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         page[state_page.W_SINCE] = end
         ended = cpu_clock()
         edge(recorder, record, recorder, iteration, self, start, end, core_times)
+        if timed:
+            edge(recorder, device.handed, iteration, start)
         if core_times is not None:
             # CPU time: the thread may lose its core, or the interpreter, here as anywhere else.
             iteration.own_ns += begun - core_times[0] + cpu_clock() - ended

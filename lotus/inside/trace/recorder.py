@@ -14,6 +14,7 @@ from ..common.clocks import clock
 from ..common.guard import ask, guarded, quiet
 from ..distributed.clock_sync import Meetings
 from . import beside_fetches, native_hooks
+from .device_times import DeviceTimes
 from .fetch_state import Fetch, Gate, Here, Rows
 from .log import log_format, rusage, state_page
 from .log.log_writer import append
@@ -70,12 +71,13 @@ class Recorder(Writer):
         self.samples, self.ops, self.ops_cpu = self.rows.samples, self.rows.ops, self.rows.ops_cpu
         self.loose = self.rows.loose
         self.sends: list[tuple[int, ...]] = []
-        self.syncs: list[tuple[int, ...]] = []
+        self.later: list[tuple[int, bytes]] = []  # frames, each with a time of it
         self.counters: Counters | None = None
         if config.counters and config.level >= 2:
             from .log.counter_groups import Counters
 
             self.counters = Counters(config.counters)
+        self.device_times = DeviceTimes(self)
         self.meetings = Meetings(self)  # with the other hosts of the job
         # The lists that a fetch inside another one must give back as they were. There are six also
         # where nothing is counted, so that `begin_fetch` and `fetch` need no condition.
@@ -115,10 +117,11 @@ class Recorder(Writer):
         self.uncounted = 0  # fetches beside another thread's, whose counters were not read
         self.crowded = 0  # batches of which only the fixed fields were written
         del self.samples[:], self.ops[:], self.ops_cpu[:]
-        del self.loose[:], self.sends[:], self.syncs[:]
+        del self.loose[:], self.sends[:], self.later[:]
         if self.counters is not None:
             self.counters.forked()
         self.settle: Callable[[], None] = _nothing  # waits for what the worker is still sending
+        self.device_times.forked()
         self.meetings.thread = None  # it stayed with the parent
         self._clear_fetch()
 
@@ -194,22 +197,26 @@ class Recorder(Writer):
 
     @guarded
     def add_sync(self, step: int, start: int, ready: int, end: int, models: int) -> None:
-        """A backward pass whose gradients were averaged; written with the next `next`."""
-        self.syncs.append((step, start, ready, end, threading.get_native_id(), models))
-        # A program may have no loader, or none that we see.
-        if len(self.syncs) >= 256 or end - self.syncs[0][3] > 1_000_000_000:
-            self.flush_syncs()
-
-    def _take_syncs(self) -> bytes:
-        pack_row = log_format.FIXED[log_format.SYNC].pack
-        return b"".join(
-            [log_format.frame(log_format.SYNC, pack_row(*row)) for row in _taken(self.syncs)]
-        )
+        """A backward pass whose gradients were averaged."""
+        tid = threading.get_native_id()
+        self.add_later(log_format.SYNC, end, step, start, ready, end, tid, models)
 
     @guarded
-    def flush_syncs(self) -> None:
-        if self.syncs:
-            self._write(self._take_syncs())
+    def add_later(self, kind: int, time: int, *fields: int) -> None:
+        """A frame without arrays that is written with the next `next`."""
+        data = log_format.frame(kind, log_format.FIXED[kind].pack(*fields))
+        self.later.append((time, data))
+        # A program may have no loader, or none that we see.
+        if len(self.later) >= 256 or time - self.later[0][0] > 1_000_000_000:
+            self.flush_later()
+
+    def _take_later(self) -> bytes:
+        return b"".join([data for _, data in _taken(self.later)])
+
+    @guarded
+    def flush_later(self) -> None:
+        if self.later:
+            self._write(self._take_later())
 
     # -- a fetch ---------------------------------------------------------------------------
 
@@ -413,7 +420,7 @@ class Recorder(Writer):
             loose_cpu,
         )
         pinned = b"".join([pack("Q", row) for row in pins])
-        data += self._take_syncs()
+        data += self._take_later()
         if loose:
             data += self._definitions()
         self._write(data + log_format.frame(log_format.WAIT, fixed + pinned + rows))
@@ -435,15 +442,16 @@ class Recorder(Writer):
         self.iterations = max(self.iterations - 1, 0)
         if self.iterations == 0 and self.worker < 0:
             self.flush_loose()
-            self.flush_syncs()
+            self.flush_later()
             self.log.close()
 
     @guarded
     def finish(self) -> None:
         """Write what is left: at the end of a worker, of the program, of a `lotus.trace` block."""
         self.meetings.end()
+        self.device_times.finish()
         self.flush_loose()
-        self.flush_syncs()
+        self.flush_later()
         if self.sends:
             self._write(self._sends_frame())
         if self.uncounted:

@@ -160,8 +160,10 @@ class Tracer:
         except LookupError as error:
             raise LookupError(f"torch {version} is not as lotus knows it: {error}") from error
         self._loaders = loaders
+        # Once all of torch is there.
+        self.late.append(lambda _: recorder.device_times.find(sys.modules["torch"]))
         ranges = recorder.ranges
-        if ranges is not None:  # before the first workers start, once all of torch is there
+        if ranges is not None:  # before the first workers start
             self.late.append(lambda _: ranges.load())
 
     def _listen_to_all(self, plan: "Callable[[], list[tuple[Any, str, Around]]]") -> None:

@@ -44,7 +44,7 @@ _LOOSE = (
     ("position", "i"),  # of the sample in its batch; -1: in none
     ("pad", "I"),
 )
-BATCH, WAIT, LOOSE, RESOURCES, EVENT, COUNTS, SYNC = 1, 2, 3, 4, 5, 6, 7
+BATCH, WAIT, LOOSE, RESOURCES, EVENT, COUNTS, SYNC, DEVICE = 1, 2, 3, 4, 5, 6, 7, 8
 FRAMES = {
     # One batch made: in a worker, or in the main process at num_workers=0.
     BATCH: (
@@ -195,6 +195,16 @@ FRAMES = {
             ("end_ns", "Q"),  # ... and has their averages
             ("tid", "I"),
             ("models", "I"),  # that averaged in it
+        ),
+        (),
+    ),
+    # What an accelerator did before and after a batch was handed over, by its own clock.
+    DEVICE: (
+        "device",
+        (
+            ("start_ns", "Q"),  # of the `next` that handed the batch over, by the host's clock
+            ("idle_ns", "Q"),  # nothing left on the loop's stream, from the asking to the handing
+            ("busy_ns", "Q"),  # at most, from there to the asking for the batch after it
         ),
         (),
     ),

@@ -100,7 +100,7 @@ def test_what_two_threads_write_at_once_is_written_once(tmp_path: Path) -> None:
 
     def flush() -> None:
         recorder.flush_loose()
-        recorder.flush_syncs()
+        recorder.flush_later()
         recorder._write(recorder._sends_frame())
 
     def other() -> None:
