@@ -62,8 +62,25 @@ EXPECTED = {
 }
 
 
+# The description that was read last, as text, with its types: a job's thousand logs have the same.
+_latest: list[tuple[str, dict[int, FrameType]]] = []
+
+
 def frame_types(frames: Any) -> dict[int, FrameType] | None:
     """Return frame types by kind, or None if they are damaged or lack what the tables need."""
+    try:
+        text = repr(frames)
+    except RecursionError:  # not of lotus; what is nested so deeply may be of no concern
+        return _types_of(frames)
+    if _latest and _latest[0][0] == text:
+        return _latest[0][1]
+    types = _types_of(frames)
+    if types is not None:
+        _latest[:] = [(text, types)]
+    return types
+
+
+def _types_of(frames: Any) -> dict[int, FrameType] | None:
     try:
         types = {}
         for frame in frames:

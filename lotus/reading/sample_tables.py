@@ -8,7 +8,7 @@ import pandas as pd
 
 from lotus.inside.trace.log.log_format import MANY
 from lotus.reading.batch_tables import categories, frame, repeat, signed, whose
-from lotus.reading.frame_scanner import Array, ranges
+from lotus.reading.frame_scanner import EXPECTED, Array, ranges
 from lotus.reading.process_tree import Assembly, Ints, Process, groups
 
 CPU = ("cpu_ns", "minor_faults", "major_faults", "read_bytes")
@@ -28,6 +28,12 @@ class SampleTable(NamedTuple):
     ops_before: Ints  # operations of earlier samples; its own: ops_before + range(ops_count)
     ops_count: Ints
     op_place: Ints | None  # places in the array `ops` where some are in no sample; None: all
+
+
+_NONE = np.empty(0, np.int64)
+_NO_SAMPLES = SampleTable(
+    _NONE, _NONE, _NONE, _NONE, _NONE, np.empty(0, np.bool_), _NONE, _NONE, None
+)
 
 
 def sampled(process: Process, samples: Array, index: Array, index64: Array) -> SampleTable:
@@ -101,13 +107,26 @@ class Loose(NamedTuple):
     with_cpu: Array  # bool: its element of cpu is measured
 
 
+LOOSE = ("batch", "wait", "loose")  # frames with operations in no sample
+_NO_LOOSE = Loose(
+    np.empty(0, dict(EXPECTED["batch"].arrays)["loose"]),
+    _NONE,
+    _NONE,
+    np.empty(0, np.bool_),
+    np.empty(0, dict(EXPECTED["batch"].arrays)["loose_cpu"]),
+    np.empty(0, np.bool_),
+)
+
+
 def loose(process: Process, samples: SampleTable) -> Loose:
     """Return the operations of a process that are in no sample."""
+    if not any(process.log.fixed[name]["n_loose"].any() for name in LOOSE):
+        return _NO_LOOSE
     parts: list[Array] = []
     cpus: list[Array] = []
     known: list[Array] = []
     batch_row: list[Ints] = []
-    for name in ("batch", "wait", "loose"):
+    for name in LOOSE:
         fixed = process.log.fixed[name]
         arrays = process.log.arrays(name, ("loose", "loose_cpu"))
         counts, cpu_counts = signed(fixed["n_loose"]), signed(fixed["n_loose_cpu"])
@@ -283,6 +302,8 @@ def times(a: Assembly, contents: Iterable[SampleTable] | None = None) -> pd.Data
 
 
 def _load_samples(process: Process) -> SampleTable:
+    if not process.log.fixed["batch"]["n_samples"].any():
+        return _NO_SAMPLES
     arrays = process.log.arrays("batch", ("samples", "index", "index64"))
     return sampled(process, arrays["samples"], arrays["index"], arrays["index64"])
 
@@ -297,7 +318,7 @@ def operations(
     loose_count = sum(
         int(signed(process.log.fixed[name]["n_loose"]).sum())
         for process in a.processes
-        for name in ("batch", "wait", "loose")
+        for name in LOOSE
     )
     size = int(signed(a.batch["n_ops"]).sum()) + loose_count
     out = _columns(size, ("tid", *_INT_COLUMNS))

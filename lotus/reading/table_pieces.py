@@ -182,9 +182,6 @@ def loose_of(run: InProcesses, number: int) -> pd.DataFrame:
     return ops.iloc[len(ops) - count :]
 
 
-_LOOSE = ("batch", "wait", "loose")
-
-
 def _in_samples(
     run: InProcesses, part: Assembly, contents: Iterable[sample_tables.Loaded] | None = None
 ) -> pd.DataFrame:
@@ -195,7 +192,7 @@ def _in_samples(
 
 def _loose_count(a: Assembly, number: int) -> int:
     fixed = a.processes[number].log.fixed
-    return sum(int(signed(fixed[kind]["n_loose"]).sum()) for kind in _LOOSE)
+    return sum(int(signed(fixed[kind]["n_loose"]).sum()) for kind in sample_tables.LOOSE)
 
 
 def _ranges(a: Assembly, number: int, rows: int) -> Iterator[tuple[int, int]]:

@@ -15,6 +15,8 @@ from lotus.analysis.common.sample_sums import sample_sums
 Advance = Callable[[int, int], None]  # told in each pass how many of how many pieces are read
 Read = TypeVar("Read")
 Change = Callable[[pd.DataFrame], pd.DataFrame]
+# So many samples take 35 MB; several passes read them.
+MOST_KEPT = 1 << 19
 
 
 class PartRows(Protocol):
@@ -155,6 +157,7 @@ class RunContents:
         partials: Partials = one_process,
     ) -> None:
         self.parts, self.advance, self.partials = parts, advance, partials
+        self._kept: dict[int, pd.DataFrame] = {}
 
     @cached_property
     def operations(self) -> OperationSums:
@@ -198,8 +201,20 @@ class RunContents:
         return self._told(places, self.parts.__getitem__)
 
     def times_again(self, places: Sequence[int]) -> Iterator[pd.DataFrame]:
-        """Read again the samples of these parts, without what is known of their operations."""
-        return self._told(places, self.parts.times)
+        """Read again the samples of these parts, without what is known of their operations.
+
+        Where there are few in all, the first reading is kept.
+        """
+        return self._told(places, self._times if self._few else self.parts.times)
+
+    @cached_property
+    def _few(self) -> bool:
+        return bool(self.samples["samples"].sum() <= MOST_KEPT)
+
+    def _times(self, place: int) -> pd.DataFrame:
+        if place not in self._kept:
+            self._kept[place] = self.parts.times(place)
+        return self._kept[place]
 
     def _told(self, places: Sequence[int], read: Callable[[int], Read]) -> Iterator[Read]:
         for done, place in enumerate(places, 1):

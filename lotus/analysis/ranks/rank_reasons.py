@@ -5,6 +5,7 @@ that waiting and step add up to it; and of its input, what each operation costs 
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -164,8 +165,14 @@ def facts(run: RunLike, steps: RankSteps) -> RankFacts:
     ours = steps.ranks[row] == rank
     samples = np.bincount(row[ours], size[known][ours], len(steps.ranks))
     took = np.bincount(row[ours], fetch[known][ours], len(steps.ranks))
-    processors = [processor(run.manifest, int(one), host)
-             for one, host in zip(steps.ranks, steps.hosts, strict=True)]  # fmt: skip
+    manifest, listed = run.manifest, defaultdict(list)
+    for entry in entries(manifest, "ranks"):
+        if isinstance(entry.get("rank"), int):
+            listed[entry["rank"]].append(entry)
+    processors = [
+        processor({**manifest, "ranks": listed[int(one)]}, int(one), host)
+        for one, host in zip(steps.ranks, steps.hosts, strict=True)
+    ]
     return RankFacts(
         cores=np.array([cores for cores, _ in processors]),
         models=[model for _, model in processors],

@@ -10,7 +10,7 @@ import pytest
 
 import lotus
 from lotus.analysis.batches import usual_durations
-from lotus.analysis.common import durations
+from lotus.analysis.common import durations, run_contents
 from lotus.analysis.common.durations import ERROR
 from lotus.analysis.common.scope import TABLES
 from lotus.analysis.summary import summarise
@@ -148,8 +148,9 @@ def test_figures_of_a_run_beyond_the_exact_are_within_their_error(uneven, monkey
 
 
 def test_a_report_holds_no_more_rows_of_a_larger_run(tmp_path, monkeypatch) -> None:
-    # GIVEN two runs, one three times the other
+    # GIVEN two runs, one three times the other, both with more samples than are kept
     monkeypatch.setattr(table_pieces, "ROWS", 3_000)
+    monkeypatch.setattr(run_contents, "MOST_KEPT", 5_000)
     held, most = 0, 0
 
     def count(rows: pd.DataFrame) -> None:
@@ -189,6 +190,25 @@ def test_a_report_holds_no_more_rows_of_a_larger_run(tmp_path, monkeypatch) -> N
     # THEN as many samples and operations are in memory at a time
     assert peaks[1] <= 1.1 * peaks[0]
     assert peaks[1] < 10_000
+
+
+def test_samples_of_a_small_run_are_read_again_once_for_all_passes(uneven, monkeypatch) -> None:
+    read, times = [], table_pieces.Pieces.times
+
+    def counted(pieces, place):
+        read.append(place)
+        return times(pieces, place)
+
+    monkeypatch.setattr(table_pieces, "ROWS", 300)
+    monkeypatch.setattr(table_pieces.Pieces, "times", counted)
+    of_small = report(lotus.load(uneven))
+    assert len(read) == len(set(read)) > 20
+    # WHEN there are more samples than are kept
+    monkeypatch.setattr(run_contents, "MOST_KEPT", 100)
+    of_large = report(lotus.load(uneven))
+    # THEN each pass reads them, and finds the same
+    assert json.dumps(of_small) == json.dumps(of_large)
+    assert len(read) > 3 * len(set(read))
 
 
 def test_pieces_of_a_run_are_its_tables(large) -> None:
