@@ -251,7 +251,9 @@ def sounds(folder: Path) -> Operation:
         ("draft_decode", ("Loader", "Resize"), 40.0),  # of 255: another way to shrink
         ("early_crop", ("ToTensor", "RandomCrop", "Normalize"), 0.0),
         ("in_place_normalize", ("ToTensor", "Normalize"), 0.0),
+        ("late_float", ("ToTensor", "Normalize"), 0.0),
         ("opencv_decode", ("Loader",), 8.0),
+        ("reducing_resize", ("Resize",), 12.0),
         ("simplejpeg_decode", ("Loader",), 8.0),
         ("soundfile_read", ("Loader",), 1e-4),
         ("torchvision_decode", ("Loader",), 8.0),  # libjpegs round differently
@@ -284,12 +286,27 @@ def test_each_of_lotus_does_about_the_same(
     assert list(offers_of(module, [])) == []
 
 
+def test_floats_of_tensors_are_made_late_too() -> None:
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    pictures = [torch.randint(0, 256, (3, 9, 7), dtype=torch.uint8) for _ in range(3)]
+    made = v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.4] * 3, [0.2] * 3)
+    operations = [
+        Operation(type(step).__name__, [Call(step.__call__, ((each,), {})) for each in pictures])
+        for step in made
+    ]
+    module = alternative_files.load("late_float")
+    ((replaced, before, after, (inputs,)),) = offers_of(module, operations)
+    assert replaced == ("ToDtype", "Normalize")
+    assert difference(before(inputs), after(inputs))["equal"]
+    assert ["remove", "ToDtype"] in module.edits(operations)
+
+
 def test_the_table_of_tests_has_every_file() -> None:
     files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
     assert files == {
-        "batched_normalize", "draft_decode", "early_crop", "in_place_normalize", "opencv_decode",
-        "simplejpeg_decode", "soundfile_read", "torchvision_decode", "uint8_resize",
-        "uint8_tensors",
+        "batched_normalize", "draft_decode", "early_crop", "in_place_normalize", "late_float",
+        "opencv_decode", "reducing_resize", "simplejpeg_decode", "soundfile_read",
+        "torchvision_decode", "uint8_resize", "uint8_tensors",
     }  # fmt: skip
 
 
