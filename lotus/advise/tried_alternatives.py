@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.advise import code_change
+from lotus.advise.known_advice import known_advice
 from lotus.inside.common import alternative_files
 from lotus.mapping import isolated_runner
 from lotus.tune.search.trial_rates import Speedup, compared
@@ -152,6 +153,8 @@ def read(
     untried = [(event["title"], event["why"]) for event in by_kind.get("untried", ())]
     untried += [(event["operation"], event["why"]) for event in by_kind.get("skipped", ())]
     notes = [*notes, *(event["error"] for event in by_kind.get("fault", ()))]
+    for event in by_kind.get("habits", ()):
+        notes += known_advice(event, event["num_workers"])
     return Alternatives(tuple(tried), tuple(untried), operations, tuple(notes), places)
 
 

@@ -13,6 +13,7 @@ import operator
 import sys
 import threading
 
+from ..cache import opened_files
 from ..common.guard import hook
 from ..trace.transform_finder import Finder
 from . import side_effects
@@ -111,6 +112,7 @@ class Catcher:
         self.missed: set[str] = set()
         self.answers: dict[int, list[Any]] = {}  # results for the current sample, by operation
         self.effects: dict[str, str] = {}  # by operation: what it does besides its result
+        self.opened: list[list[str]] = []  # files that were opened for each sample
         self.unanswered = ""
         self._error: BaseException | None = None
         self._here = threading.local()
@@ -221,6 +223,7 @@ class Catcher:
         """Fetch a sample and capture the inputs of its operations; return (success, sample)."""
         self.mode, self.answers, self.unanswered, self._called_now = _TAKE, {}, "", []
         side_effects.begin()
+        opened_files.start()
         try:
             data = fetch(*args)
         except Exception as error:
@@ -228,6 +231,9 @@ class Catcher:
             return False, None
         finally:
             self.mode = _OFF
+            files, _ = opened_files.stop()
+            if count == 1:
+                self.opened.append(files)
             self._note_effects(LOADER, 0)
         self.sampled += count
         for name in self._called_now:

@@ -27,6 +27,7 @@ from ..common.guard import ask, hook
 from ..trace import active
 from ..trace.log.log_writer import put
 from ..trace.tracer import Tracer
+from . import data_habits
 from .alternative_bench import AlternativeBench
 from .cut_bench import CutBench
 from .input_capture import LOADER, CannotCopy, Catcher, describe
@@ -210,6 +211,9 @@ class Isolator(Tracer):
             if not catcher.calls.get(name):
                 self.say({"event": "skipped", "operation": name, "why": why})
         if self.settings.alternatives is not None:
+            habits = ask(data_habits.event, loader.dataset, catcher.opened)
+            if habits is not None:
+                self.say({**habits, "num_workers": loader.num_workers})
             folder, budget_ns = self.settings.alternatives, self.settings.budget_ns
             bench = AlternativeBench(folder, budget_ns, self.say, self.settings.names)
             bench.try_all(catcher, link.tell)

@@ -1,0 +1,48 @@
+"""Advice on what cannot be tried in a program as it is: files, and objects that workers copy.
+
+It rests on what the program was seen to do, and says that nobody has measured here what it gains.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from lotus.common.formatting import plural, size
+
+_SMALL = 256 << 10  # bytes of a file that is small
+
+
+def known_advice(habits: Mapping[str, Any], workers: int) -> list[str]:
+    """Return sentences on what lotus/inside/isolate/data_habits.py saw."""
+    return [*_on_files(habits), *(_on_objects(habits) if workers else [])]
+
+
+def _on_files(habits: Mapping[str, Any]) -> list[str]:
+    made = []
+    samples = habits["samples"]
+    for path, known in habits["again"]:
+        of = "" if known is None else f" ({size(known)})"
+        made.append(
+            f"{os.path.basename(path)}{of} was opened anew for each of "
+            f"{plural(samples, 'sample')}: open it once in each worker, when it makes "
+            "its first sample, and keep it open; what that gains was not measured"
+        )
+    small = habits["own_bytes"]
+    if habits["own_files"] >= samples > 1 and small is not None and small <= _SMALL:
+        made.append(
+            f"each sample has a file of its own, of {size(small)} in the median: where storage has "
+            "a share of the loop's time, fewer and larger files (tar, LMDB, Arrow) may be read "
+            "faster; what that gains was not measured"
+        )
+    return made
+
+
+def _on_objects(habits: Mapping[str, Any]) -> list[str]:
+    return [
+        f"the data set's {name} holds {count:,} Python objects ({kind}), some {size(known)}: "
+        "workers that are forked come to copy this memory as they read it; numpy arrays, tensors "
+        "or an Arrow table are shared; how much memory that saves was not measured"
+        for name, count, kind, known in habits["objects"]
+    ]
