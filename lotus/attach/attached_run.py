@@ -2,15 +2,16 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from lotus.analysis.attached import phases
-from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.analysis.attached.evidence import SETTINGS, AttachEvidence
 from lotus.attach import checked_values, function_file
+from lotus.attach.frame_locals import FrameLocals
 from lotus.attach.stack_phases import Label, Site
 from lotus.attach.thread_readings import ASLEEP, COLUMNS
 from lotus.common import files, redaction
@@ -25,6 +26,7 @@ _MOST_BYTES = 64 << 20
 _MOST_LABELS, _MOST_CHAIN = 20_000, 16
 _WHOLE = range(-1, 1 << 62)
 _PIDS = range(0, 1 << 31)
+_TOLD = range(-1, 1 << 31)
 _ALL_REASONS = (*REASONS, ASLEEP)
 PROCESS = {
     "pid": _PIDS, "main": _PIDS, "worker": range(-1, 1 << 16), "rank": range(-1, 1 << 24),
@@ -57,6 +59,7 @@ def write(
     machine: Sequence[Sequence[int]],
     memory: Sequence[Sequence[int]],
     missing: Sequence[str],
+    settings: Sequence[FrameLocals] = (),
 ) -> None:
     """Write attach.json. Raises LotusError."""
     numbers = {reason: number for number, reason in enumerate(_ALL_REASONS)}
@@ -88,6 +91,7 @@ def write(
         "machine": list(machine),
         "memory": list(memory),
         "missing": list(missing),
+        "settings": [asdict(each) for each in settings],
     }  # fmt: skip
     text = files.json_text(record, indent=None) + "\n"
     files.replace(directory / ATTACHED, text, mode=0o600)
@@ -146,6 +150,8 @@ def _evidence(content: Mapping[str, Any]) -> AttachEvidence:
         missing=tuple(
             checked_values.text(each) for each in checked_values.items(content, "missing")[:50]
         ),
+        # A run of an older lotus has none.
+        settings=_rows({"settings": [], **content}, "settings", _settings, list(SETTINGS)),
     )
 
 
@@ -214,6 +220,16 @@ def _loop(row: Any) -> list[Any]:
         raise ValueError("a loop is no object")
     lines = [checked_values.whole(row.get(name), _PIDS, name) for name in ("head", "first", "last")]
     return [checked_values.text(row.get("function")), checked_values.text(row.get("file")), *lines]
+
+
+def _settings(row: Any) -> list[Any]:
+    if not isinstance(row, dict):
+        raise ValueError("settings are no object")
+    numbers = [
+        checked_values.whole(row.get(name), _PIDS if name == "pid" else _TOLD, name)
+        for name in SETTINGS[:-1]
+    ]
+    return [*numbers, checked_values.text(row.get(SETTINGS[-1]))]
 
 
 def _thread(row: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.attach import attached_run, function_file, process_discovery, stack_recorder
+from lotus.attach.frame_locals import LocalsReader
 from lotus.attach.perf_recorder import PerfRecorder
 from lotus.attach.process_discovery import Program
 from lotus.attach.source_lines import SourceLines
@@ -68,6 +69,7 @@ class _Observation:
     machine: MachineLoad = field(default_factory=MachineLoad)
     memory: ProcessMemory = field(default_factory=ProcessMemory)
     numbers: ThreadNumbers = field(default_factory=ThreadNumbers)
+    locals: LocalsReader | None = None  # None: stacks are refused
     cores: float | None = None  # that the first program may use
     root: Path = Path("/")  # of its files
     _folder: int = -1  # its descriptor
@@ -108,6 +110,15 @@ class _Observation:
         process.cpu_ns, process.read_bytes = cpu, read
         process.children_ns = cpu_of_children(process.pid)
         process.descriptors = max(process.descriptors, open_descriptors(process.pid))
+
+    def read_locals(self) -> None:
+        """Read what torch's frames hold: the settings of the loaders."""
+        if self.locals is not None:
+            workers, mains = (
+                [each.pid for each in self.alive if (each.worker >= 0) == of_workers]
+                for of_workers in (True, False)
+            )
+            self.locals.look(workers, mains)
 
     def rescan(self) -> None:
         """Read all, and find workers that were started meanwhile."""
@@ -175,6 +186,7 @@ def attach(
     functions: PerfRecorder | None = None
     try:
         if not refused:
+            session.locals = LocalsReader(path)
             total = sum(1 + len(program.workers) for program in programs)
             rate = max(_LEAST_RATE, min(_MOST_RATE, _SAMPLES_PER_S // total))
             for number, program in enumerate(programs):
@@ -190,6 +202,8 @@ def attach(
         raise LotusError(f"cannot watch it: {error.strerror}; see: lotus doctor") from None
     finally:
         session.close()
+        if session.locals is not None:
+            session.locals.kill()
         for recorder in recorders:
             recorder.kill()
         if functions is not None:
@@ -247,6 +261,7 @@ def _watch(
                 recorder.watch()
             if time.monotonic() - scanned > _RESCAN_S:
                 session.rescan()
+                session.read_locals()
                 scanned = time.monotonic()
                 advance(round(passed * 10), round(seconds * 10))
             if not any(each.alive for each in session.watched.values() if each.worker < 0):
@@ -283,10 +298,14 @@ def _keep(
             f"process {', '.join(map(str, stopped))} was stopped (SIGSTOP) for some of the time: "
             "what it was at counts as if it had gone on"
         )
+    settings, cost = session.locals, 0
+    if settings is not None:
+        settings.finish()
+        cost += settings.cpu_ns
     if functions is not None:
         functions.stop()
     facts: dict[str, Any] = {"stacks": 0, "errors": 0, "torn": 0, "bound_ns": 0}
-    main, cost = session.programs[0].main, 0
+    main = session.programs[0].main
     table = StackTable(SourceLines(session.root), set(session.watched))
     mains = {program.main.pid for program in session.programs}
     for recorder in recorders:
@@ -334,6 +353,7 @@ def _keep(
         session.machine.rows,
         session.memory.rows,
         missing,
+        [] if settings is None else settings.seen,
     )
     if sampled is not None:
         function_file.write(directory, sampled, table.moments)

@@ -265,11 +265,7 @@ def _of_program(frames: Sequence[Frame]) -> tuple[Frame, ...]:
 
 def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> Label:
     """What the main thread of a worker is at; a forked one has its parent's frames as well."""
-    loops = [
-        k
-        for k, frame in enumerate(frames)
-        if _last(frame) == "_worker_loop" and _WORKER.search(frame.file)
-    ]
+    loops = [k for k, frame in enumerate(frames) if is_worker_loop(frame)]
     at = _loader_frame(frames)
     loop = -1 if at is None else _loop_of(frames[: at + 1], sites, sources)
     if not loops:
@@ -331,10 +327,17 @@ def _loop_of(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -
 
 
 def _fetch_frame(frames: Sequence[Frame]) -> int | None:
-    for place, frame in enumerate(frames):
-        if _FETCHER.search(frame.file) and _last(frame) == "fetch":
-            return place
-    return None
+    return next((place for place, frame in enumerate(frames) if is_fetch(frame)), None)
+
+
+def is_worker_loop(frame: Frame) -> bool:
+    """Whether it is torch's function that a worker runs."""
+    return _last(frame) == "_worker_loop" and bool(_WORKER.search(frame.file))
+
+
+def is_fetch(frame: Frame) -> bool:
+    """Whether it is torch's function that makes a batch."""
+    return _last(frame) == "fetch" and bool(_FETCHER.search(frame.file))
 
 
 def _making(frames: Sequence[Frame], fetch: int, loop: int, sources: Sources) -> Label:

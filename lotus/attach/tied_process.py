@@ -35,6 +35,6 @@ class TiedProcess(Child):
         mark = _MARK.search(super().text())
         return None if mark is None else int(mark[1])
 
-    def text(self) -> str:
-        """Return the last 64 KiB of what the recorder itself has written."""
-        return _MARK.sub("", super().text())
+    def text(self, most: int = 1 << 16) -> str:
+        """Return the last `most` bytes of what the recorder itself has written."""
+        return _MARK.sub("", super().text(most))

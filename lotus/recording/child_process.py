@@ -58,13 +58,11 @@ class Child:
             self.cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
         return True
 
-    def text(self) -> str:
-        """Return the last 64 KiB of its output."""
+    def text(self, most: int = 1 << 16) -> str:
+        """Return the last `most` bytes of its output."""
         with contextlib.suppress(OSError):
             size = os.fstat(self._written).st_size
-            return os.pread(self._written, 1 << 16, max(0, size - (1 << 16))).decode(
-                "utf-8", "replace"
-            )
+            return os.pread(self._written, most, max(0, size - most)).decode("utf-8", "replace")
         return ""
 
     def wait(self, seconds: float, impatient: bool = False) -> bool:

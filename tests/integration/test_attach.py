@@ -71,6 +71,10 @@ def test_the_planted_cause_is_first(run: Path) -> None:
     assert "num_workers" in judged["causes"][0]["advice"]
     assert document["loops"][0]["workers"] == 2
     assert document["loops"][0]["title"].startswith("the loop at planted.py:")
+    settings = document["loops"][0]["settings"]
+    assert (settings["workers"], settings["batch_sizes"]) == (2, [16, 16])
+    assert (settings["dataset"], settings["in_sequence"]) == ("Pictures", True)
+    assert settings["persistent_workers"] is False
 
 
 def test_the_directory_holds_nothing_else(run: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from lotus.analysis.attached import phases
-from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.analysis.attached.evidence import SETTINGS, AttachEvidence
 
 TICK = 20_000_000
 MAIN = 100
@@ -40,6 +40,7 @@ class Program:
     own_threads: int = 0
     grows: float = 0.0  # private bytes of each worker, a second
     facts: dict[str, Any] = field(default_factory=dict)
+    settings: Sequence[dict[str, Any]] = ()  # what frames told, each of the worker at its place
 
     def evidence(self, offset_ns: int = 0) -> AttachEvidence:
         """What is seen; `offset_ns`: by how much the clock of the stacks is behind."""
@@ -106,6 +107,13 @@ class Program:
                          "available_bytes"],
             ),
             memory=self._memory(),
+            settings=pd.DataFrame(
+                [
+                    {**dict.fromkeys(SETTINGS, -1), "dataset": "", "pid": MAIN + 1 + place} | told
+                    for place, told in enumerate(self.settings)
+                ],
+                columns=list(SETTINGS),
+            ),
         )  # fmt: skip
 
     def _memory(self) -> pd.DataFrame:

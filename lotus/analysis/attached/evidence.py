@@ -1,12 +1,20 @@
 """What was seen of a running program from outside, as tables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
 UNKNOWN_CLOCK_NS = 1_000_000_000
+SETTINGS = (
+    "pid", "workers", "iterable", "drop_last", "persistent", "spawned", "batch", "in_sequence",
+    "dataset",
+)  # fmt: skip
+
+
+def _no_settings() -> pd.DataFrame:
+    return pd.DataFrame(columns=list(SETTINGS))
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,8 @@ class AttachEvidence:
     memory     time_ns, pid, worker, rss, pss, private, shared, anonymous, descriptor_limit
     missing    sentences: what could not be seen
     functions  what perf sampled; None: nothing
+    settings   SETTINGS: what torch's frames in a process told of its loader, once or more; see
+               lotus.attach.frame_locals; -1 and "": not told
     """
 
     facts: Mapping[str, Any]
@@ -69,6 +79,7 @@ class AttachEvidence:
     memory: pd.DataFrame
     missing: tuple[str, ...] = ()
     functions: FunctionEvidence | None = None
+    settings: pd.DataFrame = field(default_factory=_no_settings)
 
     @property
     def elapsed_ns(self) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached import phases
+from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.loop_shares import Component, LoopShares, Sampled, idle_share
 from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse, Threads
 from lotus.analysis.batches.data_shares import DataShares
@@ -54,7 +55,7 @@ class SampledAccount:
     around: Circumstances
 
 
-def charged(seen: Sampled, shares: LoopShares) -> SampledAccount:
+def charged(seen: Sampled, shares: LoopShares, settings: LoaderSettings) -> SampledAccount:
     """The charges of one loop, which add up to its time."""
     use = _core_use(seen, shares)
     ledger = _Ledger(seen, shares, use)
@@ -73,7 +74,7 @@ def charged(seen: Sampled, shares: LoopShares) -> SampledAccount:
         charges=sorted(charges, key=lambda charge: -charge.ns),
         use=use,
     )
-    return SampledAccount(account, _circumstances(seen, shares, use, ledger.starved))
+    return SampledAccount(account, _circumstances(seen, shares, settings, use, ledger.starved))
 
 
 class _Ledger:
@@ -402,7 +403,9 @@ def _sends_tensors(seen: Sampled) -> bool:
     return not len(sent) or bool((sent["name"] == phases.TENSORS).any())
 
 
-def _circumstances(seen: Sampled, shares: LoopShares, use: CoreUse, starved: int) -> Circumstances:
+def _circumstances(
+    seen: Sampled, shares: LoopShares, settings: LoaderSettings, use: CoreUse, starved: int
+) -> Circumstances:
     step = shares.of(phases.STEP)
     made = shares.made_ns * (1.0 - min(use.fetch.delay_share, 0.9) if use.rivals else 1.0)
     processes = seen.evidence.processes
@@ -416,22 +419,23 @@ def _circumstances(seen: Sampled, shares: LoopShares, use: CoreUse, starved: int
         shared=0.0,
         prefetch=2,
         pinned=bool((seen.samples["phase"] == phases.PIN).any()),
-        persistent=False,
+        persistent=bool(settings.persistent_workers),
         in_order=True,
-        made=1,
+        # Workers that are kept end with their loader.
+        made=shares.starts if settings.persistent_workers else 1,
         call_site="",
         hot=hot_functions(_stacks(seen, shares, phases.DATASET, "fetch"), "fetch"),
         hot_in_sampler=hot_functions(_stacks(seen, shares, phases.SAMPLER, "sampler"), "sampler"),
         hot_in_step=hot_lines(_stacks(seen, shares, phases.STEP, "step"), "step"),
         times_read=1,
-        spawned=False,
+        spawned=bool(settings.spawned),
         level="op",
         partial=True,
         # Sizes are not seen; of tensors and pickled objects, which they are.
         batch_bytes=math.inf,
         pipe_bytes=0.0 if _sends_tensors(seen) else math.inf,
-        iterable=False,
-        in_sequence=False,
+        iterable=bool(settings.iterable),
+        in_sequence=bool(settings.in_sequence),
         paths={},
         use=use,
         wait_spread=spread_of(np.array(sorted(shares.rows), np.float64).reshape(-1, 3)[:, 1:]),

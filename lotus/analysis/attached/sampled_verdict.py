@@ -10,6 +10,7 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.limited_verdict import limited_verdict
+from lotus.analysis.attached.loader_settings import LoaderSettings, settings_of
 from lotus.analysis.attached.loop_shares import (
     LoopShares,
     Sampled,
@@ -73,6 +74,7 @@ class LoopSummary:
     samples: int
     left_out_ns: float  # a start-up that was met once
     alone_share: float  # of the waits for workers: one of several made a batch, others were idle
+    settings: LoaderSettings
     held_up_by: int = 0  # process of the rank for which the others wait, if all else is of it; or 0
 
 
@@ -95,7 +97,7 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
     """Compute all that is shown."""
     seen = sampled(evidence)
     numbers = loops_of(seen)[:_MOST_LOOPS]
-    loops = [_loop(seen, number) for number in numbers]
+    loops = [_loop(seen, number, len(numbers) == 1) for number in numbers]
     loops = _by_waiting(loops)
     time = _time(seen, loops)
     judged = None
@@ -134,12 +136,13 @@ def with_loop(summary: AttachedSummary) -> AttachedSummary:
     )
 
 
-def _loop(seen: Sampled, number: int) -> LoopSummary:
+def _loop(seen: Sampled, number: int, only: bool) -> LoopSummary:
     parts = {main: loop_shares(seen, number, main) for main in seen.evidence.mains}
     parts = {main: part for main, part in parts.items() if part.loop_ns > 0}
     last = _held_up_by(seen, parts)
     whole = added([parts[last]] if last else list(parts.values()))
-    account = charged(seen, whole)
+    settings = settings_of(seen, number, only)
+    account = charged(seen, whole, settings)
     ranks = _rank_rows(seen, parts)
     judged = _cautious(_with_intervals(judge(account.account, account.around), whole))
     if whole.wait_ns >= _STUCK * whole.loop_ns and _stands_still(seen):
@@ -166,6 +169,7 @@ def _loop(seen: Sampled, number: int) -> LoopSummary:
         samples=len(whole.rows),
         left_out_ns=whole.left_out_ns,
         alone_share=ratio(whole.alone_ns, sum(whole.by_worker.values())),
+        settings=settings,
         held_up_by=last,
     )
 

@@ -53,6 +53,8 @@ def _loop(loop: LoopSummary) -> Section:
     columns = [("cause", LEFT), ("of loop", RIGHT), ("95 % interval", RIGHT)]
     text = f"{plural(loop.workers, 'worker')}, idle {share(loop.idle_share)} of their time"
     parts: Parts = [text] if loop.workers else []
+    if loader := attached_report.loader_words(loop.settings):
+        parts.append(f"Loader: {loader}")
     parts += [Table(columns, causes), Table(*attached_report.operation_cells(loop))]
     if len(loop.rank_rows) > 1:
         rows = [

@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.attached import phases
+from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import (
@@ -110,12 +111,34 @@ def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> N
     if loop.workers:
         text += f", idle {share(loop.idle_share)} of their time"
     print_paragraph(console, "Loop", text)
+    if loader := loader_words(loop.settings):
+        print_paragraph(console, "Loader", loader)
     if math.isfinite(loop.ceiling) and judged.kind == "input-bound":
         print_paragraph(
             console,
             "Ceiling",
             f"with every batch ready, and steps as they are, {loop.ceiling:.3g} times as fast",
         )
+
+
+def loader_words(settings: LoaderSettings) -> str:
+    """What torch's frames told of a loader's settings; "" where that is nothing."""
+    words = []
+    if settings.dataset:
+        kind = ", iterable" if settings.iterable else ""
+        words.append(f"{plain(settings.dataset)}{kind}")
+    if settings.in_sequence is not None:
+        words.append("samples in sequence" if settings.in_sequence else "samples shuffled")
+    if settings.batch_sizes is not None:
+        least, most = settings.batch_sizes
+        same = f"batch_size={most or None}"
+        words.append(same if least == most else f"batches of {least} to {most} samples")
+    for name in ("drop_last", "persistent_workers", "pin_memory"):
+        if (value := getattr(settings, name)) is not None:
+            words.append(f"{name}={value}")
+    if settings.spawned:
+        words.append("workers spawned")
+    return f"{', '.join(words)} (read from torch's frames)" if words else ""
 
 
 def _loop(console: "Console", loop: LoopSummary) -> None:
@@ -241,6 +264,7 @@ def _loop_document(loop: LoopSummary) -> dict[str, Any]:
         "left_out_ns": loop.left_out_ns,
         "alone_share": loop.alone_share,
         "held_up_by": loop.held_up_by,
+        "settings": dataclasses.asdict(loop.settings),
         "verdict": dataclasses.asdict(loop.verdict),
         "intervals": [[cause.low, cause.high] for cause in loop.verdict.causes],
         "operations": loop.operations,

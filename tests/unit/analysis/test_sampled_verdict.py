@@ -9,6 +9,7 @@ from lotus.analysis.attached import phases
 from lotus.analysis.attached.clock_offset import labels_of_looks
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise, with_loop
 from lotus.common.errors import LotusError
+from lotus.reporters.run import attached_report
 from tests.unit.sampled_program import (
     IDLE,
     MAIN,
@@ -155,6 +156,32 @@ def test_workers_that_start_anew_in_each_epoch_are_to_be_kept() -> None:
     assert verdict.causes[0].kind == "start-up"
     assert "In 5 epochs" in verdict.causes[0].reason
     assert "persistent_workers=True" in verdict.causes[0].advice
+
+
+def test_workers_that_are_kept_but_start_anew_belong_to_loaders_that_are_made_anew() -> None:
+    startup, shutdown = (phases.STARTUP, ""), (phases.SHUTDOWN, "")
+    main = turns((startup, 30), (WAIT, 10), (STEP, 55), (shutdown, 5))
+    worker = turns((startup, 30), (BLUR, 70))
+    workers = [between(at, at + 95, worker) for at in range(0, 500, 100)]
+    verdict = judged(Program(main, workers, settings=[{"persistent": 1}] * 2)).verdict
+    assert verdict is not None
+    assert verdict.causes[0].kind == "start-up"
+    assert "The loader is made anew 5 times: make it once" in verdict.causes[0].advice
+
+
+def test_settings_are_told_where_all_frames_agree() -> None:
+    told = {"workers": 2, "iterable": 0, "persistent": 0, "in_sequence": 1, "dataset": "Pictures"}
+    frames = [{**told, "batch": 16}, {**told, "batch": 12, "persistent": 1}]
+    settings = judged(Program(STARVING, [always(BLUR)] * 2, settings=frames)).loops[0].settings
+    assert (settings.workers, settings.dataset, settings.in_sequence) == (2, "Pictures", True)
+    assert settings.batch_sizes == (12, 16)
+    assert settings.persistent_workers is None  # they do not agree
+    assert settings.drop_last is None  # nobody told it
+    words = attached_report.loader_words(settings)
+    assert words.startswith("Pictures, samples in sequence, batches of 12 to 16 samples")
+    assert "persistent_workers" not in words
+    nothing = judged(Program(STARVING, [always(BLUR)])).loops[0].settings
+    assert attached_report.loader_words(nothing) == ""
 
 
 def test_a_loop_that_has_just_begun_has_no_verdict() -> None:

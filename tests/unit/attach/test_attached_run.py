@@ -9,6 +9,7 @@ import pytest
 
 from lotus.analysis.attached import phases
 from lotus.attach import attached_run
+from lotus.attach.frame_locals import FrameLocals
 from lotus.attach.stack_phases import Label, Site
 from lotus.common.errors import LotusError
 from native_map.recording.py_spy import Frame
@@ -37,6 +38,7 @@ def write(directory: Path) -> Path:
         [[10**9, 1, 2, 3, 0, 5]],
         [],
         ["a sentence"],
+        [FrameLocals(8, workers=2, batch=16, dataset="Pictures")],
     )
     return directory / "attach.json"
 
@@ -51,6 +53,16 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert evidence.loops["head"].tolist() == [9]
     assert evidence.missing == ("a sentence",)
     assert evidence.mains == [7]
+    assert evidence.settings["batch"].tolist() == [16]
+    assert evidence.settings["drop_last"].tolist() == [-1]
+
+
+def test_a_file_of_an_older_lotus_has_no_settings(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    content = json.loads(path.read_text())
+    del content["settings"]
+    path.write_text(json.dumps(content))
+    assert not len(attached_run.load(tmp_path).settings)
 
 
 def changed(path: Path, *way: Any, to: Any) -> None:
@@ -90,6 +102,11 @@ def changed(path: Path, *way: Any, to: Any) -> None:
         (("cores",), "many"),
         (("cores",), -1),
         (("missing",), [[]]),
+        (("settings",), {}),
+        (("settings", 0), [1]),
+        (("settings", 0, "batch"), -2),
+        (("settings", 0, "pid"), -1),
+        (("settings", 0, "dataset"), None),
     ],
 )
 def test_a_hostile_file_is_refused_with_one_line(

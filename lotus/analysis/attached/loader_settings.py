@@ -1,0 +1,68 @@
+"""The settings of a sampled loop's loader, as far as torch's frames told them."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.loop_shares import Sampled
+from lotus.analysis.common.columns import Ints, integer
+
+
+@dataclass(frozen=True)
+class LoaderSettings:
+    """None and "": not told. `batch_sizes`: the smallest and the largest batch that was met;
+    (0, 0): the data set makes batches. `in_sequence`: samples come in the order of their numbers.
+    """
+
+    workers: int | None = None
+    batch_sizes: tuple[int, int] | None = None
+    dataset: str = ""
+    iterable: bool | None = None
+    in_sequence: bool | None = None
+    drop_last: bool | None = None
+    persistent_workers: bool | None = None
+    spawned: bool | None = None
+    pin_memory: bool | None = None
+
+
+def settings_of(seen: Sampled, loop: int, only: bool) -> LoaderSettings:
+    """What was told of one loop; `only`: there is no other one.
+
+    A process that does not tell of which loop it is, as one that was spawned, counts where there is
+    only one loop.
+    """
+    told = seen.evidence.settings
+    own = seen.samples[seen.samples["pid"].isin(told["pid"])]
+    loop_of = own[own["loop"] >= 0].groupby("pid")["loop"].agg(lambda loops: loops.mode().iloc[0])
+    mine = told[told["pid"].map(loop_of).fillna(loop if only else -1) == loop]
+    sizes = _told(mine, "batch")
+    names = set(mine["dataset"]) - {""}
+    pins = bool((seen.samples["phase"] == phases.PIN).any())
+    return LoaderSettings(
+        workers=_same(mine, "workers"),
+        batch_sizes=(int(sizes.min()), int(sizes.max())) if sizes.size else None,
+        dataset=str(names.pop()) if len(names) == 1 else "",
+        iterable=_flag(mine, "iterable"),
+        in_sequence=_flag(mine, "in_sequence"),
+        drop_last=_flag(mine, "drop_last"),
+        persistent_workers=_flag(mine, "persistent"),
+        spawned=_flag(mine, "spawned"),
+        pin_memory=True if pins and only else None,
+    )
+
+
+def _told(mine: pd.DataFrame, name: str) -> Ints:
+    values = integer(mine, name)
+    return values[values >= 0]
+
+
+def _same(mine: pd.DataFrame, name: str) -> int | None:
+    """What all say; None where they do not agree, or nobody says it."""
+    values = set(_told(mine, name).tolist())
+    return int(values.pop()) if len(values) == 1 else None
+
+
+def _flag(mine: pd.DataFrame, name: str) -> bool | None:
+    value = _same(mine, name)
+    return None if value is None else bool(value)

@@ -1,0 +1,174 @@
+"""Reads the settings of loaders from the local variables of torch's own frames, by `py-spy dump`.
+
+A worker's loop has its arguments there: how many workers there are, what kind of data set, whether
+the workers are kept; and the indices of the batch that it makes. What is in an object, as the
+prefetch factor is, py-spy does not show.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lotus.attach import stack_phases
+from lotus.recording.child_process import Child
+from native_map.recording.py_spy import Frame
+
+_MOST = 8  # dumps in all
+_MOST_OF_WORKER = 2
+_DETAIL = "-" + "l" * 99  # 12,800 characters a value: the indices of some thousand samples
+_MOST_BYTES = 32 << 20
+_SPAWN = re.compile(r"/multiprocessing/(spawn|forkserver)\.py$")
+_OBJECT = re.compile(r"^<([\w.]+) at 0x")
+_INTEGERS = re.compile(r"\d{1,18}(, \d{1,18})*")
+
+
+@dataclass(frozen=True)
+class FrameLocals:
+    """What the frames of one process told of its loader; -1 and "": not told.
+
+    workers      num_workers
+    iterable, drop_last, persistent, spawned    1: yes, 0: no
+    batch        samples of the batch that it made; 0: the data set makes batches (batch_size=None)
+    in_sequence  1: these were numbered one after the other, 0: not
+    dataset      its class
+    """
+
+    pid: int
+    workers: int = -1
+    iterable: int = -1
+    drop_last: int = -1
+    persistent: int = -1
+    spawned: int = -1
+    batch: int = -1
+    in_sequence: int = -1
+    dataset: str = ""
+
+
+class LocalsReader:
+    """Reads one process after the other; `seen`: what they told."""
+
+    def __init__(self, path: str) -> None:
+        self.seen: list[FrameLocals] = []
+        self.cpu_ns = 0
+        self._path = path
+        self._asked: dict[int, int] = {}
+        self._told: set[int] = set()  # all that there is
+        self._child: Child | None = None
+        self._pid = -1
+
+    def look(self, workers: Sequence[int], mains: Sequence[int]) -> None:
+        """Take what was read, and begin with the next: workers, or main processes without any."""
+        if self._child is not None and not self._child.ended():
+            return
+        self._take()
+        # Those that were started last come first: they may be of another loader.
+        left = [pid for pid in reversed(workers or mains) if pid not in self._told]
+        if workers:
+            left = [pid for pid in left if self._asked.get(pid, 0) < _MOST_OF_WORKER]
+        if left and sum(self._asked.values()) < _MOST:
+            self._begin(min(left, key=lambda pid: self._asked.get(pid, 0)))
+
+    def finish(self) -> None:
+        """Take what is being read, and end."""
+        if self._child is not None and self._child.wait(5.0):
+            self._take()
+        self.kill()
+
+    def kill(self) -> None:
+        """End without what is being read."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def _begin(self, pid: int) -> None:
+        self._asked[pid] = self._asked.get(pid, 0) + 1
+        self._pid = pid
+        words = [self._path, "dump", f"--pid={pid}", "--nonblocking", "--full-filenames", "--json"]
+        try:
+            self._child = Child([*words, _DETAIL])
+        except OSError:
+            self._asked[pid] = _MOST
+
+    def _take(self) -> None:
+        if self._child is None:
+            return
+        self.cpu_ns += self._child.cpu_ns or 0
+        told = of_dump(self._pid, self._child.text(_MOST_BYTES))
+        self.kill()
+        if told is not None:
+            self.seen.append(told)
+            if told.batch >= 0:
+                self._told.add(told.pid)
+
+
+def of_dump(pid: int, text: str) -> FrameLocals | None:
+    """What a dump of a process tells of its loader; None: nothing."""
+    try:
+        threads, _ = json.JSONDecoder().raw_decode(text[max(text.find("["), 0) :])
+        for thread in threads if isinstance(threads, list) else ():
+            frames = [_frame(each) for each in thread["frames"]]
+            told = _of_frames(pid, frames)
+            if told is not None:
+                return told
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass  # the process has ended, or it changed while it was read
+    return None
+
+
+_Read = tuple[Frame, Mapping[str, str]]
+
+
+def _frame(frame: Mapping[str, Any]) -> _Read:
+    values = {str(row["name"]): str(row["repr"]) for row in frame["locals"] or ()}
+    return Frame(str(frame["name"]), str(frame["filename"]), int(frame["line"])), values
+
+
+def _of_frames(pid: int, frames: Sequence[_Read]) -> FrameLocals | None:
+    loops = [place for place, each in enumerate(frames) if stack_phases.is_worker_loop(each[0])]
+    # Innermost first. A data set may iterate a loader of its own.
+    inner = frames[: loops[0]] if loops else frames
+    fetches = [each for each in inner if stack_phases.is_fetch(each[0])]
+    if not loops and not fetches:
+        return None
+    batch, in_sequence = _batch(fetches[-1][1]) if fetches else (-1, -1)
+    if not loops:  # a main process without workers
+        name = fetches[-1][0].function
+        iterable = int("Iterable" in name) if "." in name else -1
+        return FrameLocals(pid, 0, iterable, batch=batch, in_sequence=in_sequence)
+    values = frames[loops[0]][1]
+    named = _OBJECT.match(values.get("dataset", ""))
+    return FrameLocals(
+        pid,
+        workers=_whole(values.get("num_workers", "")),
+        iterable=min(_whole(values.get("dataset_kind", "")), 1),
+        drop_last=_truth(values.get("drop_last", "")),
+        persistent=_truth(values.get("persistent_workers", "")),
+        spawned=int(any(_SPAWN.search(frame.file) for frame, _ in frames)),
+        batch=0 if values.get("auto_collation") == "False" else batch,
+        in_sequence=in_sequence,
+        dataset=named[1][:200] if named else "",
+    )
+
+
+def _batch(values: Mapping[str, str]) -> tuple[int, int]:
+    """(samples of a batch, whether they are numbered one after the other); -1: not told."""
+    text = values.get("possibly_batched_index", "")
+    inner = text[1:-1] if text.startswith("[") and text.endswith("]") else ""
+    if inner and set(inner.split(", ")) == {"None"}:  # of a stream
+        return inner.count("None"), -1
+    if not _INTEGERS.fullmatch(inner):  # cut off, or other than numbers
+        return -1, -1
+    numbers = [int(number) for number in inner.split(", ")]
+    follow = all(after == before + 1 for before, after in itertools.pairwise(numbers))
+    return len(numbers), int(follow) if len(numbers) > 2 else -1
+
+
+def _whole(text: str) -> int:
+    return int(text) if re.fullmatch(r"\d{1,6}", text) else -1
+
+
+def _truth(text: str) -> int:
+    return {"True": 1, "False": 0}.get(text, -1)
