@@ -180,7 +180,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
     judged_scope = scope if last is None else _of_rank(run, scope, last.rank)
     judged = ledger if last is None else account(judged_scope)
     judged_ranks = ranks if last is None else rank_table(judged_scope, judged)
-    around = circumstances(judged_scope, judged.use)
+    around = circumstances(judged_scope, judged.use, judged.shares)
     verdict = judge(judged, around)
     if last is not None:
         verdict = replace(verdict, flaws=(last.sentence(), *verdict.flaws))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lotus.analysis.batches.repeated_samples import times_read
+from lotus.analysis.batches.repeated_samples import divided_data
 from lotus.analysis.common.scope import scopes
 
 
@@ -11,7 +11,7 @@ def test_shuffled_streams(pair, division, times, each):
     plain, traced = pair("shuffled_stream.py", division)
     assert (plain.code, plain.out) == (0, traced.out)
     run = traced.run
-    assert times_read(scopes(run)[0]) == times
+    assert divided_data(scopes(run)[0]).times_read == times
     # The workers of the second epoch are others.
     digests = run.sample_digests
     assert digests["samples"].tolist() == [each] * len(digests)

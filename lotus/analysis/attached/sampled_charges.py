@@ -73,8 +73,9 @@ def charged(seen: Sampled, shares: LoopShares, settings: LoaderSettings) -> Samp
         workers=empty,
         charges=sorted(charges, key=lambda charge: -charge.ns),
         use=use,
+        shares=DataShares(empty=ledger.starved),
     )
-    return SampledAccount(account, _circumstances(seen, shares, settings, use, ledger.starved))
+    return SampledAccount(account, _circumstances(seen, shares, settings, account))
 
 
 class _Ledger:
@@ -404,8 +405,9 @@ def _sends_tensors(seen: Sampled) -> bool:
 
 
 def _circumstances(
-    seen: Sampled, shares: LoopShares, settings: LoaderSettings, use: CoreUse, starved: int
+    seen: Sampled, shares: LoopShares, settings: LoaderSettings, account: Account
 ) -> Circumstances:
+    use = account.use
     step = shares.of(phases.STEP)
     made = shares.made_ns * (1.0 - min(use.fetch.delay_share, 0.9) if use.rivals else 1.0)
     processes = seen.evidence.processes
@@ -427,7 +429,6 @@ def _circumstances(
         hot=hot_functions(_stacks(seen, shares, phases.DATASET, "fetch"), "fetch"),
         hot_in_sampler=hot_functions(_stacks(seen, shares, phases.SAMPLER, "sampler"), "sampler"),
         hot_in_step=hot_lines(_stacks(seen, shares, phases.STEP, "step"), "step"),
-        times_read=1,
         spawned=bool(settings.spawned),
         level="op",
         partial=True,
@@ -442,7 +443,7 @@ def _circumstances(
         descriptors=float(descriptors.max(initial=-1.0)),
         descriptor_limit=math.nan,
         shm_share=math.nan,
-        shares=DataShares(empty=starved),
+        shares=account.shares,
         swapped_bytes=_grown(seen, "swapped_bytes"),
         memory_stall_ns=_grown(seen, "memory_stall_ns"),
         affordable=math.inf,

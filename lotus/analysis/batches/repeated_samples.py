@@ -1,9 +1,11 @@
 """Workers that repeat one another: the same samples, or the same random numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.data_shares import data_shares
+from lotus.analysis.batches.data_shares import DataShares, data_shares
 from lotus.analysis.common.columns import flag, integer, number
 from lotus.analysis.common.scope import Scope
 
@@ -12,7 +14,13 @@ _LEAST_DIGESTS, _SAME = 16, 0.8
 _TWICE = 1.5  # as many samples as the data set says it has
 
 
-def times_read(scope: Scope) -> int:
+def divided_data(scope: Scope) -> DataShares:
+    """How the data of an iterable data set are divided among its workers, and how often read."""
+    shares = data_shares(scope)
+    return replace(shares, times_read=_times_read(scope, shares))
+
+
+def _times_read(scope: Scope, shares: DataShares) -> int:
     """How many times an epoch of an iterable data set has each sample; 1 where once, or unknown.
 
     More where an epoch has that many times the samples that the data set says it has, where the
@@ -24,7 +32,6 @@ def times_read(scope: Scope) -> int:
     by_length = _by_length(scope)
     if by_length:
         return by_length  # it was counted
-    shares = data_shares(scope)
     if shares.empty or shares.lost:
         return 1  # workers that read the same have as much of it, however alike samples are
     first = scope.first_batches

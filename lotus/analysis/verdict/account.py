@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from lotus.analysis.batches.core_use import CoreUse
+from lotus.analysis.batches.data_shares import DataShares
 from lotus.analysis.common.columns import number, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.common.warm_up import WARM_UP
@@ -23,7 +24,8 @@ class Account:
     """The loop of one loader, all epochs and ranks added up.
 
     `charges` add up to `loop_ns`. `epochs` is `waits.loop_times`, `phases` is `waits.wait_phases`
-    per batch, `workers` is `components.slow_workers`, `use` is `core_use`.
+    per batch, `workers` is `components.slow_workers`, `use` is `core_use`, and
+    `shares` is `divided_data`.
     """
 
     loop_ns: float
@@ -37,6 +39,7 @@ class Account:
     workers: pd.DataFrame
     charges: list[Charge]
     use: CoreUse
+    shares: DataShares
     delay_share: float = 0.0  # of the making of batches, which other programs kept from the cores
     spread: CauseSpread = UNKNOWN  # how `charges` vary between batches
     warm_up_ns: float = 0.0  # of first steps, beyond a usual one; no part of loop_ns
@@ -69,6 +72,7 @@ def account(scope: Scope) -> Account:
         charges=charges,
         spread=cause_spread(scope, [charge for charge in charges if charge.ns > least]),
         use=ledger.use,
+        shares=ledger.shares,
         delay_share=ledger.delay_share,
     )
 

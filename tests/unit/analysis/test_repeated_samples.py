@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from lotus.analysis.batches.repeated_samples import shared_generators, times_read
+from lotus.analysis.batches.repeated_samples import divided_data, shared_generators
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
@@ -28,7 +28,7 @@ def judged(run: SimpleNamespace) -> Verdict:
 
 def test_equal_first_batches_mean_that_all_workers_read_the_same() -> None:
     run = with_first([(0, 0, 7, "", None), (1, 0, 7, "", None), (2, 0, 7, "", None)])
-    assert times_read(scopes(run)[0]) == 3
+    assert divided_data(scopes(run)[0]).times_read == 3
     judgement = judged(run)
     assert judgement.causes[0].kind == "samples-twice"
     assert "get_worker_info" in judgement.causes[0].advice
@@ -49,9 +49,9 @@ def test_workers_with_unequal_shares_of_the_data_do_not_read_the_same() -> None:
 
 def test_different_first_batches_and_those_of_different_epochs_do_not() -> None:
     run = with_first([(0, 0, 7, "", None), (1, 0, 8, "", None), (2, 1, 7, "", None)])
-    assert times_read(scopes(run)[0]) == 1
+    assert divided_data(scopes(run)[0]).times_read == 1
     run = with_first([(0, 0, None, "", None), (1, 0, None, "", None), (2, 0, None, "", None)])
-    assert times_read(scopes(run)[0]) == 1  # nothing told them apart
+    assert divided_data(scopes(run)[0]).times_read == 1  # nothing told them apart
 
 
 def with_digests(*workers: range) -> SimpleNamespace:
@@ -69,9 +69,9 @@ def with_digests(*workers: range) -> SimpleNamespace:
 
 
 def test_the_same_samples_in_another_order_mean_that_all_workers_read_the_same() -> None:
-    assert times_read(scopes(with_digests(range(64), range(64), range(64)))[0]) == 3
+    assert divided_data(scopes(with_digests(range(64), range(64), range(64)))[0]).times_read == 3
     # Some lie beyond the smallest that were kept.
-    assert times_read(scopes(with_digests(range(64), range(4, 64), range(64)))[0]) == 3
+    assert divided_data(scopes(with_digests(range(64), range(4, 64), range(64)))[0]).times_read == 3
 
 
 def test_workers_that_share_some_samples_do_not_read_the_same() -> None:
@@ -80,16 +80,16 @@ def test_workers_that_share_some_samples_do_not_read_the_same() -> None:
     few = with_digests(range(8), range(8), range(8))  # hardly any distinct ones
     silent = with_digests(range(64), range(64), range(0))  # a worker gave up
     for run in (apart, half, few, silent):
-        assert times_read(scopes(run)[0]) == 1
+        assert divided_data(scopes(run)[0]).times_read == 1
 
 
 def test_an_epoch_of_more_samples_than_there_are() -> None:
     run = with_first([])
     samples = int(run.batches["size"].sum())
     run.loaders["dataset_length"] = samples // 2
-    assert times_read(scopes(run)[0]) == 2
+    assert divided_data(scopes(run)[0]).times_read == 2
     run.loaders["dataset_length"] = samples
-    assert times_read(scopes(run)[0]) == 1
+    assert divided_data(scopes(run)[0]).times_read == 1
 
 
 def test_generators_in_the_same_state_are_a_cause() -> None:

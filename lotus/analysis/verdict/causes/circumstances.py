@@ -8,10 +8,10 @@ import pandas as pd
 
 from lotus.analysis.batches.components import core_taken
 from lotus.analysis.batches.core_use import CoreUse
-from lotus.analysis.batches.data_shares import DataShares, data_shares
+from lotus.analysis.batches.data_shares import DataShares
 from lotus.analysis.batches.machine_readings import within_loops
 from lotus.analysis.batches.own_code import HotFunction, hot_functions, hot_lines
-from lotus.analysis.batches.repeated_samples import times_read
+from lotus.analysis.batches.repeated_samples import divided_data
 from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
@@ -38,7 +38,6 @@ class Circumstances:
     hot: list[HotFunction]  # in the data set's own code, as hot_functions has them
     hot_in_sampler: list[HotFunction]
     hot_in_step: list[HotFunction]  # the program's own lines, as hot_lines has them
-    times_read: int  # how often an epoch has each sample
     spawned: bool
     level: str
     partial: bool  # not every batch was to be recorded
@@ -63,6 +62,11 @@ class Circumstances:
     replayed: GainPrediction | None = None  # None: batches were not recorded
 
     @property
+    def times_read(self) -> int:
+        """How often an epoch has each sample."""
+        return self.shares.times_read
+
+    @property
     def threads_are_set(self) -> bool:
         """Whether the program sets torch's threads: it is seen to, or they are more than usual."""
         seen = self.threads_set_at and self.torch_threads != 1
@@ -74,8 +78,11 @@ class Circumstances:
         return None if self.use.rivals else self.replayed
 
 
-def circumstances(scope: Scope, use: CoreUse) -> Circumstances:
-    """Gather them from a loader's tables; `use` is `core_use` of it."""
+def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) -> Circumstances:
+    """Gather them from a loader's tables; `use` and `shares` are those of its account.
+
+    `shares` None: they are computed.
+    """
     batches, settings = scope.batches, scope.settings
     fetch, step = number(batches, "fetch_ns"), number(scope.waits, "step_ns")
     idle = total(number(batches, "idle_in_loop_ns"))
@@ -100,7 +107,6 @@ def circumstances(scope: Scope, use: CoreUse) -> Circumstances:
         hot=hot_functions(scope.own_code, "fetch"),
         hot_in_sampler=hot_functions(scope.own_code, "sampler"),
         hot_in_step=hot_lines(scope.own_code, "step"),
-        times_read=times_read(scope),
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,
         partial=scope.partial,
@@ -120,7 +126,7 @@ def circumstances(scope: Scope, use: CoreUse) -> Circumstances:
         descriptors=_most(scope.resources, "descriptors"),
         descriptor_limit=_descriptor_limit(scope),
         shm_share=ratio(_most(scope.resources, "shm"), scope.shm_bytes),
-        shares=data_shares(scope),
+        shares=divided_data(scope) if shares is None else shares,
         swapped_bytes=within_loops(scope, "swapped_bytes"),
         memory_stall_ns=within_loops(scope, "memory_stall_ns"),
         affordable=_affordable(scope),

@@ -32,6 +32,7 @@ from lotus.analysis.batches.outlier_samples import (
     outlier_samples,
     regular_distance,
 )
+from lotus.analysis.batches.repeated_samples import divided_data
 from lotus.analysis.batches.sampler_draws import drawn_ns
 from lotus.analysis.batches.slow_batches import slow_as_a_whole
 from lotus.analysis.batches.waits import loop_times, paced, wait_phases
@@ -65,6 +66,7 @@ class Ledger:
         batches = scope.batches
         self.scope = scope
         self.use = core_use(scope)
+        self.shares = divided_data(scope)
         self.looks_of_main = looks_of_main(scope)
         self.loop = loop_times(scope.epochs, scope.waits)
         self.components = components(batches, scope.fetched, scope.calls)

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable
 
-from lotus.analysis.batches.data_shares import data_shares
-from lotus.analysis.batches.repeated_samples import times_read
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
@@ -12,7 +10,7 @@ from lotus.common.formatting import plural
 
 def _repeated(ledger: Ledger) -> Iterable[Charge]:
     """What is spent on samples that came before: waits, and training steps."""
-    times = times_read(ledger.scope)
+    times = ledger.shares.times_read
     if times > 1:
         again = 1.0 - 1.0 / times
         step = ledger.step_left_ns * again
@@ -54,7 +52,7 @@ SAMPLES_TWICE = CauseRow(
 
 def _starved(ledger: Ledger) -> Iterable[Charge]:
     """What the making would have been shortened by, if all workers had made equal parts."""
-    shares = data_shares(ledger.scope)
+    shares = ledger.shares
     if shares.lost:
         ns = ledger.take(ledger.making * shares.lost)
         evidence = {
