@@ -32,6 +32,10 @@ _BASES = frozenset(
     "Transform BasicTransform ImageOnlyTransform DualTransform BaseWaveformTransform Module".split()
 )
 _DRAWING = frozenset(("_next_index",))
+_ITERATES_SAMPLER = "iter(self._index_sampler)"
+# Of torchdata's StatefulDataLoader, in a worker and in `next`.
+_SNAPSHOT = frozenset(("_make_state_dict", "generate_delta"))
+_STATE = frozenset(("_get_main_state", "_update_worker_snapshot", "_take_snapshot"))
 _RECEIVING = frozenset(("rebuild_storage_fd", "recv", "recv_bytes", "_recv_bytes", "detach"))
 _ACCESS = frozenset("__getitem__ __getitems__ __iter__ __next__".split())
 _PLAIN = frozenset("<listcomp> <genexpr> <dictcomp>".split())
@@ -205,15 +209,17 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
     names = _names(below)
     if "_shutdown_workers" in names or "__del__" in names:
         return Label(phases.SHUTDOWN, loop=loop)
+    own = _of_sampler(below, sources)
     if "__next__" not in names:
-        return Label(phases.STARTUP, loop=loop)
+        phase = phases.STARTUP if own is None else phases.DRAW
+        return Label(phase, loop=loop, chain=tuple(own or ()))
     fetch = _fetch_frame(below)
     if fetch is not None:
         return _making(below, fetch, loop, sources)
-    drawn = [k for k, frame in enumerate(below) if _last(frame) in _DRAWING]
-    if drawn:
-        own = below[drawn[-1] + 1 :]
-        return Label(phases.SAMPLER, loop=loop, chain=tuple(own[:_MOST_CHAIN]))
+    if own is not None:
+        return Label(phases.SAMPLER, loop=loop, chain=tuple(own))
+    if _STATE.intersection(names):
+        return Label(phases.STATE, loop=loop)
     if "_reset" in names:
         return Label(phases.STARTUP, loop=loop)
     if any(_last(frame) in ("_try_get_data", "_get_data") for frame in below):
@@ -225,6 +231,20 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
 def _names(frames: Sequence[Frame]) -> list[str]:
     """Functions of the loader."""
     return [_last(frame) for frame in frames if _LOADER.search(frame.file)]
+
+
+def _of_sampler(below: Sequence[Frame], sources: Sources) -> Sequence[Frame] | None:
+    """The frames within the sampler; None where none is called."""
+    for place in reversed(range(len(below))):
+        frame = below[place]
+        own = below[place + 1 : place + 1 + _MOST_CHAIN]
+        if not _LOADER.search(frame.file):
+            continue
+        if _last(frame) in _DRAWING:
+            return own
+        if own and _ITERATES_SAMPLER in sources.text(frame.file, frame.line):
+            return own
+    return None
 
 
 def _queue_phase(below: Sequence[Frame]) -> str:
@@ -275,6 +295,8 @@ def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Source
     if fetch is not None:
         return _making(below, fetch, loop, sources)
     names = {_last(frame) for frame in below}
+    if names & _SNAPSHOT:
+        return Label(phases.SNAPSHOT, loop=loop, chain=tuple(below[1:_MOST_CHAIN]))
     if "put" in names:
         return Label(phases.SEND, loop=loop)
     text = sources.text(below[0].file, below[0].line)

@@ -143,16 +143,17 @@ def _leave_out_start(shares: LoopShares, phase: np.ndarray) -> None:
     How long the epoch is that follows is not known. Where next to nothing of it was seen, the
     start-up stays (`begun`).
     """
-    starts = phase == phases.STARTUP
+    starts = (phase == phases.STARTUP) | (phase == phases.DRAW)
     count = int((starts[1:] & ~starts[:-1]).sum()) + int(starts[:1].sum())
-    startup = shares.of(phases.STARTUP) + shares.startup_ns
+    startup = shares.of(phases.STARTUP, phases.DRAW) + shares.startup_ns
     if count != 1 or not starts[0]:
         return
     if shares.loop_ns - startup < _LEAST_REST_NS:
         shares.begun = True
         return
     shares.left_out_ns = startup
-    shares.phases.pop(phases.STARTUP)
+    for part in (phases.STARTUP, phases.DRAW):
+        shares.phases.pop(part, None)
     shares.phases[phases.WAIT] = max(shares.of(phases.WAIT) - shares.startup_ns, 0.0)
     shares.startup_ns = 0.0
 

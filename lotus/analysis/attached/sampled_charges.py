@@ -22,6 +22,7 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.ledger import COLD_SHARE
+from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
 from lotus.analysis.verdict.causes.memory import charges_of
 from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
 from lotus.analysis.verdict.causes.repetition import STARVED
@@ -42,6 +43,7 @@ _KINDS = {
     phases.DATASET: DATASET.kind,
     phases.COLLATE: COLLATE.kind,
 }
+_SNAPSHOT = (phases.SNAPSHOT, "")
 _SLOW_TIMES = 1.5  # a worker's making over the others'
 _LEAST_NS = 1e6
 _STARVED = 0.02  # of its time: a worker that makes less has no data
@@ -101,16 +103,20 @@ class _Ledger:
         result.append(Charge(SHUTDOWN.kind, SHUTDOWN.title, shares.of(phases.SHUTDOWN)))
         made = {
             SENDING.kind: shares.sending_ns + shares.of(phases.RECEIVE),
-            HANDOVER.kind: shares.of(phases.SAMPLER, phases.NEXT),
+            HANDOVER.kind: shares.of(phases.SAMPLER, phases.DRAW, phases.NEXT),
+            SNAPSHOTS.kind: shares.of(phases.STATE),
         }
+        drawn = ratio(shares.of(phases.DRAW), made[HANDOVER.kind])
         made[SENDING.kind] -= self._handed_over()
         result += self._held(made)
         without = self._without_core(made)
         result.append(Charge(SENDING.kind, SENDING.title, made[SENDING.kind]))
-        result.append(Charge(HANDOVER.kind, HANDOVER.title, made[HANDOVER.kind]))
+        ns = made[HANDOVER.kind]
+        result.append(Charge(HANDOVER.kind, HANDOVER.title, ns, {"drawn_ns": ns * drawn}))
         result.append(Charge(INDEX.kind, INDEX.title, shares.index_ns))
         result += self._workers()
         result += self._cores(without)
+        result.append(self._snapshots(made[SNAPSHOTS.kind]))
         result += self._components()
         left = shares.loop_ns - sum(charge.ns for charge in result)
         if left > _LEAST_NS:
@@ -200,6 +206,12 @@ class _Ledger:
             ns = self._take(waited * (1.0 - 1.0 / times))
             result.append(Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence))
         return result
+
+    def _snapshots(self, in_next: float) -> Charge:
+        """Those of the loader's state, in workers and in `next`."""
+        part = ratio(self._shares.made.get(_SNAPSHOT, 0.0), self._shares.made_ns)
+        ns = in_next + self._making.pop(_SNAPSHOT, 0.0)
+        return Charge(SNAPSHOTS.kind, SNAPSHOTS.title, ns, {"snapshot_making_share": part})
 
     def _handed_over(self) -> float:
         """Charge to the making what it held up of the receiving; returns how much that is.

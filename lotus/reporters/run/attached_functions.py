@@ -16,6 +16,7 @@ PROCESSES_TITLE = "C and C++ functions of whole processes (share: of their sampl
 _MOST_FUNCTIONS, _MOST_OPERATIONS, _MOST_FIRST = 5, 20, 3
 _PARTS = {
     phases.DATASET: "(the data set's own code)", phases.COLLATE: "(collate)",
+    phases.SNAPSHOT: "(snapshots of the loader's state)",
     phases.STEP: "(the training step)", phases.SEND: "(sending)", phases.RECEIVE: "(receiving)",
 }  # fmt: skip
 _REASONS = {

@@ -29,7 +29,10 @@ if TYPE_CHECKING:  # rich is imported when there is something to print
 SCHEMA = 1
 Cells = tuple[list[tuple[str, str]], list[list[str]]]
 _MOST_CAUSES, _MOST_OPERATIONS, _MOST_PROCESSES = 5, 20, 24
-_PARTS = {phases.DATASET: "(the data set's own code)", phases.COLLATE: "(collate)"}
+_PARTS = {
+    phases.DATASET: "(the data set's own code)", phases.COLLATE: "(collate)",
+    phases.SNAPSHOT: "(snapshots of the loader's state)",
+}  # fmt: skip
 EXACT = "Sampled, not recorded: batches, samples and their order are in a run of lotus trace only."
 
 

@@ -221,6 +221,29 @@ def test_a_batch_that_a_busy_worker_does_not_hand_over(maker: object, kind: str)
     assert first_of(program).partition(":")[0] == kind
 
 
+def test_snapshots_of_the_state_are_told_as_such() -> None:
+    program = Program(STARVING, [turns(((phases.SNAPSHOT, ""), 8), (BLUR, 2))])
+    verdict = judged(program).verdict
+    assert verdict is not None
+    assert verdict.causes[0].kind == "snapshots"
+    assert "80% of the making of batches" in verdict.causes[0].reason
+    in_next = judged(Program(turns(((phases.STATE, ""), 6), (STEP, 4)), [turns((IDLE, 1))])).verdict
+    assert in_next is not None
+    assert in_next.causes[0].kind == "snapshots"
+
+
+def test_a_sampler_that_draws_before_each_epoch_is_no_start_up() -> None:
+    drawing, startup = (phases.DRAW, ""), (phases.STARTUP, "")
+    main = turns((startup, 2), (drawing, 38), (WAIT, 5), (STEP, 55))
+    verdict = judged(Program(main, [turns((BLUR, 2), (IDLE, 8))] * 2)).verdict
+    assert verdict is not None
+    first = verdict.causes[0]
+    assert first.title == "the sampler, in the main process, before the first batch of each epoch"
+    assert first.share == pytest.approx(0.38, abs=0.02)
+    once = lambda tick: drawing if tick < 100 else WAIT if tick < 130 else STEP  # noqa: E731
+    assert judged(Program(once, [turns((BLUR, 2), (IDLE, 8))])).loops[0].left_out_ns > 0
+
+
 def test_collate_and_own_code() -> None:
     assert first_of(Program(STARVING, [always((phases.COLLATE, ""))])).startswith("collate:")
     assert first_of(Program(STARVING, [always((phases.DATASET, ""))])).startswith("dataset:")

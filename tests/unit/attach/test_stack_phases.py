@@ -19,6 +19,8 @@ QUEUES = "/usr/lib/python3.11/multiprocessing"
 TRAIN = "/app/train.py"
 MAIN = ["<module> /app/train.py:65", "main /app/train.py:59"]
 NEXT = [*MAIN, f"_BaseDataLoaderIter.__next__ {LOADER}:725"]
+BEGINS = [*MAIN, f"DataLoader.__iter__ {LOADER}:500"]
+STATEFUL = "/env/lib/python3.11/site-packages/torchdata/stateful_dataloader"
 IN_QUEUE = [
     *NEXT,
     f"_MultiProcessingDataLoaderIter._next_data {LOADER}:1507",
@@ -51,6 +53,7 @@ class Sources:
         (f"{VISION}/datasets/folder.py", 247): "sample = self.transform(sample)",
         ("/app/data.py", 30): "return self.augment(picture)",
         ("/app/data.py", 31): "return self.transform(picture)",
+        (LOADER, 644): "self._sampler_iter = iter(self._index_sampler)",
         (WORKER, 335): "r = index_queue.get(timeout=MP_STATUS_CHECK_INTERVAL)",
     }
 
@@ -100,6 +103,10 @@ UNPICKLE = [f"Queue.get {QUEUES}/queues.py:122", "rebuild_storage_fd /env/torch/
         ([*NEXT, f"_BaseDataLoaderIter._next_index {LOADER}:690"], phases.SAMPLER),
         ([*NEXT, f"_MultiProcessingDataLoaderIter._process_data {LOADER}:1500"], phases.NEXT),
         ([*MAIN, f"DataLoader.__iter__ {LOADER}:500"], phases.STARTUP),
+        ([*BEGINS, f"_MPIter._next_index {LOADER}:690", "Own.__iter__ /app/s.py:3"], phases.DRAW),
+        ([*BEGINS, f"_MPIter.__init__ {LOADER}:644", "Own.__iter__ /app/s.py:3"], phases.DRAW),
+        ([*BEGINS, f"_MPIter.__init__ {LOADER}:1178", "Process.start /p.py:3"], phases.STARTUP),
+        ([*NEXT, f"_MPIter._take_snapshot {STATEFUL}/stateful_dataloader.py:9"], phases.STATE),
         ([*NEXT, f"_MPIter._shutdown_workers {LOADER}:9"], phases.SHUTDOWN),
         (["<module> /app/train.py:65", "main /app/train.py:60", "step /app/m.py:3"], phases.STEP),
         (["main /app/train.py:63", "save /app/m.py:9"], phases.OUTSIDE),
@@ -109,6 +116,14 @@ UNPICKLE = [f"Queue.get {QUEUES}/queues.py:122", "rebuild_storage_fd /env/torch/
 )  # fmt: skip
 def test_phases_of_the_main_process(words: list[str], phase: str) -> None:
     assert of_main(*words).phase == phase
+
+
+def test_a_snapshot_of_a_worker_is_no_start_up() -> None:
+    loop = f"_worker_loop {STATEFUL}/worker.py:300"
+    state = f"_make_state_dict {STATEFUL}/worker.py:330"
+    label = of_worker(*FORKED[:-1], loop, state, "Records.state_dict /app/data.py:9")
+    assert (label.phase, label.loop) == (phases.SNAPSHOT, 0)
+    assert label.chain[-1].function == "Records.state_dict"
 
 
 def test_without_workers_the_main_process_makes_batches_within_next() -> None:

@@ -29,10 +29,11 @@ def _snapshots(ledger: Ledger) -> Iterable[Charge]:
 def _reason(evidence: Evidence) -> str:
     parts = (("mean_worker_snapshot_ns", "in a worker"), ("mean_main_snapshot_ns", "in next"))
     took = [f"{duration(evidence[name])} {where}" for name, where in parts if evidence.has(name)]
-    text = f"A snapshot takes {' and '.join(took)}"
+    sentences = [f"A snapshot takes {' and '.join(took)}."] if took else []
     if evidence["snapshot_making_share"] > 0:
-        text += f"; {share(evidence['snapshot_making_share'])} of the making of batches"
-    return text + "."
+        part = share(evidence["snapshot_making_share"])
+        sentences.append(f"Snapshots are {part} of the making of batches.")
+    return " ".join(sentences)
 
 
 def _advice(charge: Charge, around: Circumstances) -> str:
