@@ -87,12 +87,23 @@ class Alternatives:
 
         None where the operations' own times do not contain what it replaces.
         """
-        whole_s = self.sample_s
-        rest_s = whole_s - sum(self.operations.get(name, 0.0) for name in alternative.replaces)
-        if not {*alternative.replaces} <= self.operations.keys():
+        if alternative.after_s <= 0:
             return None
-        scale = (whole_s - rest_s) / alternative.before_s
-        after_s = rest_s + alternative.after_s * scale
+        return self._with_replaced(alternative, alternative.before_s / alternative.after_s)
+
+    def predicted_range(self, alternative: TriedAlternative) -> tuple[float, float] | None:
+        """Return the ends of that for the interval of the alternative's own speed."""
+        low = self._with_replaced(alternative, alternative.speedup.low)
+        high = self._with_replaced(alternative, alternative.speedup.high)
+        return None if low is None or high is None else (low, high)
+
+    def _with_replaced(self, alternative: TriedAlternative, times: float) -> float | None:
+        """The same where what it replaces is so many times as fast."""
+        if not {*alternative.replaces} <= self.operations.keys() or times <= 0:
+            return None
+        whole_s = self.sample_s
+        replaced_s = sum(self.operations[name] for name in alternative.replaces)
+        after_s = whole_s - replaced_s + replaced_s / times
         return whole_s / after_s if after_s > 0 else None
 
 

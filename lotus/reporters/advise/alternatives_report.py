@@ -31,6 +31,7 @@ def document(result: Alternatives) -> dict[str, Any]:
                 **dataclasses.asdict(each),
                 "faster": each.faster,
                 "predicted": result.predicted(each),
+                "predicted_range": result.predicted_range(each),
             }
             for each in result.tried
         ],
@@ -90,7 +91,9 @@ def _write_faster(
         print_paragraph(console, "memory", f"at most {before} a sample become {after}")
     predicted = result.predicted(each)
     if predicted is not None:
-        text = f"where cores bind, they make {predicted:.2f} times as many samples"
+        ends = result.predicted_range(each)
+        between = "" if ends is None else f" ({ends[0]:.2f} to {ends[1]:.2f})"
+        text = f"where cores bind, they make {predicted:.2f}{between} times as many samples"
         if ceiling is not None and ceiling.low <= 1:
             text += "; that data is waited for was not shown, so the loop may gain nothing"
         elif ceiling is not None and ceiling.mean <= MOST:

@@ -96,8 +96,12 @@ def test_what_the_cores_would_make_is_predicted_from_the_share_of_what_is_replac
     result = several()
     assert result.sample_s == pytest.approx(0.004)
     assert result.predicted(result.tried[0]) == pytest.approx(4 / 2.5)
+    ends = result.predicted_range(result.tried[0])
+    assert ends is not None
+    assert ends[0] <= 4 / 2.5 <= ends[1]
     unknown = tried_alternatives.read([operation("Flip", 1e6), tried(2.0)])
     assert unknown.predicted(unknown.tried[0]) is None
+    assert unknown.predicted_range(unknown.tried[0]) is None
 
 
 def test_the_report_is_in_the_order_measured_predicted_known() -> None:
