@@ -148,8 +148,6 @@ class _Blocks:
         turn = len(self._rounds) % 2
         # Real data comes first in the first round, as its batches are those that are kept.
         for kind in self._kinds[:: -1 if turn else 1]:
-            if kind not in self._kinds:
-                continue  # left out meanwhile, with another
             try:
                 block = self._block(kind)
             except TrialFailed as error:
@@ -167,17 +165,15 @@ class _Blocks:
     def _leave_out_all(self) -> None:
         """Keep the time for what the ceiling needs."""
         for kind in self._kinds:
-            if kind not in (REAL, FREE) and kind in self._kinds:
+            if kind not in (REAL, FREE):
                 self._leave_out(kind, _SHORT)
 
     def _leave_out(self, kind: str, why: str) -> None:
-        # Delivery is what the same samples need less where they are not sent.
-        gone = (SAME, UNSENT) if kind == SAME else (kind,)
-        self._kinds = [other for other in self._kinds if other not in gone]
+        self._kinds = [other for other in self._kinds if other != kind]
         if kind == SAME:
             self._notes.append(f"storage is not told from the rest of the wait: {why}")
         elif kind == UNSENT:
-            self._notes.append(f"delivery is not told from making: {why}")
+            self._notes.append(f"delivery is not told from the rest of the wait: {why}")
         else:
             self._refused[kind] = why
 

@@ -38,7 +38,8 @@ STALLS = {
     "sent, too, where delivery has no share of its own",
     "delivery": "the wait that is gone where workers make batches and do not send them: pickling, "
     "the queue, the mapping of their memory, pinning",
-    "waiting": "the wait for batches: samples are read, prepared, collated and sent",
+    "waiting": "the wait for batches: samples are read, prepared and collated; they are sent, too, "
+    "where delivery has no share of its own",
     "interference": "the step is slower while the loader works, or after it has",
     "step": "the training step alone, with data always ready",
 }
@@ -118,6 +119,13 @@ class Ceilings:
             return []
         rounds = [each for each in self.rounds if SAME in each]
         if len(rounds) < LEAST_ROUNDS:
+            sent = [each for each in self.rounds if UNSENT in each]
+            if len(sent) >= LEAST_ROUNDS and not rounds:  # a stream: no samples are repeated
+                return [
+                    _share("waiting", sent, lambda each: each[UNSENT].wait_s),
+                    _share("delivery", sent, lambda each: each[REAL].wait_s - each[UNSENT].wait_s),
+                    *_of_step(sent),
+                ]
             return [
                 _share("waiting", self.rounds, lambda each: each[REAL].wait_s),
                 *_of_step(self.rounds),

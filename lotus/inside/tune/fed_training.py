@@ -2,8 +2,8 @@
 
 real  what the loader gives
 same  the samples of a few batches, made again and again: their files are in memory
-unsent  the same samples, whose batches the workers make and do not send: the program gets those
-      that it received before
+unsent  the same samples, or those of a stream, whose batches the workers make and do not send: the
+      program gets those that it received before
 free  batches that were received before: the loader does nothing
 exact, all  what the loader gives, made with alternatives: see switched_alternatives.py
 """
@@ -11,6 +11,7 @@ exact, all  what the loader gives, made with alternatives: see switched_alternat
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import weakref
 
@@ -35,7 +36,8 @@ _AGAIN = 4  # batches of indices that are repeated, at least
 class Indices:
     """A sampler's iterator that goes on for ever: at the end of the epoch it begins again.
 
-    While `repeats`, it gives the latest indices again and again. While `unsent`, it marks them.
+    While `repeats`, it gives the latest `again` indices again and again. While `unsent`, it marks
+    them. Where `again` is 0, as for a stream, it repeats nothing and ends as before.
     """
 
     def __init__(self, indices: Iterator[Any], again: int) -> None:
@@ -64,7 +66,7 @@ class Indices:
                 raise
             self.wrapped, self._indices = True, itertools.cycle(self._past)
             batch = next(self._indices)
-        if not self.wrapped:
+        if not self.wrapped and self._again:
             self._past.append(batch)
         return batch
 
@@ -95,9 +97,11 @@ class FedTraining(TimedTraining):
 
     def _wrap(self, iterator: Any) -> None:
         """Let its epoch go on for ever, if it can: else it ends, and the next one goes on."""
-        if epoch_handover.why_not_fed(self.loader, iterator):
-            return
         again = max(_AGAIN, 2 * _in_flight(iterator))
+        if epoch_handover.why_not_fed(self.loader, iterator):
+            if not _is_stream(iterator):
+                return
+            again = 0
         self._indices = iterator._sampler_iter = Indices(iterator._sampler_iter, again)
         self._set()
 
@@ -192,7 +196,7 @@ def why_not(observer: object, iterator: Any, kind: str) -> str:
         return "there are no workers, so nothing is sent"
     if kind in ("same", "unsent"):
         why = epoch_handover.why_not_fed(loader, iterator)
-        if why or kind == "same":
+        if kind == "same" or (why and not _is_stream(iterator)):
             return why
     if kind in ("exact", "all"):
         switched = switched_alternatives.active
@@ -200,6 +204,12 @@ def why_not(observer: object, iterator: Any, kind: str) -> str:
     if kind in ("free", "unsent") and not (isinstance(observer, FedTraining) and observer.kept):
         return "no batch was received before"
     return ""
+
+
+def _is_stream(iterator: Any) -> bool:
+    """Return whether this is torch's own iterator, with workers, of an iterable data set."""
+    module: Any = sys.modules["torch.utils.data.dataloader"]
+    return type(iterator) is module._MultiProcessingDataLoaderIter and iterator._dataset_kind == 1
 
 
 def _in_flight(iterator: Any) -> int:

@@ -28,7 +28,7 @@ _LABELS = {"interference": "slowed step"}  # of stalls, where another is short e
 KINDS = {
     REAL: "the loader as it is",
     SAME: "the same samples again",
-    UNSENT: "the same, made and not sent",
+    UNSENT: "made, and not sent",
     FREE: "data always ready",
     EXACT: "alternatives, same values",
     ALL: "all alternatives",

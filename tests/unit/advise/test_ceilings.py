@@ -120,12 +120,14 @@ def test_workers_that_send_all_the_same_leave_delivery_in_the_rest() -> None:
     result = measured(Fed(workers=2, refuses={UNSENT: "its workers send all that they make"}))
     assert [each.stall for each in result.shares()] == ["storage", "making", "interference", "step"]
     assert result.notes == (
-        "delivery is not told from making: its workers send all that they make",
+        "delivery is not told from the rest of the wait: its workers send all that they make",
     )
-    # AND where samples cannot be repeated, nothing is said of delivery twice.
-    program = Fed(workers=2, refuses={SAME: "it is a stream"})
-    assert len(measured(program).notes) == 1
-    assert UNSENT not in program.kinds
+    # AND a stream's delivery is told from the rest of its wait.
+    stream = measured(Fed(workers=2, refuses={SAME: "it is a stream"}))
+    assert [each.stall for each in stream.shares()] == [
+        "waiting", "delivery", "interference", "step",
+    ]  # fmt: skip
+    assert sum(each.mean for each in stream.shares()) == pytest.approx(1)
 
 
 def test_each_kind_is_first_in_its_turn_and_a_precise_answer_ends_early() -> None:

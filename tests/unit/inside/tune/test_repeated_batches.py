@@ -11,6 +11,7 @@ import torch
 
 from lotus.inside.tune.fed_training import Indices
 from lotus.inside.tune.repeated_batches import RepeatedBatches
+from lotus.inside.tune.unsent_batches import UnsentIndices
 
 Pair = namedtuple("Pair", "images labels")
 
@@ -115,6 +116,19 @@ def test_indices_repeat_while_they_shall_and_go_on_where_they_were() -> None:
     assert {tuple(next(indices)) for _ in range(5)} == {(2,), (3,)}
     indices.repeats = False
     assert next(indices) == [4]
+
+
+def test_indices_of_batches_that_are_not_sent_are_marked_also_of_streams() -> None:
+    for again in (2, 0):
+        indices = Indices(iter([[number] for number in range(3)]), again)
+        assert type(next(indices)) is list
+        indices.unsent = True
+        marked = next(indices)
+        assert (type(marked), list(marked)) == (UnsentIndices, [1])
+    indices.repeats = True  # a stream goes on
+    assert next(indices) == [2]
+    with pytest.raises(StopIteration):
+        next(indices)
 
 
 def test_no_indices_at_all_are_the_end() -> None:
