@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches import batch_times, sample_counts
+from lotus.analysis.batches.device_share import DeviceShare, device_share
 from lotus.analysis.batches.epoch_coverage import Passes, passes_of
 from lotus.analysis.batches.operation_statistics import (
     books,
@@ -68,6 +69,7 @@ class LoaderSummary:
     empty_workers: int  # as `data_shares` has it
     counted: str  # what its samples are, as `sample_counts` has it
     by_first_dimension: bool
+    device: DeviceShare | None = None  # None: none was timed
 
     @cached_property
     def workers(self) -> pd.DataFrame:
@@ -206,6 +208,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
         empty_workers=around.shares.empty,
         counted=sample_counts.counted(scope),
         by_first_dimension=sample_counts.by_first_dimension(scope),
+        device=device_share(scope),
     )
 
 

@@ -17,7 +17,10 @@ MEASURES = (
     ("wait", "wait_ns"),
     ("delay", "delay_ns"),
     ("step", "step_ns"),
+    ("device idle", "device_idle_ns"),
+    ("device busy", "device_busy_ns"),
 )
+_OF_LOOP = ("wait", "step", "device idle", "device busy")
 
 
 def batch_table(scope: Scope, threshold_ns: float) -> pd.DataFrame:
@@ -26,11 +29,12 @@ def batch_table(scope: Scope, threshold_ns: float) -> pd.DataFrame:
     Columns: measure count total_ns mean_ns p50_ns p95_ns p99_ns std_ns max_ns over_share.
 
     over_share: the share of batches above `threshold_ns`. Measures that were not recorded are left
-    out. Steps and waits are those of the loop; the others are of the batch.
+    out. Steps and waits, and what a device did in them, are those of the loop; the others are of
+    the batch. That a device was busy is at most.
     """
     rows = []
     for name, column in MEASURES:
-        source = scope.waits if name in ("wait", "step") else scope.batches
+        source = scope.waits if name in _OF_LOOP else scope.batches
         values = number(source, column)
         measured = values[~np.isnan(values)]
         if not measured.size:

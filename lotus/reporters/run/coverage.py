@@ -107,6 +107,7 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
     whole = loader.coverage["batches_recorded_whole"]
     if taken and whole < taken:
         yield f"{amount(whole)} of {plural(taken, 'batch')} are recorded in detail."
+    yield from device(loader)
     state_ns = loader.times["state_dict_ns"]
     if state_ns > 0:
         yield f"Of the training steps, state_dict() of the loader took {duration(state_ns)}."
@@ -136,6 +137,19 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
         yield f"{plural(unused, 'batch')} that a library took ahead {were} not used."
     if loader.coverage["made_never_taken"] and made:
         yield f"{plural(loader.coverage['made_never_taken'], 'batch')} made were not taken."
+
+
+def device(loader: LoaderSummary) -> Iterator[str]:
+    """How much of the loop an accelerator had nothing to do, where one was timed."""
+    timed = loader.device
+    if timed is not None:
+        of = "" if timed.steps == timed.taken else f" of {amount(timed.taken)}"
+        yield (
+            f"The device was idle for at least {share(timed.idle_share)} of the loop, with nothing "
+            f"to do while the program waited for data (for {share(timed.wait_share)} of its own "
+            f"time), and busy for at most {share(1 - timed.idle_share)}: by the device's clock, in "
+            f"{amount(timed.steps)}{of} {'step' if timed.taken == 1 else 'steps'}."
+        )
 
 
 def rate(loader: LoaderSummary) -> str:

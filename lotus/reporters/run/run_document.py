@@ -20,7 +20,8 @@ not measured is null. Keys are only ever added within one `schema`.
                                        "expected": {"gain", "low", "high", "at_best"}}}]},
     "times": {...}, "phases": {...}, "operations": [...], "other_time": [...], "books": [...],
     "slowest_samples": [...], "slow_batches": [...], "batches": [...], "order": {...},
-    "workers": [...], "rank_times": [...], "epochs": [...], "passes": {...}, "coverage": {...}
+    "workers": [...], "rank_times": [...], "epochs": [...], "passes": {...}, "coverage": {...},
+    "device": {"steps", "taken", "idle_ns", "busy_ns", "idle_share", "wait_share"}, or null
   }],
   "loaders_left_out": how many more there were,
   "ranks": {              # a run of several ranks, else null
@@ -110,6 +111,7 @@ def _loader(loader: LoaderSummary) -> dict[str, Any]:
         "epochs": loader.epochs,
         "passes": dataclasses.asdict(loader.passes),
         "coverage": loader.coverage,
+        "device": None if loader.device is None else dataclasses.asdict(loader.device),
     }
 
 

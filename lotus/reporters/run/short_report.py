@@ -31,6 +31,8 @@ def lines(summary: Summary) -> list[str]:
         judged = summary.verdict
         result = [] if judged is None else _verdict(summary, judged)
         result += _rates(summary.loaders[0])
+        for line in coverage.device(summary.loaders[0]):
+            result += _wrap(line)
         for other in summary.loaders[1:4]:
             words = coverage.verdict_words(other.verdict).lower()
             if other.verdict.causes and other.verdict.kind in ("input-bound", "start-up-bound"):

@@ -55,7 +55,7 @@ from tests.unit.live.test_view import IDLE, at_sample
 from tests.unit.many_ranks import Costs
 from tests.unit.many_ranks import job as many_ranks
 from tests.unit.mapping.test_function_mapping import a_mapping
-from tests.unit.reporters import test_report, test_sweep_reports
+from tests.unit.reporters import test_device_lines, test_report, test_sweep_reports
 from tests.unit.reporters.test_top_report import group, hung, running
 from tests.unit.simulated import Plan
 from tests.unit.tune import test_operation_costs, test_what_if
@@ -129,6 +129,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
                 summarise(Plan(cpu=0.2, read_bytes=1 << 20, level="op+cpu").run())
             ),
             run_document.document(summarise(job())),
+            run_document.document(summarise(test_device_lines.on_device())),
             run_document.document(summarise(test_rank_verdict.slow_input().run())),
             run_document.document(summarise(test_rank_verdict.job(steps=5).run())),
             run_document.document(summarise(lotus.load(RunBuilder(folder / "empty").end()))),
