@@ -63,6 +63,7 @@ class MapSummary:
     functions   rows of Mapped.functions of that event: those of operations first
     outside     kind, text, samples, share (of all samples of `event`)
     few_samples operations whose estimates rest on too few samples to be judged, and their number
+    estimated   columns of `operations` that rest on samples: `sampled`, and metrics made of them
     turns       groups of events that took turns, and the share of batches that each was counted in
     """
 
@@ -81,13 +82,15 @@ class MapSummary:
     notes: list[str] = field(default_factory=list)
     turns: list[tuple[list[str], float]] = field(default_factory=list)
     few_samples: list[tuple[str, int]] = field(default_factory=list)
+    estimated: frozenset[str] = frozenset()
 
 
 def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
     """Compute it; `mapped` is None where there are no samples."""
     cpu = str(run.manifest.get("uarch") or "generic")
     notes: list[str] = []
-    table, sampled = _operations(run, mapped, cpu, known_events(run.manifest, cpu), notes)
+    known = known_events(run.manifest, cpu)
+    table, sampled = _operations(run, mapped, cpu, known, notes)
     event = mapped.events[0] if mapped is not None and mapped.events else ""
     functions = _functions(mapped, event, table)
     return MapSummary(
@@ -106,6 +109,7 @@ def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
         notes=[*(mapped.notes if mapped is not None else []), *_not_counted(run), *notes],
         turns=turn_shares(run.counters),
         few_samples=_few_samples(mapped, cpu, sampled),
+        estimated=_estimated(table, run, sampled, cpu, known),
     )
 
 
@@ -207,6 +211,18 @@ def event_name(spelling: str, cpu: str) -> str:
             if same_type and (known.config, known.config1) == (event.config, event.config1):
                 return known.name
     return event.name
+
+
+def _estimated(
+    table: pd.DataFrame, run: "Run", sampled: list[str], cpu: str, known: EventTable
+) -> frozenset[str]:
+    """The columns that rest on samples: those of `sampled`, and what no counted events give."""
+    if not sampled:
+        return frozenset()
+    counted = [name for name in events_of(run.counters) if name in table]
+    exact = formulas.metrics(table[counted].astype(np.float64), cpu, known)
+    given = {*sampled, *(name for name in METRICS if name in table and name not in exact)}
+    return frozenset(given - set(counted))
 
 
 def _few_samples(mapped: "Mapped | None", cpu: str, sampled: list[str]) -> list[tuple[str, int]]:

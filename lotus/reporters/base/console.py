@@ -9,6 +9,7 @@ import pandas as pd
 from lotus.analysis.common.columns import plain_value
 from lotus.common.formatting import duration, size
 from lotus.reporters.base.display_names import shorten_apart
+from lotus.reporters.base.grey_cells import GreyCell
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
@@ -90,14 +91,18 @@ def print_table(
             cells[last], *more = textwrap.wrap(
                 row[last], widths[last], break_long_words=False, break_on_hyphens=False
             )
-        line = " " * INDENT
+        line, grey = " " * INDENT, []
         for cell, width, (_, justify) in zip(cells, widths, columns, strict=True):
             space = " " * (width - cell_len(cell))
+            if isinstance(cell, GreyCell):
+                grey.append((len(line), len(line) + len(space + cell)))
             line += (space + cell if justify == RIGHT else cell + space) + " " * gap
         indent = " " * (INDENT + sum(widths[:last]) + gap * last)
         for shown in (line, *(indent + one for one in more)):
-            style = "dim" if row is names else ""
-            console.print(Text(shown.rstrip(), style=style), soft_wrap=True)
+            text = Text(shown.rstrip(), style="dim" if row is names else "")
+            for first, end in grey if shown is line else ():
+                text.stylize("dim", first, end)
+            console.print(text, soft_wrap=True)
 
 
 def _told_apart(texts: Sequence[str], width: int) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.common.formatting import plain
+from lotus.reporters.base.grey_cells import GreyCell
 
 # Okabe and Ito, "Color Universal Design" (2008), without black: told apart by all eyes.
 COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#D55E00", "#F0E442", "#999999")
@@ -178,10 +179,18 @@ def _part(part: str | Table | Chart) -> str:
     )
 
 
+def _attributes(cell: str, side: str) -> str:
+    """What the tag of a cell has besides its name."""
+    classes = ["right"] if side == "right" else []
+    if not isinstance(cell, GreyCell):
+        return "".join(f" class={name}" for name in classes)
+    return f' class="{" ".join([*classes, "grey"])}" title="{_escape(cell.why)}"'
+
+
 def _table(table: Table) -> str:
     def row(cells: Sequence[str], tag: str) -> str:
         made = (
-            f"<{tag}{' class=right' if side == 'right' else ''}>{_escape(cell)}</{tag}>"
+            f"<{tag}{_attributes(cell, side)}>{_escape(cell)}</{tag}>"
             for cell, (_, side) in zip(cells, table.columns, strict=True)
         )
         return f"<tr>{''.join(made)}</tr>\n"

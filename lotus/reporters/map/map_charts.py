@@ -12,7 +12,7 @@ from lotus.common.formatting import amount, big, operation_name, plain, share
 from lotus.reporters.base.chart_parts import bars_height, label, names_axis
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.base.page import COLOURS, Chart, Table
-from lotus.reporters.map.map_report import turns_text
+from lotus.reporters.map.map_report import trusted, turns_text
 from native_map.events.metrics import METRICS
 
 # As the literature of the top-down method stacks them.
@@ -53,7 +53,10 @@ def top_down(measured: MapSummary) -> Chart | None:
     }
     columns = [("", LEFT), *((TOP_DOWN[name][0], RIGHT) for name in names)]
     rows = [
-        [operation_name(row["operation"]), *(share(row[name]) for name in names)]
+        [
+            operation_name(row["operation"]),
+            *(trusted(measured, row["operation"], name, share(row[name])) for name in names),
+        ]
         for row in rows_of(shown)
     ]
     return Chart(
@@ -115,7 +118,7 @@ def metrics(measured: MapSummary) -> Chart | None:
         [
             operation_name(row["operation"]),
             tight(row["total_ns"]),
-            *(_cell(name, row[name]) for name in names),
+            *(trusted(measured, row["operation"], name, _cell(name, row[name])) for name in names),
         ]
         for row in rows_of(table)
     ]

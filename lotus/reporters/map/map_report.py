@@ -13,6 +13,7 @@ from lotus.analysis.counters.counter_metrics import COLLATE, REST
 from lotus.analysis.counters.function_profile import MapSummary
 from lotus.analysis.counters.topdown import MEANING, SMT, nodes
 from lotus.common.formatting import (
+    MISSING,
     amount,
     big,
     brief_command,
@@ -35,6 +36,7 @@ from lotus.reporters.base.console import (
     tight,
 )
 from lotus.reporters.base.display_names import shorten_apart, tree
+from lotus.reporters.base.grey_cells import GreyCell
 from native_map.estimate.validation import ENOUGH
 from native_map.events import pmu
 from native_map.events.metrics import LEVEL_2, METRICS
@@ -156,10 +158,12 @@ def _operations(console: "Console", summary: MapSummary, title: str = "Operation
             rows.append([name, *[""] * (len(columns) - 1)])
             continue
         cells = [name, tight(row["total_ns"]), share(row["total_ns"] / whole if whole else 0)]
-        cells += [tight(row[cpu])] if cpu else []
-        cells += [big(row[one]) for one in counts]
-        cells += [f"{row['ipc']:.2f}" if row["ipc"] == row["ipc"] else "-"] if "ipc" in row else []
-        cells += [share(row[one]) for one in shares]
+        made = [(cpu, tight(row[cpu]))] if cpu else []
+        made += [(one, big(row[one])) for one in counts]
+        if "ipc" in row:
+            made.append(("ipc", f"{row['ipc']:.2f}" if row["ipc"] == row["ipc"] else MISSING))
+        made += [(one, share(row[one])) for one in shares]
+        cells += [trusted(summary, row["operation"], one, text) for one, text in made]
         cells += [share(row["running_share"])] if marked else []
         rows.append(cells)
     shown = {*counts, cpu}
@@ -168,12 +172,8 @@ def _operations(console: "Console", summary: MapSummary, title: str = "Operation
     print_table(console, title, columns, rows, names_in=(0,))
     if len(table) > _MOST_OPERATIONS:
         console.print(f"  and {len(table) - _MOST_OPERATIONS} more: see --json", style="dim")
-    if summary.few_samples:
-        few = ", ".join(f"{plain(operation_name(name))} {n}" for name, n in summary.few_samples[:8])
-        more = len(summary.few_samples) - 8
-        few += f" and {more} more" if more > 0 else ""
-        few = f"Estimates of fewer than {ENOUGH:,} samples, not to trust: {few}"
-        print_paragraph(console, "", few)
+    for line in few_samples(summary):
+        print_paragraph(console, "", line)
     if marked:
         print_paragraph(
             console, "", "The counters were shared: counts are scaled by the share counted."
@@ -185,6 +185,24 @@ def _operations(console: "Console", summary: MapSummary, title: str = "Operation
             f"Other threads of the fetching processes had {share(summary.helper_share)} of their "
             "CPU time during fetches; what they did is not in the counts.",
         )
+
+
+def few_samples(summary: MapSummary) -> list[str]:
+    """A line on the operations whose estimates rest on too few samples, or none."""
+    if not summary.few_samples:
+        return []
+    few = ", ".join(f"{plain(operation_name(name))} {n}" for name, n in summary.few_samples[:8])
+    more = len(summary.few_samples) - 8
+    few += f" and {more} more" if more > 0 else ""
+    return [f"Estimates of fewer than {ENOUGH:,} samples, not to trust: {few}"]
+
+
+def trusted(summary: MapSummary, operation: str, column: str, text: str) -> str:
+    """The text of a cell; grey where it rests on fewer samples than it needs."""
+    samples = dict(summary.few_samples).get(operation)
+    if samples is None or column not in summary.estimated or text == MISSING:
+        return text
+    return GreyCell(text, f"from {plural(samples, 'sample')}, of the {ENOUGH:,} that it needs")
 
 
 def _level_2(console: "Console", summary: MapSummary) -> None:
@@ -204,7 +222,8 @@ def bound_by(summary: MapSummary) -> tuple[list[list[str]], list[str]]:
         name = "" if row["operation"] == before else plain(operation_name(row["operation"]))
         before = row["operation"]
         parent = f"{_SHARES[row['parent']]}: " if row["parent"] else ""
-        cells = [name, parent + _node(row["node"]), share(row["share"]), "*" * row["binding"]]
+        part = trusted(summary, row["operation"], row["node"], share(row["share"]))
+        cells = [name, parent + _node(row["node"]), part, "*" * row["binding"]]
         rows.append(cells)
     for operation in levels.unbound:
         name = plain(operation_name(operation))
@@ -246,8 +265,9 @@ def _misses(console: "Console", summary: MapSummary) -> None:
         if not row:
             rows.append([name, *[""] * (len(columns) - 1)])
             continue
-        cells = [_metric(one, row[one]) for one in names]
-        rows.append([name, *cells, *(big(row[one]) for one in counts)])
+        made = [(one, _metric(one, row[one])) for one in names]
+        made += [(one, big(row[one])) for one in counts]
+        rows.append([name, *(trusted(summary, row["operation"], *cell) for cell in made)])
     rates = any(METRICS[name].unit.startswith("per 1000") for name in names)
     title = "Misses per 1000 instructions, and other events" if rates else "Other events"
     print_table(console, title, columns, rows, names_in=(0,))

@@ -193,6 +193,7 @@ def _silicon(measured: MapSummary) -> Section:
             "Front-end and back-end bound were not counted: this CPU, or this virtual machine, "
             "gives no such counters; `lotus doctor` says why.",
         )
+    parts += map_report.few_samples(measured)
     notes = map_report.worth(measured)
     parts += [plain(note) for note in notes]
     if more := len(measured.notes) - len(notes):

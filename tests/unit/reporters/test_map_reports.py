@@ -4,19 +4,21 @@ import csv
 import dataclasses
 import io
 import json
+import re
 import subprocess
 import sys
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
 import lotus
 from lotus.analysis.counters.function_profile import summarise_map
 from lotus.analysis.summary import summarise
 from lotus.joining import sample_join
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.base.page import Table
-from lotus.reporters.map import map_report, map_tables
+from lotus.reporters.base.page import Section, Table, pieces
+from lotus.reporters.map import map_charts, map_report, map_tables
 from lotus.reporters.run import run_page
 from tests.logs import MS, RunBuilder
 from tests.unit.joining.test_sample_join import AT, batch, every_ms, recording
@@ -55,6 +57,40 @@ def test_words(summary):
 def test_estimates_of_too_few_samples_are_told_with_their_number(summary):
     text = " ".join(words(summary).split())
     assert "Estimates of fewer than 1,000 samples, not to trust: Decode 40, Flip 10" in text
+
+
+def test_cells_that_rest_on_too_few_samples_are_grey_with_their_number(summary):
+    # GIVEN estimates of 40 samples beside exact counts
+    table = summary.operations.assign(cycles=4e9, instructions=8e9, ipc=2.0)
+    measured = dataclasses.replace(
+        summary,
+        operations=table,
+        sampled=["instructions"],
+        few_samples=[("Decode", 40)],
+        estimated=frozenset({"instructions", "ipc"}),
+    )
+    # WHEN it is on a page, THEN these cells of that operation are grey, and no others
+    page = "".join(pieces("map", Section("map", [map_charts.metrics(measured)]), [], {}))
+    grey = re.findall(r'<td class="right grey" title="([^"]*)">([^<]*)</td>', page)
+    why = "from 40 samples, of the 1,000 that it needs"
+    assert sorted(grey) == [(why, "2"), (why, "8G")]
+    # AND on a terminal with colour they are dim, in the text that is there without
+    file = io.StringIO()
+    coloured = Console(file=file, force_terminal=True, width=100, markup=False, highlight=False)
+    map_report.write(coloured, measured)
+    line = next(one for one in file.getvalue().splitlines() if "Decode" in one and "2.00" in one)
+    assert re.findall(r"\x1b\[2m *([^ \x1b]*)\x1b", line) == ["8G", "2.00"]
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
+    assert line_of(plain) == line_of(words(measured))
+
+
+def line_of(text):
+    return next(one.split() for one in text.splitlines() if "Decode" in one and "2.00" in one)
+
+
+def test_what_rests_on_samples_is_what_no_counter_counted(summary):
+    assert summary.sampled == ["cpu_clock"]
+    assert summary.estimated == {"cpu_clock"}
 
 
 def test_books_that_do_not_close_are_shouted(summary):
