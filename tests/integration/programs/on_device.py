@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-sys.path.append(str(Path(__file__).resolve().parents[3]))
+sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from tests.fake_device import FakeDevice
+from fake_device import FakeDevice
 
 DEVICE = FakeDevice(initialized=False)
 MS_A_STEP, SLEEP = 5, 0.02
