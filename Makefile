@@ -76,8 +76,8 @@ format: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(VENV)/demo.stamp
-	$(VENV)/bin/python tools/bench/startup.py
+bench: $(VENV)/dev.stamp
+	$(VENV)/bin/python -m tools.bench.startup
 
 dist: $(VENV_DIST)/dist.stamp
 	tools/dist.sh $(VENV_DIST)/bin/python

@@ -50,7 +50,7 @@ def measured(how, folder):
 
 def test_memory_is_that_of_what_is_kept_and_not_of_the_log(tmp_path):
     from tests.logs import pack_header
-    from tools.bench.reading import frames, sealed
+    from tools.bench.large_runs import frames, sealed
 
     size = int(os.environ.get("LOTUS_LONG_MB", "160")) << 20
     made = frames(log_format.BATCH, 64, {"samples": 32, "ops": 160})

@@ -1,200 +1,59 @@
 """How fast and in how much memory a large run is read into `ops`, `samples` and `batches`.
 
-    PYTHONPATH=. python tools/bench/reading.py [--events 10000000] [--batch 128 32 1] [--repeat 5]
+    python -m tools.bench.reading [--events 10000000] [--batch 128 32 1] [options of pyperf]
 
-An event is one row of `ops` or `samples`. The logs are synthetic (5 operations a sample, in the
-recorder's own layout), lie in a temporary directory and are read from the page cache. The goal is
-10 million events of batches of 128 in 5 s and 2 GB. It judges nothing: it prints.
+Each value is of a process of its own, without its imports; peak memory is the process's. The runs
+are those of large_runs.py, lie in a temporary directory and are read from the page cache. The goal
+is 10 million events of batches of 128 in 5 s and 2 GB. It judges nothing: it prints.
 """
 
 import argparse
-import json
-import os
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
-import zlib
 from pathlib import Path
 
-import numpy as np
+from tools.bench import pyperf_runner
 
-from lotus.inside.trace.log import log_format
-from lotus.reading.frame_scanner import dtype_of
-from tests.logs import MS, START_NS, RunBuilder, pack_event
-from tools.bench import provenance
-
-OPERATIONS = ("Loader", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize")
-WORKERS = 4
-BLOCK = 1 << 20  # events that are made at a time
-OP_NS, SELF_NS, COLLATE_NS, SEND_NS = 400_000, 5_000, 2 * MS, MS
+TABLES = ("ops", "samples", "batches")
 
 
-def frames(kind: int, count: int, rows: dict[str, int]) -> np.ndarray:
-    """`count` frames of one kind, all zeros, whose arrays have the given numbers of rows."""
-    _, fixed, arrays = log_format.FRAMES[kind]
-    fields = [("magic", "<u4"), ("kind", "<u2"), ("flags", "<u2"), ("length", "<u4")]
-    fields += [("crc", "<u4"), ("fixed", dtype_of(fixed))]
-    fields += [(name, dtype_of(f), (rows[name],)) for name, f in arrays if rows.get(name)]
-    made = np.zeros(count, np.dtype(fields))
-    made["magic"], made["kind"] = log_format.FRAME_MAGIC, kind
-    made["length"] = made.dtype.itemsize - log_format.FRAME_HEADER.size
-    for name, number in rows.items():
-        made["fixed"][f"n_{name}"] = number
-    return made
-
-
-def sealed(made: np.ndarray) -> bytes:
-    """The bytes of the frames, each with its CRC."""
-    width = made.dtype.itemsize
-    data = memoryview(made.tobytes())
-    made["crc"] = [
-        zlib.crc32(data[at + 16 : at + width], zlib.crc32(data[at + 4 : at + 12]))
-        for at in range(0, len(data), width)
-    ]
-    return made.tobytes()
-
-
-def write_run(path: Path, events: int, size: int) -> int:
-    """Write a run of so many events in batches of `size`; return its real number of events."""
-    per_batch = size * (1 + len(OPERATIONS))
-    each = -(-events // (per_batch * WORKERS))
-    batches = each * WORKERS
-    run = RunBuilder(path)
-    main = run.process(100)
-    main.loader(0, num_workers=WORKERS, batch_size=size, length=batches, prefetch_factor=2)
-    main.iterator(0, 0, START_NS, START_NS + MS, list(range(101, 101 + WORKERS)))
-    workers = []
-    for worker in range(WORKERS):
-        log = run.process(101 + worker, ppid=100, start_ns=START_NS + MS)
-        log.worker(worker, num_workers=WORKERS, ready_ns=START_NS + 2 * MS)
-        log.operations(*OPERATIONS)
-        workers.append(log)
-    number = np.arange(batches, dtype=np.int64)
-    made = frames(log_format.WAIT, batches, {})
-    fixed = made["fixed"]
-    fixed["batch"], fixed["tid"] = number, 100
-    arrival = START_NS + 3 * MS + (number // WORKERS + 1) * (_took(size) + SEND_NS)
-    fixed["start_ns"], fixed["end_ns"], fixed["arrival_ns"] = arrival - MS, arrival, arrival
-    main.data += sealed(made)
-    main.data += pack_event({"event": "note", "text": f"{events} synthetic events"})
-    run.end()
-    rng = np.random.default_rng(0)
-    block = max(BLOCK // per_batch, 1)  # batches that are made at a time
-    for worker, log in enumerate(workers):
-        with log.path.open("ab") as file:
-            for first in range(0, each, block):
-                number = np.arange(first, min(first + block, each), dtype=np.int64)
-                file.write(sealed(_batches(worker, log.pid, number, size, rng)))
-    return batches * per_batch
-
-
-def _took(size: int) -> int:
-    """Nanoseconds of a fetch of so many samples."""
-    return (OP_NS * len(OPERATIONS) + SELF_NS) * size + COLLATE_NS
-
-
-def _batches(
-    worker: int, pid: int, number: np.ndarray, size: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Frames of the batches of a worker with these numbers, from 0."""
-    counts = {"samples": size, "index": size, "ops": size * len(OPERATIONS), "sends": 1}
-    made = frames(log_format.BATCH, len(number), counts)
-    took = _took(size)
-    start = START_NS + 3 * MS + number * (took + SEND_NS)
-    fixed = made["fixed"]
-    fixed["loader"], fixed["worker"], fixed["tid"] = -1, worker, pid
-    fixed["batch"], fixed["size"] = number * WORKERS + worker, size
-    fixed["fetch_start_ns"], fixed["fetch_ns"] = start, took
-    fixed["collate_start_ns"], fixed["collate_ns"] = start + took - COLLATE_NS, COLLATE_NS
-    fixed["put_ns"], fixed["cpu_ns"], fixed["bytes"] = start + took, took, size * 600_000
-    fixed["idle_start_ns"], fixed["idle_ns"] = start - SEND_NS, SEND_NS
-    within = np.arange(size)
-    sample_ns = OP_NS * len(OPERATIONS) + SELF_NS
-    made["samples"]["start_ns"] = start[:, None] + within * sample_ns
-    made["samples"]["duration_ns"] = sample_ns
-    made["samples"]["ops"] = (within + 1) * len(OPERATIONS)
-    made["index"]["sample"] = rng.integers(0, 1 << 31, (len(number), size))
-    ops = made["ops"]
-    offset = np.tile(np.arange(len(OPERATIONS)) * OP_NS, size)
-    begin = np.repeat(made["samples"]["start_ns"], len(OPERATIONS), axis=1) + offset
-    ops["start_low"] = begin
-    ops["end_low"] = begin + rng.integers(OP_NS // 2, OP_NS, begin.shape)
-    ops["operation"] = np.tile(np.arange(len(OPERATIONS)) + 1, size)
-    send = made["sends"][:, 0]
-    send["batch"], send["start_ns"] = fixed["batch"], start + took
-    send["pickle_ns"], send["write_ns"], send["bytes"] = SEND_NS, SEND_NS, size * 600_000
-    return made
-
-
-def read(path: str) -> None:
-    """Child process: read the run and print what it took, as JSON."""
-    began = time.perf_counter()
+def read(loops: int, path: Path) -> float:
+    """Seconds to read the tables of a run."""
     from lotus.reading.run import load
 
-    imported = time.perf_counter()
-    run = load(path)
-    marks = {"load": time.perf_counter()}
-    rows = {}
-    for name in ("ops", "samples", "batches"):
-        rows[name] = len(getattr(run, name))
-        marks[name] = time.perf_counter()
-    status = Path("/proc/self/status").read_text()
-    peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
-    steps = dict(zip(marks, np.diff([imported, *marks.values()]).tolist(), strict=True))
-    print(
-        json.dumps(
-            {
-                "import_s": imported - began,
-                "seconds": marks["batches"] - imported,
-                "steps": steps,
-                "peak_bytes": int(peak) * 1024,
-                "rows": rows,
-            }
-        )
-    )
-
-
-def measure(path: Path, repeat: int) -> list[dict]:
-    results = []
-    for _ in range(repeat):
-        command = [sys.executable, os.path.abspath(__file__), "--read", str(path)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        results.append(json.loads(done.stdout))
-    return results
+    seconds = 0.0
+    for _ in range(loops):
+        began = time.perf_counter()
+        run = load(path)
+        for name in TABLES:
+            getattr(run, name)
+        seconds += time.perf_counter() - began
+    return seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--events", type=int, default=10_000_000)
-    parser.add_argument("--batch", type=int, nargs="+", default=[128, 32, 1])
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--read", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.read:
-        read(args.read)
-        return
-    print(provenance.header(np))
-    print(f"{'batch':>5} {'events':>11} {'log':>8} {'median':>8} {'min':>8} {'max':>8} {'peak':>8}")
-    for size in args.batch:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "run"
-            events = write_run(path, args.events, size)
-            log = sum(file.stat().st_size for file in (path / "events").iterdir())
-            results = measure(path, args.repeat)
-        seconds = [result["seconds"] for result in results]
-        peak = max(result["peak_bytes"] for result in results)
-        print(
-            f"{size:5} {events:11,} {log / 1e6:5.0f} MB {statistics.median(seconds):6.2f} s"
-            f" {min(seconds):6.2f} s {max(seconds):6.2f} s {peak / 1e9:5.2f} GB"
-        )
-        steps = {
-            name: statistics.median(result["steps"][name] for result in results)
-            for name in results[0]["steps"]
-        }
-        print("      " + ", ".join(f"{name} {took:.2f} s" for name, took in steps.items()), end="")
-        print(f"; importing lotus.reading.run {results[0]['import_s']:.2f} s")
+    runner = pyperf_runner.runner(
+        "reading",
+        processes=5,
+        hand_on=lambda args: ["--runs", args.runs, "--events", args.events, "--batch", *args.batch],
+    )
+    add = runner.argparser.add_argument
+    add("--events", type=int, default=10_000_000)
+    add("--batch", type=int, nargs="+", default=[128, 32, 1])
+    add("--runs", type=Path, help=argparse.SUPPRESS)
+    args = pyperf_runner.parsed(runner)
+    with tempfile.TemporaryDirectory() as folder:
+        if not args.worker:
+            args.runs = Path(folder)
+        for size in args.batch:
+            path = args.runs / f"run-{size}"
+            if not args.worker:
+                pyperf_runner.written(path, args.events, size)
+            name = f"{args.events:,} events in batches of {size}"
+            made = runner.bench_time_func(name, read, path)
+            if made is not None and not args.worker:
+                log = sum(file.stat().st_size for file in (path / "events").iterdir())
+                print(f"{log / 1e6:.0f} MB of logs, peak {pyperf_runner.peak(made) / 1e9:.2f} GB")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@
         [--write FOLDER]
 
 `--events` is in millions; 700 is 90 epochs of ImageNet with five operations a sample, and needs 11
-GB of disk and as much of page cache. The logs are synthetic, as of `reading.py`, lie in a temporary
+GB of disk and as much of page cache. The logs are synthetic (`large_runs.py`), lie in a temporary
 directory and are read from the page cache. The run is compared with itself. Memory is the largest
 resident set. `--write` keeps the results in report_size.json beside those of other sizes, and draws
-them. It judges nothing: it prints.
+them. It judges nothing: it prints. Processor time, which pyperf does not measure, is told apart.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from tools.bench import provenance, report_size_plot
-from tools.bench.reading import write_run
+from tools.bench.large_runs import write_run
 
 COMMANDS = {
     "report": ["report", "{run}"],

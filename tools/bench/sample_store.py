@@ -1,32 +1,30 @@
 """What keeping a sample and getting it back cost: encode and put, get and decode, per kind.
 
-    python tools/bench/sample_store.py [--folder DIR ...] [--samples 200] [--repeat 7]
+    python -m tools.bench.sample_store [--folder DIR ...] [options of pyperf]
 
-Each round puts so many different samples into a new folder and gets them back in another order;
-files are in the page cache when they are read. Printed are the median round and the range of the
-rounds, of wall time a sample. By default the folders are on the disk of the temporary folder and in
-/dev/shm. It judges nothing: it prints.
+Each value is the mean of 200 different samples, which are put into a new folder and got back in
+another order; files are in the page cache when they are read. By default the folders are on the
+disk of the temporary folder and in /dev/shm. It judges nothing: it prints.
 """
 
-import argparse
 import random
 import shutil
-import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import provenance
 import torch
 from PIL import Image
 
 from lotus.inside.cache import entry_codec
 from lotus.inside.cache.sample_store import SampleStore
+from tools.bench import pyperf_runner
 
-_NAMES = ("encode", "put", "get", "decode")
+SAMPLES = 200
 
 
 def picture(seed: int) -> Image.Image:
@@ -59,65 +57,86 @@ KINDS: dict[str, Callable[[int], Any]] = {
 }
 
 
-def measured(folder: Path, values: list[Any], dice: random.Random) -> dict[str, float]:
-    """Microseconds a sample of each step, over one round."""
-    spent = dict.fromkeys(_NAMES, 0)
-    clock = time.perf_counter_ns
+@contextmanager
+def new_store(folder: Path) -> Iterator[SampleStore]:
+    """A store with its folders, as one of many samples has them."""
     where = tempfile.mkdtemp(dir=folder, prefix="lotus-bench-")
     try:
         store = SampleStore(f"{where}/cache", 16 << 30, print)
-        for number in range(256):  # makes the folders, as a store of many samples has them
+        for number in range(256):
             store.put(f"{number:02x}made", [b""])
-        names = [f"{dice.getrandbits(128):032x}" for _ in values]
-        for name, value in zip(names, values, strict=True):
-            times = [clock()]
-            parts = entry_codec.encode(value)
-            times.append(clock())
-            if not store.put(name, parts):
+        yield store
+    finally:
+        shutil.rmtree(where)
+
+
+def named(count: int) -> list[str]:
+    dice = random.Random(count)
+    return [f"{dice.getrandbits(128):032x}" for _ in range(count)]
+
+
+def encode(loops: int, make: Callable[[int], Any]) -> float:
+    seconds, clock = 0.0, time.perf_counter
+    for seed in range(loops):
+        value = make(seed)
+        began = clock()
+        entry_codec.encode(value)
+        seconds += clock() - began
+    return seconds
+
+
+def put(loops: int, make: Callable[[int], Any], folder: Path) -> float:
+    seconds, clock = 0.0, time.perf_counter
+    with new_store(folder) as store:
+        for seed, name in enumerate(named(loops)):
+            parts = entry_codec.encode(make(seed))
+            began = clock()
+            kept = store.put(name, parts)
+            seconds += clock() - began
+            if not kept:
                 raise SystemExit(f"no room in {folder}")
-            times.append(clock())
-            spent["encode"] += times[1] - times[0]
-            spent["put"] += times[2] - times[1]
-        for name in dice.sample(names, len(names)):
-            times = [clock()]
+    return seconds
+
+
+def get(loops: int, make: Callable[[int], Any], folder: Path, decodes: bool) -> float:
+    """Seconds of `get`, or else of decoding what it gives."""
+    seconds, clock = 0.0, time.perf_counter
+    with new_store(folder) as store:
+        names = named(loops)
+        for seed, name in enumerate(names):
+            store.put(name, entry_codec.encode(make(seed)))
+        for name in random.Random(0).sample(names, loops):
+            began = clock()
             data = store.get(name)
-            times.append(clock())
+            got = clock()
             if data is None:
                 raise SystemExit(f"a sample was lost in {folder}")
             entry_codec.decode(data)
-            times.append(clock())
+            seconds += clock() - got if decodes else got - began
             del data  # as a worker has only one sample's bytes at a time
-            spent["get"] += times[1] - times[0]
-            spent["decode"] += times[2] - times[1]
-    finally:
-        shutil.rmtree(where)
-    return {name: ns / len(values) / 1000 for name, ns in spent.items()}
+    return seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add = parser.add_argument
-    add("--folder", type=Path, action="append", metavar="DIR")
-    add("--samples", type=int, default=200)
-    add("--repeat", type=int, default=7)
-    args = parser.parse_args()
+    runner = pyperf_runner.runner(
+        "sample_store",
+        processes=1,  # torch takes seconds to import
+        values=7,
+        loops=SAMPLES,
+        hand_on=lambda args: [word for folder in args.folder for word in ("--folder", folder)],
+    )
+    runner.argparser.add_argument("--folder", type=Path, action="append", metavar="DIR")
+    args = pyperf_runner.parsed(runner)
     torch.set_num_threads(1)  # as in a worker
-    folders = args.folder or [Path(tempfile.gettempdir()), Path("/dev/shm")]
-    dice = random.Random(0)
-    about = f"; {args.samples} samples, median of {args.repeat} rounds (range), us a sample"
-    print(provenance.header(torch, about))
-    for folder in folders:
-        print(f"\n{folder}\n{'':30} {'kB':>5}" + "".join(f"{name:>18}" for name in _NAMES))
-        for kind, make in KINDS.items():
-            values = [make(seed) for seed in range(args.samples)]
-            size = sum(map(len, entry_codec.encode(values[0])))
-            rounds = [measured(folder, values, dice) for _ in range(args.repeat)]
-            cells = []
-            for name in _NAMES:
-                times = [each[name] for each in rounds]
-                spread = f"({min(times):.0f} to {max(times):.0f})"
-                cells.append(f"{statistics.median(times):5.0f} {spread:>12}")
-            print(f"{kind:30} {size / 1000:5.0f}" + "".join(cells))
+    args.folder = args.folder or [Path(tempfile.gettempdir()), Path("/dev/shm")]
+    for kind, make in KINDS.items():
+        size = sum(map(len, entry_codec.encode(make(0))))
+        of = f"{kind}, {size / 1000:.0f} kB"
+        runner.bench_time_func(f"encode {of}", encode, make)
+        for folder in args.folder:
+            runner.bench_time_func(f"put {of}, {folder}", put, make, folder)
+            runner.bench_time_func(f"get {of}, {folder}", get, make, folder, False)
+            runner.bench_time_func(f"decode {of}, {folder}", get, make, folder, True)
 
 
 if __name__ == "__main__":

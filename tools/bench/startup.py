@@ -1,22 +1,18 @@
 """What lotus costs before the traced program starts and after it ends.
 
-    python tools/bench/startup.py [--repeat 20]
+    python -m tools.bench.startup [options of pyperf]
 
-Interleaved runs of each command line, in random order; wall milliseconds. `lotus --help` is meant
-to take less than 150 ms. It judges nothing: it prints.
+Each command line twenty times, two in each of ten processes of pyperf. `lotus --help` is meant to
+take less than 150 ms. It judges nothing: it prints.
 """
 
 import argparse
-import platform
-import random
-import statistics
-import subprocess
+import importlib.util
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-import provenance
+from tools.bench import pyperf_runner
 
 PYTHON = sys.executable
 LOTUS = [PYTHON, "-m", "lotus"]
@@ -41,38 +37,31 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "lotus trace -q -- true": [*trace, "-q", "--", "true"],
         "lotus trace -- true": [*trace, "--", "true"],
     }
-    probe = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True)
-    if probe.returncode == 0:
-        chosen["python loads.py"] = [PYTHON, "-c", PROGRAM]
-        chosen["lotus trace -q -- python loads.py"] = [*trace, "-q", "--", PYTHON, "-c", PROGRAM]
-        chosen["lotus trace -- python loads.py"] = [*trace, "--", PYTHON, "-c", PROGRAM]
+    if importlib.util.find_spec("torch") is not None:
+        chosen["python loads.py"] = [PYTHON, str(folder / "loads.py")]
+        chosen["lotus trace -q -- python loads.py"] = [
+            *trace,
+            "-q",
+            "--",
+            PYTHON,
+            str(folder / "loads.py"),
+        ]
+        chosen["lotus trace -- python loads.py"] = [*trace, "--", PYTHON, str(folder / "loads.py")]
     return chosen
 
 
-def wall_ms(command: list[str]) -> float:
-    started = time.perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    return (time.perf_counter() - started) * 1e3
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeat", type=int, default=20)
-    args = parser.parse_args()
-    print(f"{provenance.cpus()}, Linux {provenance.machine()['kernel']}")
-    heading = f"commit {provenance.commit()}, Python {platform.python_version()}"
-    print(f"{heading}, {args.repeat} runs")
+    runner = pyperf_runner.runner(
+        "startup", processes=10, values=2, hand_on=lambda args: ["--runs", args.runs]
+    )
+    runner.argparser.add_argument("--runs", type=Path, help=argparse.SUPPRESS)
+    args = pyperf_runner.parsed(runner)
     with tempfile.TemporaryDirectory() as folder:
-        lines = commands(Path(folder))
-        times: dict[str, list[float]] = {name: [] for name in lines}
-        for round_number in range(args.repeat + 1):  # the first one only warms caches
-            for name in random.sample(list(lines), len(lines)):
-                taken = wall_ms(lines[name])
-                if round_number:
-                    times[name].append(taken)
-    print(f"{'wall ms':36} {'median':>8} {'min':>8} {'max':>8}")
-    for name, taken in times.items():
-        print(f"{name:36} {statistics.median(taken):8.0f} {min(taken):8.0f} {max(taken):8.0f}")
+        if not args.worker:
+            args.runs = Path(folder)
+            (args.runs / "loads.py").write_text(PROGRAM)
+        for name, command in commands(args.runs).items():
+            runner.bench_command(name, command)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from lotus.reporters.compare import comparison_report
 from lotus.reporters.run import run_document, run_page
 from tests.logs import MS
 from tests.simulation import simulate
-from tools.bench.reading import write_run
+from tools.bench.large_runs import write_run
 
 
 class Tables(SimpleNamespace):

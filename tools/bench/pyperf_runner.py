@@ -1,0 +1,61 @@
+"""pyperf's Runner as the benchmarks here use it: with the commit, and by default a process a value.
+
+pyperf times, repeats and keeps what it measured as JSON (`-o FILE`, `--append FILE`); `python -m
+pyperf stats`, `hist` and `compare_to` read that. docs/testing.md says how two commits are compared.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyperf
+
+from tools.bench import provenance
+from tools.bench.large_runs import write_run
+
+
+def runner(
+    name: str,
+    processes: int,
+    values: int = 1,
+    loops: int = 1,
+    hand_on: Callable[[Any], Sequence[object]] = lambda args: (),
+) -> pyperf.Runner:
+    """Return a Runner of the module `name`.
+
+    `hand_on` gives the words that its workers get of the command line. With one value a process
+    nothing is warm but the page cache; with more, the first one is thrown away.
+    """
+
+    def add(words: list[str], args: Any) -> None:
+        words += map(str, hand_on(args))
+
+    return pyperf.Runner(
+        processes=processes,
+        values=values,
+        warmups=int(values > 1),
+        loops=loops,
+        metadata={"lotus_commit": provenance.commit()},
+        program_args=("-m", f"tools.bench.{name}"),
+        add_cmdline_args=add,
+    )
+
+
+def parsed(made: pyperf.Runner) -> Any:
+    """Read the command line, and print what is measured, once for all workers."""
+    args = made.parse_args()
+    if not args.worker:
+        print(provenance.header(pyperf), flush=True)
+    return args
+
+
+def written(path: Path, events: int, size: int) -> int:
+    """Write a large run in a process of its own, so that its memory is not part of the peak."""
+    with ProcessPoolExecutor(1) as pool:
+        return pool.submit(write_run, path, events, size).result()
+
+
+def peak(benchmark: pyperf.Benchmark, of: str = "mem_max_rss") -> int:
+    """Return the largest resident set of all processes of a benchmark, in bytes."""
+    return max(run.get_metadata()[of] for run in benchmark.get_runs() if of in run.get_metadata())
