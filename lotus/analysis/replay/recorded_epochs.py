@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, integer, number
+from lotus.analysis.common.columns import Floats, integer, number, ratio, total
 from lotus.analysis.common.scope import Scope
 
 LEAST_BATCHES = 16  # of an epoch that is replayed
@@ -64,9 +64,14 @@ def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> list[RecordedEp
 
 
 def _step_cpu(waits: pd.DataFrame) -> Floats:
-    """CPU time of the training steps; 0.0 after the last batch, which no step follows."""
-    cpu = number(waits, "step_process_cpu_ns")
-    return np.where(np.isnan(number(waits, "step_ns")), 0.0, cpu)
+    """CPU time of the training steps; NaN where none was measured.
+
+    Of an epoch's last one, which no `next` ends, it is not: taken is the same share of its time as
+    of the others.
+    """
+    step, cpu = np.nan_to_num(number(waits, "step_ns")), number(waits, "step_process_cpu_ns")
+    known = np.isfinite(cpu)
+    return np.where(known, cpu, ratio(total(cpu[known]), total(step[known])) * step)
 
 
 def _taken(rows: pd.DataFrame) -> int:

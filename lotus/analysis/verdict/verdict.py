@@ -30,6 +30,7 @@ MODERATE, HIGH = 0.05, 0.20
 # Up to here the interval of its own waits has to lie above `MODERATE`, and so have its waits
 # without the way of batches from the workers: that takes a millisecond or two, whatever the loader.
 _NEAR_MODERATE = 0.10
+_BRIEF_NS = 1e9  # a start-up that comes once and takes less is no finding, however short the loop
 _LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself
 _BUSY = 0.25  # of the cores' time: where others have more, that is said first
 # Defects in how data are divided come first: what else is waited for is measured beside them.
@@ -169,7 +170,9 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     # What others kept from the cores is no part of the loop that is judged.
     free = max(1.0 - others - taken, _LEAST_FREE)
     own = max(inputs - others, 0.0) / free
-    at_edges = startup + shutdown > inputs  # neither without what others took: it is of both
+    brief = _is_brief(books, owed[STARTUP] + owed[SHUTDOWN])
+    # Neither without what others took: it is of both.
+    at_edges = startup + shutdown > inputs and not brief
     kind, degree = _kind(own, (startup + shutdown - taken) / free if at_edges else 0.0)
     near = own < _NEAR_MODERATE and (low - others) / free < MODERATE
     sent = ratio(sum(each.ns for each in books.charges if each.kind == SENDING.kind), loop)
@@ -180,7 +183,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         unclear = f", {sent:.1%} for batches on their way from the workers"
     if unclear:
         kind, degree = "consumer-bound", "not"
-    ranked = _ranked(books.charges, kind, 1.0 - books.delay_share)
+    ranked = _ranked(books.charges, kind, 1.0 - books.delay_share, brief)
     causes = [_cause(charge, books, around) for charge in ranked]
     causes = [cause for cause in causes if _counts(cause)] or causes[:1]
     summary = _summary(
@@ -334,9 +337,16 @@ def _kind(inputs: float, edges: float) -> tuple[str, str]:
     return ("consumer-bound" if degree == "not" else "input-bound"), degree
 
 
-def _ranked(charges: list[Charge], kind: str, own_part: float) -> list[Charge]:
+def _is_brief(books: Account, edges_ns: float) -> bool:
+    """Whether start-up and shut-down come once and are short: a longer run has less of them."""
+    of_ranks = books.epochs["rank"].value_counts()
+    return bool(len(of_ranks)) and of_ranks.max() == 1 and edges_ns < _BRIEF_NS * len(of_ranks)
+
+
+def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> list[Charge]:
     """Largest first; the training step first where it sets the pace and last where it does not,
-    but for what its threads lose, which takes its place among the others.
+    but for what its threads lose, which takes its place among the others. A brief start-up comes
+    after the waits.
 
     What has no record explains nothing and comes last, unless most of the waiting was broken off:
     then nothing else is the cause.
@@ -354,6 +364,8 @@ def _ranked(charges: list[Charge], kind: str, own_part: float) -> list[Charge]:
             return (-1 if kind == "consumer-bound" and row.is_grave(charge) else 2, 0.0)
         if kind == "start-up-bound":
             group = 0 if part in (STARTUP, SHUTDOWN) else 1
+        if brief and part in (STARTUP, SHUTDOWN):
+            group = 2
         if charge.kind == OTHERS.kind:
             group = 2  # what it does to the figures is said first, as a doubt
         if part == STEP and (charge.kind != STEP_THREADS.kind or kind == "consumer-bound"):

@@ -13,6 +13,7 @@ from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.verdict import Cause, verdict
 from lotus.reporters.run import trial
+from tests.unit.analysis.test_core_use import QUIET, cores
 from tests.unit.simulated import Plan
 
 VARIED = np.random.default_rng(1).lognormal(0, 0.6, 4096)
@@ -55,6 +56,7 @@ def test_work_that_needs_the_cores_gains_no_more_than_they_give() -> None:
     run.batches["process_cpu_ns"] = run.batches["fetch_ns"]
     for name in ("wait_process_cpu_ns", "step_process_cpu_ns"):
         run.waits[name] = 0.0
+    run.waits.loc[run.waits.index[-1], "step_process_cpu_ns"] = np.nan  # no `next` ends that step
     assert predicted(run, 4, cores=8.0).gain > 3.5
     assert predicted(run, 4, cores=2.0).gain == pytest.approx(2.0, rel=0.1)
 
@@ -141,7 +143,25 @@ def test_workers_that_may_cost_more_than_they_save_are_to_be_tried_first() -> No
     plan |= {"operations": {"Read": 0.3}, "step": 1.2, "batches": 20}
     cause = first(loop(**plan))
     assert cause.remedy == CODE
-    assert "workers would cost about what they save" in cause.advice
+    assert "workers would cost about what they save, or more. Make it cheaper" in cause.advice
+
+
+def test_workers_for_whom_other_programs_leave_no_core_are_for_later() -> None:
+    run = cores(loop(operations={"Read": 10.0}, step=5.0, workers=0, cores=2), QUIET, QUIET)
+    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
+    for part, advised in ((1.0, False), (0.5, True)):  # of the two cores, used by anybody
+        used = np.array([0.0, 2.0 * part * (end - begin)])
+        run.machine = pd.DataFrame(
+            {
+                "time_ns": [begin, end],
+                "busy_ns": used,
+                "stolen_ns": 0.0,
+                "idle_ns": 2.0 * np.array([0.0, end - begin]) - used,
+            }
+        )
+        cause = first(run)
+        assert (cause.remedy != CODE) == advised
+        assert ("other programs leave no core for workers" in cause.advice) != advised
 
 
 def test_an_interval_that_says_nothing_is_not_shown() -> None:

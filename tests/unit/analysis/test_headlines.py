@@ -56,3 +56,17 @@ def test_the_way_of_batches_alone_makes_no_loop_input_bound_below_a_tenth(
     assert sending.share > 0.05
     assert judgement.kind == kind
     assert ("on their way from the workers" in judgement.summary) == (kind == "consumer-bound")
+
+
+@pytest.mark.parametrize(
+    ("spawn", "epochs", "first"),
+    [(300.0, 1, "operation"), (3000.0, 1, "start-up"), (300.0, 3, "start-up")],
+)
+def test_a_brief_start_up_that_comes_once_is_no_finding(
+    spawn: float, epochs: int, first: str
+) -> None:
+    plan = Plan(batches=10, operations={"Slow": 10.0}, step=4.0, spawn=spawn, epochs=epochs)
+    causes = judged(plan.run()).causes
+    assert causes[0].kind == first
+    # It takes the largest part of this short loop, and is listed.
+    assert max(causes, key=lambda cause: cause.share).kind == "start-up"

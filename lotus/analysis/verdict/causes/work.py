@@ -21,7 +21,7 @@ from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_workers
-from lotus.analysis.verdict.causes.worker_advice import more_workers, workers_help
+from lotus.analysis.verdict.causes.worker_advice import more_workers, worker_advice, workers_help
 from lotus.common.formatting import amount, duration, operation_name, share
 
 OWN_CODE = ""  # its name in the table of looks
@@ -259,7 +259,9 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
         )
     if not workers_help(around) or _dwarfs_the_cores(charge, around):
         return f"Make it cheaper{_ahead(charge)} {more_workers(around)}{look}"
-    return f"{more_workers(around)} Or make it cheaper{_ahead(charge)}{look}"
+    workers = worker_advice(around)
+    cheaper = "Or make it cheaper" if workers.advised else "Make it cheaper"
+    return f"{workers.text} {cheaper}{_ahead(charge)}{look}"
 
 
 def _ahead(charge: Charge) -> str:

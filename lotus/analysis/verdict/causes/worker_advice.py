@@ -14,6 +14,7 @@ _MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
 _LEAST_GAIN = 1.05  # times as fast: less is no reason to start processes
 _KEPT = "persistent_workers=True"
 _TRY_FIRST = "; try it first, as they may cost more here than they save"
+_MUCH_TAKEN = 0.25  # of the cores, by other programs
 _LITTLE_STEP = 10.0  # times as long as a step: making a batch gains little from running beside it
 
 
@@ -21,12 +22,13 @@ _LITTLE_STEP = 10.0  # times as long as a step: making a batch gains little from
 class WorkerAdvice:
     """A sentence on the number of workers, and that number; None: the sentence names none.
 
-    `kept`: from one epoch to the next, too.
+    `kept`: from one epoch to the next, too. `advised`: whether more of them are worth a try now.
     """
 
     text: str
     workers: int | None = None
     kept: bool = False
+    advised: bool = True
 
 
 def more_workers(around: Circumstances, waits: bool = False) -> str:
@@ -108,7 +110,12 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
     text = "The main process makes every batch itself"
     gain = around.replayed.with_workers(count, kept) if around.replayed and count else UNKNOWN
     if gain.is_possible and gain.gain < _LEAST_GAIN:
-        return WorkerAdvice(f"{text}, and workers would cost about what they save, or more.")
+        if around.use.others_share >= _MUCH_TAKEN:
+            taken = "other programs leave no core for workers"
+            text = f"{text}, and {taken}: where they do not run, try {shown}."
+        else:
+            text = f"{text}, and workers would cost about what they save, or more."
+        return WorkerAdvice(text, advised=False)
     doubt = "" if gain.is_shown or not gain.is_possible else _TRY_FIRST
     return WorkerAdvice(f"{text}: set {shown} {why}{doubt}.", count, kept)
 
