@@ -6,13 +6,16 @@ import pandas as pd
 from lotus.analysis.common.columns import flag, integer, number, total
 from lotus.analysis.common.scope import Scope
 
+_RECEIVED_NS = 5e6  # a batch that is made, on a busy machine
+
 
 def drawn_ns(scope: Scope, loop: pd.DataFrame) -> float:
     """What of `iter()` the sampler took, nanoseconds; `loop`: `loop_times` of the loader.
 
-    Known of a map-style data set whose workers are kept: after an epoch that came to its end,
-    `iter()` does nothing else that takes long. The first one, which starts the workers, is taken to
-    have drawn for as long as the others in the median. 0.0 where it is not known.
+    Known of a map-style data set whose workers are kept: `iter()` does nothing else that takes long
+    than to wait for the batches that are left of an epoch that was broken off, of which at most
+    `prefetch_factor` a worker are on their way. The first one, which starts the workers, is taken
+    to have drawn for as long as the others in the median. 0.0 where it is not known.
     """
     kept = bool(scope.settings.get("persistent_workers")) and scope.num_workers > 0
     if not kept or scope.settings.get("dataset_kind") != "map" or len(loop) < 2:
@@ -25,8 +28,15 @@ def drawn_ns(scope: Scope, loop: pd.DataFrame) -> float:
         }
     ).sort_values(["rank", "epoch"])
     again = rows["rank"].eq(rows["rank"].shift()).to_numpy()
-    alone = again & rows["ended"].shift(fill_value=False).to_numpy(np.bool_)
-    if not alone.any():
+    if not again.any():
         return 0.0
-    took = rows["iter"].to_numpy()
-    return total(np.minimum(took[~again], np.median(took[alone]))) + total(took[alone])
+    whole = rows["ended"].shift(fill_value=False).to_numpy(np.bool_)
+    drew = np.maximum(rows["iter"].to_numpy() - np.where(again & ~whole, _left_ns(scope), 0.0), 0.0)
+    return total(np.minimum(drew[~again], np.median(drew[again]))) + total(drew[again])
+
+
+def _left_ns(scope: Scope) -> float:
+    """The most that batches which are left of an epoch have taken, until all are received."""
+    ahead = int(scope.settings.get("prefetch_factor") or 2)
+    fetch = np.nanmax(number(scope.batches, "fetch_ns"), initial=0.0)
+    return float(ahead * (fetch + scope.num_workers * _RECEIVED_NS))

@@ -52,9 +52,13 @@ def test_elsewhere_it_is_not_known(settings: dict[str, object]) -> None:
         assert verdict(scopes(run)[0]).causes[0].kind == "start-up"
 
 
-def test_epochs_that_were_left_are_not_looked_at() -> None:
+def test_what_is_left_of_an_epoch_that_was_broken_off_is_not_the_samplers() -> None:
     run = loop()
+    whole = drawn(run)
     run.epochs["exhausted"] = False  # the next `iter()` waits for what is still being made
+    longest = run.batches["fetch_ns"].max()
+    assert whole - drawn(run) == pytest.approx(4 * 2 * (longest + 2 * 5e6))
+    run.batches.loc[5, "fetch_ns"] = 250e6
     assert drawn(run) == 0.0
 
 
