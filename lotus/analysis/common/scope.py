@@ -53,6 +53,7 @@ class Scope:
     partial: bool  # not every batch was to be recorded
     made: int  # how many loaders the program made of it, one after the other
     cores: float  # that this loader's processes may use on one rank; NaN: not known
+    worker_cores: float  # that its workers may use together, all ranks; 0.0: not known, or none
     machine_cores: float  # of the whole machine; NaN: not known
     shm_bytes: float  # size of /dev/shm; NaN: not known
     program_cpu_ns: float  # of all that ran in the program, until its end; NaN: not known
@@ -186,6 +187,7 @@ def _scope(
         partial=bool(manifest.get("batches")) or (manifest.get("every") or 1) != 1,
         made=made,
         cores=_cores(manifest, len(ranks), _allowed(mine["epochs"], workers[keep])),
+        worker_cores=float(_allowed(workers[keep])),
         machine_cores=float((manifest.get("cpu") or {}).get("logical") or "nan"),
         shm_bytes=float(manifest.get("shm_bytes") or "nan"),
         program_cpu_ns=spent if isinstance(spent, float) else math.nan,

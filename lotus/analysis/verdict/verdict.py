@@ -179,6 +179,8 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     unclear = ""
     if kind == "input-bound" and degree == "moderately" and near:
         unclear = f", which is not shown to be more than {MODERATE:.0%}"
+    elif kind == "input-bound" and degree == "moderately" and _largest(books) / free < MODERATE:
+        unclear = f", of which no cause takes {MODERATE:.0%}"
     elif kind == "input-bound" and own < _NEAR_MODERATE and own - sent / free < MODERATE:
         unclear = f", {sent:.1%} for batches on their way from the workers"
     if unclear:
@@ -335,6 +337,16 @@ def _kind(inputs: float, edges: float) -> tuple[str, str]:
     if edges > HIGH and edges > inputs:
         return "start-up-bound", degree
     return ("consumer-bound" if degree == "not" else "input-bound"), degree
+
+
+def _largest(books: Account) -> float:
+    """The largest share of the loop that one cause of waits has, but for other programs."""
+    waits = [
+        charge.ns
+        for charge in books.charges
+        if BY_KIND[charge.kind].part == WAITS and charge.kind != OTHERS.kind
+    ]
+    return ratio(max(waits, default=0.0), books.loop_ns)
 
 
 def _is_brief(books: Account, edges_ns: float) -> bool:

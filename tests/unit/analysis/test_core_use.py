@@ -370,3 +370,12 @@ def test_what_others_took_of_the_main_process_is_charged_once() -> None:
     books = account(scopes(run)[0])
     assert "other-programs" in {charge.kind for charge in books.charges}
     assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+
+
+@pytest.mark.parametrize(("cpus", "named"), [("0", True), ("0-1", False)])
+def test_workers_that_are_bound_to_fewer_cores_are_seen(cpus: str, named: bool) -> None:
+    run = cores(Plan(operations={"Slow": 20.0}, workers=2, cores=2).run(), (0.5, 0.5, 0.0), QUIET)
+    run.epochs["cpus"], run.workers["cpus"] = "0-1", cpus
+    first = judged(run).causes[0]
+    assert (first.kind == "affinity") == named
+    assert ("the workers may use 1 of the machine's 2 cores" in first.title) == named

@@ -70,3 +70,13 @@ def test_a_brief_start_up_that_comes_once_is_no_finding(
     assert causes[0].kind == first
     # It takes the largest part of this short loop, and is listed.
     assert max(causes, key=lambda cause: cause.share).kind == "start-up"
+
+
+def test_waits_of_which_no_cause_takes_5_percent_do_not_make_a_loop_input_bound() -> None:
+    small = {"operations": {"One": 0.3}, "collate": 2.0, "own": 0.3, "workers": 0, "step": 55.0}
+    judgement = judged(Plan(**small).run())  # type: ignore[arg-type]
+    assert judgement.input_share > 0.05
+    assert judgement.kind == "consumer-bound"
+    assert "of which no cause takes 5%" in judgement.summary
+    large = judged(Plan(**(small | {"operations": {"One": 0.9}})).run())  # type: ignore[arg-type]
+    assert large.causes[0].title == "One"

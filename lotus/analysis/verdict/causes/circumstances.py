@@ -18,6 +18,8 @@ from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.gain_prediction import GainPrediction
 from lotus.analysis.verdict.causes.ledger import core_shared
 
+_FAIR = 0.5  # of the cores, at least: other programs give way to what waits for a core, too
+
 
 @dataclass(frozen=True)
 class Circumstances:
@@ -134,7 +136,9 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         machine_cores=scope.machine_cores,
         torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),
         threads_set_at=str(settings.get("threads_set_at") or ""),
-        replayed=GainPrediction(scope, scope.cores * (1.0 - np.nan_to_num(use.others_share))),
+        replayed=GainPrediction(
+            scope, scope.cores * max(1.0 - float(np.nan_to_num(use.others_share)), _FAIR)
+        ),
     )
 
 

@@ -154,12 +154,15 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
     """Waiting for the few cores that the program may use, where the machine has more."""
     scope, use = ledger.scope, ledger.use
     fewer = scope.cores < scope.machine_cores / max(len(scope.ranks), 1)
+    # Workers that are bound to few cores leave the others to the main process.
+    bound = len(scope.ranks) == 1 and 0 < scope.worker_cores < min(scope.cores, scope.num_workers)
     delay = use.fetch.delay_share
-    if fewer and use.full and delay >= LEAST_DELAY:
+    if ((fewer and use.full) or bound) and delay >= LEAST_DELAY:
         evidence = {
             "run_delay_share": delay,
-            "cores": scope.cores * max(len(scope.ranks), 1),
+            "cores": scope.worker_cores if bound else scope.cores * max(len(scope.ranks), 1),
             "machine_cores": scope.machine_cores,
+            "bound_workers": float(bound),
             "throttled_ns": within_loops(scope, "throttled_ns"),
         }
         ns = ledger.take(ledger.making * delay)
@@ -168,15 +171,16 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
 
 def _cores_title(charge: Charge, around: Circumstances) -> str:
     cores, whole = (charge.evidence[name] for name in ("cores", "machine_cores"))
-    return f"the program may use {cores:g} of the machine's {plural(whole, 'core')}"
+    who = "workers" if charge.evidence.get("bound_workers") else "program"
+    return f"the {who} may use {cores:g} of the machine's {plural(whole, 'core')}"
 
 
 def _cores_reason(evidence: Evidence) -> str:
     text = (
         "The making of batches was ready to run without a core for "
-        f"{share(evidence['run_delay_share'])} of its time, while the program kept the cores busy "
-        "that it may use."
+        f"{share(evidence['run_delay_share'])} of its time"
     )
+    text += "." if evidence["bound_workers"] > 0 else ", while the program kept its cores busy."
     if evidence["throttled_ns"] > 0:
         text += (
             f" The CPU quota of its container or job held threads back for "
@@ -192,15 +196,16 @@ AFFINITY = CauseRow(
     charges=_of_cores,
     facts={
         "run_delay_share": _FACTS["run_delay_share"],
-        "cores": "Cores that the program may use.",
+        "cores": "Cores that the program, or its workers where those have fewer, may use.",
+        "bound_workers": "1 where it is the workers that have fewer, else 0.",
         "machine_cores": "Cores of the machine.",
         "throttled_ns": "For how long a CPU quota held threads back, all cores, nanoseconds.",
     },
     reason=_cores_reason,
     advice=fixed(
-        "Give it more: look for os.sched_setaffinity, taskset, numactl, GOMP_CPU_AFFINITY or "
-        "KMP_AFFINITY, a library that pins its process at import, and the CPU limit of the "
-        "container or job. More workers will not help."
+        "Give more: look for os.sched_setaffinity, taskset, numactl, GOMP_CPU_AFFINITY or "
+        "KMP_AFFINITY, in worker_init_fn too, a library that pins its process at import, and the "
+        "CPU limit of the container or job. More workers will not help."
     ),
 )
 
