@@ -351,6 +351,8 @@ def _largest(books: Account) -> float:
 
 def _is_brief(books: Account, edges_ns: float) -> bool:
     """Whether start-up and shut-down come once and are short: a longer run has less of them."""
+    if "rank" not in books.epochs:  # sampled: epochs are not known
+        return False
     of_ranks = books.epochs["rank"].value_counts()
     return bool(len(of_ranks)) and of_ranks.max() == 1 and edges_ns < _BRIEF_NS * len(of_ranks)
 
