@@ -1,4 +1,4 @@
-"""Builds the optional hooks in C (_hooks.c, _batch.c in lotus/inside/trace) for this Python.
+"""Builds the optional hooks in C (the C files in lotus/inside/trace) for this Python.
 
     python tools/build_hooks.py [FOLDER]
 
@@ -19,7 +19,7 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[1] / "lotus" / "inside" / "trace"
 NAME, VARIABLE = "_hooks", "LOTUS_BUILD_HOOKS"
-SOURCES = ("_hooks.c", "_batch.c")
+SOURCES = ("_hooks.c", "_buffer.c", "_samples.c", "_batch.c")
 # Without Python's own assertions, as Python builds its modules: each names the path of the file.
 FLAGS = ["-O2", "-DNDEBUG", "-fPIC", "-shared", "-fvisibility=hidden"]
 

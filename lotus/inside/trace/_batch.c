@@ -3,20 +3,15 @@
 The functions do what those of the same names do in rusage.py, packing.py, log_format.py and
 log_writer.py, and know nothing of the layout of a frame but its header. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "_hooks.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "_hooks.h"
 
 /* PyLong_AsLong is several times as quick as PyLong_AsLongLong. */
 static int64_t as_signed(PyObject *number)

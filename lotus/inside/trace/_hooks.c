@@ -1,5 +1,5 @@
-/* The hot path in C, optional: what runs at every sample and every operation (_batch.c: at every
-batch).
+/* The hot path in C, optional. This file: what runs at every operation, and the module. _samples.c
+runs at every sample, _batch.c at every batch.
 
 It does what op_hooks.py does and gives the same rows; native_hooks.py decides whether it is used. A
 hook here is no Python frame: it is in no traceback, and no signal handler and no other thread runs
@@ -8,16 +8,9 @@ between its steps. It runs nothing of the program but what it times.
 One interpreter, with its lock: all state is that of a Gate, which is only used while the lock is
 held. Nothing here is built for, or loaded into, a Python without the lock. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
-
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include <time.h>
-
 #include "_hooks.h"
+
+#include <structmember.h>
 
 #ifdef Py_GIL_DISABLED
 #error "made for a Python with its lock"
@@ -28,198 +21,7 @@ held. Nothing here is built for, or loaded into, a Python without the lock. */
 
 #define VERSION 2 /* of what native_hooks.py calls; it loads no other */
 
-/* ---- Buffer: numbers back to back, with as much of a list's behaviour as the recorder uses ---- */
-
-typedef struct {
-    PyObject_HEAD
-    int64_t *items;
-    Py_ssize_t size, room;
-} Buffer;
-
-/* Add a row. Without memory the row is lost, never the program. */
-static void add_row(Buffer *self, int64_t first, int64_t second, int64_t third)
-{
-    if (self->size + 3 > self->room) {
-        Py_ssize_t room = self->room ? 2 * self->room : 768;
-        int64_t *items = NULL;
-        if ((size_t)room <= PY_SSIZE_T_MAX / sizeof(int64_t))
-            items = PyMem_RawRealloc(self->items, (size_t)room * sizeof(int64_t));
-        if (!items)
-            return;
-        self->items = items;
-        self->room = room;
-    }
-    int64_t *row = self->items + self->size;
-    row[0] = first;
-    row[1] = second;
-    row[2] = third;
-    self->size += 3;
-}
-
-static void buffer_dealloc(Buffer *self)
-{
-    PyMem_RawFree(self->items);
-    Py_TYPE(self)->tp_free(self);
-}
-
-static Py_ssize_t buffer_length(Buffer *self)
-{
-    return self->size;
-}
-
-static PyObject *buffer_tolist(Buffer *self, PyObject *unused)
-{
-    Py_ssize_t size = self->size; /* making a number may start a collection */
-    PyObject *list = PyList_New(0);
-    for (Py_ssize_t place = 0; list && place < size && place < self->size; place++) {
-        PyObject *number = PyLong_FromLongLong(self->items[place]);
-        if (!number || PyList_Append(list, number) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(number);
-    }
-    return list;
-}
-
-static PyObject *buffer_subscript(Buffer *self, PyObject *key)
-{
-    PyObject *list = buffer_tolist(self, NULL);
-    PyObject *result = list ? PyObject_GetItem(list, key) : NULL;
-    Py_XDECREF(list);
-    return result;
-}
-
-static int buffer_extend_by(Buffer *self, PyObject *values)
-{
-    PyObject *row = PySequence_Fast(values, "numbers in rows of three");
-    if (!row)
-        return -1;
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(row);
-    if (count % 3) {
-        PyErr_SetString(PyExc_ValueError, "numbers in rows of three");
-        count = -1;
-    }
-    for (Py_ssize_t place = 0; place < count; place += 3) {
-        int64_t numbers[3];
-        for (int column = 0; column < 3; column++)
-            numbers[column] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(row, place + column));
-        if (PyErr_Occurred()) {
-            count = -1;
-            break;
-        }
-        add_row(self, numbers[0], numbers[1], numbers[2]);
-    }
-    Py_DECREF(row);
-    return count < 0 ? -1 : 0;
-}
-
-/* `buffer[:] = numbers`, `del buffer[:]` and `buffer[place] = number`. */
-static int buffer_ass_subscript(Buffer *self, PyObject *key, PyObject *value)
-{
-    if (PySlice_Check(key)) {
-        Py_ssize_t start, stop, step;
-        if (PySlice_Unpack(key, &start, &stop, &step) < 0)
-            return -1;
-        if (start != 0 || step != 1 || stop < self->size) {
-            PyErr_SetString(PyExc_ValueError, "all of a buffer is replaced, or one number");
-            return -1;
-        }
-        self->size = 0;
-        return value ? buffer_extend_by(self, value) : 0;
-    }
-    Py_ssize_t place = PyNumber_AsSsize_t(key, PyExc_IndexError);
-    if (place == -1 && PyErr_Occurred())
-        return -1;
-    int64_t number = value ? PyLong_AsLongLong(value) : 0;
-    if (number == -1 && PyErr_Occurred())
-        return -1;
-    if (!value || place < 0 || place >= self->size) {
-        PyErr_SetString(PyExc_IndexError, "no such place in the buffer");
-        return -1;
-    }
-    self->items[place] = number;
-    return 0;
-}
-
-static PyObject *buffer_extend(Buffer *self, PyObject *values)
-{
-    if (buffer_extend_by(self, values) < 0)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-static PyObject *buffer_iadd(Buffer *self, PyObject *values)
-{
-    if (buffer_extend_by(self, values) < 0)
-        return NULL;
-    Py_INCREF(self);
-    return (PyObject *)self;
-}
-
-static PyObject *buffer_packed(Buffer *self, PyObject *unused)
-{
-    return PyBytes_FromStringAndSize((char *)self->items, self->size * (Py_ssize_t)sizeof(int64_t));
-}
-
-static PyObject *buffer_packed_low(Buffer *self, PyObject *unused)
-{
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, self->size * (Py_ssize_t)sizeof(uint32_t));
-    char *to = bytes ? PyBytes_AS_STRING(bytes) : NULL;
-    for (Py_ssize_t place = 0; to && place < self->size; place++) {
-        uint32_t low = (uint32_t)self->items[place];
-        memcpy(to + place * (Py_ssize_t)sizeof low, &low, sizeof low);
-    }
-    return bytes;
-}
-
-static PyObject *buffer_longest(Buffer *self, PyObject *unused)
-{
-    int64_t longest = 0;
-    for (Py_ssize_t place = 1; place < self->size; place += 3)
-        if (self->items[place] > longest)
-            longest = self->items[place];
-    return PyLong_FromLongLong(longest);
-}
-
-static PyMethodDef buffer_methods[] = {
-    {"extend", (PyCFunction)buffer_extend, METH_O, "Add rows of three numbers."},
-    {"tolist", (PyCFunction)buffer_tolist, METH_NOARGS, "Return the numbers."},
-    {"packed", (PyCFunction)buffer_packed, METH_NOARGS, "Return 8 bytes of each number."},
-    {"packed_low", (PyCFunction)buffer_packed_low, METH_NOARGS, "Return the lower 4 of them."},
-    {"longest", (PyCFunction)buffer_longest, METH_NOARGS, "Return the largest second number."},
-    {NULL, NULL, 0, NULL},
-};
-static PyMappingMethods buffer_mapping = {
-    (lenfunc)buffer_length, (binaryfunc)buffer_subscript, (objobjargproc)buffer_ass_subscript};
-static PySequenceMethods buffer_sequence = {
-    .sq_length = (lenfunc)buffer_length, .sq_inplace_concat = (binaryfunc)buffer_iadd};
-static PyTypeObject BufferType = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_hooks.Buffer",
-    .tp_basicsize = sizeof(Buffer),
-    .tp_dealloc = (destructor)buffer_dealloc,
-    .tp_as_mapping = &buffer_mapping,
-    .tp_as_sequence = &buffer_sequence,
-    .tp_methods = buffer_methods,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Numbers in rows of three.",
-};
-
 /* ---- Gate: what all hooks of a recorder share ---- */
-
-typedef struct {
-    PyObject_HEAD
-    unsigned long owner; /* as fetch_state.Gate */
-    unsigned long live;  /* the thread that is in a sample; 0: none */
-    char shut;
-    int64_t *words; /* of the state page */
-    Py_buffer page;
-    Buffer *samples, *ops;
-    PyObject *add_loose; /* (start, end, operation): for what `ops` cannot hold */
-    PyObject *place_of;  /* (index) -> its number, or -1 */
-    PyObject *beside;    /* (function, *args): of a thread that is not the owner */
-    PyObject *getitem;   /* operator.getitem, for that */
-} Gate;
-
-enum { W_SAMPLE = 8, W_SAMPLE_SINCE = 9, WORDS = 512 }; /* state_page.py; checked at loading */
 
 static int gate_traverse(Gate *self, visitproc visit, void *arg)
 {
@@ -269,15 +71,8 @@ static PyObject *gate_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     self->words = self->page.buf;
-    self->samples = PyObject_New(Buffer, &BufferType);
-    self->ops = PyObject_New(Buffer, &BufferType);
-    for (int which = 0; which < 2; which++) {
-        Buffer *buffer = which ? self->ops : self->samples;
-        if (buffer) {
-            buffer->items = NULL;
-            buffer->size = buffer->room = 0;
-        }
-    }
+    self->samples = new_buffer();
+    self->ops = new_buffer();
     if (!self->samples || !self->ops || self->page.len < WORDS * (Py_ssize_t)sizeof(int64_t)) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_ValueError, "the page is too small");
@@ -376,7 +171,7 @@ static PyMethodDef gate_methods[] = {
     {"add", (PyCFunction)gate_add, METH_VARARGS, "Add an operation: start, end, number."},
     {NULL, NULL, 0, NULL},
 };
-static PyTypeObject GateType = {
+PyTypeObject GateType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_hooks.Gate",
     .tp_basicsize = sizeof(Gate),
     .tp_new = gate_new,
@@ -491,186 +286,6 @@ static PyObject *time_calls(PyObject *module, PyObject *args)
     PyType_Modified(type);
     Py_RETURN_NONE;
 }
-
-/* ---- Samples, Items, Iterator: all that a fetcher uses of a data set ---- */
-
-typedef struct {
-    PyObject_HEAD
-    Gate *gate;
-    PyObject *data;
-} Samples;
-
-static int samples_traverse(Samples *self, visitproc visit, void *arg)
-{
-    Py_VISIT(self->gate);
-    Py_VISIT(self->data);
-    return 0;
-}
-
-static int samples_clear(Samples *self)
-{
-    Py_CLEAR(self->gate);
-    Py_CLEAR(self->data);
-    return 0;
-}
-
-static void samples_dealloc(Samples *self)
-{
-    PyObject_GC_UnTrack(self);
-    samples_clear(self);
-    Py_TYPE(self)->tp_free(self);
-}
-
-static PyObject *samples_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    PyObject *gate, *data;
-    if (!PyArg_ParseTuple(args, "O!O", &GateType, &gate, &data))
-        return NULL;
-    Samples *self = (Samples *)type->tp_alloc(type, 0);
-    if (self) {
-        Py_INCREF(gate);
-        Py_INCREF(data);
-        self->gate = (Gate *)gate;
-        self->data = data;
-    }
-    return (PyObject *)self;
-}
-
-/* What a sample is: how its data is asked for, with which argument. */
-enum Way { GETITEM, GETITEMS, NEXT };
-
-static PyObject *ask_for(enum Way way, PyObject *data, PyObject *key)
-{
-    if (way == GETITEM)
-        return PyObject_GetItem(data, key);
-    if (way == NEXT) {
-        if (PyIter_Check(data))
-            return Py_TYPE(data)->tp_iternext(data);
-        PyErr_Format(
-            PyExc_TypeError, "'%.200s' object is not an iterator", Py_TYPE(data)->tp_name);
-        return NULL;
-    }
-    return PyObject_CallMethod(data, "__getitems__", "(O)", key);
-}
-
-/* Write the number of the sample into the page. Return -1 if a handler of the program raised. */
-static int show_sample(Gate *gate, PyObject *key)
-{
-    int64_t place = -1;
-    if (key && PyLong_CheckExact(key)) {
-        int overflow;
-        place = PyLong_AsLongLongAndOverflow(key, &overflow); /* -1 where it does not fit */
-    } else if (key && gate->place_of) {
-        PyObject *place_of = gate->place_of;
-        Py_INCREF(place_of);
-        PyObject *number = PyObject_CallFunctionObjArgs(place_of, key, NULL);
-        Py_DECREF(place_of);
-        if (!number && !PyErr_ExceptionMatches(PyExc_RecursionError))
-            return -1;
-        place = number ? PyLong_AsLongLong(number) : -1;
-        Py_XDECREF(number);
-        if (place == -1 && PyErr_Occurred())
-            PyErr_Clear();
-    }
-    gate->words[W_SAMPLE] = place;
-    return 0;
-}
-
-static PyObject *beside(Gate *gate, enum Way way, PyObject *data, PyObject *key)
-{
-    PyObject *slow = gate->beside, *result;
-    if (!slow || !gate->getitem)
-        return ask_for(way, data, key);
-    Py_INCREF(slow);
-    if (way == GETITEM) {
-        result = PyObject_CallFunctionObjArgs(slow, gate->getitem, data, key, NULL);
-    } else if (way == NEXT) {
-        result = PyObject_CallFunctionObjArgs(slow, Py_None, data, NULL);
-    } else {
-        PyObject *method = PyObject_GetAttrString(data, "__getitems__");
-        result = method ? PyObject_CallFunctionObjArgs(slow, method, key, NULL) : NULL;
-        Py_XDECREF(method);
-    }
-    Py_DECREF(slow);
-    return result;
-}
-
-static PyObject *sample(Samples *self, enum Way way, PyObject *key)
-{
-    Gate *gate = self->gate;
-    PyObject *data = self->data, *result;
-    if (!gate || !data) {
-        PyErr_SetString(PyExc_ReferenceError, "this data set has been freed");
-        return NULL;
-    }
-    Py_INCREF(gate);
-    Py_INCREF(data);
-    unsigned long me = PyThread_get_thread_ident();
-    if (gate->shut) {
-        result = ask_for(way, data, key);
-    } else if (gate->owner != me) {
-        result = beside(gate, way, data, key);
-    } else if (show_sample(gate, way == GETITEM ? key : NULL) < 0) {
-        result = NULL;
-    } else {
-        unsigned long outer = gate->live;
-        Py_ssize_t before = gate->ops->size;
-        int64_t start = read_clock(CLOCK_MONOTONIC);
-        gate->words[W_SAMPLE_SINCE] = start;
-        gate->live = me;
-        result = ask_for(way, data, key);
-        gate->live = outer;
-        /* To find the end of an iterator is no sample. */
-        int ended = way == NEXT && !result &&
-                    (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_StopIteration));
-        if (!ended || gate->ops->size > before) {
-            int64_t took = read_clock(CLOCK_MONOTONIC) - start;
-            add_row(gate->samples, start, took, gate->ops->size / 3);
-        }
-    }
-    Py_DECREF(data);
-    Py_DECREF(gate);
-    return result;
-}
-
-static PyObject *samples_getitem(Samples *self, PyObject *key)
-{
-    return sample(self, GETITEM, key);
-}
-
-static PyObject *items_getitems(Samples *self, PyObject *keys)
-{
-    return sample(self, GETITEMS, keys);
-}
-
-static PyObject *iterator_next(Samples *self)
-{
-    return sample(self, NEXT, NULL);
-}
-
-static PyMemberDef samples_members[] = {
-    {"data", T_OBJECT_EX, offsetof(Samples, data), 0, "The data set, or its iterator."},
-    {NULL, 0, 0, 0, NULL},
-};
-static PyMethodDef items_methods[] = {
-    {"__getitems__", (PyCFunction)items_getitems, METH_O, "Return the samples of a batch."},
-    {NULL, NULL, 0, NULL},
-};
-static PyMappingMethods samples_mapping = {NULL, (binaryfunc)samples_getitem, NULL};
-
-#define SAMPLES_TYPE(NAME)                                                                         \
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "_hooks." NAME, .tp_basicsize = sizeof(Samples),      \
-    .tp_new = samples_new, .tp_dealloc = (destructor)samples_dealloc,                              \
-    .tp_traverse = (traverseproc)samples_traverse, .tp_clear = (inquiry)samples_clear,             \
-    .tp_members = samples_members, .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,            \
-    .tp_doc = "A data set whose samples are timed."
-
-static PyTypeObject SamplesType = {SAMPLES_TYPE("Samples"), .tp_as_mapping = &samples_mapping};
-static PyTypeObject ItemsType = {
-    SAMPLES_TYPE("Items"), .tp_as_mapping = &samples_mapping, .tp_methods = items_methods};
-static PyTypeObject IteratorType = {
-    SAMPLES_TYPE("Iterator"), .tp_iter = PyObject_SelfIter,
-    .tp_iternext = (iternextfunc)iterator_next};
 
 /* What was built, for tools/bench/hooks.py. */
 #if defined(NDEBUG) && defined(__OPTIMIZE__)

@@ -1,4 +1,4 @@
-"""Whether the hot path runs in C (`_hooks.c`, `_batch.c`), and what of it then stays in Python.
+"""Whether the hot path runs in C (`_hooks.c`), and what of it then stays in Python.
 
 The extension is optional. It is used where it was built for this interpreter and does what it
 should in a trial; else all hooks are those of op_hooks.py, which record the same. `LOTUS_HOOKS` set

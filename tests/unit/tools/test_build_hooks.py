@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = ROOT / "tools" / "build_hooks.py"
 FOLDER = ROOT / "lotus" / "inside" / "trace"
-SOURCES = ("_batch.c", "_hooks.c", "_hooks.h")
+SOURCES = ("_batch.c", "_buffer.c", "_hooks.c", "_hooks.h", "_samples.c")
 
 
 def build(folder: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
