@@ -8,6 +8,7 @@ from typing import Any
 from lotus.analysis.common.scope import RunLike
 from lotus.balance import bno_quantities
 from lotus.balance import plain_splits as shares
+from lotus.balance.bno_formula import Orchestrated
 from lotus.balance.least_time import lasting, least
 from lotus.balance.memory_caps import Cap, caps
 from lotus.balance.mode_prediction import Modes, modes
@@ -113,7 +114,7 @@ def balance(run: RunLike, question: SplitOptions, also: Sequence[RunLike] = ()) 
             f"a global batch of {total} samples leaves some of {count} ranks without one: give the "
             "program a larger batch, or fewer ranks"
         )
-    curves = [curve(one) for one in job.ranks]
+    curves = [curve(rank) for rank in job.ranks]
     limits = caps(job, question.most)
     notes = list(job.notes)
     quantities: Mapping[str, str] = {}
@@ -125,13 +126,7 @@ def balance(run: RunLike, question: SplitOptions, also: Sequence[RunLike] = ()) 
         measured = bno_quantities.quantities(job, question.links, question.base)
         orchestrated = bno_quantities.run(measured)
         sizes, quantities = list(orchestrated.sizes), measured.how
-        columns = zip(
-            orchestrated.k.tolist(),
-            orchestrated.mw.tolist(),
-            orchestrated.ncw.tolist(),
-            strict=True,
-        )
-        weights = tuple({"K": k, "MW": mw, "NCW": ncw} for k, mw, ncw in columns)
+        weights = _weights(orchestrated)
         notes.insert(0, bno_quantities.sum_words(orchestrated, job))
     elif question.strategy == "equal":
         sizes = shares.equal(total, count)
@@ -157,36 +152,11 @@ def balance(run: RunLike, question: SplitOptions, also: Sequence[RunLike] = ()) 
     if question.strategy == "lotus" and after.seconds < before.low:
         lasts = lasting(job, curves, [cap.samples for cap in limits]) > 0
     better_workers = _tuned(run, job, curves, sizes, question.loader)
-    unlimited = [
-        one.rank
-        for one, size in zip(job.ranks, sizes, strict=True)
-        if size > one.batch and one.rank not in question.most
-    ]
-    if unlimited:
-        names = ", ".join(str(rank) for rank in unlimited[:8])
-        names += " and more" if len(unlimited) > 8 else ""
-        notes.append(
-            "the memory of GPUs is not traced: where a larger batch may not fit, set a limit with "
-            f"--most RANK=SAMPLES (larger for: {names})"
-        )
+    notes += _without_limit(job, sizes, question.most)
     return BatchSplit(
         job=job,
         question=question,
-        shares=tuple(
-            RankShare(
-                rank=one.rank,
-                host=one.host,
-                before=one.batch,
-                after=size,
-                step_before_s=made.step.at(one.batch) / 1e9,
-                input_before_s=made.input.at(one.batch) / 1e9,
-                own_before_s=made.at(one.batch) / 1e9,
-                own_after_s=made.at(size) / 1e9,
-                input_binds=made.input_binds(one.batch, collective(job)),
-                cap=cap,
-            )
-            for one, size, made, cap in zip(job.ranks, sizes, curves, limits, strict=True)
-        ),
+        shares=_shares(job, sizes, curves, limits),
         before=before,
         after=after,
         tuned=tuple(better_workers),
@@ -195,6 +165,48 @@ def balance(run: RunLike, question: SplitOptions, also: Sequence[RunLike] = ()) 
         weights=weights,
         modes=modes(job, before, after, sizes, question.seed, lasts),
         notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _weights(orchestrated: Orchestrated) -> tuple[Mapping[str, float], ...]:
+    """Return what BalanceNet's formula weighs each rank by."""
+    columns = (orchestrated.k.tolist(), orchestrated.mw.tolist(), orchestrated.ncw.tolist())
+    return tuple({"K": k, "MW": mw, "NCW": ncw} for k, mw, ncw in zip(*columns, strict=True))
+
+
+def _without_limit(job: Job, sizes: Sequence[int], most: Mapping[int, int]) -> list[str]:
+    """Return a note on ranks that get larger batches and have no limit, or nothing."""
+    larger = [
+        str(rank.rank)
+        for rank, size in zip(job.ranks, sizes, strict=True)
+        if size > rank.batch and rank.rank not in most
+    ]
+    if not larger:
+        return []
+    names = ", ".join(larger[:8]) + (" and more" if len(larger) > 8 else "")
+    return [
+        "the memory of GPUs is not traced: where a larger batch may not fit, set a limit with "
+        f"--most RANK=SAMPLES (larger for: {names})"
+    ]
+
+
+def _shares(
+    job: Job, sizes: Sequence[int], curves: Sequence[Curve], limits: Sequence[Cap]
+) -> tuple[RankShare, ...]:
+    return tuple(
+        RankShare(
+            rank=rank.rank,
+            host=rank.host,
+            before=rank.batch,
+            after=size,
+            step_before_s=made.step.at(rank.batch) / 1e9,
+            input_before_s=made.input.at(rank.batch) / 1e9,
+            own_before_s=made.at(rank.batch) / 1e9,
+            own_after_s=made.at(size) / 1e9,
+            input_binds=made.input_binds(rank.batch, collective(job)),
+            cap=cap,
+        )
+        for rank, size, made, cap in zip(job.ranks, sizes, curves, limits, strict=True)
     )
 
 

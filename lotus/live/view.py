@@ -108,6 +108,23 @@ class View:
         return min(verdicts, key=lambda verdict: worst.get(verdict.kind, len(order)), default=None)
 
 
+@dataclass(frozen=True)
+class Moment:
+    """What a view of a run is made from, besides its logs.
+
+    now     nanoseconds on the clock of the run's machine
+    over    whether the run has ended or was killed
+    whole   whether every batch is recorded
+    faults  the processes in which recording was switched off
+    """
+
+    snapshot: Snapshot
+    now: int
+    over: bool
+    whole: bool
+    faults: Collection[Any]
+
+
 class LiveRun:
     """Follows one run."""
 
@@ -197,12 +214,14 @@ class LiveRun:
         finished = len(mains) - len(live)
         if not live and mains and state != "running":
             live, finished = mains, 0  # the last states of processes that have ended
-        whole = manifest.get("batches") is None and manifest.get("every", 1) == 1
-        over = state in ("ended", "killed")
-        groups = [
-            self._group(key, process, workers[key], now, whole, over, snapshot, faults)
-            for key, process in live
-        ]
+        moment = Moment(
+            snapshot,
+            now,
+            over=state in ("ended", "killed"),
+            whole=manifest.get("batches") is None and manifest.get("every", 1) == 1,
+            faults=faults,
+        )
+        groups = [self._group(key, process, workers[key], moment) for key, process in live]
         groups.sort(key=lambda group: (group.rank, group.host, group.main.pid))
         if state == "running":
             # Processes that were killed while others of the same rank continue: a restarted job.
@@ -216,27 +235,16 @@ class LiveRun:
         key: Key,
         process: Seen,
         workers: Sequence[tuple[int, Seen]],
-        now: int,
-        whole: bool,
-        over: bool,
-        snapshot: Snapshot,
-        faults: Collection[Any],
+        moment: Moment,
     ) -> LoopView:
+        now, over, whole = moment.now, moment.over, moment.whole
         log = self.digest.logs.get(key) or ProcessDigest({})
-        main = self._doing(process, -1, now, snapshot)
+        main = self._doing(process, -1, now, moment.snapshot)
         loader, epoch = process.state.loader, process.state.epoch
         described = log.loaders.get(loader, {})
         last, pids = log.iterators.get(loader, (-1, ()))
         current = set(pids) if last == epoch else set()
-        mine, others = [], 0
-        for number, seen in workers:
-            doing = self._doing(seen, number, now, snapshot)
-            if number in (loader, -1) and (not current or doing.pid in current):
-                if doing.phase != "ended" or doing.pid in current:
-                    mine.append(doing)
-            elif doing.phase != "ended" and doing.alive is not False:
-                others += 1
-        mine.sort(key=lambda doing: (doing.worker, doing.pid))
+        mine, others = self._workers(workers, loader, current, moment)
         outside = loader < 0 or (loader, epoch) in log.ended
         if outside and loader >= 0 and main.phase not in ("step", "ended"):
             # The last state in the page is the `next` that raised StopIteration.
@@ -263,7 +271,7 @@ class LiveRun:
             typical_ns=_typical(log, makers),
         )
         stopped = any(maker.stopped for maker in makers)
-        faulty = not {main.pid, *(doing.pid for doing in mine)}.isdisjoint(faults)
+        faulty = not {main.pid, *(doing.pid for doing in mine)}.isdisjoint(moment.faults)
         verdict = UNWATCHED if stopped or faulty else judge(loop)
         prefetch = described.get("prefetch_factor")
         capacity = prefetch * len(current) if type(prefetch) is int else 0
@@ -286,6 +294,24 @@ class LiveRun:
             verdict=verdict,
             in_loop=not outside,
         )
+
+    def _workers(
+        self,
+        workers: Sequence[tuple[int, Seen]],
+        loader: int,
+        current: Collection[int],
+        moment: Moment,
+    ) -> tuple[list[Doing], int]:
+        """Return what the workers of a loader's epoch do, and how many others are alive."""
+        mine, others = [], 0
+        for number, seen in workers:
+            doing = self._doing(seen, number, moment.now, moment.snapshot)
+            if number in (loader, -1) and (not current or doing.pid in current):
+                if doing.phase != "ended" or doing.pid in current:
+                    mine.append(doing)
+            elif doing.phase != "ended" and doing.alive is not False:
+                others += 1
+        return sorted(mine, key=lambda doing: (doing.worker, doing.pid)), others
 
     def _rank(self, log: ProcessDigest) -> int:
         return job_ranks.settled([job_ranks.place_of(log.header, log.loaders.values())])[0]

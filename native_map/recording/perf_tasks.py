@@ -4,7 +4,7 @@ Source: Linux include/uapi/linux/perf_event.h (PERF_RECORD_*); tools/perf/util/t
 inheritance by forked processes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -276,6 +276,38 @@ def _mapped(
     return {"executable": (protection & 4) != 0, "build_id": build_ids}
 
 
+# What happens to a process's mappings, in the order of steps of one time.
+FORKED, EXECUTED, MAPPED = range(3)
+
+
+def _steps(maps: Columns, forks: Columns, comms: Columns) -> list[tuple[int, int, int, int, int]]:
+    """Return what changes mappings, by time: (time, kind, row, pid, parent).
+
+    `row` is that of a mapping; of a fork it says whether the child has its parent's mappings.
+    """
+    steps = [
+        (time, MAPPED, row, pid, 0) for row, (time, pid) in enumerate(_rows(maps, "time_ns", "pid"))
+    ]
+    steps += [
+        (time, FORKED, int(clones), pid, parent)
+        for time, pid, parent, clones in _rows(forks, "time_ns", "pid", "ppid", "clones")
+        if pid != parent
+    ]
+    steps += [
+        (time, EXECUTED, 0, pid, 0)
+        for time, pid, executed in _rows(comms, "time_ns", "pid", "exec")
+        if executed
+    ]
+    # Processes that perf found running have time 0; their forks inherit no later mappings.
+    return sorted(steps, key=lambda step: step[:2])
+
+
+def _rows(columns: Columns, *names: str) -> Iterator[tuple[Any, ...]]:
+    if not columns:
+        return iter(())
+    return zip(*(np.asarray(columns[name]).tolist() for name in names), strict=True)
+
+
 def inherit(
     maps: Columns,
     forks: Columns,
@@ -286,26 +318,6 @@ def inherit(
     """Return the mappings of each process, with inherited ones, without those an exec dropped."""
     if not maps:
         return table("mappings", {})
-    steps: list[tuple[int, int, int, int, int]] = []  # time, kind, row, pid, ppid
-    times, pids = np.asarray(maps["time_ns"]).tolist(), np.asarray(maps["pid"]).tolist()
-    steps += [
-        (time, 2, row, pid, 0) for row, (time, pid) in enumerate(zip(times, pids, strict=True))
-    ]
-    if forks:
-        names = ("time_ns", "pid", "ppid", "clones")
-        for time, pid, ppid, clones in zip(
-            *(np.asarray(forks[name]).tolist() for name in names), strict=True
-        ):
-            if pid != ppid:
-                steps.append((time, 0, int(clones), pid, ppid))
-    if comms:
-        for time, pid, is_exec in zip(
-            *(np.asarray(comms[name]).tolist() for name in ("time_ns", "pid", "exec")), strict=True
-        ):
-            if is_exec:
-                steps.append((time, 1, 0, pid, 0))
-    # Processes that perf found running have time 0; their forks inherit no later mappings.
-    steps.sort(key=lambda step: step[:2])
     origin: list[int] = []
     owner: list[int] = []
     since: list[int] = []
@@ -315,8 +327,8 @@ def inherit(
     sizes: dict[int, int] = {}  # of the paths of each process
     size = sum(lengths)
     refused = 0
-    for time, kind, row, pid, ppid in steps:
-        if kind == 2:
+    for time, kind, row, pid, ppid in _steps(maps, forks, comms):
+        if kind == MAPPED:
             live.setdefault(pid, []).append(len(origin))
             sizes[pid] = sizes.get(pid, 0) + lengths[row]
             origin.append(row)
@@ -327,7 +339,7 @@ def inherit(
         for gone in live.pop(pid, []):
             until[gone] = time
         sizes.pop(pid, None)
-        if kind == 0 and row:
+        if kind == FORKED and row:
             parent = live.get(ppid, [])
             more = sizes.get(ppid, 0)
             if len(origin) + len(parent) > MOST_MAPPINGS or size + more > MOST_PATHS:

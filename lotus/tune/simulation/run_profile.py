@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,18 +204,12 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
             "lotus trace --level op+cpu -- COMMAND"
         )
     step_share = ratio(total(number(loop, "step_ns")), loop_ns)
-    everything, computed = float(wall.sum()), max(float(cpu.sum()), 1.0)
     own_ns = own_waiting(wall, cpu, batches)
-    runnable = everything - own_ns if own_ns is not None else computed
+    runnable = float(wall.sum()) - own_ns if own_ns is not None else max(float(cpu.sum()), 1.0)
     used = min(ratio(runnable, loop_ns * max(workers, 1)), 1.0)
     # Processes that want a core while one of the workers does, itself included.
     demand = 1.0 + max(workers - 1, 0) * used + (step_cores * step_share if workers else 0.0)
-    if own_ns is None:
-        crowding = least_crowding(wall, cpu, demand, cores)
-    elif everything - computed - own_ns < ENOUGH * everything:
-        crowding = 1.0  # within noise
-    else:
-        crowding = (everything - own_ns) / computed
+    crowding = _crowding(wall, cpu, own_ns, demand, cores)
     wait = waiting(wall, cpu, crowding)
     # Contention beyond what the loader's own processes explain.
     foreign = max(crowding - max(demand / cores, 1.0), 0.0) / min(demand / cores, 1.0)
@@ -230,18 +224,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
     computing = cpu.sum(axis=1)
     over = np.where(firsts, np.minimum(first_ns, computing), 0.0)
     cpu = cpu * (1.0 - over / np.maximum(computing, 1.0))[:, None]
-    if scope.partial:
-        notes.append("not every batch was recorded, so the run's own rates are not known")
-    if scope.settings.get("dataset_kind") == "iterable":
-        notes.append(
-            "the data set is iterable: other numbers of workers assume that it shares its samples "
-            "among them"
-        )
-    if step_cores:
-        notes.append(
-            f"a step is assumed to keep {step_cores:g} core{'s' if step_cores != 1 else ''} busy "
-            "(--step-cores; use 0 if it waits for an accelerator)"
-        )
+    notes += _assumptions(scope, step_cores)
     each = number(own["epochs"], "batches")
     made_profile = RunProfile(
         loader=scope.loader,
@@ -273,6 +256,37 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
         notes=tuple(notes),
     )
     return _own_steps(made_profile)
+
+
+def _crowding(
+    wall: Floats, cpu: Floats, own_ns: float | None, demand: float, cores: float
+) -> float:
+    """Return how many times as long as its CPU time the computing took, for want of cores.
+
+    `own_ns` is what batches waited for other things than a core; None where that is not known.
+    """
+    if own_ns is None:
+        return least_crowding(wall, cpu, demand, cores)
+    everything, computed = float(wall.sum()), max(float(cpu.sum()), 1.0)
+    if everything - computed - own_ns < ENOUGH * everything:
+        return 1.0  # within noise
+    return (everything - own_ns) / computed
+
+
+def _assumptions(scope: Scope, step_cores: float) -> Iterator[str]:
+    """Say what a replay takes for granted of this loader."""
+    if scope.partial:
+        yield "not every batch was recorded, so the run's own rates are not known"
+    if scope.settings.get("dataset_kind") == "iterable":
+        yield (
+            "the data set is iterable: other numbers of workers assume that it shares its samples "
+            "among them"
+        )
+    if step_cores:
+        yield (
+            f"a step is assumed to keep {step_cores:g} core{'s' if step_cores != 1 else ''} busy "
+            "(--step-cores; use 0 if it waits for an accelerator)"
+        )
 
 
 def _setting(settings: Mapping[str, Any], workers: int) -> Setting:
