@@ -36,6 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = _names()
     if "_".join(arguments[:2]) in names:  # a verb of two words
         arguments[:2] = [" ".join(arguments[:2])]
+    elif arguments and (verbs := _begun_by(arguments[0], names)):
+        say(f"lotus: {arguments[0]!r} is no command by itself; there are: {', '.join(verbs)}")
+        return 2
     # Only the verb of the command line is imported; all of them for `--help` and a wrong verb.
     wanted = [name for name in names if arguments[:1] == [name.replace("_", " ")]] or names
     args, unknown = (whole := parser(wanted)).parse_known_args(arguments)
@@ -78,6 +81,13 @@ def _refuse(
     from lotus.commands.common import misplaced_options
 
     raise LotusError(misplaced_options.message(arguments[0], args.verb, arguments[1:], unknown))
+
+
+def _begun_by(word: str, names: Sequence[str]) -> list[str]:
+    """Return the verbs of two words that begin with a word that is no verb itself."""
+    if word in names:
+        return []
+    return [f"lotus {name.replace('_', ' ')}" for name in names if name.startswith(f"{word}_")]
 
 
 def _names() -> list[str]:

@@ -9,7 +9,7 @@ HELP = "look at a running program from outside: the verdict without a restart"
 EPILOG = """\
 Nothing is installed in the program and no code runs in it: py-spy reads its
 Python stacks, and /proc tells what its threads wait for. PID is the training's
-process; of a worker its parent is taken, of torchrun all ranks.
+process; for a worker, lotus takes its parent, and for torchrun all ranks.
 
 examples:
   lotus attach 4711

@@ -16,7 +16,7 @@ examples:
 It looks in the user's cache folder ($XDG_CACHE_HOME or ~/.cache, there in
 lotus/samples) and in memory (/dev/shm), changes nothing and writes nothing.
 
-exit codes: 0 listed, also where there is none
+exit codes: 0 listed, also if there is none
 
 see also: lotus cache rm, lotus run, lotus schema cache
 """

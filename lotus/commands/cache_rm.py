@@ -17,11 +17,12 @@ examples:
       caches by the name of their folder, or by its path
 
 A cache only saves time: its samples are made again when they are needed, so
-nothing is asked. A program that is using one goes on without it. It writes
-nothing, follows no symbolic link, and refuses what is not a cache of lotus.
+lotus does not ask for confirmation. A program that is using one goes on without
+it. It writes nothing, follows no symbolic link, and refuses a folder that is
+not a cache of lotus.
 
-exit codes: 0 removed, also where there is none, 2 one is none or cannot be
-removed
+exit codes: 0 removed, or there was none; 2 a folder is not a cache, or cannot
+be removed
 
 see also: lotus cache ls, lotus run
 """

@@ -11,8 +11,8 @@ EPILOG = """\
 A is the baseline; every other side is compared with it. A side is a run, runs
 joined by commas, a pattern in quotes, or a folder of runs: repeats of one
 program. Record three or more of each, in turns: a single run does not show how
-much runs vary. Sweeps are compared setting by setting, runs of lotus attach by
-shares of their time: which side is faster, those do not tell.
+much runs vary. Sweeps are compared setting by setting. Runs of lotus attach are
+compared by shares of their time, which do not show which side is faster.
 
 examples:
   lotus compare

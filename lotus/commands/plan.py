@@ -12,8 +12,8 @@ DEFAULT = Path("plan.json")
 EPILOG = """\
 examples:
   lotus plan -- python train.py
-      for each cut between the operations: whether the same comes there again,
-      how long it takes, its size; then which to keep, where, and what it gives
+      for each cut between two operations: whether its value is the same each
+      time, how long it takes to make, its size; then what to keep, and the gain
   lotus plan --ram 20GB --disk 100GB --folder /data/kept -- python train.py
   lotus run --settings plan.json -- python train.py
       keeps samples as planned: batches stay equal bit for bit

@@ -20,11 +20,11 @@ examples:
   lotus run --settings tuned.json -- python train.py
       the program's own output; it differs in speed only
   lotus run --settings plan.json -- python train.py
-      what the data set makes of each sample is kept, as lotus plan has found
+      keeps the part of each sample that lotus plan found worth keeping
   lotus run --settings balance.json -- torchrun --nproc-per-node 2 train.py
       each rank takes its share of every global batch
   lotus run --settings advice.json --allow uint8_tensors -- python train.py
-      makes samples in quicker ways, one of which rounds pixels otherwise
+      makes samples in quicker ways, one of which rounds pixels differently
   lotus run --settings tuned.json --settings balance.json -- bash train.sh
   lotus run --mode local --every 8 -- torchrun --nproc-per-node 4 train.py
       each rank trains on its own, parameters are averaged every 8 batches
@@ -36,11 +36,11 @@ The command keeps its terminal, its output, its exit code and its signals. It is
 not recorded, and lotus writes nothing but the samples that plan.json has it
 keep (lotus cache ls). Without a command it acts like --print.
 
-Kept samples: batches and random numbers stay equal bit for bit. Where the data
-set turns out not to allow that, lotus prints why, and the data set makes its
-samples as ever. The first kept sample of each process, then one in 500, is made
-anew and compared; a difference ends the keeping. Changed files, code or
-parameters mean new samples.
+Kept samples: batches and random numbers stay equal bit for bit. If the data set
+turns out not to allow that, lotus prints why, and the data set makes its
+samples as before. The first kept sample of each process, then one in 500, is
+made anew and compared; if it differs, no samples are kept. If files, code or
+parameters change, samples are made anew.
 
 Where a setting has torch_threads, torch's threads are set in the process that
 iterates the loader, when it does so first; the program may set them again.

@@ -21,8 +21,8 @@ examples:
   lotus top --json RUN | jq -r .verdict.kind
       moving, hung, slow, step, dead, ...
   lotus top 4711
-      the same for a running program that was not traced, by its process: as
-      lotus attach sees it, anew every five seconds
+      a running program that was not traced, by the number of its process: what
+      lotus attach sees of it, every five seconds
 
 It reads shared memory, files and /proc from outside and does not slow the
 program. --stacks runs py-spy, which reads the processes' memory without

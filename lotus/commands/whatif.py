@@ -11,7 +11,8 @@ HELP = "replay a recorded run with other loader settings, cores, storage, parts 
 EPILOG = """\
 A simulation of the DataLoader replays the recorded costs of the batches. The
 run itself is simulated too and shown beside the measured values: the other
-answers may be wrong by as much as these differ. Beyond 15 % there is no answer.
+answers may be wrong by as much as these differ. If that is more than 15 %, no
+answer is given.
 With --ranks whole ranks are simulated, which wait for each other in every step.
 
 examples:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import PHASES
-from lotus.analysis.common.columns import Floats, integer, number
+from lotus.analysis.common.columns import Floats, integer, number, ratios
 from lotus.analysis.common.scope import RunLike, table
 from lotus.common.statistics import LEVEL
 from lotus.compare import uncertainty
@@ -146,15 +146,15 @@ def of_loader(
         per: str = "sample", starts: bool = False,
     ) -> None:  # fmt: skip
         def value(sums: Totals) -> Floats:
-            return _over(sums(part), sums(whole))
+            return ratios(sums(part), sums(whole))
 
         add(name, group, label, unit, value, better, per, starts, part=part)
 
     add(THROUGHPUT, LOOP, "throughput", "samples/s",
-        lambda s: _over(s("samples"), s("longest_ns")) * 1e9, 1, per="")  # fmt: skip
+        lambda s: ratios(s("samples"), s("longest_ns")) * 1e9, 1, per="")  # fmt: skip
     ratio("steady", LOOP, "a sample in steady state", "ns", "steady_ns", "steady_samples")
     add("wait_share", LOOP, "waiting, of the loop", "share",
-        lambda s: _over(s("iter_ns") + s("wait_ns") + s("tail_ns"), s("loop_ns")),
+        lambda s: ratios(s("iter_ns") + s("wait_ns") + s("tail_ns"), s("loop_ns")),
         per="", absolute=True)  # fmt: skip
     ratio("startup", LOOP, "start-up, an epoch", "ns", "startup_ns", "startups",
           per="epoch", starts=True)  # fmt: skip
@@ -225,10 +225,6 @@ def _metrics(
                      values[0], values[1], gap)
             )  # fmt: skip
     return lines
-
-
-def _over(part: Floats, whole: Floats) -> Floats:
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)
 
 
 def _measured(side: Sums, value: _Value, starts: bool, part: str) -> ReplicatedValue:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import plain_value
 from lotus.common.errors import LotusError
+from lotus.common.formatting import plural
 from lotus.common.statistics import t_quantile
 from lotus.reading import run as runs
 from lotus.settings.space import Setting
@@ -208,7 +209,7 @@ def built(
 
 def label(setting: Setting, varied: Sequence[str]) -> str:
     """Describe a setting: "4 workers, prefetch 2"."""
-    words = ["1 worker" if setting.num_workers == 1 else f"{setting.num_workers} workers"]
+    words = [plural(setting.num_workers, "worker")]
     return ", ".join([*words, *_common(setting, varied)])
 
 

@@ -9,7 +9,7 @@ from lotus.analysis.attached import phases
 from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.loop_shares import Component
 from lotus.analysis.attached.sampled_verdict import LoopSummary
-from lotus.analysis.common.columns import Floats
+from lotus.analysis.common.columns import Floats, ratios
 from lotus.common import bootstrap
 
 _BIN_NS = 100_000_000
@@ -37,11 +37,11 @@ def share_replicates(
     shown = loop.operations
     components = list(zip(shown["phase"].astype(str), shown["name"].astype(str), strict=True))
     parts, wholes = _binned(evidence, loop.loop, components)
-    shares = _over(parts.sum(axis=0), wholes.sum(axis=0))
+    shares = ratios(parts.sum(axis=0), wholes.sum(axis=0))
     length = bootstrap.block_length(parts - np.nan_to_num(shares) * wholes)
     drawn = bootstrap.draw(len(parts), length, np.random.default_rng(seed))
     sums = bootstrap.replicated(np.concatenate([parts, wholes], axis=1), length, drawn)
-    relative = _over(_over(sums[:, : parts.shape[1]], sums[:, parts.shape[1] :]), shares)
+    relative = ratios(ratios(sums[:, : parts.shape[1]], sums[:, parts.shape[1] :]), shares)
     values = [loop.verdict.input_share, loop.verdict.step_share, *shown["share"].astype(float)]
     scaled = [
         (float(value), np.asarray(value * relative[:, column]))
@@ -76,7 +76,3 @@ def _binned(
     wholes = [sums(looped)] * 2 + [sums(making)] * len(components)
     met = wholes[0] > 0
     return np.stack(parts, axis=1)[met], np.stack(wholes, axis=1)[met]
-
-
-def _over(part: Floats, whole: Floats) -> Floats:
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), np.nan)

@@ -62,6 +62,11 @@ def ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else float("nan")
 
 
+def ratios(parts: Floats, wholes: Floats) -> Floats:
+    """As `ratio`, of arrays."""
+    return np.where(wholes > 0, parts / np.where(wholes > 0, wholes, 1.0), np.nan)
+
+
 def batch_rows(batches: pd.DataFrame, frame: pd.DataFrame, keys: Sequence[str] = KEYS) -> Ints:
     """For each row of `frame`, the position of its batch in `batches`; -1 where there is none."""
     if not len(frame):

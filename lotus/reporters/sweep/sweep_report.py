@@ -138,9 +138,9 @@ def ordered(summary: SweepSummary) -> list[Series]:
 
 def knee_text(knee: Knee) -> str:
     """A knee in a sentence."""
-    single, few = knee.workers == 1, _workers(knee.workers)
+    single, few = knee.workers == 1, plural(knee.workers, "worker")
     if knee.undecided:
-        best = _workers(knee.best_workers)
+        best = plural(knee.best_workers, "worker")
         return (
             "Repeats differ too much to tell how many workers are enough: the 95 % interval, "
             f"{knee.low} to {knee.high}, includes all that were tried. {best} gave the best mean."
@@ -247,7 +247,7 @@ def _operations(console: "Console", summary: SweepSummary) -> None:
         if not places:
             continue
         counts = [summary.settings[one].num_workers for one in places]
-        columns = [("", LEFT), *((_workers(count), RIGHT) for count in counts)]
+        columns = [("", LEFT), *((plural(count, "worker"), RIGHT) for count in counts)]
         if len(summary.series) > 1 and summary.best is not None and summary.best.name:
             title += f", {summary.best.name}"
         rows = [
@@ -257,10 +257,6 @@ def _operations(console: "Console", summary: SweepSummary) -> None:
         if len(table) > _MOST_OPERATIONS:
             title += f" (the {_MOST_OPERATIONS} largest of {len(table)})"
         print_table(console, title, columns, rows, names_in=(0,))
-
-
-def _workers(count: int) -> str:
-    return "1 worker" if count == 1 else f"{count} workers"
 
 
 def _failed(console: "Console", summary: SweepSummary) -> None:

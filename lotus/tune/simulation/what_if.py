@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lotus.common.errors import LotusError
+from lotus.common.formatting import plural
 from lotus.settings.space import Setting
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.bottleneck import Binding, binding
@@ -152,8 +153,8 @@ def _storage(
             read = profile.size * question.sample_bytes
         if not read.any():
             raise LotusError(
-                "the run read nothing from storage (its files were in the page cache): give the "
-                "size of a sample with --sample-bytes"
+                "the kernel counted no reads from storage (the files were in the page cache, or on "
+                "a network file system): give the size of a sample with --sample-bytes"
             )
         work = dataclasses.replace(work, read_bytes=read)
         latency = latency or 0.0
@@ -165,8 +166,7 @@ def setting_words(setting: Setting) -> str:
     """Describe a setting: "4 workers, prefetch 2, pinned"."""
     if not setting.num_workers:
         return "no workers" + (", pinned" if setting.pin_memory else "")
-    workers = "1 worker" if setting.num_workers == 1 else f"{setting.num_workers} workers"
-    parts = [workers, f"prefetch {setting.prefetch_factor}"]
+    parts = [plural(setting.num_workers, "worker"), f"prefetch {setting.prefetch_factor}"]
     parts += ["pinned"] if setting.pin_memory else []
     parts += ["persistent"] if setting.persistent_workers else []
     parts += ["not in order"] if setting.in_order is False else []

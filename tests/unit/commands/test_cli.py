@@ -64,6 +64,11 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert "Traceback" not in run.stderr
 
 
+def test_half_a_command_names_the_whole_ones(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["cache", "--help"]) == 2
+    assert "lotus cache ls, lotus cache rm" in capfd.readouterr().err
+
+
 def test_unknown_attributes_of_lotus_are_attribute_errors() -> None:
     import lotus
 
