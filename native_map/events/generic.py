@@ -9,13 +9,6 @@ CYCLES = Event("cycles", HARDWARE, 0, unit="cycles", text="core cycles, not halt
 INSTRUCTIONS = Event(
     "instructions", HARDWARE, 1, unit="instructions", text="retired instructions", source=_HW
 )
-CACHE_REFERENCES = Event(
-    "cache_references",
-    HARDWARE,
-    2,
-    text="cache accesses; of which cache, the kernel's driver for this CPU decides",
-    source=_HW,
-)
 CACHE_MISSES = Event(
     "cache_misses",
     HARDWARE,
@@ -59,26 +52,9 @@ PAGE_FAULTS = Event(
     source=_SW,
     counters=0,
 )
-# The kernel itself switches and migrates: with the kernel excluded both would read zero.
+# The kernel itself switches: with the kernel excluded this would read zero.
 CONTEXT_SWITCHES = Event(
     "context_switches", SOFTWARE, 3, flags="uk", text="context switches", source=_SW, counters=0
-)
-CPU_MIGRATIONS = Event(
-    "cpu_migrations",
-    SOFTWARE,
-    4,
-    flags="uk",
-    text="moves to another CPU",
-    source=_SW,
-    counters=0,
-)
-MAJOR_FAULTS = Event(
-    "major_faults",
-    SOFTWARE,
-    6,
-    text="page faults of user space code that waited for a disk",
-    source=_SW,
-    counters=0,
 )
 
 GENERIC_SET = EventSet(

@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 
-UNKNOWN_CLOCK_NS = 1_000_000_000
 SETTINGS = (
     "pid", "workers", "iterable", "drop_last", "persistent", "spawned", "batch", "in_sequence",
     "dataset",

@@ -25,7 +25,7 @@ from lotus.common.version import __version__
 from lotus.reading import table_pieces
 from lotus.reading.run import Run, load
 
-ONE, PROCESSES, DASK = BACKENDS = ("one", "processes", "dask")
+ONE, PROCESSES, DASK = ("one", "processes", "dask")
 # From so many samples and operations on, and so many cores, processes are started unasked: each
 # reads what is known of all batches first, which takes a third as long as one process takes in all.
 LARGE = 1 << 25
