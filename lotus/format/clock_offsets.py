@@ -20,14 +20,14 @@ _MOST = 128  # measurements that are used: the best of each of so many periods o
 class Clock:
     """Offset of another clock: its time is t + offset_ns + drift * (t - at_ns).
 
-    error_ns is a bound on the offset's error over the requested times, None if it is not known.
+    error_ns is a bound on the offset's error over the requested times.
     method describes how the offset was measured.
     """
 
     at_ns: int = 0
     offset_ns: int = 0
     drift_ppb: float = 0.0
-    error_ns: int | None = 0
+    error_ns: int = 0
     method: str = "same clock"
 
     def shift(self, times: Ints) -> Ints:

@@ -233,7 +233,7 @@ def _entry(
         own = common - base.offset_ns
         own = base.at_ns + round((own - base.at_ns) / (1 + base.drift_ppb * 1e-9))
         offset, drift = own - at, clock.drift_ppb - base.drift_ppb
-        error = (clock.error_ns or 0) + (base.error_ns or 0)
+        error = clock.error_ns + base.error_ns
         method = clock.method if clock.method != "same clock" else base.method
     else:
         # Nobody compared them: by the hosts' wall clocks, which may be wrong by anything.
