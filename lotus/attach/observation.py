@@ -30,6 +30,7 @@ from lotus.common.errors import LotusError
 from lotus.common.version import __version__
 from lotus.format import manifest, run_directory
 from lotus.inside.trace.log.log_format import SCHEMA as LOG_SCHEMA
+from lotus.recording.kept_children import KeptChildren
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.process_memory import ProcessMemory
 
@@ -69,6 +70,7 @@ class _Observation:
     machine: MachineLoad = field(default_factory=MachineLoad)
     memory: ProcessMemory = field(default_factory=ProcessMemory)
     numbers: ThreadNumbers = field(default_factory=ThreadNumbers)
+    kept: KeptChildren = field(default_factory=KeptChildren)
     locals: LocalsReader | None = None  # None: stacks are refused
     cores: float | None = None  # that the first program may use
     root: Path = Path("/")  # of its files
@@ -126,6 +128,11 @@ class _Observation:
             self.read(process)
         self.numbers.look(process.pid for process in self.alive)
         self._read_cores()
+        self._find_workers()
+        for process in self.alive:
+            self.kept.read((process.pid, process.worker), self.watched)
+
+    def _find_workers(self) -> None:
         for program in self.programs:
             main = program.main
             for pid in children_of(main.pid):
@@ -344,7 +351,7 @@ def _keep(
     attached_run.write(
         directory,
         facts,
-        [_row(each, table) for each in session.watched.values()],
+        [_row(each, session, table) for each in session.watched.values()],
         table.sites,
         table.labels,
         table.samples,
@@ -361,7 +368,7 @@ def _keep(
     manifest.write(directory, manifest.end(record, None, None, end_ns))
 
 
-def _row(process: _Watched, table: StackTable) -> dict[str, int]:
+def _row(process: _Watched, session: _Observation, table: StackTable) -> dict[str, int]:
     used = process.cpu_ns - process.first_cpu_ns if process.first_cpu_ns >= 0 else -1
     known = process.first_read >= 0 and process.read_bytes >= 0
     return {
@@ -373,6 +380,7 @@ def _row(process: _Watched, table: StackTable) -> dict[str, int]:
         "cpu_ns": used,
         "read_bytes": process.read_bytes - process.first_read if known else -1,
         "children_ns": max(process.children_ns - process.first_children_ns, 0),
+        "kept_ns": session.kept.cpu_ns((process.pid, process.worker), session.watched),
         "descriptors": process.descriptors,
         "descriptor_limit": -1,
     }

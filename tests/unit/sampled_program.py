@@ -38,6 +38,7 @@ class Program:
     cores: float = 4.0
     machine_cores: float = 4.0
     own_threads: int = 0
+    kept: float = 0.0  # cores that processes of the program use beside its workers
     grows: float = 0.0  # private bytes of each worker, a second
     facts: dict[str, Any] = field(default_factory=dict)
     settings: Sequence[dict[str, Any]] = ()  # what frames told, each of the worker at its place
@@ -71,7 +72,7 @@ class Program:
             "stacks": len(samples), "errors": 0, "torn": 0, "cost_ns": 0, "bound_ns": 50e6,
             "memory_bytes": 1 << 34, "cores": self.cores, "machine_cores": self.machine_cores,
         }  # fmt: skip
-        busy = used + self.others * elapsed * self.machine_cores
+        busy = used + self.kept * elapsed + self.others * elapsed * self.machine_cores
         machine = [
             (START, 0, 0, 0, 0, 1 << 33),
             (START + elapsed, int(busy), int(elapsed * self.machine_cores - busy), 0, 0, 1 << 33),
@@ -86,7 +87,9 @@ class Program:
                      "descriptors": 20, "descriptor_limit": -1}
                     for place in range(len(threads))
                 ]
-            ).assign(cpu_ns=int(used / len(threads))),
+            ).assign(
+                cpu_ns=int(used / len(threads)), kept_ns=int(self.kept * elapsed / len(threads))
+            ),
             loops=pd.DataFrame(
                 [("main", "/app/train.py", 59, 60, 61)],
                 columns=["function", "file", "head", "first", "last"],

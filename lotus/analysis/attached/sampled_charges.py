@@ -366,7 +366,9 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
     cpu = number(evidence.processes, "cpu_ns")
     children = number(evidence.processes, "children_ns")
     started = float(children[(children >= 0) & evidence.processes["pid"].isin(makers)].sum())
-    own = ratio(float(cpu[cpu >= 0].sum()) + started, cores_ns)
+    kept = number(evidence.processes, "kept_ns")
+    kept_ns = float(kept[kept >= 0].sum())
+    own = ratio(float(cpu[cpu >= 0].sum()) + started + kept_ns, cores_ns)
     used = math.nan
     machine = evidence.machine
     if len(machine) > 1:
@@ -382,6 +384,7 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
         others_share=others,
         children_share=ratio(started, started + float(making["cpu_ns"].sum())),
         used_share=used,
+        kept_cores=kept_ns / evidence.elapsed_ns / len(evidence.mains),
     )
 
 

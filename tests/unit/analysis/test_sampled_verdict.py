@@ -1,6 +1,7 @@
 """The verdict on a program that was sampled from outside."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -242,6 +243,23 @@ def test_a_sampler_that_draws_before_each_epoch_is_no_start_up() -> None:
     assert first.share == pytest.approx(0.38, abs=0.02)
     once = lambda tick: drawing if tick < 100 else WAIT if tick < 130 else STEP  # noqa: E731
     assert judged(Program(once, [turns((BLUR, 2), (IDLE, 8))])).loops[0].left_out_ns > 0
+
+
+def test_a_process_that_the_program_keeps_is_no_other_program() -> None:
+    alone = Program(STARVING, [always(BLUR)], ready=0.3, cores=2.0, machine_cores=2.0)
+
+    def kinds(program: Program) -> set[str]:
+        verdict = judged(program).verdict
+        assert verdict is not None
+        return {cause.kind for cause in verdict.causes}
+
+    assert "other-programs" in kinds(replace(alone, others=0.45))
+    assert "other-programs" not in kinds(replace(alone, kept=0.9))
+    asks = replace(alone, kept=0.9, blocked={BLUR: "local-socket"})
+    verdict = judged(asks).verdict
+    assert verdict is not None
+    assert "over a local socket" in verdict.causes[0].title
+    assert "more of them will not help" in verdict.causes[0].advice
 
 
 def test_collate_and_own_code() -> None:

@@ -57,12 +57,14 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert evidence.settings["drop_last"].tolist() == [-1]
 
 
-def test_a_file_of_an_older_lotus_has_no_settings(tmp_path: Path) -> None:
+def test_a_file_of_an_older_lotus_has_less(tmp_path: Path) -> None:
     path = write(tmp_path)
     content = json.loads(path.read_text())
-    del content["settings"]
+    del content["settings"], content["processes"][0]["kept_ns"]
     path.write_text(json.dumps(content))
-    assert not len(attached_run.load(tmp_path).settings)
+    evidence = attached_run.load(tmp_path)
+    assert not len(evidence.settings)
+    assert evidence.processes["kept_ns"].tolist() == [-1]
 
 
 def changed(path: Path, *way: Any, to: Any) -> None:
