@@ -57,7 +57,11 @@ def load(path: str) -> SampledRun:
     manifest = {name: kept[name] for name in names if name in kept}
     summary = summarise(attached_run.load(path), path)
     if not summary.loops:
-        why = "its stacks were refused" if not summary.stacks else "it met no loop over a loader"
+        why = (
+            "no Python stack of it was read"
+            if not summary.stacks
+            else "it met no loop over a loader"
+        )
         raise LotusError(f"{path} has no shares to compare, as {why}; see: lotus report {path}")
     return SampledRun(Path(path), manifest, summary)
 

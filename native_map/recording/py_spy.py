@@ -8,7 +8,9 @@ py-spy. The reader corrects three properties (py-spy 0.4, src/chrometrace.rs):
 - `tid` is the address of the pthread (in later versions a number for it), which is the same for the
   main threads of forked processes. Their stacks alternate under one `tid`, and an "E" has the
   process id of the following stack. The frames "process PID:" and "thread (TID):" below each stack
-  distinguish them; that TID is the kernel's.
+  distinguish them; that TID is the kernel's. A Python before 3.11 does not know it: of a program
+  that py-spy does not pause (--nonblocking) the frame has the pthread's address instead. Then the
+  main thread has the number of its process, and others have numbers above all of the kernel's.
 - A thread that has ended keeps its last stack until the end of the file, which `ends` corrects.
 - The start of py-spy is not in the file. The caller bounds it: it lies after the start of the
   process, before its first line, and before its end by at least the last time in the file.
@@ -31,7 +33,8 @@ from native_map.plain_file import opened
 
 _CHUNK = 1 << 20  # no event is longer than this
 _PROCESS = re.compile(r"process (\d{1,9}):")
-_THREAD = re.compile(r"thread \((\d{1,9})\)")
+_THREAD = re.compile(r"thread \((\d{1,9}|0x[0-9A-F]{1,16})\)")
+_ABOVE_KERNEL = 1 << 30
 _MAX_US = 1 << 52  # times are below a century and a half
 _MOST_EVENTS = 5_000_000  # 11 hours of 100 samples per second with one changed frame each
 MOST_ROWS = 4_000_000  # of samples; in a longer recording each represents several
@@ -106,6 +109,7 @@ class _StackReader:
         self.columns = {name: array("q") for name in ("start", "end", "pid", "tid", "node")}
         self.threads: dict[int, _Thread] = {}
         self.names: dict[tuple[int, int], str] = {}
+        self._unknown: dict[tuple[int, str], int] = {}  # threads without a number of the kernel's
         self.last = 0
         self._period = period_us
         self._group: tuple[int, int] | None = None
@@ -143,11 +147,19 @@ class _StackReader:
         if not frame.file and (match := _PROCESS.match(frame.function)):
             thread.stack.append((frame, -1, int(match[1]), 0))
         elif not frame.file and not tid and (match := _THREAD.match(frame.function)):
-            tid = int(match[1])
-            self.names[pid, tid] = frame.function.partition(": ")[2]
+            name = frame.function.partition(": ")[2]
+            tid = self._number(pid, match[1], name)
+            self.names[pid, tid] = name
             thread.stack.append((frame, -1, pid, tid))
         else:
             thread.stack.append((frame, self.tree.child(node, frame), pid, tid))
+
+    def _number(self, pid: int, text: str, name: str) -> int:
+        if not text.startswith("0x"):
+            return int(text)
+        if name == "MainThread":
+            return pid
+        return self._unknown.setdefault((pid, text), _ABOVE_KERNEL + len(self._unknown))
 
     def settle(self) -> None:
         """Record the stack of a thread after all events of one time."""

@@ -13,8 +13,8 @@ from lotus.common.formatting import share
 _BUSY, _IDLE = 0.8, 0.5
 _LEAST_LOOKS = 50
 _DOUBT = (
-    "Stacks were refused, so this is a conclusion from the use of cores alone; what the time goes "
-    "to is not known."
+    "No Python stack could be read, so this is a conclusion from the use of cores alone; what the "
+    "time goes to is not known."
 )
 
 

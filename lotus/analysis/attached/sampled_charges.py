@@ -108,9 +108,10 @@ class _Ledger:
         }
         drawn = ratio(shares.of(phases.DRAW), made[HANDOVER.kind])
         made[SENDING.kind] -= self._handed_over()
+        over = {"making_over_sending": ratio(shares.made_ns, made[SENDING.kind])}
         result += self._held(made)
         without = self._without_core(made)
-        result.append(Charge(SENDING.kind, SENDING.title, made[SENDING.kind]))
+        result.append(Charge(SENDING.kind, SENDING.title, made[SENDING.kind], over))
         ns = made[HANDOVER.kind]
         result.append(Charge(HANDOVER.kind, HANDOVER.title, ns, {"drawn_ns": ns * drawn}))
         result.append(Charge(INDEX.kind, INDEX.title, shares.index_ns))

@@ -262,6 +262,15 @@ def test_a_process_that_the_program_keeps_is_no_other_program() -> None:
     assert "more of them will not help" in verdict.causes[0].advice
 
 
+@pytest.mark.parametrize(("made", "alone"), [(1, True), (8, False)])
+def test_batches_whose_sending_takes_longer_than_their_making(made: int, alone: bool) -> None:
+    worker = turns((BLUR, made), (IDLE, 20 - made))
+    verdict = judged(Program(turns((RECEIVE, 6), (STEP, 4)), [worker] * 2)).verdict
+    assert verdict is not None
+    assert verdict.causes[0].kind == "send"
+    assert ("with num_workers=0" in verdict.causes[0].advice) is alone
+
+
 def test_collate_and_own_code() -> None:
     assert first_of(Program(STARVING, [always((phases.COLLATE, ""))])).startswith("collate:")
     assert first_of(Program(STARVING, [always((phases.DATASET, ""))])).startswith("dataset:")
@@ -360,4 +369,4 @@ def test_without_stacks_the_use_of_cores_is_what_remains(main: str, worker: str,
     assert verdict is not None
     assert verdict.kind == kind
     assert math.isnan(verdict.input_share)
-    assert "Stacks were refused" in verdict.doubt
+    assert "No Python stack could be read" in verdict.doubt

@@ -11,7 +11,7 @@ from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, 
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger, mean
 from lotus.analysis.verdict.causes.remedy import CODE, PINNED, WORKERS, Remedy
-from lotus.common.formatting import duration, size
+from lotus.common.formatting import duration, share, size
 
 
 def _sending(ledger: Ledger) -> Iterable[Charge]:
@@ -70,6 +70,11 @@ def _against_sending(charge: Charge, around: Circumstances) -> str:
             "Batches are small: what is waited for is the way between the processes, not the "
             "copying. Make fewer and larger batches, or of fewer parts."
         ) + _without_sending(charge, around)
+    if _sampled_quicker(charge, around):
+        return (
+            f"All making of batches takes {share(evidence['making_over_sending'])} of the time "
+            "that is spent on sending them: with num_workers=0 the main process makes them itself."
+        )
     return (
         "Make batches smaller (uint8 instead of float32, convert after loading; crop or reduce "
         "before collate); batches of many small tensors cost a descriptor each."
@@ -95,6 +100,12 @@ def _quicker_alone(charge: Charge, around: Circumstances) -> bool:
     evidence = Evidence(charge.evidence)
     least = _FAR_LESS if around.use.rivals else _CLEARLY_LESS
     return evidence["mean_fetch_ns"] < least * evidence["mean_receive_ns"]
+
+
+def _sampled_quicker(charge: Charge, around: Circumstances) -> bool:
+    """The same of a loop that was sampled, by sums over all batches."""
+    least = _FAR_LESS if around.use.rivals else _CLEARLY_LESS
+    return Evidence(charge.evidence)["making_over_sending"] < least
 
 
 def _without_sending(charge: Charge, around: Circumstances) -> str:
@@ -135,6 +146,7 @@ SENDING = CauseRow(
         "mean_pipe_bytes": "Bytes of a batch through the pipe.",
         "mean_batch_bytes": "Bytes of a batch.",
         "mean_fetch_ns": "Making of a batch, nanoseconds.",
+        "making_over_sending": "Making of all batches over their sending; of a sampled run.",
     },
     reason=_sending_reason,
     advice=_against_sending,

@@ -165,6 +165,23 @@ def test_what_was_sampled_is_what_is_read(
             assert abs(time_us - (number * PERIOD_US + offset)) <= 5
 
 
+def test_a_python_that_does_not_know_the_numbers_of_its_threads(tmp_path: Path) -> None:
+    events = []
+    for at_us, pid, name in ((0, 10, "MainThread"), (10, 11, "MainThread"), (20, 11, "Feeder")):
+        key = MAIN + (name == "Feeder")
+        for kind in "BE":
+            frames = [f'process {pid}:"python"', f"thread (0x{key:X}): {name}", "f"]
+            for place, function in list(enumerate(frames))[:: 1 if kind == "B" else -1]:
+                args = {"filename": "/a.py" if place == 2 else "", "line": 3 * (place == 2)}
+                event = {"args": args, "name": function, "ph": kind, "pid": pid, "tid": key}
+                events.append({**event, "ts": at_us + PERIOD_US * (kind == "E")})
+    path = tmp_path / "0.json"
+    path.write_text(json.dumps(sorted(events, key=lambda event: event["ts"])))
+    threads = read(path).threads
+    assert threads[["pid", "tid"]].to_numpy().tolist() == [[10, 10], [11, 11], [11, 1 << 30]]
+    assert threads["name"].tolist() == ["MainThread", "MainThread", "Feeder"]
+
+
 @pytest.mark.parametrize(
     "content",
     [
