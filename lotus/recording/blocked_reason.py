@@ -3,7 +3,7 @@
 import os
 
 _PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
-_FUTEX, _BY_DESCRIPTOR = "futex", "descriptor"
+_FUTEX, _BY_DESCRIPTOR, _SELECT = "futex", "descriptor", "select"
 # System calls by number; what is not named is "other".
 _CALLS = {
     "x86_64": {
@@ -11,7 +11,8 @@ _CALLS = {
         _BY_DESCRIPTOR: (0, 1, 17, 18, 19, 20, 40, 295, 327),  # read, write and their kin
         "sleep": (35, 230),
         "socket": (42, 43, 44, 45, 46, 47, 288, 299, 307),
-        "events": (7, 23, 232, 270, 271, 281),  # poll, select, epoll_wait
+        _SELECT: (23, 270),
+        "events": (7, 232, 271, 281),  # poll, epoll_wait
         "file": (2, 4, 5, 6, 74, 75, 217, 257, 262, 332),  # open, stat, fsync, getdents
         "child": (61, 247),
         "shared-lock": (65, 72, 73, 220),  # semop, fcntl, flock
@@ -21,7 +22,8 @@ _CALLS = {
         _BY_DESCRIPTOR: (63, 64, 65, 66, 67, 68, 69, 71),
         "sleep": (101, 115),
         "socket": (202, 203, 206, 207, 211, 212, 242, 243, 269),
-        "events": (22, 72, 73),
+        _SELECT: (72,),
+        "events": (22, 73),
         "file": (56, 61, 79, 80, 82, 83, 291),
         "child": (95, 260),
         "shared-lock": (25, 32, 192, 193),
@@ -69,6 +71,8 @@ class BlockedReasons:
         if kind == _FUTEX:
             private = len(text) > 2 and int(text[2], 16) & _PRIVATE
             return "lock" if private else "shared-lock"
+        if kind == _SELECT:  # of no descriptor: so Python 3.10 sleeps
+            return "events" if len(text) < 2 or int(text[1], 16) else "sleep"
         if kind == _BY_DESCRIPTOR:
             return self._kind_of_file(pid, int(text[1], 16))
         if kind == "socket" and len(text) > 1:
