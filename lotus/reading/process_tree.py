@@ -367,6 +367,10 @@ class Assembly:
         )
         counts = [len(process.log.sends) for process in self.processes]
         owner = np.repeat(np.arange(len(counts)), counts)
+        for process, first, count in zip(
+            self.processes, np.cumsum([0, *counts]).tolist(), counts, strict=False
+        ):
+            process.log.sends = sends[first : first + count]  # one copy in memory, not two
         batch = self.batch
         row = match(
             (self.batch_process, batch["epoch"], batch["batch"]),

@@ -289,9 +289,10 @@ def storage_parts(
         samples = range(split.own + 1)
         loading = [place for place in samples[:-1] if split.names[place] in loaders]
         for chosen in (loading, [place for place in samples if place not in loading]):
-            parts = split.parts[:, chosen]
-            there = parts.sum(axis=1)
+            there = split.parts[:, chosen].sum(axis=1)
             take = np.minimum(left, there)
-            result[:, chosen] += parts * (take / np.where(there > 0, there, 1.0))[:, None]
+            share = take / np.where(there > 0, there, 1.0)
+            for place in chosen:
+                result[:, place] += split.parts[:, place] * share
             left = left - take
-    return np.minimum(result, split.parts)
+    return np.minimum(result, split.parts, out=result)

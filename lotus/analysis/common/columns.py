@@ -48,7 +48,9 @@ def flag(frame: pd.DataFrame, name: str) -> Bools:
 
 def total(values: Floats) -> float:
     """Sum of what was measured; 0.0 of nothing."""
-    return float(np.nansum(values)) if values.size else 0.0
+    # As nansum, which copies its argument.
+    missing = np.isnan(values)
+    return float(np.nansum(values) if missing.any() else values.sum())
 
 
 def median(values: Floats) -> float:

@@ -97,12 +97,15 @@ def _long_steps(steps: Floats) -> int:
 
 def _with_prefetch(epoch: RecordedEpoch, prefetch: list[int]) -> Replay:
     """Replay an epoch of workers with each of these prefetch factors: the cases."""
-    cases = np.ones(len(prefetch))
+
+    def in_each(values: Floats) -> Floats:
+        return np.broadcast_to(values[:, None], (len(values), len(prefetch)))
+
     return replay(
-        np.outer(epoch.made, cases),
-        np.outer(epoch.step, cases),
+        in_each(epoch.made),
+        in_each(epoch.step),
         np.full(len(prefetch), len(epoch.begin)),
         np.array(prefetch),
-        delivery=np.outer(epoch.delivery, cases),
-        begin=np.outer(epoch.begin - epoch.begin.min(), cases),
+        delivery=in_each(epoch.delivery),
+        begin=in_each(epoch.begin - epoch.begin.min()),
     )

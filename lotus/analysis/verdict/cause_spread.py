@@ -52,9 +52,12 @@ def cause_spread(scope: Scope, charges: Sequence[Charge]) -> CauseSpread:
     known = [charge for charge in charges if charge.by_batch is not None]
     if steady.sum() < LEAST_BATCHES or not known:
         return UNKNOWN
-    vectors = np.stack([np.nan_to_num(c.by_batch) for c in known], axis=1)  # type: ignore[arg-type]
-    parts = np.maximum(vectors[steady], 0.0)
-    shares = replicated_shares(np.column_stack((parts, whole[steady])))
+    rows = np.empty((int(steady.sum()), len(known) + 1))
+    for place, charge in enumerate(known):
+        assert charge.by_batch is not None
+        rows[:, place] = np.maximum(np.nan_to_num(charge.by_batch[steady]), 0.0)
+    rows[:, -1] = whole[steady]
+    parts, shares = rows[:, :-1], replicated_shares(rows)
     own = np.array([charge.ns for charge in known])
     shares[:, ~(parts.sum(axis=0) > (1.0 - _MOST_AT_EDGES) * own)] = np.nan
     return CauseSpread(known, shares)

@@ -186,7 +186,8 @@ class Ledger:
         if len(kinds):
             names = set(kinds.loc[kinds["kind"].astype(str) == "loader", "operation"].astype(str))
         parts = storage_parts(split, scope.batches, names, self.held, self.first)
-        return np.asarray(self._rate * parts, np.float64)
+        parts *= self._rate
+        return parts
 
     @property
     def storage(self) -> Floats:
@@ -268,7 +269,7 @@ class Ledger:
     def take(self, part: Floats) -> float:
         """Take from `making` (n, c), as far as there is as much; return how much it was."""
         taken = np.minimum(part, self.making)
-        self.making = self.making - taken
+        self.making -= taken
         return total(taken)
 
     def take_made(self, ns: float) -> float:
@@ -303,7 +304,8 @@ class Ledger:
         """Take all that is left of a component."""
         part = np.zeros_like(self.making)
         part[:, place] = self.making[:, place]
-        return self.take(part)
+        self.making[:, place] = 0.0
+        return total(part)
 
     @cached_property
     def better_prefetch(self) -> Prefetch:
