@@ -101,7 +101,7 @@ def _write_faster(
         print_paragraph(console, "predicted", text)
     print_paragraph(console, "known", plain(each.known))
     if each.places:
-        print_paragraph(console, "at", plain(", ".join(each.places)))
+        print_paragraph(console, "at", plain(", ".join(dict.fromkeys(each.places))))
     print_paragraph(console, "change", plain(each.change))
     if each.diff:
         console.print()
