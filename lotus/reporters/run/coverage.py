@@ -148,7 +148,8 @@ def device(loader: LoaderSummary) -> Iterator[str]:
             f"The device was idle for at least {share(timed.idle_share)} of the loop, with nothing "
             f"to do while the program waited for data (for {share(timed.wait_share)} of its own "
             f"time), and busy for at most {share(1 - timed.idle_share)}: by the device's clock, in "
-            f"{amount(timed.steps)}{of} {'step' if timed.taken == 1 else 'steps'}."
+            f"{amount(timed.steps)}{of} {'step' if timed.taken == 1 else 'steps'}. Expected gains "
+            "count the program's own steps, and know nothing of the device."
         )
 
 
