@@ -68,12 +68,13 @@ class DeviceTimes:
 
     def find(self, torch: Any) -> None:
         """Prepare for the device of this build of torch: CUDA's, or ROCm's under the same name."""
-        built = getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None)
+        version, module = getattr(torch, "version", None), getattr(torch, "cuda", None)
+        built = getattr(version, "cuda", None) or getattr(version, "hip", None)
         # Where we cannot know whether a context exists, an event could create one.
-        has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
-        if built and has_context is not None and self._module is None:
-            self._module, self._has_context = torch.cuda, has_context
-            self.used = torch.cuda.is_initialized
+        has_context = getattr(getattr(torch, "_C", None), "_cuda_hasPrimaryContext", None)
+        used = getattr(module, "is_initialized", None)
+        if built and has_context is not None and used is not None and self._module is None:
+            self._module, self._has_context, self.used = module, has_context, used
 
     def forked(self) -> None:
         """Begin anew in a forked child, in which the parent's events must not even be freed."""

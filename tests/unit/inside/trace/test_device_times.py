@@ -186,4 +186,5 @@ def test_a_torch_that_is_built_for_no_device_is_not_asked() -> None:
     torch = FakeDevice().torch()
     torch.version.cuda = None
     times.find(torch)
+    times.find(SimpleNamespace())  # of which hardly anything is there
     assert times.used is None
