@@ -1,6 +1,7 @@
 """In how many threads torch computes, and where the program says so."""
 
 import os
+import stat
 import sys
 
 TYPE_CHECKING = False
@@ -24,12 +25,22 @@ def threads_set_at(frame: "FrameType | None") -> str:
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     files = [main, None if frame is None else frame.f_code.co_filename]
     for path in dict.fromkeys(file for file in files if isinstance(file, str)):
-        try:
-            with open(path, "rb") as source:
-                lines = source.read(_MOST_BYTES).splitlines()
-        except (OSError, ValueError):
-            continue
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(_text(path).splitlines(), 1):
             if _CALL in line and b"#" not in line.partition(_CALL)[0]:
                 return f"{os.path.basename(path)}:{number}"
     return ""
+
+
+def _text(path: str) -> bytes:
+    """The beginning of a file; b"" of one that cannot be read, and of a pipe, which may block."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return b""
+    try:
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return os.read(descriptor, _MOST_BYTES) if regular else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
