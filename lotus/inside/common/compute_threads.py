@@ -1,8 +1,11 @@
 """In how many threads torch computes, and where the program says so."""
 
+import functools
 import os
 import stat
 import sys
+
+from .guard import quiet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,23 +27,25 @@ def threads_set_at(frame: "FrameType | None") -> str:
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     files = [main, None if frame is None else frame.f_code.co_filename]
-    for path in dict.fromkeys(file for file in files if isinstance(file, str)):
-        for number, line in enumerate(_text(path).splitlines(), 1):
-            if _CALL in line and b"#" not in line.partition(_CALL)[0]:
-                return f"{os.path.basename(path)}:{number}"
+    places = (_place_of_call(file) for file in files if isinstance(file, str))
+    return next((place for place in places if place), "")
+
+
+@functools.cache  # a program may make a loader for each epoch
+def _place_of_call(path: str) -> str:
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        if _CALL in line and b"#" not in line.partition(_CALL)[0]:
+            return f"{os.path.basename(path)}:{number}"
     return ""
 
 
 def _text(path: str) -> bytes:
     """The beginning of a file; b"" of one that cannot be read, and of a pipe, which may block."""
-    try:
+    with quiet(OSError, ValueError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
-        return b""
-    try:
-        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.read(descriptor, _MOST_BYTES) if regular else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return os.read(descriptor, _MOST_BYTES)
+        finally:
+            os.close(descriptor)
+    return b""

@@ -261,7 +261,9 @@ def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
         multiprocessing: Any = sys.modules.get("multiprocessing")
         method = (context or multiprocessing).get_start_method()
     rank, _, world_size = rank_of_process()
+    set_at = ask(threads_set_at, caller, default="")
     return {
+        **({"threads_set_at": set_at} if set_at else {}),
         "call_site": iterated_at if built is None else built.site,
         "iterated_at": iterated_at,
         "name": (role_of_data(dataset) if built is None else built.name) or None,
@@ -284,7 +286,6 @@ def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
         "collate_fn": name(get("collate_fn")),
         "timeout": get("timeout", 0),
         "snapshot_every_n_steps": get("snapshot_every_n_steps"),
-        "threads_set_at": ask(threads_set_at, caller, default="") or None,
         "rank": rank,
         "world_size": world_size,
     }

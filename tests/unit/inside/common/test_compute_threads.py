@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from lotus.inside.common import compute_threads
 from lotus.inside.common.compute_threads import threads_set_at
 
 
@@ -23,6 +24,7 @@ def main(tmp_path, monkeypatch):
 
 def test_the_first_call_that_is_no_comment_is_named(main):
     assert threads_set_at(None) == ""
+    compute_threads._place_of_call.cache_clear()
     with main.open("a") as file:
         file.write("if True:\n    torch.set_num_threads(2)  # both\ntorch.set_num_threads(1)\n")
     assert threads_set_at(None) == "train.py:5"
