@@ -21,6 +21,7 @@ from lotus.reading.event_log import flat, parse_json
 from lotus.reading.frame_scanner import (
     EXPECTED,
     HEADER,
+    MAGIC,
     Array,
     FrameType,
     frame_types,
@@ -172,12 +173,19 @@ class Tail:
         # next good one.
         log.offset, log.seen = end, size if whole else 0
         if end < size and not whole and sparse_files.data_in(fd, end, size) >= _AT_ONCE // 2:
-            log.offset = size  # nothing but damage
+            log.offset = _last_beginning(fd, end, size)  # nothing but damage
         fresh.rows = {name: join(rows[name], EXPECTED[name].fixed) for name in EXPECTED}
         for name, array in self._wanted:
             dtype = dict(EXPECTED[name].arrays)[array]
             fresh.arrays[name, array] = join(arrays[name, array], dtype)
         return fresh
+
+
+def _last_beginning(fd: int, start: int, end: int) -> int:
+    """Where in the damage of a look the frame may begin that its end cuts; else that end."""
+    at = max(start + 1, end - _AT_ONCE // 2)
+    found = os.pread(fd, end - at, at).rfind(MAGIC)
+    return at + found if found >= 0 else end - len(MAGIC) + 1
 
 
 def _lose(what: str, count: int, size: int) -> None:

@@ -23,7 +23,7 @@ WINDOW = 16 << 20  # bytes of a log in memory at the same time
 HEADER = np.dtype(
     [("magic", "<u4"), ("kind", "<u2"), ("flags", "<u2"), ("length", "<u4"), ("crc", "<u4")]
 )
-_MAGIC = log_format.FRAME_MAGIC.to_bytes(4, "little")
+MAGIC = log_format.FRAME_MAGIC.to_bytes(4, "little")
 _HEADER = log_format.FRAME_HEADER.size
 # Kinds of frames that early logs of schema 1 do not describe.
 _LATER = frozenset(("counts", "sync", "device"))
@@ -239,7 +239,7 @@ def _walk(data: bytes, at: int, heads: list[int]) -> int:
 def _wanted(data: bytes, at: int, types: Mapping[int, FrameType]) -> int:
     """Return how many bytes the frame at `at` takes; 0 if it is not a frame."""
     if len(data) - at < _HEADER:
-        return _HEADER if data[at : at + 4] == _MAGIC[: len(data) - at] else 0
+        return _HEADER if data[at : at + 4] == MAGIC[: len(data) - at] else 0
     magic, kind, _, length, _ = log_format.FRAME_HEADER.unpack_from(data, at)
     frame = types.get(kind)
     if magic != log_format.FRAME_MAGIC or frame is None or length < frame.fixed.itemsize:
@@ -341,7 +341,7 @@ def scan(
             gap.open(base + at, TORN if need > 0 and base + at + need > size else what)
         patience -= need
         # Find the next possible frame; a magic number may straddle the window.
-        next_magic = data.find(_MAGIC, at + 1)
+        next_magic = data.find(MAGIC, at + 1)
         at = next_magic if next_magic >= 0 else max(len(data) - 3, at + 1)
     if heads:
         yield data, base, np.array(heads, np.int64)
