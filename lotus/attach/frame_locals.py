@@ -54,8 +54,8 @@ class LocalsReader:
         self.seen: list[FrameLocals] = []
         self.cpu_ns = 0
         self._path = path
-        self._asked: dict[int, int] = {}
-        self._told: set[int] = set()  # all that there is
+        self._dumps: dict[int, int] = {}
+        self._complete: set[int] = set()  # processes that told all that there is
         self._child: Child | None = None
         self._pid = -1
 
@@ -65,11 +65,11 @@ class LocalsReader:
             return
         self._take()
         # Those that were started last come first: they may be of another loader.
-        left = [pid for pid in reversed(workers or mains) if pid not in self._told]
+        left = [pid for pid in reversed(workers or mains) if pid not in self._complete]
         if workers:
-            left = [pid for pid in left if self._asked.get(pid, 0) < _MOST_OF_WORKER]
-        if left and sum(self._asked.values()) < _MOST:
-            self._begin(min(left, key=lambda pid: self._asked.get(pid, 0)))
+            left = [pid for pid in left if self._dumps.get(pid, 0) < _MOST_OF_WORKER]
+        if left and sum(self._dumps.values()) < _MOST:
+            self._begin(min(left, key=lambda pid: self._dumps.get(pid, 0)))
 
     def finish(self) -> None:
         """Take what is being read, and end."""
@@ -84,24 +84,24 @@ class LocalsReader:
             self._child = None
 
     def _begin(self, pid: int) -> None:
-        self._asked[pid] = self._asked.get(pid, 0) + 1
+        self._dumps[pid] = self._dumps.get(pid, 0) + 1
         self._pid = pid
         words = [self._path, "dump", f"--pid={pid}", "--nonblocking", "--full-filenames", "--json"]
         try:
             self._child = Child([*words, _DETAIL])
         except OSError:
-            self._asked[pid] = _MOST
+            self._dumps[pid] = _MOST
 
     def _take(self) -> None:
         if self._child is None:
             return
         self.cpu_ns += self._child.cpu_ns or 0
-        told = of_dump(self._pid, self._child.text(_MOST_BYTES))
+        settings = of_dump(self._pid, self._child.text(_MOST_BYTES))
         self.kill()
-        if told is not None:
-            self.seen.append(told)
-            if told.batch >= 0:
-                self._told.add(told.pid)
+        if settings is not None:
+            self.seen.append(settings)
+            if settings.batch >= 0:
+                self._complete.add(settings.pid)
 
 
 def of_dump(pid: int, text: str) -> FrameLocals | None:
@@ -110,9 +110,9 @@ def of_dump(pid: int, text: str) -> FrameLocals | None:
         threads, _ = json.JSONDecoder().raw_decode(text[max(text.find("["), 0) :])
         for thread in threads if isinstance(threads, list) else ():
             frames = [_frame(each) for each in thread["frames"]]
-            told = _of_frames(pid, frames)
-            if told is not None:
-                return told
+            settings = _of_frames(pid, frames)
+            if settings is not None:
+                return settings
     except (ValueError, TypeError, KeyError, RecursionError):
         pass  # the process has ended, or it changed while it was read
     return None

@@ -32,11 +32,11 @@ def settings_of(seen: Sampled, loop: int, only: bool) -> LoaderSettings:
     A process that does not tell of which loop it is, as one that was spawned, counts where there is
     only one loop.
     """
-    told = seen.evidence.settings
-    own = seen.samples[seen.samples["pid"].isin(told["pid"])]
+    settings = seen.evidence.settings
+    own = seen.samples[seen.samples["pid"].isin(settings["pid"])]
     loop_of = own[own["loop"] >= 0].groupby("pid")["loop"].agg(lambda loops: loops.mode().iloc[0])
-    mine = told[told["pid"].map(loop_of).fillna(loop if only else -1) == loop]
-    sizes = _told(mine, "batch")
+    mine = settings[settings["pid"].map(loop_of).fillna(loop if only else -1) == loop]
+    sizes = _known(mine, "batch")
     names = set(mine["dataset"]) - {""}
     pins = bool((seen.samples["phase"] == phases.PIN).any())
     return LoaderSettings(
@@ -52,14 +52,14 @@ def settings_of(seen: Sampled, loop: int, only: bool) -> LoaderSettings:
     )
 
 
-def _told(mine: pd.DataFrame, name: str) -> Ints:
+def _known(mine: pd.DataFrame, name: str) -> Ints:
     values = integer(mine, name)
     return values[values >= 0]
 
 
 def _same(mine: pd.DataFrame, name: str) -> int | None:
     """What all say; None where they do not agree, or nobody says it."""
-    values = set(_told(mine, name).tolist())
+    values = set(_known(mine, name).tolist())
     return int(values.pop()) if len(values) == 1 else None
 
 

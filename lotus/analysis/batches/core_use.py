@@ -24,6 +24,8 @@ _LEAST_HELPER_CORES, _LEAST_HELPER_NS = 0.05, 5e6
 _LEAST_OTHERS = 0.1  # of the cores' time
 _LEAST_NS = 1e9  # the machine's readings are that far apart
 _MOST_OF_IT = 0.8
+# Of the cores' time: where others have more, it changes what is said first, and what is advised.
+_MUCH_OTHERS = 0.25
 # The cores are full where the program itself uses more than this share of them.
 _FULL = 0.7
 
@@ -96,6 +98,11 @@ class CoreUse:
         A thread that wakes another one may wait for it then, also where both have a core at once.
         """
         return self.others_share >= _LEAST_OTHERS or self.rivals
+
+    @property
+    def much_taken(self) -> bool:
+        """Whether other programs were seen to use much of the cores."""
+        return self.others_share >= _MUCH_OTHERS
 
     @property
     def rivals(self) -> bool:

@@ -32,7 +32,6 @@ MODERATE, HIGH = 0.05, 0.20
 _NEAR_MODERATE = 0.10
 _BRIEF_NS = 1e9  # a start-up that comes once and takes less is no finding, however short the loop
 _LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself
-_BUSY = 0.25  # of the cores' time: where others have more, that is said first
 # Defects in how data are divided come first: what else is waited for is measured beside them.
 _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
@@ -164,7 +163,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     if not loop > 0:
         nothing = "No batch was taken from this loader."
         return Verdict("unknown", "", nothing, inputs, startup, step, shutdown, [])
-    others = ratio(sum(each.ns for each in books.charges if each.kind == OTHERS.kind), loop)
+    others, sent = (_share_of(books, kind) for kind in (OTHERS.kind, SENDING.kind))
     taken = ratio(sum(charge.taken_ns for charge in books.charges), loop)
     low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
     # What others kept from the cores is no part of the loop that is judged.
@@ -175,7 +174,6 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     at_edges = startup + shutdown > inputs and not brief
     kind, degree = _kind(own, (startup + shutdown - taken) / free if at_edges else 0.0)
     near = own < _NEAR_MODERATE and (low - others) / free < MODERATE
-    sent = ratio(sum(each.ns for each in books.charges if each.kind == SENDING.kind), loop)
     unclear = ""
     if kind == "input-bound" and degree == "moderately" and near:
         unclear = f", which is not shown to be more than {MODERATE:.0%}"
@@ -240,7 +238,7 @@ def _counts(cause: Cause) -> bool:
 
 def _doubt(use: CoreUse) -> str:
     """That other programs had the cores, and what it did to the figures."""
-    busy = use.others_share >= _BUSY or (math.isnan(use.others_share) and use.rivals)
+    busy = use.much_taken or (math.isnan(use.others_share) and use.rivals)
     kept = (("making of batches", use.fetch), ("training step", use.step))
     slowed = [(what, threads) for what, threads in kept if threads.delay_share >= LEAST_DELAY]
     if not busy or not slowed:
@@ -337,6 +335,11 @@ def _kind(inputs: float, edges: float) -> tuple[str, str]:
     if edges > HIGH and edges > inputs:
         return "start-up-bound", degree
     return ("consumer-bound" if degree == "not" else "input-bound"), degree
+
+
+def _share_of(books: Account, kind: str) -> float:
+    """The share of the loop that causes of this kind take together."""
+    return ratio(sum(charge.ns for charge in books.charges if charge.kind == kind), books.loop_ns)
 
 
 def _largest(books: Account) -> float:

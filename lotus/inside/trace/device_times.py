@@ -40,12 +40,12 @@ _LONGEST_MS = 1e12
 class DeviceStep:
     """The events of one step, and of the `next` before it."""
 
-    __slots__ = ("asked", "following", "handed", "start_ns")
+    __slots__ = ("following_begin", "next_begin", "next_end", "start_ns")
 
-    def __init__(self, asked: Mark | None) -> None:
-        self.asked = asked
-        self.handed: Mark | None = None
-        self.following: Mark | None = None  # when the batch after it was asked for
+    def __init__(self, next_begin: Mark | None) -> None:
+        self.next_begin = next_begin
+        self.next_end: Mark | None = None
+        self.following_begin: Mark | None = None  # of the `next` after the step
         self.start_ns = 0  # of the `next` that handed the batch over
 
 
@@ -82,7 +82,7 @@ class DeviceTimes:
         self._pending, self._dropped = deque(), 0
         self._devices = set()
 
-    def asked(self, iteration: Any) -> None:
+    def begin_next(self, iteration: Any) -> None:
         """Note that the loop asks for a batch: the step before it ends."""
         before: DeviceStep | None = iteration.device_step
         iteration.device_step = None
@@ -90,20 +90,20 @@ class DeviceTimes:
         if mark is None:
             return
         iteration.device_step = DeviceStep(mark)
-        if before is not None and before.handed is not None:
-            before.following = mark
+        if before is not None and before.next_end is not None:
+            before.following_begin = mark
             if len(self._pending) < _MOST:
                 self._pending.append(before)
             else:
                 self._dropped += 1
         self.read(_A_CALL)
 
-    def handed(self, iteration: Any, start_ns: int) -> None:
+    def end_next(self, iteration: Any, start_ns: int) -> None:
         """Note that the loop gets a batch, by the `next` that began at `start_ns`."""
         step: DeviceStep | None = iteration.device_step
         if step is not None:
             step.start_ns = start_ns
-            step.handed = self._mark()
+            step.next_end = self._mark()
 
     def read(self, most: int = _MOST) -> None:
         """Record the oldest steps that the device has finished; wait for none."""
@@ -113,10 +113,10 @@ class DeviceTimes:
         try:
             if self._may_not():
                 return
-            while pending and most > 0 and pending[0].following[0].query():  # type: ignore[index]
+            while pending and most > 0 and pending[0].following_begin[0].query():  # type: ignore[index]
                 step = pending.popleft()
-                idle = _between(step.asked, step.handed)
-                busy = _between(step.handed, step.following)
+                idle = _between(step.next_begin, step.next_end)
+                busy = _between(step.next_end, step.following_begin)
                 if (idle, busy) != (UNMEASURED, UNMEASURED):
                     start = step.start_ns
                     self._recorder.add_later(DEVICE, start, start, idle, busy)

@@ -105,7 +105,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         page[state_page.W_BATCH] = where[2]
         timed = device.used is not None and ask(device.used)
         if timed:
-            edge(recorder, device.asked, iteration)
+            edge(recorder, device.begin_next, iteration)
         begun = cpu_clock()
         page[state_page.W_SINCE] = iteration.last_next = start = clock()
         received = getattr(self, "_rcvd_idx", None)
@@ -143,7 +143,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         ended = cpu_clock()
         edge(recorder, record, recorder, iteration, self, start, end, core_times)
         if timed:
-            edge(recorder, device.handed, iteration, start)
+            edge(recorder, device.end_next, iteration, start)
         if core_times is not None:
             # CPU time: the thread may lose its core, or the interpreter, here as anywhere else.
             iteration.own_ns += begun - core_times[0] + cpu_clock() - ended

@@ -15,7 +15,6 @@ from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_threads
 from lotus.common.formatting import duration, plural, share
 
-_MUCH = 0.25  # of the cores, for other programs
 _HALF_A_CORE = 0.5
 # Of numpy and SciPy as pip installs them. It leaves the threads of torch, and so of the step.
 _OF_NUMPY = "OPENBLAS_NUM_THREADS"
@@ -276,7 +275,7 @@ def _kept_by_others(ledger: Ledger) -> bool:
     shares = np.nan_to_num([ratio(made, idle + made), ratio(cpu, step_cpu * scope.num_workers)])
     workers = scope.num_workers * min(max(shares), 1.0)
     fits = of_torch > 0 and of_torch + workers <= scope.cores + _HALF_A_CORE
-    return fits and use.others_share >= _MUCH
+    return fits and use.much_taken
 
 
 def _step_title(charge: Charge, around: Circumstances) -> str:

@@ -14,7 +14,6 @@ _MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
 _LEAST_GAIN = 1.05  # times as fast: less is no reason to start processes
 _KEPT = "persistent_workers=True"
 _TRY_FIRST = "; try it first, as they may cost more here than they save"
-_MUCH_TAKEN = 0.25  # of the cores, by other programs
 _LITTLE_STEP = 10.0  # times as long as a step: making a batch gains little from running beside it
 
 
@@ -110,7 +109,7 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
     text = "The main process makes every batch itself"
     gain = around.replayed.with_workers(count, kept) if around.replayed and count else UNKNOWN
     if gain.is_possible and gain.gain < _LEAST_GAIN:
-        if around.use.others_share >= _MUCH_TAKEN:
+        if around.use.much_taken:
             taken = "other programs leave no core for workers"
             text = f"{text}, and {taken}: where they do not run, try {shown}."
         else:

@@ -41,10 +41,10 @@ class Loop:
         timed = used is not None and used()
         start = self.clock
         if timed:
-            self.times.asked(self.iteration)
+            self.times.begin_next(self.iteration)
         self.clock += round(wait * MS)
         if timed:
-            self.times.handed(self.iteration, start)
+            self.times.end_next(self.iteration, start)
         if launched:
             self.device.launch(launched)
         self.clock += round(host * MS)
