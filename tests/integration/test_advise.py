@@ -1,6 +1,7 @@
 """`lotus advise --ceilings` on programs whose stalls are sleeps: what it says, and how it ends."""
 
 import json
+import re
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_the_ceiling_is_what_the_sleeps_say(results):
     assert (code, "damaged" in text, "finally" in text) == (0, False, False), text
     ceiling = document["ceiling"]
     assert ceiling["low"] <= ceiling["mean"] <= ceiling["high"]
-    assert ceiling["pairs"] == len(document["rounds"]) >= 2
+    assert ceiling["pairs"] == len(document["rounds"]) >= 1
     assert ceiling["mean"] > 2
     rates = document["samples_per_s"]
     assert rates["real"] < rates["same"]
@@ -132,7 +133,7 @@ def test_sentences_say_what_was_measured(results):
     for name in ("stalls", "step", "epochs", "left", "stream"):
         _, document, text = results[name]
         assert "with data always ready this loop would be at most" in document["sentence"].lower()
-        assert "rounds of blocks" in text
+        assert re.search(r"\d rounds? of blocks", text), text
 
 
 def test_sending_is_told_from_making(results):
