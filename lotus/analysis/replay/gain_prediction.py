@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, median, number, ratio, total
+from lotus.analysis.common.columns import Floats, flag, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import LEAST_BATCHES, RecordedEpoch, recorded_epochs
@@ -81,8 +81,8 @@ class GainPrediction:
         epochs = self._scope.epochs
         times = number(epochs, "startup_ns"), number(epochs, "shutdown_ns")
         spent = sum((np.nan_to_num(each) for each in times), np.zeros(len(epochs)))
-        loop = self._loop_ns
-        if len(self._scope.ranks) > 1 or len(epochs) < 2 or not loop > 0:
+        loop = self._loop_ns + self._last_steps_ns()
+        if len(self._scope.ranks) > 1 or len(epochs) < 2 or not loop > total(spent):
             return UNKNOWN
         saved = total(spent) * (1.0 - 1.0 / len(epochs))
         # A kept worker's epoch still begins with a first batch; a start may slow the next batches.
@@ -92,6 +92,21 @@ class GainPrediction:
     def _loop_ns(self) -> float:
         scope = self._scope
         return total(number(loop_times(scope.epochs, scope.waits), "loop_ns"))
+
+    def _last_steps_ns(self) -> float:
+        """Training steps after the last batches of epochs that were left, which no `next` ended.
+
+        Each is taken to be as long as the others; where there are no others, to last until the
+        next epoch begins.
+        """
+        scope = self._scope
+        loop = loop_times(scope.epochs, scope.waits).sort_values("start_ns", kind="stable")
+        left = ~flag(loop, "exhausted")[:-1]
+        over = number(loop, "last_ns") + number(loop, "shutdown_ns")
+        until = np.maximum(number(loop, "start_ns")[1:] - over[:-1], 0.0)[left]
+        steps = number(scope.waits, "step_ns")
+        steps = steps[steps > 0]
+        return total(np.minimum(until, np.median(steps)) if steps.size else until)
 
     @cached_property
     def _epochs(self) -> list[RecordedEpoch]:

@@ -208,6 +208,17 @@ def test_kept_workers_gain_their_starts() -> None:
     assert expected.low <= kept <= expected.high
 
 
+def test_the_steps_of_epochs_that_are_left_after_one_batch_are_part_of_the_loop() -> None:
+    plan: dict[str, object] = {"operations": {"Read": 1.0}, "step": 150.0, "spawn": 400.0}
+    run = loop(**plan, batches=1, epochs=6)
+    kept = took(run) / took(loop(**plan, batches=1, epochs=6, persistent=True))
+    run.epochs["exhausted"] = False
+    run.waits["step_ns"] = np.nan  # no `next` ends them
+    expected = GainPrediction(scopes(run)[0], 8.0).with_kept_workers()
+    assert expected.gain == pytest.approx(kept, rel=0.2)
+    assert expected.low <= expected.gain <= expected.high
+
+
 def test_a_replay_takes_batches_in_order_and_begins_steps_together() -> None:
     made = np.full((6, 2), 10.0)
     made[:, 1] = 30.0

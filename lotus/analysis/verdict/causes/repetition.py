@@ -34,8 +34,8 @@ def _repeated_reason(evidence: Evidence) -> str:
 def _against_repeated(charge: Charge, around: Circumstances) -> str:
     return (
         "Divide the data among the workers: in __iter__, torch.utils.data.get_worker_info() tells "
-        "id and num_workers; let a worker read every num_workers-th sample or shard. More workers "
-        "will not help before: each would read everything once more."
+        "each its id and how many there are; let a worker read every so many-th sample or shard, "
+        "beginning at its id. Until then a further worker would only read everything once more."
     )
 
 
