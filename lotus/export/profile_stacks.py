@@ -15,7 +15,17 @@ from lotus.common.errors import LotusError
 from lotus.common.formatting import operation_name, plain
 from lotus.export.export_request import Progress
 from lotus.export.interval_nesting import Nested, nest
-from lotus.export.timeline import BACKWARD, EPOCH, KINDS, OPERATION, SAMPLE, SYNC, Slices, Timeline
+from lotus.export.timeline import (
+    BACKWARD,
+    DEVICE,
+    EPOCH,
+    KINDS,
+    OPERATION,
+    SAMPLE,
+    SYNC,
+    Slices,
+    Timeline,
+)  # fmt: skip
 from lotus.export.tracks import Track, Tracks
 from lotus.reading import counter_tables, table_pieces
 from lotus.reading.frame_scanner import Array
@@ -132,8 +142,8 @@ class EventStacks:
             names += chunk.names
             places |= {place.id: place for place in chunk.tracks}
             slices = chunk.slices
-            # A backward pass is part of a step.
-            double = np.isin(slices.kind, (EPOCH, BACKWARD, SYNC))
+            # A backward pass is part of a step, and so is what the device does meanwhile.
+            double = np.isin(slices.kind, (EPOCH, BACKWARD, SYNC, DEVICE))
             known = np.flatnonzero(~double & (slices.track > 0))
             slices = Slices(*(column[known] for column in slices))
             nested = nest(slices.track, slices.start_ns, slices.end_ns, slices.kind)

@@ -1,8 +1,8 @@
 """Converts a run into tracks with slices and counters, in pieces, for the timeline formats.
 
 The main process of a rank has tracks for iterations of its loaders, its workers, their feeder
-threads (send), the pin thread, other threads that ran operations, and the synchronisation of
-gradients.
+threads (send), the pin thread, other threads that ran operations, the synchronisation of
+gradients, and the device where its steps were timed.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ import pandas as pd
 
 from lotus.common.formatting import operation_name
 from lotus.export.counter_tracks import Points, points
+from lotus.export.device_steps import place_steps
 from lotus.export.tracks import Track, Tracks
 from lotus.export.whole_times import LATEST, rounded, whole
 from lotus.inside.trace.log.log_format import SENDS
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     from lotus.reading.run import Run
 KINDS = (
     "epoch", "wait", "step", "start-up", "idle", "fetch", "sample", "operation", "collate", "send",
-    "pin", "backward", "sync",
+    "pin", "backward", "sync", "device",
 )  # fmt: skip
 (
     EPOCH, WAIT, STEP, STARTUP, IDLE, FETCH, SAMPLE, OPERATION, COLLATE, SEND, PIN, BACKWARD, SYNC,
+    DEVICE,
 ) = range(len(KINDS))  # fmt: skip
 
 
@@ -121,7 +123,7 @@ class Timeline:
             parts = [self._wait_slices(waits.take(LATEST))]
             if len(loose):
                 parts.append(self._operations(number, loose, False))
-            yield self._chunk(parts, None, done)
+            yield self._chunk([*parts, *self._device_steps(number)], None, done)
         yield self._chunk(self._transfers(), None, done)
         yield self._chunk(self._syncs(), None, done)
         for part in points(run, self.tracks) if counters else ():
@@ -259,6 +261,19 @@ class Timeline:
             self._made(BACKWARD, track, start, ready - start, **which),
             self._made(SYNC, track, ready, end - ready, **which),
         ]
+
+    def _device_steps(self, number: int) -> list[Slices]:
+        """What a device worked on, where one was timed."""
+        own = self.run._assembly.wait_slices[number]
+        waits = self.run.waits.iloc[own]
+        if not len(waits) or "device_busy_ns" not in waits:
+            return []
+        times = ("start_ns", "wait_ns", "device_idle_ns", "device_busy_ns")
+        steps = place_steps(*(waits[name].to_numpy(np.float64) for name in times))
+        which = {n: waits[n].to_numpy()[steps.rows] for n in ("loader", "epoch", "batch")}
+        track = self.tracks.beside(np.full(len(steps.rows), number, np.int64), "device, at most")
+        took = steps.end_ns - steps.start_ns
+        return [self._made(DEVICE, track, steps.start_ns, took, **which)]
 
     # -- what they have in common --------------------------------------------------------------
 
