@@ -35,6 +35,7 @@ from lotus.recording.machine_load import MachineLoad
 from lotus.recording.process_memory import ProcessMemory
 
 _RESCAN_S = 1.0
+_FIND_S = 0.2  # between searches for new workers: those of short epochs live for less than a second
 _SAMPLES_PER_S = 400  # of all processes: their stacks are read to the file and from it
 _LEAST_RATE, _MOST_RATE = 10, 50
 _LONGEST_S = 600
@@ -75,6 +76,7 @@ class _Observation:
     cores: float | None = None  # that the first program may use
     root: Path = Path("/")  # of its files
     _folder: int = -1  # its descriptor
+    _others: set[int] = field(default_factory=set)  # children that are no workers
 
     def __post_init__(self) -> None:
         main = self.programs[0].main.pid
@@ -102,7 +104,9 @@ class _Observation:
         except OSError:
             gone = True
         if gone:
-            process.alive, process.end_ns = False, time.monotonic_ns()
+            # Workers are read once a second, and looked at far more often.
+            process.alive = False
+            process.end_ns = self.readings.last_ns(process.pid) or time.monotonic_ns()
             return
         process.stopped |= facts is not None and facts.state in "Tt"
         read = bytes_read(process.pid)
@@ -128,18 +132,21 @@ class _Observation:
             self.read(process)
         self.numbers.look(process.pid for process in self.alive)
         self._read_cores()
-        self._find_workers()
+        self._others.clear()  # one may have been read before it was what it is
+        self.find_workers()
         for process in self.alive:
             self.kept.read((process.pid, process.worker), self.watched)
 
-    def _find_workers(self) -> None:
+    def find_workers(self) -> None:
+        """Find workers that were started since the last time."""
         for program in self.programs:
             main = program.main
             for pid in children_of(main.pid):
-                if pid in self.watched:
+                if pid in self.watched or pid in self._others:
                     continue
                 facts = process_discovery.read_process(pid)
                 if facts is None or not process_discovery.is_worker_of(facts, main):
+                    self._others.add(pid)
                     continue
                 count = sum(each.main == main.pid for each in self.watched.values()) - 1
                 self.add(pid, main.pid, count, main.rank)
@@ -256,7 +263,8 @@ def _watch(
             session.add(facts.pid, main.pid, worker, main.rank)
     session.rescan()
     session.machine.read(now=True)
-    begun, scanned, state = time.monotonic(), time.monotonic(), "watched"
+    begun, state = time.monotonic(), "watched"
+    scanned = found = begun
     try:
         while (passed := time.monotonic() - begun) < seconds or any(
             recorder.watch() and passed < seconds + 1.0 for recorder in recorders
@@ -269,8 +277,11 @@ def _watch(
             if time.monotonic() - scanned > _RESCAN_S:
                 session.rescan()
                 session.read_locals()
-                scanned = time.monotonic()
+                scanned = found = time.monotonic()
                 advance(round(passed * 10), round(seconds * 10))
+            elif time.monotonic() - found > _FIND_S:
+                session.find_workers()
+                found = time.monotonic()
             if not any(each.alive for each in session.watched.values() if each.worker < 0):
                 state = "ended"
                 break

@@ -26,6 +26,11 @@ class ThreadReadings:
         self._last: dict[int, tuple[int, int, int, int]] = {}
         self._reasons = BlockedReasons()
 
+    def last_ns(self, pid: int) -> int | None:
+        """When a process was looked at for the last time; None: never."""
+        last = self._last.get(pid)
+        return None if last is None else last[0]
+
     @property
     def problem(self) -> str:
         """Why no system calls are known; "" where they are."""

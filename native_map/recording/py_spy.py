@@ -11,7 +11,8 @@ py-spy. The reader corrects three properties (py-spy 0.4, src/chrometrace.rs):
   distinguish them; that TID is the kernel's. A Python before 3.11 does not know it: of a program
   that py-spy does not pause (--nonblocking) the frame has the pthread's address instead. Then the
   main thread has the number of its process, and others have numbers above all of the kernel's.
-- A thread that has ended keeps its last stack until the end of the file, which `ends` corrects.
+- A thread that has ended keeps its last stack until the end of the file, which `ends` corrects: the
+  threads of a process end with its main thread at the latest.
 - The start of py-spy is not in the file. The caller bounds it: it lies after the start of the
   process, before its first line, and before its end by at least the last time in the file.
 """
@@ -203,8 +204,8 @@ def read(
 
     py-spy was started at `start_ns` or later, had written its first line at `seen_ns` and had ended
     at `end_ns`, all of CLOCK_MONOTONIC; it samples every `period_ns`. `ends` has the times at which
-    threads (by the kernel's id) ended. Raises Unusable if it is not such a file, OSError if it
-    cannot be read.
+    processes ended, by the kernel's id of their main threads. Raises Unusable if it is not such a
+    file, OSError if it cannot be read.
     """
     if period_ns < 1000:
         raise ValueError("a period below a microsecond")
@@ -239,6 +240,7 @@ def _samples(
     length = (runs["end"] - runs["start"]) * 1000
     if ends:
         last = pd.Series(runs["tid"]).map(pd.Series(ends, dtype="int64"))
+        last = last.groupby(runs["pid"]).transform("min")  # of its main thread, for all threads
         limit = last.fillna(np.iinfo(np.int64).max).astype("int64").to_numpy()
         length = np.minimum(length, limit - start)
     keep = length > 0

@@ -109,7 +109,7 @@ CLAIMS = [
     ),
     Claim(
         "attach", "first cause right by lotus attach (by trace: `diagnosis`)",
-        "tools/bench/attach.py --traced", f"{VERDICT} lotus/attach", BENCHMARKS,
+        "tools/bench/attach.py", f"{VERDICT} lotus/attach", BENCHMARKS,
         DATED + r",\nother work beside all the time[\s\S]*?"
         r"Together (?P<figure>\d+ of \d+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),

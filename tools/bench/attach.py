@@ -1,14 +1,13 @@
-"""How often `lotus attach` finds the planted cause, beside `lotus trace`.
+"""How often `lotus attach` finds the planted cause (beside `lotus trace`: attach_beside_trace.py).
 
     PYTHONPATH=. python tools/bench/attach.py [--corpus own open blind sealed variants users night]
-        [--seconds 20] [--traced] [--rows FILE] [NAME ...]
+        [--seconds 20] [--rows FILE] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS runs by itself, as often as it is watched: with more epochs
 where it takes --epochs, else again and again in one process. When it has loaded torch and started a
 worker (or used 4 s of CPU since) it is watched for --seconds. Its label, written before the rules,
-says which cause comes first. With --traced it runs once more under `lotus trace`, in turn before
-and after it is watched, and both are scored alike. Causes that only single batches show count as
-well. A row that stands in --rows already is not measured again.
+says which cause comes first. Causes that only single batches show count as well. A row that stands
+in --rows already is not measured again.
 """
 
 import argparse
@@ -136,14 +135,8 @@ def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     "corpus": corpus, "program": name, "planted": label["kinds"][0],
                     "healthy": label["healthy"], "load": round(os.getloadavg()[0], 1),
                 }  # fmt: skip
-                turns = ["attach", "trace"] if args.traced else ["attach"]
-                for how in turns if len(known) % 2 else reversed(turns):
-                    if how == "attach":
-                        judged, text, said = watched(program, args.seconds)
-                        row["said"] = said.strip()
-                    else:
-                        judged, _, text = diagnosis.diagnosed(program)
-                    row[how] = scored(judged, text, label)
+                judged, text, said = watched(program, args.seconds)
+                row |= {"said": said.strip(), "attach": scored(judged, text, label)}
                 known[corpus, name] = row
                 if args.rows is not None:
                     with args.rows.open("a") as stream:
@@ -152,30 +145,22 @@ def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def line_of(row: Mapping[str, Any]) -> str:
-    marks = [
-        f"{how} {'right' if row[how]['right'] else 'WRONG'}"
-        for how in ("attach", "trace")
-        if how in row
-    ]
     seen = row["attach"]
+    mark = "right" if seen["right"] else "WRONG"
     text = f" ({row['said'][:60]})" if not seen["title"] else ""
     what = f"{seen['first']}: {seen['title'][:60]}{text}"
     where = f"{row['corpus']:6} {row['program']:18} load {row['load']:4}"
-    return f"{where} {', '.join(marks):26} {what}"
+    return f"{where} {mark} {what}"
 
 
 def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for healthy in (False, True):
-        mine = [row for row in shown if row["healthy"] == healthy]
-        for how in ("attach", "trace"):
-            known = [row for row in mine if how in row]
-            right = sum(row[how]["right"] for row in known)
-            harmless = sum(row[how]["harmless"] for row in known)
-            if known:
-                what = "healthy left alone" if healthy else "first cause right"
-                yield (
-                    f"{how}: {what} in {right} of {len(known)}; next step harmless in {harmless}"
-                )
+        mine = [row["attach"] for row in shown if row["healthy"] == healthy]
+        right = sum(each["right"] for each in mine)
+        harmless = sum(each["harmless"] for each in mine)
+        if mine:
+            what = "healthy left alone" if healthy else "first cause right"
+            yield f"{what} in {right} of {len(mine)}; next step harmless in {harmless}"
 
 
 def main() -> None:
@@ -185,7 +170,6 @@ def main() -> None:
         "--corpus", nargs="+", choices=diagnosis.CORPORA, default=list(diagnosis.CORPORA)
     )
     parser.add_argument("--seconds", type=float, default=20.0, help="how long to watch")
-    parser.add_argument("--traced", action="store_true", help="trace each program as well")
     parser.add_argument("--rows", type=Path, help="file of rows, a JSON object a line")
     args = parser.parse_args()
     print(provenance.header(more=f"\nwatched  {args.seconds:g} s"))

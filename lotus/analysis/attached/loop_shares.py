@@ -129,7 +129,8 @@ def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
     for component, ns in _components(in_main).items():
         shares.making[component] = shares.making.get(component, 0.0) + ns
     _charge_waits(shares, main_samples, of_workers, workers, places)
-    _leave_out_start(shares, main_samples.sort_values("time_ns")["phase"].to_numpy())
+    if seen.evidence.facts["state"] != "ended":
+        _leave_out_start(shares, main_samples.sort_values("time_ns")["phase"].to_numpy())
     waited = main_samples["phase"].isin(phases.IN_NEXT).to_numpy()
     weight = main_samples["weight_ns"].to_numpy(np.float64)
     time = main_samples["time_ns"].astype(float).tolist()
@@ -140,13 +141,13 @@ def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
 def _leave_out_start(shares: LoopShares, phase: np.ndarray) -> None:
     """Take a start-up out of the loop that was met once, where the loop began while it was watched.
 
-    How long the epoch is that follows is not known. Where next to nothing of it was seen, the
-    start-up stays (`begun`).
+    How long the epoch is that follows is not known, unless its workers were seen to end: then all
+    of it was seen, and the start-up stays. So it does where next to nothing was seen (`begun`).
     """
     starts = (phase == phases.STARTUP) | (phase == phases.DRAW)
     count = int((starts[1:] & ~starts[:-1]).sum()) + int(starts[:1].sum())
     startup = shares.of(phases.STARTUP, phases.DRAW) + shares.startup_ns
-    if count != 1 or not starts[0]:
+    if count != 1 or not starts[0] or (phase == phases.SHUTDOWN).any():
         return
     if shares.loop_ns - startup < _LEAST_REST_NS:
         shares.begun = True
@@ -262,7 +263,7 @@ def _charge_wait(
             shares.alone_ns += ns
     elif any(sending) or any(phase_of.get(label) == phases.SEND for label in labels):
         shares.sending_ns += ns
-    elif all(label == NONE or phase_of[label] == phases.STARTUP for label in labels):
+    elif any(phase_of.get(label) == phases.STARTUP for label in labels) or set(labels) <= {NONE}:
         shares.startup_ns += ns
     else:
         shares.index_ns += ns

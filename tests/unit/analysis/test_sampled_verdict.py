@@ -147,6 +147,32 @@ def test_a_loop_that_stands_still_is_told() -> None:
     assert not works.flaws
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_start_up_of_an_epoch_that_was_seen_to_its_end_counts(ends: bool) -> None:
+    startup, shutdown = (phases.STARTUP, ""), (phases.SHUTDOWN, "")
+
+    def main(tick: int) -> At:
+        return startup if tick < 250 else WAIT if tick % 2 else STEP if tick < 490 else shutdown
+
+    summary = judged(Program(main, [always(BLUR)] * 2, ticks=500 if ends else 490))
+    assert summary.verdict is not None
+    assert (summary.verdict.causes[0].kind == "start-up") is ends
+    assert (summary.loops[0].left_out_ns == 0) is ends
+
+
+def test_what_was_left_out_counts_where_the_program_has_ended() -> None:
+    main = turns(((phases.STARTUP, ""), 250), (WAIT, 25), (STEP, 25))
+    program = Program(main, [always(BLUR)] * 2, ticks=300)
+    assert judged(program).verdict.kind == "unknown"  # type: ignore[union-attr]
+    assert first_of(replace(program, facts={"state": "ended"})).startswith("start-up:")
+
+
+def test_a_wait_for_workers_of_which_some_still_start_is_start_up() -> None:
+    main = turns(((phases.STARTUP, ""), 2), (WAIT, 40), (STEP, 8))
+    late = turns(((phases.STARTUP, ""), 40), (BLUR, 2), (IDLE, 8))
+    assert first_of(Program(main, [always(IDLE), late])).startswith("start-up:")
+
+
 def test_workers_that_start_anew_in_each_epoch_are_to_be_kept() -> None:
     startup, shutdown = (phases.STARTUP, ""), (phases.SHUTDOWN, "")
     main = turns((startup, 30), (WAIT, 10), (STEP, 55), (shutdown, 5))

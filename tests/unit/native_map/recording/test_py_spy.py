@@ -108,12 +108,14 @@ def test_a_forked_process_that_ended_is_not_counted_to_the_end(tmp_path: Path) -
     assert len(seen(stacks, 11)) == 3
 
 
-def test_a_thread_that_ended_is_cut_where_its_end_is_known(tmp_path: Path) -> None:
+def test_threads_that_ended_are_cut_where_the_end_of_their_process_is_known(tmp_path: Path) -> None:
     writer = Writer()
-    writer.sample(0, (1, 10, 77), F)
+    for thread in ((1, 10, 77), (2, 10, 78), (3, 11, 79)):
+        writer.sample(0, thread, F)
     path = writer.write(tmp_path / "0.json", 100 * PERIOD_US)
     assert len(seen(read(path), 77)) == 100
-    assert len(seen(read(path, ends={77: START_NS + 30_000_000, 5: 1}), 77)) == 3
+    stacks = read(path, ends={77: START_NS + 30_000_000, 5: 1})
+    assert [len(seen(stacks, tid)) for tid in (77, 78, 79)] == [3, 3, 100]
 
 
 def test_a_thread_outside_python_is_kept_without_a_stack(tmp_path: Path) -> None:

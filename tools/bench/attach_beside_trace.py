@@ -1,0 +1,241 @@
+"""What `lotus attach` says of a run that `lotus trace` records at the same time.
+
+    PYTHONPATH=. python tools/bench/attach_beside_trace.py [--seconds 20] [--after 5]
+        [--data DIRECTORY] [--rows FILE] [NAME ...]
+
+The six demos and ten programs of tests/diagnosis run by themselves under `lotus trace`, for longer
+than they are watched: with more epochs, else again and again in one process. --after seconds after
+their first worker (or 4 s of CPU after torch) they are watched for --seconds, and then interrupted.
+So both say something of the same process: trace of all of its run, attach of a part. Printed are
+the first cause of each, whether it is that of the label (the demos have none), and the share of the
+loop in waits for data, start-up included: by attach with its 95 % interval, and by the log of trace
+in just that part. A row that stands in --rows already is not measured again. It judges nothing.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attach
+import diagnosis
+import numpy as np
+import overhead
+import pandas as pd
+import provenance
+
+from lotus.attach import attached_run
+from lotus.attach.thread_readings import children_of
+from lotus.reading.run import Run, load
+from lotus.workloads.catalogue import WORKLOADS
+
+DEMO = "demo"
+PROGRAMS = (
+    *((DEMO, name) for name in WORKLOADS),
+    ("own", "sleeping"), ("own", "slow_transform"), ("open", "captions"), ("open", "fraud"),
+    ("open", "gan"), ("users", "handsets"), ("users", "meters"), ("night", "crossings"),
+    ("dawn", "whales"), ("dawn", "orchards"),
+)  # fmt: skip
+LOTUS = (sys.executable, "-m", "lotus")
+_LIMIT_S, _START_CPU_S, _EPOCHS = 180, 4, 1000
+
+
+def command(corpus: str, name: str, data: Path) -> list[str]:
+    """A program that runs for longer than it is watched."""
+    if corpus != DEMO:
+        return attach.longer(diagnosis.PROGRAMS / corpus / f"{name}.py")
+    workload = WORKLOADS[name]
+    threads = max(1, len(os.sched_getaffinity(0)) - 2)  # as lotus demo has it
+    words = [sys.executable, str(workload.script), "--workers=2", f"--threads={threads}"]
+    words += [f"--batch-size={workload.batch_size}", f"--epochs={_EPOCHS}"]
+    return [*words, "--data", str(overhead.data_of(name, workload.count, data))]
+
+
+@contextlib.contextmanager
+def traced(words: Sequence[str], run: Path, after: float) -> Iterator[int]:
+    """The process id of a program that is traced and has been loading for `after` seconds.
+
+    It is interrupted at the end, and what was recorded is complete then.
+    """
+    trace = [*LOTUS, "trace", "-q", "-o", str(run), "--", *words]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    child = subprocess.Popen(trace, start_new_session=True, **quiet)
+    try:
+        pid = _wait_for(child, lambda: next(filter(attach.has_torch, children_of(child.pid)), 0))
+        loaded = attach.cpu_s(pid)
+        _wait_for(child, lambda: children_of(pid) or attach.cpu_s(pid) - loaded > _START_CPU_S)
+        time.sleep(after)
+        yield pid
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT)
+        child.wait(timeout=_LIMIT_S)
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def _wait_for(child: subprocess.Popen[bytes], known: Any) -> Any:
+    until = time.monotonic() + _LIMIT_S
+    while not (result := known()):
+        if child.poll() is not None or time.monotonic() > until:
+            raise SystemExit("the program did not begin to load data")
+        time.sleep(0.05)
+    return result
+
+
+def judged(run: Path) -> tuple[dict[str, Any], str]:
+    """The document and the text of a report."""
+    words = [*LOTUS, "report", str(run)]
+    document, text = (
+        subprocess.run([*words, *more], capture_output=True, check=True, text=True).stdout
+        for more in (["--json"], [])
+    )
+    return json.loads(document), " ".join(text.split())
+
+
+def waits_of(run: Run, begin_ns: float, end_ns: float) -> float:
+    """Share of `iter` and `next` in a stretch of the loop with the most time in it; NaN: none."""
+    sites = run.loaders.drop_duplicates("loader").set_index("loader")["call_site"]
+    epochs, waits = run.epochs, run.waits
+    begins = epochs["start_ns"].to_numpy(np.float64)
+    ends = epochs["end_ns"].to_numpy(np.float64)
+    ends = np.where(np.isnan(ends), end_ns, ends)  # the one that was interrupted
+    loop = pd.Series(_within(begins, ends, begin_ns, end_ns)).groupby(
+        epochs["loader"].map(sites).to_numpy()
+    ).sum()  # fmt: skip
+    if not len(loop) or not loop.max() > 0:
+        return float("nan")
+    chosen = loop.idxmax()
+    mine = (epochs["loader"].map(sites) == chosen).to_numpy()
+    in_iter = begins + epochs["iter_ns"].to_numpy(np.float64)
+    waited = _within(begins[mine], in_iter[mine], begin_ns, end_ns).sum()
+    own = waits[waits["loader"].map(sites) == chosen]
+    start = own["start_ns"].to_numpy(np.float64)
+    end = start + own["wait_ns"].to_numpy(np.float64)
+    waited += _within(start, end, begin_ns, end_ns).sum()
+    return float(waited / loop[chosen])
+
+
+def _within(begins: Any, ends: Any, first: float, last: float) -> Any:
+    """The part of each interval that lies in a stretch."""
+    inside = np.minimum(ends, last) - np.maximum(begins, first)
+    return np.nan_to_num(np.maximum(inside, 0.0))
+
+
+def row_of(corpus: str, name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """What both say of one run."""
+    row: dict[str, Any] = {"corpus": corpus, "program": name}
+    row["load"] = round(os.getloadavg()[0], 1)
+    words = command(corpus, name, args.data)
+    with tempfile.TemporaryDirectory() as folder:
+        run, seen = Path(folder, "run"), Path(folder, "seen")
+        with traced(words, run, args.after) as pid:
+            look = [*LOTUS, "attach", str(pid), f"--seconds={args.seconds}", "-o", str(seen)]
+            done = subprocess.run(look, capture_output=True, text=True)
+        row["said"] = done.stderr.strip()[-200:] if done.returncode else ""
+        label = {"kinds": [], "names": "", "note": "", "never": []}
+        if corpus != DEMO:
+            label = json.loads((diagnosis.PROGRAMS / f"{corpus}.json").read_text())[name]
+        document, text = judged(run)
+        row["planted"] = label["kinds"]
+        row["trace"] = attach.scored(document["verdict"] or {}, text, label)
+        document, text = judged(seen) if not done.returncode else ({"verdict": {}}, "")
+        row["attach"] = attach.scored(document["verdict"] or {}, text, label)
+        if not done.returncode and document["loops"]:
+            row |= _shares(document["loops"][0], seen, load(run))
+    return row
+
+
+def _shares(loop: Mapping[str, Any], seen: Path, run: Run) -> dict[str, Any]:
+    """Waits and start-up by attach, with its interval, and by trace in the same stretch."""
+    verdict, times = loop["verdict"], attached_run.load(seen).samples["time_ns"]
+    begin = float(times.min()) + loop["left_out_ns"]
+    startup = verdict["startup_share"]
+    figures = {
+        name: verdict[name] + startup if verdict[name] is not None else None
+        for name in ("input_share", "input_low", "input_high")
+    }
+    return {**figures, "waits": waits_of(run, begin, float(times.max()))}
+
+
+def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A row per program, from --rows where it is there, else measured and appended to it."""
+    known: dict[tuple[str, str], dict[str, Any]] = {}
+    if args.rows is not None and args.rows.exists():
+        for line in args.rows.read_text().splitlines():
+            row = json.loads(line)
+            known[row["corpus"], row["program"]] = row
+    for corpus, name in PROGRAMS:
+        if args.names and name not in args.names:
+            continue
+        row = known.get((corpus, name))
+        if row is None:
+            row = row_of(corpus, name, args)
+            if args.rows is not None:
+                with args.rows.open("a") as stream:
+                    stream.write(json.dumps(row) + "\n")
+        yield row
+
+
+def line_of(row: Mapping[str, Any]) -> str:
+    """A row of a table in Markdown."""
+    causes = [
+        f"{row[how]['first']}: {row[how]['title']}".replace("|", "/").removesuffix(": ")
+        + (" (wrong)" if row["planted"] and not row[how]["right"] else "")
+        for how in ("trace", "attach")
+    ]
+    share = " | "
+    if "waits" in row:
+        low, high = row["input_low"], row["input_high"]
+        interval = "" if low is None else f" ({low:.0%} to {high:.0%})"
+        share = f"{row['waits']:.0%} | {row['input_share']:.0%}{interval}"
+    planted = ", ".join(row["planted"]) or "-"
+    name = f"`{row['corpus']}/{row['program']}`"
+    return f"| {name} | {row['load']} | {planted} | {causes[0]} | {causes[1]} | {share} |"
+
+
+def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """How often both are right, agree, and how often the interval holds."""
+    labelled = [row for row in shown if row["planted"]]
+    for how in ("trace", "attach"):
+        yield f"{how}: {sum(row[how]['right'] for row in labelled)} of {len(labelled)} labels"
+    same = sum(row["trace"]["first"] == row["attach"]["first"] for row in shown)
+    yield f"the same kind of cause first: {same} of {len(shown)}"
+    known = [row for row in shown if row.get("input_low") is not None]
+    held = sum(row["input_low"] <= row["waits"] <= row["input_high"] for row in known)
+    off = [abs(row["input_share"] - row["waits"]) for row in known]
+    yield (
+        f"waits within the interval of attach: {held} of {len(known)}; off by "
+        f"{np.median(off):.1%} (median; at most {max(off):.1%})"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="programs (default: all)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long to watch")
+    parser.add_argument("--after", type=float, default=5.0, help="seconds after the first worker")
+    parser.add_argument("--data", type=Path, default=provenance.ROOT / "build" / "data")
+    parser.add_argument("--rows", type=Path, help="file of rows, a JSON object a line")
+    args = parser.parse_args()
+    print(provenance.header(more=f"\nwatched  {args.seconds:g} s, {args.after:g} s after a worker"))
+    print("| program | load | label | first cause, trace | first cause, attach | waits | attach |")
+    print("|---|---|---|---|---|---|---|")
+    shown = []
+    for row in rows(args):
+        shown.append(row)
+        print(line_of(row), flush=True)
+    print("\n".join(summary(shown)))
+
+
+if __name__ == "__main__":
+    main()
