@@ -46,5 +46,5 @@ def orchestrate(ops: Floats, memory: Floats, latency: Floats, base: float) -> Or
     farthest = latency.max(axis=1, keepdims=True)
     weights = 1.0 - np.divide(latency, farthest, out=np.zeros_like(latency), where=farthest > 0)
     ncw = weights.sum(axis=1)
-    sizes = [max(math.floor(one), 1) for one in ((k + mw + ncw) / 3 * base).tolist()]
+    sizes = [max(math.floor(size), 1) for size in ((k + mw + ncw) / 3 * base).tolist()]
     return Orchestrated(k, mw, ncw, tuple(sizes))

@@ -31,11 +31,11 @@ def quantities(
     Raises LotusError for a rank that there is not.
     """
     how = {}
-    ops = np.array([one.sizes.sum() / max(one.step_ns.sum(), 1.0) * 1e9 for one in job.ranks])
+    ops = np.array([rank.sizes.sum() / max(rank.step_ns.sum(), 1.0) * 1e9 for rank in job.ranks])
     how["OPS"] = "samples per second of the rank's own steps" + (
         ", exposed synchronisation taken out" if job.synchronised else ""
     )
-    memory = np.array([one.memory_bytes for one in job.ranks])
+    memory = np.array([rank.memory_bytes for rank in job.ranks])
     how["MU"] = "memory of the rank's processes, the most that was seen"
     if np.isnan(memory).any():
         memory = np.ones(len(job.ranks))
@@ -51,7 +51,7 @@ def quantities(
 
 def _latency(job: Job, links: Mapping[tuple[int, int], float]) -> tuple[Floats, str]:
     count = len(job.ranks)
-    after = np.array([one.after_ns for one in job.ranks])
+    after = np.array([rank.after_ns for rank in job.ranks])
     known = not np.isnan(after).any()
     if known:
         # A collective does not tell pairs apart.
@@ -60,7 +60,7 @@ def _latency(job: Job, links: Mapping[tuple[int, int], float]) -> tuple[Floats, 
             "not measured for pairs: the mean of what both ranks took from the last rank's arrival "
             "to the averaged gradients"
         )
-        if len({one.host for one in job.ranks}) > 1:
+        if len({rank.host for rank in job.ranks}) > 1:
             how += ", within the error of the hosts' clocks"
     else:
         made = np.ones((count, count))

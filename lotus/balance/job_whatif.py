@@ -98,7 +98,7 @@ def answer(job: Job, question: JobChange) -> JobPrediction:
             f"{len(sizes)}"
         )
     today = simulate(
-        [_member(one) for one in job.ranks],
+        [_member(rank) for rank in job.ranks],
         steps=question.steps,
         collective_ns=own,
         seed=question.seed,
@@ -155,7 +155,7 @@ def _collective(job: Job, question: JobChange, notes: list[str]) -> tuple[float,
     """(ns of the collective with so many ranks, how that was taken)."""
     link = (question.gradients, question.link_bandwidth)
     ranks, count, kind = question.ranks, len(job.ranks), question.collective
-    if any(one is not None for one in (*link, question.link_latency_ns)):
+    if any(option is not None for option in (*link, question.link_latency_ns)):
         if question.gradients is None or question.link_bandwidth is None:
             raise LotusError("a collective by its links needs --gradients and --link-bandwidth")
         made = Collective(

@@ -26,14 +26,14 @@ def least(job: Job, curves: Sequence[Curve], caps: Sequence[int | None]) -> list
     """Samples of each rank. Raises ValueError where the caps leave no way."""
     steps = aligned(job)
     total, after = job.global_batch, collective(job)
-    sizes = split([_lines(one, after) for one in curves], total, caps)
+    sizes = split([_lines(rank_curve, after) for rank_curve in curves], total, caps)
     best = mean_step(steps, curves, np.array(sizes, np.float64), after)
     for level in LEVELS:
         raised = [
-            _at_level(one, rank.sizes, rank.step_ns, rank.fetch_sizes, rank.fetch_ns, level)
-            for one, rank in zip(curves, job.ranks, strict=True)
+            _at_level(rank_curve, rank.sizes, rank.step_ns, rank.fetch_sizes, rank.fetch_ns, level)
+            for rank_curve, rank in zip(curves, job.ranks, strict=True)
         ]
-        tried = split([_lines(one, after) for one in raised], total, caps)
+        tried = split([_lines(rank_curve, after) for rank_curve in raised], total, caps)
         value = mean_step(steps, curves, np.array(tried, np.float64), after)
         if value < best:
             sizes, best = tried, value
@@ -48,7 +48,7 @@ def lasting(job: Job, curves: Sequence[Curve], caps: Sequence[int | None]) -> fl
     fewer than 4 steps in a half it is 0.
     """
     halves = _half(job, False), _half(job, True)
-    if min(len(rank.key) for one in halves for rank in one.ranks) < _LEAST:
+    if min(len(rank.key) for half in halves for rank in half.ranks) < _LEAST:
         return 0.0
     saved, after = [], collective(job)
     for chosen_by, judged_by in (halves, halves[::-1]):

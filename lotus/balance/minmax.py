@@ -40,7 +40,7 @@ def split(curves: Sequence[Lines], total: int, caps: Sequence[int | None]) -> li
             low = middle
     # What fits into less than the shortest time is in every best split. One sample less bears the
     # rounding of the division.
-    sizes = [max(int(one) - 1, 1) for one in _within(fixed, slope, limit, low)]
+    sizes = [max(int(size) - 1, 1) for size in _within(fixed, slope, limit, low)]
     waiting = [
         (_time(lines, size + 1), size, place)
         for place, (lines, size) in enumerate(zip(curves, sizes, strict=True))

@@ -58,7 +58,7 @@ class Modes:
 
     def of(self, name: str) -> PredictedMode:
         """The mode of that name. Raises KeyError."""
-        return {one.name: one for one in self.rows}[name]
+        return {row.name: row for row in self.rows}[name]
 
     @property
     def gain(self) -> float:
@@ -142,7 +142,7 @@ def _apart(
     every = min(question.every, batches)
     # The last round of an epoch may be a short one.
     averaging = job.collective_ns * math.ceil(batches / every) * every / batches
-    depth = np.array([one.workers * one.prefetch for one in job.ranks], np.float64)
+    depth = np.array([rank.workers * rank.prefetch for rank in job.ranks], np.float64)
     dealt = depth if _dealt_out(job) else None
 
     def epochs(steps: Taken) -> Floats:
@@ -306,7 +306,8 @@ def persistent(step: Floats) -> float:
         return math.nan
     means = step[:half].mean(axis=0), step[half:].mean(axis=0)
     leads = [
-        float(other[int(np.argmax(one))] - other.mean()) for one, other in (means, means[::-1])
+        float(other[int(np.argmax(chosen_by))] - other.mean())
+        for chosen_by, other in (means, means[::-1])
     ]
     return min(max(sum(leads) / 2 / waits, 0.0), 1.0)
 

@@ -67,7 +67,7 @@ class Job:
     @property
     def batch_sizes(self) -> tuple[int, ...]:
         """How many samples of a step every rank took, by rank."""
-        return tuple(one.batch for one in self.ranks)
+        return tuple(rank.batch for rank in self.ranks)
 
     @property
     def global_batch(self) -> int:
@@ -92,7 +92,7 @@ def _job(run: RunLike, loader: int | None) -> Job:
     if not known:
         raise LotusError(f"no DataLoader was iterated in this run: {_AGAIN}")
     if loader is not None and loader not in known:
-        names = ", ".join(str(one) for one in sorted(known))
+        names = ", ".join(str(number) for number in sorted(known))
         raise LotusError(f"there is no loader {loader} in this run; there are: {names}")
     chosen = known[0] if loader is None else loader
     tables = {
@@ -115,8 +115,8 @@ def _job(run: RunLike, loader: int | None) -> Job:
             "the synchronisation of gradients was not traced: the time a rank waited for the "
             "others counts as its own step, so ranks look more alike than they are"
         )
-    measured = float(np.mean([one.whole_ns for one in ranks]))
-    ranks = [replace(one, after_ns=after[one.rank]) for one in ranks]
+    measured = float(np.mean([rank.whole_ns for rank in ranks]))
+    ranks = [replace(rank, after_ns=after[rank.rank]) for rank in ranks]
     return Job(
         ranks=tuple(_with_memory(run, ranks, notes)),
         title=title_of(first) or f"loader {chosen}",
@@ -143,19 +143,21 @@ def _model(models: pd.DataFrame, world: int) -> ModelSignature | None:
 
 def _world(run: RunLike, batches: pd.DataFrame) -> int:
     """How many ranks there are. Raises LotusError where not all of them can be told of."""
-    present = sorted({int(one) for one in integer(batches, "rank")})
-    recorded = [one for one in run.manifest.get("ranks") or [] if isinstance(one, Mapping)]
-    started = {one["rank"] for one in recorded if type(one.get("rank")) is int}
-    world_sizes = {int(one) for one in integer(batches, "world_size")}
-    world_sizes |= {one["world_size"] for one in recorded if type(one.get("world_size")) is int}
-    world_sizes = {one for one in world_sizes if one > 0}
+    present = sorted({int(rank) for rank in integer(batches, "rank")})
+    recorded = [entry for entry in run.manifest.get("ranks") or [] if isinstance(entry, Mapping)]
+    started = {entry["rank"] for entry in recorded if type(entry.get("rank")) is int}
+    world_sizes = {int(size) for size in integer(batches, "world_size")}
+    world_sizes |= {
+        entry["world_size"] for entry in recorded if type(entry.get("world_size")) is int
+    }
+    world_sizes = {size for size in world_sizes if size > 0}
     if len(world_sizes) > 1:
-        sizes = ", ".join(str(one) for one in sorted(world_sizes))
+        sizes = ", ".join(str(size) for size in sorted(world_sizes))
         raise LotusError(
             f"the run holds jobs of {sizes} ranks, which cannot be balanced as one: {_AGAIN}"
         )
     world: int = max(
-        [*world_sizes, *(one + 1 for one in present), *(one + 1 for one in started), 1]
+        [*world_sizes, *(rank + 1 for rank in present), *(rank + 1 for rank in started), 1]
     )
     if world > MOST_RANKS:
         raise LotusError(f"the run has {world:,} ranks; a plan is for {MOST_RANKS:,} at most")
@@ -174,7 +176,7 @@ def _world(run: RunLike, batches: pd.DataFrame) -> int:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    shown = ", ".join(str(one) for one in ranks[:_NAMED])
+    shown = ", ".join(str(rank) for rank in ranks[:_NAMED])
     more = f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else ""
     return f"rank{'' if len(ranks) == 1 else 's'} {shown}{more}"
 
@@ -190,7 +192,7 @@ def _settings(loaders: pd.DataFrame, world: int) -> list[dict[str, Any]]:
     for owner, row in zip(rank.tolist(), rows, strict=True):
         own.setdefault(owner, row)
     spare = rows[0] if rows else {}
-    return [own.get(one, spare) for one in range(world)]
+    return [own.get(rank, spare) for rank in range(world)]
 
 
 def _balanceable(settings: Sequence[Mapping[str, Any]]) -> None:
@@ -241,7 +243,7 @@ def _alike(loaders: pd.DataFrame, chosen: int, settings: Mapping[str, Any]) -> l
     )
     if target is None or not alike:
         return []
-    names = ", ".join(str(one) for one in alike[:_NAMED])
+    names = ", ".join(str(name) for name in alike[:_NAMED])
     return [
         f"loader {names} has the same data set, length and sampler: the plan does not tell them "
         f"apart from loader {chosen}"
@@ -294,10 +296,10 @@ def _rank(
     if not isinstance(workers, int) or workers < 0:
         workers = int(integer(batches, "worker").max()) + 1
     prefetch = settings.get("prefetch_factor")
-    hosts = [str(one) for one in batches["host"].unique()] if "host" in batches else []
+    hosts = [str(host) for host in batches["host"].unique()] if "host" in batches else []
     return Rank(
         rank=rank,
-        host=next((one for one in hosts if one), ""),
+        host=next((host for host in hosts if host), ""),
         batch=int(sizes[np.flatnonzero(counts == counts.max())[-1]]),
         workers=workers,
         prefetch=prefetch if isinstance(prefetch, int) and prefetch > 0 else 2,

@@ -71,7 +71,7 @@ class BatchSplit:
     @property
     def batch_sizes(self) -> tuple[int, ...]:
         """How many samples of each global batch every rank takes, by rank."""
-        return tuple(one.after for one in self.shares)
+        return tuple(share.after for share in self.shares)
 
     @property
     def times(self) -> float:
@@ -236,9 +236,9 @@ def _assumptions(curves: Sequence[Curve]) -> list[str]:
     notes = []
     groups: dict[tuple[str, int], list[str]] = {}
     for name in ("step", "input"):
-        lines: list[LinearFit] = [getattr(one, name) for one in curves]
+        lines: list[LinearFit] = [getattr(rank_curve, name) for rank_curve in curves]
         for how in ("assumed", "last batches"):
-            count = sum(one.how == how for one in lines)
+            count = sum(line.how == how for line in lines)
             if count:
                 groups.setdefault((how, count), []).append(name)
     for (how, count), names in groups.items():
@@ -263,12 +263,14 @@ def _assumptions(curves: Sequence[Curve]) -> list[str]:
 def _after_tuned(
     job: Job, better_workers: Sequence[MoreWorkers], limits: Sequence[Cap], seed: int
 ) -> Predicted | None:
-    times = {one.rank: one.times for one in better_workers if one.times > 1.0}
+    times = {tuned.rank: tuned.times for tuned in better_workers if tuned.times > 1.0}
     if not times:
         return None
-    ranks = [replace(one, fetch_ns=one.fetch_ns / times.get(one.rank, 1.0)) for one in job.ranks]
+    ranks = [
+        replace(rank, fetch_ns=rank.fetch_ns / times.get(rank.rank, 1.0)) for rank in job.ranks
+    ]
     better = replace(job, ranks=tuple(ranks))
-    return predict(better, _least(better, [curve(one) for one in ranks], limits), seed)
+    return predict(better, _least(better, [curve(rank) for rank in ranks], limits), seed)
 
 
 def _tuned(

@@ -95,14 +95,14 @@ def aligned(job: Job, stretch: int = 1) -> Steps:
         order = np.argsort(rank.key, kind="stable")
         place = order[np.searchsorted(rank.key[order], common)] if len(common) else order[:0]
         rows.append(place)
-    least = min(len(one.key) for one in job.ranks)
+    least = min(len(rank.key) for rank in job.ranks)
     if len(common) < max(2, least // 2):
         rows = [np.arange(least) for _ in job.ranks]
     kept = _thinned(len(rows[0]), stretch)
     pairs = list(zip(job.ranks, rows, strict=True))
     return Steps(
-        np.column_stack([one.sizes[place][kept] for one, place in pairs]),
-        np.column_stack([one.step_ns[place][kept] for one, place in pairs]),
+        np.column_stack([rank.sizes[place][kept] for rank, place in pairs]),
+        np.column_stack([rank.step_ns[place][kept] for rank, place in pairs]),
     )
 
 
@@ -135,7 +135,7 @@ def predict_each(
 
     `of` makes times (k,), ns, of it. `stretch`: as `aligned` has it.
     """
-    curves = [curve(one) for one in job.ranks]
+    curves = [curve(rank) for rank in job.ranks]
     steps = aligned(job, stretch)
     wanted = np.array(sizes, np.float64)
 
@@ -148,20 +148,26 @@ def predict_each(
     ends = np.array(
         [values]
         + [
-            value([replace(one, step=bound(one.step), input=bound(one.input)) for one in curves])
+            value(
+                [
+                    replace(rank_curve, step=bound(rank_curve.step), input=bound(rank_curve.input))
+                    for rank_curve in curves
+                ]
+            )
             for bound in (LinearFit.lowest, LinearFit.highest)
         ]
     )
     low, high = np.maximum(ends.min(axis=0) - spread, 0.0), ends.max(axis=0) + spread
     return [
-        Predicted(*(float(one) / 1e9 for one in row)) for row in zip(values, low, high, strict=True)
+        Predicted(*(float(time_ns) / 1e9 for time_ns in row))
+        for row in zip(values, low, high, strict=True)
     ]
 
 
 def taken(job: Job, sizes: Sequence[int], stretch: int = 1) -> Taken:
     """What the ranks take with these batch sizes, by the recorded steps."""
     wanted = np.array(sizes, np.float64)
-    made = _Arrays.of([curve(one) for one in job.ranks], wanted)
+    made = _Arrays.of([curve(rank) for rank in job.ranks], wanted)
     return made.taken(aligned(job, stretch), wanted, made.input)
 
 
@@ -190,10 +196,12 @@ class _Arrays:
     @staticmethod
     def of(curves: Sequence[Curve], sizes: Floats) -> "_Arrays":
         return _Arrays(
-            np.array([one.step.fixed for one in curves]),
-            np.array([one.step.slope for one in curves]),
-            np.array([one.input.at(size) for one, size in zip(curves, sizes, strict=True)]),
-            np.array([one.in_turn for one in curves], np.bool_),
+            np.array([rank_curve.step.fixed for rank_curve in curves]),
+            np.array([rank_curve.step.slope for rank_curve in curves]),
+            np.array(
+                [rank_curve.input.at(size) for rank_curve, size in zip(curves, sizes, strict=True)]
+            ),
+            np.array([rank_curve.in_turn for rank_curve in curves], np.bool_),
         )
 
     def taken(self, steps: Steps, sizes: Floats, made: Floats) -> Taken:
@@ -223,9 +231,11 @@ def _spread(
     # A line says nothing of batches that stay as they were.
     changed = (steps.size != sizes).any(axis=0)
     refitted = [
-        place for place, one in enumerate(curves) if changed[place] and one.step.how != "assumed"
+        place
+        for place, rank_curve in enumerate(curves)
+        if changed[place] and rank_curve.step.how != "assumed"
     ]
-    inputs = np.column_stack([_input_errors(one, random, replicates) for one in job.ranks])
+    inputs = np.column_stack([_input_errors(rank, random, replicates) for rank in job.ranks])
     made = _Arrays.of(curves, sizes)
     outcomes = []
     for turn in range(replicates):

@@ -57,7 +57,7 @@ def fit(sizes: Floats, times: Floats, weights: Floats | None = None) -> LinearFi
     sizes, times, weights = sizes[seen], times[seen], weights[seen]
     if not len(sizes):
         raise ValueError("a line needs a time")
-    size, mean = (float(np.average(one, weights=weights)) for one in (sizes, times))
+    size, mean = (float(np.average(values, weights=weights)) for values in (sizes, times))
     known, counts = np.unique(sizes, return_counts=True)
     usual = float(known[np.flatnonzero(counts == counts.max())[-1]])
     others = (sizes <= APART * usual) | (sizes >= usual / APART)
@@ -78,7 +78,7 @@ def fit(sizes: Floats, times: Floats, weights: Floats | None = None) -> LinearFi
 
 def _least_squares(sizes: Floats, times: Floats, weights: Floats) -> tuple[float, float]:
     """(slope, fixed), neither below 0."""
-    size, mean = (float(np.average(one, weights=weights)) for one in (sizes, times))
+    size, mean = (float(np.average(values, weights=weights)) for values in (sizes, times))
     spread = float(weights @ (sizes - size) ** 2)
     slope = float(weights @ ((sizes - size) * (times - mean))) / spread if spread > 0 else 0.0
     if slope <= 0:

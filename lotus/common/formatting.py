@@ -26,7 +26,7 @@ def duration(ns: float) -> str:
         text = f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"
         return ("-" if ns < 0 else "") + text
     # 999.6 µs is 1.00 ms, not 1000 µs.
-    scale, unit = next((one for one in _TIMES if abs(ns) >= one[0] * 0.9995), _TIMES[-1])
+    scale, unit = next((entry for entry in _TIMES if abs(ns) >= entry[0] * 0.9995), _TIMES[-1])
     return f"{_three(ns / scale)} {unit}"
 
 
@@ -36,7 +36,7 @@ def size(count: float) -> str:
         return MISSING
     if count == 0:
         return "0"
-    scale, unit = next((one for one in _SIZES if abs(count) >= one[0]), _SIZES[-1])
+    scale, unit = next((entry for entry in _SIZES if abs(count) >= entry[0]), _SIZES[-1])
     return f"{_three(count / scale)} {unit}"
 
 

@@ -37,7 +37,7 @@ def say(text: str, start: str = "", style: Callable[[str], str] = str) -> None:
 
 def printable(text: str) -> str:
     """The text with an escape for what could steer a terminal; lines stay lines."""
-    return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
+    return "".join(char if char.isprintable() or char == "\n" else _escape(char) for char in text)
 
 
 def _escape(character: str) -> str:

@@ -87,7 +87,7 @@ class LoaderComparison:
 
     def line(self, name: str) -> MeasureLine | None:
         """Return the line with this id."""
-        return next((one for one in self.lines if one.id == name), None)
+        return next((line for line in self.lines if line.id == name), None)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Comparison:
     def line(self, name: str) -> MeasureLine | None:
         """Return the line with this id, of the first loader or of whole runs."""
         line = self.loaders[0].line(name) if self.loaders else None
-        return line or next((one for one in self.lines if one.id == name), None)
+        return line or next((line for line in self.lines if line.id == name), None)
 
 
 def compare(
@@ -171,7 +171,7 @@ def _loops(run: RunLike, partials: PartialsOf, advance: Advance) -> list[Scope]:
     """The loaders that batches were taken from, the one with the most samples first."""
     waits = table(run, "waits")
     taken = set(integer(waits, "loader").tolist())
-    wanted = [one for one in iterated(run) if one in taken][: 4 * MOST_LOADERS]
+    wanted = [loader for loader in iterated(run) if loader in taken][: 4 * MOST_LOADERS]
     return scopes(run, wanted, advance, partials(run))
 
 
@@ -212,7 +212,7 @@ def _loader(
 ) -> LoaderComparison:
     facts = loader_facts(mine, theirs)
     notes: list[str] = []
-    epochs = [len(np.unique(integer(one.waits, "epoch"))) for one in (*mine, *theirs)]
+    epochs = [len(np.unique(integer(scope.waits, "epoch"))) for scope in (*mine, *theirs)]
     if min(epochs) < max(epochs):
         least = min(epochs)
         which = "the first epoch is" if least == 1 else f"the first {least} epochs are"
@@ -220,7 +220,7 @@ def _loader(
             f"the runs have {min(epochs)} to {max(epochs)} epochs: {which} compared, which may pay "
             "for a cold page cache and for imports"
         )
-        mine, theirs = ([_limited(one, least) for one in side] for side in (mine, theirs))
+        mine, theirs = ([_limited(scope, least) for scope in side] for side in (mine, theirs))
     notes += _shared(a, mine) + _shared(b, theirs)
     known = [SideOperations.of(side, runs.runs) for side, runs in ((mine, a), (theirs, b))]
     chosen = PairedOperations(known[0], known[1], (a.letter, b.letter), notes)
@@ -238,7 +238,7 @@ def _loader(
         assert whole is not None
         sums.append(whole)
         each.append(parts)
-    cpus = [_cpu(one.runs[0]) for one in (a, b)]
+    cpus = [_cpu(side.runs[0]) for side in (a, b)]
     lines = measures.of_loader(
         measures.Sums(sums[0], each[0]),
         measures.Sums(sums[1], each[1]),
@@ -247,7 +247,7 @@ def _loader(
     )
     lines = _corrected(lines)
     verdict = _verdict(lines, a, b, same, notes, setting)
-    per_sample = [float(one("operations:made")[0]) for one in sums]
+    per_sample = [float(side_totals("operations:made")[0]) for side_totals in sums]
     others, added, removed = chosen.tables(per_sample)
     return LoaderComparison(
         title=mine[0].title,
@@ -261,14 +261,18 @@ def _loader(
         causes=_causes(a.runs[0], b.runs[0], mine[0], theirs[0], known),
         paces=_paces(mine, theirs),
         cpus=cpu_pair(
-            (a.runs, b.runs), cpus, [one.events for one in known], lines, (a.letter, b.letter)
+            (a.runs, b.runs),
+            cpus,
+            [operations.events for operations in known],
+            lines,
+            (a.letter, b.letter),
         ),
         notes=notes,
     )
 
 
 def _shared(side: Side, loops: Sequence[Scope]) -> list[str]:
-    shares = [core_shared(one, core_use(one)) for one in loops]
+    shares = [core_shared(scope, core_use(scope)) for scope in loops]
     if not any(shares):
         return []
     return [
@@ -301,16 +305,18 @@ def _cpu(run: RunLike) -> tuple[str, Any]:
 
 def _corrected(lines: list[MeasureLine]) -> list[MeasureLine]:
     """Mark lines that differ: throughput by its interval, all others after correction."""
-    many = [one for one in lines if one.id != measures.THROUGHPUT]
-    adjusted = uncertainty.adjusted([one.difference.p for one in many])
-    judged = {one.id: one.judged(float(value)) for one, value in zip(many, adjusted, strict=True)}
-    return [judged.get(one.id) or one.judged(one.difference.p) for one in lines]
+    many = [line for line in lines if line.id != measures.THROUGHPUT]
+    adjusted = uncertainty.adjusted([line.difference.p for line in many])
+    judged = {
+        line.id: line.judged(float(value)) for line, value in zip(many, adjusted, strict=True)
+    }
+    return [judged.get(line.id) or line.judged(line.difference.p) for line in lines]
 
 
 def _verdict(
     lines: Sequence[MeasureLine], a: Side, b: Side, same: bool, notes: list[str], setting: str
 ) -> ComparisonVerdict:
-    line = next((one for one in lines if one.id == measures.THROUGHPUT), None)
+    line = next((line for line in lines if line.id == measures.THROUGHPUT), None)
     if same:
         text = f"no difference: {a.letter} and {b.letter} are the same recording"
         return ComparisonVerdict("same run", text)
@@ -366,7 +372,7 @@ def _causes(
     a: RunLike, b: RunLike, mine: Scope, theirs: Scope, known: Sequence[SideOperations]
 ) -> pd.DataFrame:
     columns = ["kind", "name", "a", "b"]
-    if max(len(one.operations) for one in known) > _MOST_FOR_CAUSES:
+    if max(len(side.operations) for side in known) > _MOST_FOR_CAUSES:
         return pd.DataFrame(columns=columns)
     shares: list[dict[tuple[str, str], float]] = []
     for scope in (mine, theirs):
@@ -398,7 +404,7 @@ def _paces(mine: Sequence[Scope], theirs: Sequence[Scope]) -> pd.DataFrame:
             # Workers deliver in bursts: single batches would show these.
             points = max(1, min(count // max(4, 2 * scope.num_workers), _POINTS))
             edges = np.arange(points) * count // points
-            taken, samples = (np.add.reduceat(one, edges) for one in (took, size))
+            taken, samples = (np.add.reduceat(column, edges) for column in (took, size))
             per_s = samples / np.where(taken > 0, taken, np.nan) * 1e9 * max(len(scope.ranks), 1)
             frames.append(
                 pd.DataFrame(

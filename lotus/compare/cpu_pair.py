@@ -144,7 +144,7 @@ def _notes(
         return [f"{which} recorded with --counters: only times are side by side"]
     first, second = tables
     vendors = [{models.vendor for models in table.cpus} for table in tables]
-    if any("ARM" in one for one in vendors) and vendors[0] != vendors[1]:
+    if any("ARM" in names for names in vendors) and vendors[0] != vendors[1]:
         notes.append(
             "the instruction sets differ: instructions and IPC count other instructions for the "
             "same work, and only times compare"

@@ -33,24 +33,24 @@ class Fact:
 
 def run_facts(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[Fact]:
     """Return what differs between the runs of two sides."""
-    return _differing([_of_run(one) for one in a], [_of_run(one) for one in b])
+    return _differing([_of_run(run) for run in a], [_of_run(run) for run in b])
 
 
 def loader_facts(a: Sequence[Scope], b: Sequence[Scope]) -> list[Fact]:
     """Return what differs in a loader's settings, data and conditions between two sides."""
-    return _differing([_of_loader(one) for one in a], [_of_loader(one) for one in b])
+    return _differing([_of_loader(scope) for scope in a], [_of_loader(scope) for scope in b])
 
 
 def other_machine(facts: Sequence[Fact]) -> bool:
     """Whether the two sides ran on different machines, or on different parts of one."""
-    return any(one.kind == MACHINE and one.what != "kernel" for one in facts)
+    return any(fact.kind == MACHINE and fact.what != "kernel" for fact in facts)
 
 
 _Facts = Mapping[tuple[str, str], Any]
 
 
 def _differing(a: Sequence[_Facts], b: Sequence[_Facts]) -> list[Fact]:
-    keys = list(dict.fromkeys(key for one in (*a, *b) for key in one))
+    keys = list(dict.fromkeys(key for mapping in (*a, *b) for key in mapping))
     facts = []
     for key in keys:
         first, second = (_distinct(side, key) for side in (a, b))

@@ -207,18 +207,18 @@ def _metrics(
                     float(values[metric].iloc[0]),
                     values[metric].to_numpy(np.float64)[1:],
                     side.whole.blocks,
-                    np.array([float(one[metric].iloc[0]) for one in each]),
+                    np.array([float(of_run[metric].iloc[0]) for of_run in each]),
                 )
                 for side, values, each in zip((a, b), wholes, runs, strict=True)
             ]
-            if any(np.isnan(one.value) for one in sides):
+            if any(np.isnan(side.value) for side in sides):
                 continue
             share = unit.startswith("of ")
             gap = uncertainty.difference(sides[0], sides[1], relative=not share)
             # On another CPU more of it is not better by itself.
             better = 1 if metric in _MORE and cpus[0][0] == cpus[1][0] else 0
             # Replicates of a share below zero stay in its interval.
-            values = [max(one.value, 0.0) if share else one.value for one in sides]
+            values = [max(side.value, 0.0) if share else side.value for side in sides]
             lines.append(
                 MeasureLine(f"counter:{label}:{metric}", COUNTERS, f"{label}: {metric}",
                      "share" if share else "ratio", "", better,
@@ -229,7 +229,7 @@ def _metrics(
 
 def _measured(side: Sums, value: _Value, starts: bool, part: str) -> ReplicatedValue:
     values = value(side.whole)
-    runs = np.array([float(value(one)[0]) for one in side.runs])
+    runs = np.array([float(value(run)[0]) for run in side.runs])
     blocks = side.whole.epochs if starts else side.whole.blocks
     if part:
         # A single start shows no variation.
@@ -250,7 +250,7 @@ def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[MeasureLine]:
     }
     for name, (label, unit, of) in measures.items():
         sides = [np.array([of(run) for run in runs]) for runs in (a, b)]
-        if any(np.isnan(one).any() for one in sides):
+        if any(np.isnan(values).any() for values in sides):
             continue
         first, second = (
             ReplicatedValue(float(values.mean()), np.full(1, np.nan), 1, values) for values in sides
@@ -260,8 +260,8 @@ def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[MeasureLine]:
         gap = uncertainty.difference(first, second)
         line = MeasureLine(name, RUNS, label, unit, "", -1, first.value, second.value, gap)
         lines.append(line)
-    adjusted = uncertainty.adjusted([one.difference.p for one in lines])
-    return [one.judged(float(value)) for one, value in zip(lines, adjusted, strict=True)]
+    adjusted = uncertainty.adjusted([line.difference.p for line in lines])
+    return [line.judged(float(value)) for line, value in zip(lines, adjusted, strict=True)]
 
 
 def _elapsed(run: RunLike) -> float:

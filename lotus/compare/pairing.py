@@ -35,9 +35,9 @@ def pairs_of(
         if None in matched:
             unmatched.append(("a", loop.title))
             continue
-        likes = [one for one in matched if one is not None]
+        likes = [like for like in matched if like is not None]
         pairs.append((likes[: len(a)], likes[len(a) :]))
-    used = {id(one) for one in matches[len(a)].values()}
+    used = {id(loop) for loop in matches[len(a)].values()}
     unmatched += [("b", loop.title) for loop in b[0] if id(loop) not in used]
     return pairs, unmatched
 
@@ -119,7 +119,7 @@ class SideOperations:
 
     @staticmethod
     def of(loops: Sequence[Scope], runs: Sequence[RunLike]) -> "SideOperations":
-        times = [operation_times(one) for one in loops]
+        times = [operation_times(loop) for loop in loops]
         operations = times[0]
         for other in times[1:]:
             operations = operations.add(other, fill_value=0.0)
@@ -130,9 +130,9 @@ class SideOperations:
                 return SideOperations(operations, [], [])
             sums = counter_table(rows, "generic")
             mine = list(zip(sums["kind"].astype(str), sums["operation"].astype(str), strict=True))
-            counted = mine if place == 0 else [one for one in counted if one in mine]
-            names = [one for one in events_of(rows) if sums[one].notna().all()]
-            events = names if place == 0 else [one for one in events if one in names]
+            counted = mine if place == 0 else [pair for pair in counted if pair in mine]
+            names = [event for event in events_of(rows) if sums[event].notna().all()]
+            events = names if place == 0 else [event for event in events if event in names]
         return SideOperations(operations.sort_values(ascending=False), counted, events)
 
 
@@ -194,7 +194,7 @@ class PairedOperations:
         self, per_sample: Sequence[float]
     ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
         """others, added, removed: nanoseconds a sample."""
-        base, new = (max(one, 1.0) for one in per_sample)
+        base, new = (max(time_ns, 1.0) for time_ns in per_sample)
         rest = self.pairs[MOST_OPERATIONS:]
         a = np.array([self.a[mine] for mine, _ in rest], np.float64) / base
         b = np.array([self.b[theirs] for _, theirs in rest], np.float64) / new

@@ -68,19 +68,19 @@ def load(path: str) -> SampledRun:
 
 def compare(a: Side, b: Side, same: bool, seed: int = 0) -> Comparison:
     """Compare the shares of b with those of a; the runs of both are `SampledRun`s."""
-    first, second = ([one for one in side.runs if isinstance(one, SampledRun)] for side in (a, b))
+    first, second = ([run for run in side.runs if isinstance(run, SampledRun)] for side in (a, b))
     matches = [_matched(first[0], run) for run in (*first, *second)]
     loaders, unmatched = [], []
     for place, loop in enumerate(first[0].summary.loops):
         likes = [match.get(place) for match in matches]
-        found = [one for one in likes if one is not None]
+        found = [like for like in likes if like is not None]
         if len(found) < len(likes):
             unmatched.append(("a", loop.title))
             continue
         pair = (found[: len(first)], found[len(first) :])
         loaders.append(_loop(a, b, (first, second), pair, same, seed))
-    used = {id(one) for one in matches[len(first)].values()}
-    unmatched += [("b", one.title) for one in second[0].summary.loops if id(one) not in used]
+    used = {id(loop) for loop in matches[len(first)].values()}
+    unmatched += [("b", loop.title) for loop in second[0].summary.loops if id(loop) not in used]
     verdict = ComparisonVerdict("not comparable", "not comparable: the two sides share no loop")
     if loaders:
         verdict = loaders[0].verdict
@@ -97,11 +97,12 @@ def _matched(known: SampledRun, run: SampledRun) -> dict[int, LoopSummary]:
     for parts in (4, 3, 2):
         for place, loop in enumerate(known.summary.loops):
             like = next(
-                (one for one in left if _key(run, one)[:parts] == _key(known, loop)[:parts]), None
+                (other for other in left if _key(run, other)[:parts] == _key(known, loop)[:parts]),
+                None,
             )
             if place not in matched and like is not None:
                 matched[place] = like
-                left = [one for one in left if one is not like]
+                left = [other for other in left if other is not like]
     return matched
 
 
@@ -134,7 +135,7 @@ def _loop(
     facts = [Fact(SETTINGS, "workers seen", *workers)] if workers[0] != workers[1] else []
     notes = [_ONE_LOOK] if len(a.runs) == len(b.runs) == 1 and not same else []
     # Of an operation that one side lacks, nothing but that is known.
-    names = [{key for one in side for key in one.made} for side in sides]
+    names = [{key for replicates in side for key in replicates.made} for side in sides]
     empty = pd.DataFrame(columns=["parent", "operation", "a", "b", "difference"])
     return LoaderComparison(
         title=loops[0][0].title,
@@ -160,12 +161,14 @@ def _lines(a: Sequence[ShareReplicates], b: Sequence[ShareReplicates]) -> list[M
         values = (sides[0].value, sides[1].value)
         lines.append(MeasureLine(name, group, label, "share", "", better, *values, gap))
 
-    shares = [[(one.wait, one.blocks) for one in side] for side in (a, b)]
+    shares = [[(replicates.wait, replicates.blocks) for replicates in side] for side in (a, b)]
     add("wait_share", measures.LOOP, "waiting, of the loop", -1, [*map(_mean, shares)])
-    shares = [[(one.step, one.blocks) for one in side] for side in (a, b)]
+    shares = [[(replicates.step, replicates.blocks) for replicates in side] for side in (a, b)]
     add("step_share", measures.LOOP, "the training step, of it", 0, [*map(_mean, shares)])
     for key in _shared_components(a, b):
-        shares = [[(one.made[key], one.blocks) for one in side] for side in (a, b)]
+        shares = [
+            [(replicates.made[key], replicates.blocks) for replicates in side] for side in (a, b)
+        ]
         label = shown_name(key)
         add(f"operation:{label}", measures.OPERATIONS, label, 0, [*map(_mean, shares)])
     adjusted = uncertainty.adjusted([line.difference.p for line in lines])
@@ -176,7 +179,7 @@ def _shared_components(
     a: Sequence[ShareReplicates], b: Sequence[ShareReplicates]
 ) -> Iterator[tuple[str, str]]:
     for key in a[0].made:
-        if all(key in one.made for one in (*a, *b)):
+        if all(key in replicates.made for replicates in (*a, *b)):
             yield key
 
 

@@ -43,15 +43,15 @@ def comparisons(
     many of how many are read. Raises LotusError if a text names nothing that can be compared.
     """
     sides = [resolve(text, _letter(place)) for place, text in enumerate(texts)]
-    kinds = {one.sweep is not None for one in sides}
+    kinds = {side.sweep is not None for side in sides}
     if len(kinds) > 1:
-        lone = next(one for one in sides if one.sweep is not None)
+        lone = next(side for side in sides if side.sweep is not None)
         raise LotusError(
             f"{lone.text} is a sweep and another side is not: compare two sweeps, or name runs of "
             f"the sweep, as: lotus compare '{lone.text}/*/*' B"
         )
-    if len({bool(one.sampled) for one in sides}) > 1:
-        lone = next(one for one in sides if one.sampled)
+    if len({bool(side.sampled) for side in sides}) > 1:
+        lone = next(side for side in sides if side.sampled)
         raise LotusError(
             f"{lone.text} was sampled by lotus attach and another side was not: compare sides that "
             "were recorded alike, or see each by itself: lotus report RUN"
@@ -60,10 +60,10 @@ def comparisons(
         if kinds == {True}:
             yield from _settings(sides[0], other, partials, advance)
         elif other.sampled:
-            a, b = (Side(one.text, one.sampled, one.letter) for one in (sides[0], other))
+            a, b = (Side(side.text, side.sampled, side.letter) for side in (sides[0], other))
             yield sampled_runs.compare(a, b, are_same(a, b))
         else:
-            a, b = (_side(one, one.runs) for one in (sides[0], other))
+            a, b = (_side(side, side.runs) for side in (sides[0], other))
             yield compare(a, b, partials=partials, advance=advance)
 
 
@@ -86,10 +86,12 @@ def _settings(
             f"the sweeps set different things: {a.text} {', '.join(a.sweep.varied)}; {b.text} "
             f"{', '.join(b.sweep.varied)}; compare runs of them, or sweep both alike"
         )
-    common = [one for one in a.sweep.settings() if one in b.sweep.settings()]
+    common = [setting for setting in a.sweep.settings() if setting in b.sweep.settings()]
     done = [
-        one for one in common if a.sweep.directories(one) and b.sweep.directories(one)
-    ]  # fmt: skip
+        setting
+        for setting in common
+        if a.sweep.directories(setting) and b.sweep.directories(setting)
+    ]
     if not done:
         raise LotusError(
             f"{a.text} and {b.text} have no setting in common whose runs are done; see: "
@@ -142,15 +144,15 @@ def _parts(text: str) -> list[str]:
 def _runs(text: str) -> list[str]:
     path = Path(text)
     if not path.exists() and glob.has_magic(text):
-        runs = sorted(one for one in glob.glob(text) if Path(one, "run.json").is_file())
+        runs = sorted(name for name in glob.glob(text) if Path(name, "run.json").is_file())
         if not runs:
             raise LotusError(f"no run is at {text}; see what is there with: ls {text}")
         return runs
     if path.is_dir() and not (path / "run.json").exists():
         try:
-            inner = sorted(one for one in path.iterdir() if (one / "run.json").is_file())
+            inner = sorted(entry for entry in path.iterdir() if (entry / "run.json").is_file())
         except OSError as error:
             raise LotusError(f"cannot read {text}: {error.strerror}; see: ls -ld {text}") from None
         if inner and not (path / "events").exists():
-            return [str(one) for one in inner]
+            return [str(run) for run in inner]
     return [text]

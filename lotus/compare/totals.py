@@ -146,7 +146,7 @@ def totals(
             if isinstance(series, _Taken):
                 starts += len(part.edges)
                 names = ("iter_ns", "wait_ns", "step_ns", "tail_ns")
-                loops.append(sum((sums[:, wanted.columns[one]] for one in names), np.zeros(1)))
+                loops.append(sum((sums[:, wanted.columns[name]] for name in names), np.zeros(1)))
             table += sums
     if loops:
         table[:, wanted.columns["loop_ns"]] = np.sum(loops, axis=0)
@@ -230,7 +230,7 @@ class _Taken:
         mine = size[self.batch] if len(size) else np.zeros(len(self.batch))
         known = (self.batch >= 0) & ~flag(self.waits, "failed")
         self.size = np.where(known, np.where(np.isnan(mine), usual, mine), 0.0)
-        keys = pd.DataFrame({one: integer(self.waits, one) for one in ("rank", "epoch")})
+        keys = pd.DataFrame({name: integer(self.waits, name) for name in ("rank", "epoch")})
         self.first = (~keys.duplicated()).to_numpy()
 
     def of(self, rank: int) -> _Part:
@@ -335,25 +335,25 @@ class _MadeBatches:
         """The place of each operation among those that have columns; -1: it has none."""
         if not len(ops):
             return np.zeros(0, np.int64)
-        codes = {one: place for place, one in enumerate(self.wanted.operations)}
+        codes = {operation: place for place, operation in enumerate(self.wanted.operations)}
         parents, operations = (
-            _text(ops, one).astype("category") for one in ("parent", "operation")
+            _text(ops, column).astype("category") for column in ("parent", "operation")
         )
         width = len(operations.cat.categories)
         pair = np.asarray(parents.cat.codes, np.int64) * width
         pair += np.asarray(operations.cat.codes, np.int64)
         values, inverse = np.unique(pair, return_inverse=True)
-        names = [[str(one) for one in side.cat.categories] for side in (parents, operations)]
+        names = [[str(name) for name in side.cat.categories] for side in (parents, operations)]
         known = [
-            codes.get((names[0][one // width], names[1][one % width]), -1)
-            for one in values.tolist()
+            codes.get((names[0][value // width], names[1][value % width]), -1)
+            for value in values.tolist()
         ]
         return np.asarray(known, np.int64)[inverse.reshape(-1)]
 
     def _find_counts(self, counters: pd.DataFrame) -> None:
         """Sums of each batch, shape (n, counted x events); the rest of the fetch is exclusive."""
         wanted, count = self.wanted, len(self.batches)
-        events = [one for one in wanted.events if one in events_of(counters)]
+        events = [event for event in wanted.events if event in events_of(counters)]
         self.with_counts = np.zeros(count)
         self.counts = np.zeros((count, 0))
         if not len(counters) or not wanted.counted or len(events) < len(wanted.events):
@@ -362,9 +362,9 @@ class _MadeBatches:
         kind = counters["kind"].astype(str).to_numpy(object)
         name = np.where(kind == "operation", counters["operation"].astype(str), COUNTED_COLLATE)
         name = np.where(kind == "fetch", COUNTED_REST, name)
-        places = {one: place for place, one in enumerate(wanted.counted)}
+        places = {key: place for place, key in enumerate(wanted.counted)}
         pair, known = pd.factorize(pd.MultiIndex.from_arrays([kind, name]))
-        code = np.array([places.get(tuple(one), -1) for one in known], np.int64)[pair]
+        code = np.array([places.get(tuple(key), -1) for key in known], np.int64)[pair]
         values = counters[events].to_numpy(np.float64)
         unknown = np.isnan(values)
         nothing = unknown.all(axis=1)
@@ -386,7 +386,7 @@ class _MadeBatches:
             if rest >= 0:
                 sums[:, rest] -= np.bincount(row[inner], known[inner], count)
             self.counts[:, place :: len(events)] = sums
-        self._scale_turns(events, turns, good, [row[(row >= 0) & one] for one in unknown.T])
+        self._scale_turns(events, turns, good, [row[(row >= 0) & rows] for rows in unknown.T])
 
     def _scale_turns(
         self, events: Sequence[str], turns: np.ndarray, good: np.ndarray, unknown: Sequence[Ints]

@@ -56,7 +56,7 @@ class MachineFacts:
 
 def why_no_hardware(facts: MachineFacts) -> str:
     """Return why no hardware event can be counted here."""
-    states = {one.state for one in facts.survey.hardware}
+    states = {probed.state for probed in facts.survey.hardware}
     if "refused" in states:
         return "the kernel refuses hardware events to this user"
     if "counts" in states:
@@ -68,7 +68,7 @@ def why_no_hardware(facts: MachineFacts) -> str:
 
 def refusal(facts: MachineFacts) -> str:
     """Return why the kernel counts no events at all."""
-    error = next((one.error for one in facts.survey.software if one.error), 0)
+    error = next((probed.error for probed in facts.survey.software if probed.error), 0)
     machine = facts.system
     if error == errno.EACCES:
         return f"perf_event_paranoid {machine.paranoid} forbids it to this user"
@@ -91,7 +91,7 @@ def findings(facts: MachineFacts) -> list[Finding]:
         *_frames(facts),
         *_space(facts),
     ]
-    return [_as_root(one) for one in results] if facts.system.uid == 0 else results
+    return [_as_root(finding) for finding in results] if facts.system.uid == 0 else results
 
 
 def _as_root(finding: Finding) -> Finding:
@@ -176,11 +176,11 @@ def _rights(facts: MachineFacts) -> list[Finding]:
     text = f"perf_event_paranoid {'?' if level is None else level} {means}"
     if machine.user_namespace:
         text += "; rights within a user namespace do not count for perf"
-    if any(one.state == "counts" for one in facts.survey.software):
+    if any(probed.state == "counts" for probed in facts.survey.software):
         more = level is not None and level >= 2 and not machine.privileged
         area.add(OK, "perf events", text, *(sysctl(machine)[:1] if more else ()))
         return area
-    paranoid = any(one.error == errno.EACCES for one in facts.survey.software)
+    paranoid = any(probed.error == errno.EACCES for probed in facts.survey.software)
     area.add(
         GAP,
         "perf events",
@@ -197,7 +197,7 @@ def _counters(facts: MachineFacts) -> list[Finding]:
 
     def named(state: str) -> str:
         both = (*survey.hardware, *survey.software)
-        return ", ".join(one.event.name for one in both if one.state == state)
+        return ", ".join(probed.event.name for probed in both if probed.state == state)
 
     if named("counts"):
         area.add(OK, "count", named("counts"))
@@ -213,11 +213,11 @@ def _counters(facts: MachineFacts) -> list[Finding]:
         area.add(NOTE, "absent", named("absent"))
     if survey.capacity.right:
         _capacity(facts, area)
-    elif any(one.state == "counts" for one in survey.software):
-        working = [one.event.name for one in survey.software if one.state == "counts"]
+    elif any(probed.state == "counts" for probed in survey.software):
+        working = [probed.event.name for probed in survey.software if probed.state == "counts"]
         still = f"{', '.join(working)} of each operation exactly; functions, sampled by the clock"
         text = why_no_hardware(facts)
-        if any(one.state == "refused" for one in survey.hardware):
+        if any(probed.state == "refused" for probed in survey.hardware):
             area.add(GAP, "hardware", text, *sysctl(machine), still=still)
         elif machine.virtual:
             text += "; only its host can pass them on"
@@ -232,7 +232,7 @@ def _counters(facts: MachineFacts) -> list[Finding]:
 
 def _refused(facts: MachineFacts, names: str, area: _Area) -> None:
     machine = facts.system
-    if not any(one.state == "counts" for one in facts.survey.software):
+    if not any(probed.state == "counts" for probed in facts.survey.software):
         area.add(NOTE, "refused", names)  # The findings on rights give the reason and the fix.
     elif machine.privileged or machine.paranoid is None or machine.paranoid < 2:
         area.add(NOTE, "refused", f"{names}: the kernel does not allow it to this user")
@@ -266,7 +266,7 @@ def _capacity(facts: MachineFacts, area: _Area) -> None:
             GAP, "NMI watchdog", "holds one counter of every core",
             "sudo sysctl kernel.nmi_watchdog=0", still=f"{capacity.right} events at once",
         )  # fmt: skip
-    names = ", ".join(one.name for one in counting.events) or "none"
+    names = ", ".join(event.name for event in counting.events) or "none"
     level = "level 1 of top-down" if counting.level_1 else "no level 1 of top-down"
     state = OK if counting.level_1 else NOTE
     area.add(state, "set", f"{counting.uarch}, {level}: {names}")
@@ -280,15 +280,17 @@ def _capacity(facts: MachineFacts, area: _Area) -> None:
 def _sampling(facts: MachineFacts) -> list[Finding]:
     machine, survey, area = facts.system, facts.survey, _Area("sampling")
     _perf(facts, area)
-    counts = any(one.event.name == "cycles" and one.state == "counts" for one in survey.hardware)
+    counts = any(
+        probed.event.name == "cycles" and probed.state == "counts" for probed in survey.hardware
+    )
     for sampler in survey.samplers:
         if sampler.samples:
             area.add(OK, sampler.event.name, _price(sampler, bool(machine.virtual)))
         elif sampler.event.name == "cycles" and counts:
             text = "cycles can be counted but not sampled here: functions are sampled by the clock"
             area.add(NOTE, "cycles", text)
-    if any(one.samples for one in survey.samplers):
-        if all(one.monotonic for one in survey.samplers if one.samples):
+    if any(sampler.samples for sampler in survey.samplers):
+        if all(sampler.monotonic for sampler in survey.samplers if sampler.samples):
             area.add(OK, "clock", "samples carry CLOCK_MONOTONIC, the clock of lotus")
         else:
             text = "the samples' clock is not CLOCK_MONOTONIC: they cannot be joined exactly"

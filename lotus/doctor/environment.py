@@ -229,7 +229,9 @@ def python() -> Python | None:
     except (ValueError, IndexError):
         return Python(path)
     binaries = [("Python", Path(executable).resolve())]
-    binaries += [("Python", one) for one in sorted(Path(prefix, "lib").glob("libpython3.*.so.1.0"))]
+    binaries += [
+        ("Python", file) for file in sorted(Path(prefix, "lib").glob("libpython3.*.so.1.0"))
+    ]
     for line in _read(Path("/proc/self/maps")).splitlines():
         name = line.rpartition(" ")[2]
         if Path(name).name in ("libc.so.6",) and ("libc", Path(name)) not in binaries:
@@ -238,9 +240,9 @@ def python() -> Python | None:
         for folder in folders:
             matches = sorted(Path(folder).glob(pattern)) if folder else []
             if matches:
-                binaries += [(package, one) for one in matches[:2]]
+                binaries += [(package, file) for file in matches[:2]]
                 break
-    return Python(path, version, tuple(library(package, one) for package, one in binaries))
+    return Python(path, version, tuple(library(package, file) for package, file in binaries))
 
 
 def library(package: str, path: Path, debug: Path = Path("/usr/lib/debug")) -> Library:
@@ -266,20 +268,20 @@ def helpers() -> OptionalTools:
     """Return the optional programs and packages that are installed."""
     beside = Path(sysconfig.get_path("scripts"), "py-spy")
     bindings = [
-        one
+        file
         for folder in (
             "/usr/lib/python3/dist-packages",
             *_list_paths("/usr/lib*/python3*/*-packages"),
         )
-        for one in sorted(Path(folder).glob("perf*.so"))
+        for file in sorted(Path(folder).glob("perf*.so"))
     ]
     suffix = sysconfig.get_config_var("EXT_SUFFIX") or ""
-    own = next((str(one) for one in bindings if one.name == f"perf{suffix}"), None)
+    own = next((str(file) for file in bindings if file.name == f"perf{suffix}"), None)
     return OptionalTools(
         shutil.which("py-spy") or (str(beside) if beside.exists() else None),
         _has_demangler(),
         own,
-        tuple(sorted({str(one) for one in bindings if str(one) != own})),
+        tuple(sorted({str(file) for file in bindings if str(file) != own})),
         namesakes(),
     )
 
@@ -322,7 +324,7 @@ def _free(folder: Path) -> int | None:
 
 
 def _list_paths(pattern: str) -> list[str]:
-    return sorted(str(one) for one in Path("/").glob(pattern.lstrip("/")))
+    return sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")))
 
 
 def _ask(command: Sequence[str]) -> tuple[int, str, str]:

@@ -63,17 +63,17 @@ def report(facts: MachineFacts) -> Report:
 def _plain(value: Any) -> Any:
     """Return the value as JSON; events by the names of their fields."""
     if is_dataclass(value):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Event):
         return value._asdict()
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+        return {str(name): _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _summary(facts: MachineFacts) -> dict[str, str]:
     right, software = facts.survey.capacity.right, facts.survey.software
-    counts = any(one.state == "counts" for one in software)
+    counts = any(probed.state == "counts" for probed in software)
     if right:
         counting = f"yes: {right} hardware events at once"
     elif counts:

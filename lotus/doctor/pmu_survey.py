@@ -51,14 +51,14 @@ def survey(
 ) -> Survey:
     """Try the generic events, `more` hardware events and the software events; about a second."""
     probe = Probe(open_group)
-    hardware = {(one.type, one.config, one.config1): one for one in (*GENERIC, *more)}
-    counted = tuple(probe.alone(one) for one in hardware.values())
-    software = tuple(probe.alone(one) for one in SOFTWARE_EVENTS)
-    working = [one.event for one in counted if one.state == "counts"]
+    hardware = {(event.type, event.config, event.config1): event for event in (*GENERIC, *more)}
+    counted = tuple(probe.alone(event) for event in hardware.values())
+    software = tuple(probe.alone(event) for event in SOFTWARE_EVENTS)
+    working = [probed.event for probed in counted if probed.state == "counts"]
     capacity = probe.largest(working)
     group = [working[place % len(working)] for place in range(capacity.right)]
     if not group:
-        group = [one.event for one in software if one.state == "counts"]
+        group = [probed.event for probed in software if probed.state == "counts"]
     samplers = []
     rate = frequency(root)
     for event in (CYCLES, CPU_CLOCK):

@@ -95,4 +95,4 @@ def _one_by_one(track: Ints, start: Ints, end: Ints) -> _Levels:
         stack.append(at)
     for at in stack:
         last[at] = size - 1
-    return tuple(np.array(one, np.int64) for one in (until, depth, parent, last))  # type: ignore[return-value]
+    return tuple(np.array(column, np.int64) for column in (until, depth, parent, last))  # type: ignore[return-value]

@@ -100,7 +100,7 @@ class EventStacks:
             return self.exact(event)
         if event in self.sampled:
             return self.samples(event)
-        known = ", ".join(plain(one) for one in [TIME, *self.sampled, *self.counted])
+        known = ", ".join(plain(name) for name in [TIME, *self.sampled, *self.counted])
         raise LotusError(f"this run has no {plain(event)}: --weight takes one of {known}")
 
     def all(self, progress: Progress) -> Iterator[Weight]:
@@ -149,7 +149,7 @@ class EventStacks:
             nested = nest(slices.track, slices.start_ns, slices.end_ns, slices.kind)
             slices = Slices(*(column[nested.order] for column in slices))
             took = (nested.end - slices.start_ns).astype(np.float64)
-            owner = np.array([places[one].owner for one in slices.track.tolist()], np.int64)
+            owner = np.array([places[track].owner for track in slices.track.tolist()], np.int64)
             # A sample is part of its fetch: what it takes itself is the data set's own code.
             frame = np.where(slices.kind == SAMPLE, -1, slices.name)
             tree.add(nested, owner, slices.loader, frame, slices.kind == OPERATION, took, names)
@@ -170,8 +170,10 @@ class EventStacks:
         owner = np.array([tracks.numbers[key] for key in keys], np.int64)
         thread = pd.factorize(pd.MultiIndex.from_arrays([owner, some["tid"]]))[0]
         kind = some["kind"].astype(str).to_numpy(object)
-        names = list(KINDS) + [operation_name(one) for one in some["operation"].cat.categories]
-        name = np.array([KINDS.index(one) for one in kind], np.int64)
+        names = list(KINDS) + [
+            operation_name(operation) for operation in some["operation"].cat.categories
+        ]
+        name = np.array([KINDS.index(word) for word in kind], np.int64)
         is_op = kind == "operation"
         name = np.where(is_op, len(KINDS) + some["operation"].cat.codes.to_numpy(), name)
         start = some["start_ns"].to_numpy(np.int64)
@@ -218,7 +220,7 @@ class _StackSums:
             distinct, first = np.unique(code, return_index=True)
             of_code = np.zeros(int(code.max(initial=-1)) + 1, np.int64)
             columns = (column[first].tolist() for column in keys)
-            of_code[distinct] = [self._node(names, *one) for one in zip(*columns, strict=True)]
+            of_code[distinct] = [self._node(names, *key) for key in zip(*columns, strict=True)]
             node[mine] = of_code[code]
         inside = nested.parent >= 0
         own = value - np.bincount(nested.parent[inside], value[inside], minlength=len(value))

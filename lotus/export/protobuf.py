@@ -82,14 +82,14 @@ def fixed_slot(field: int, name: str) -> list[Part]:
 def shaped(field: int, parts: Iterable[Part]) -> list[Part]:
     """A message of `parts`, which has the same length in all rows."""
     parts = list(parts)
-    length = sum(len(one) if isinstance(one, bytes) else one.width for one in parts)
+    length = sum(len(part) if isinstance(part, bytes) else part.width for part in parts)
     return [varint(field << 3 | _LENGTH) + varint(length), *parts]
 
 
 def render(parts: Iterable[Part], count: int, columns: Mapping[str, Array]) -> Bytes:
     """`count` rows of bytes; the numbers of Slot(name) are columns[name], none negative."""
     parts = list(parts)
-    template = b"".join(one if isinstance(one, bytes) else bytes(one.width) for one in parts)
+    template = b"".join(part if isinstance(part, bytes) else bytes(part.width) for part in parts)
     rows = np.empty((count, len(template)), np.uint8)
     rows[:] = np.frombuffer(template, np.uint8)
     at = 0

@@ -31,11 +31,11 @@ def table(rows: pd.DataFrame) -> pd.DataFrame:
     for at in range(rows.shape[1]):
         column = rows.iloc[:, at]
         if isinstance(column.dtype, pd.CategoricalDtype):
-            texts = [text(one) for one in column.cat.categories]
+            texts = [text(value) for value in column.cat.categories]
             if texts != list(column.cat.categories):
                 changed.isetitem(at, column.astype(object).map(text).array)
         elif not pd.api.types.is_numeric_dtype(column.dtype):
-            texts = [text(one) for one in column]
+            texts = [text(value) for value in column]
             if any(new is not old for new, old in zip(texts, column, strict=True)):
                 changed.isetitem(at, pd.array(texts, dtype=object))
     return changed

@@ -141,7 +141,7 @@ class _Csv(_File):
 
     def add(self, table: pd.DataFrame) -> None:
         if "argv" in table:
-            table = table.assign(argv=[json.dumps(one) for one in table["argv"]])
+            table = table.assign(argv=[json.dumps(words) for words in table["argv"]])
         spreadsheet_cells.table(table).to_csv(self._file, header=False, index=False)
 
     def close(self) -> None:
@@ -188,9 +188,9 @@ def _array(values: pd.Series, kind: Any) -> Any:
         codes = values.cat.codes.to_numpy().astype("int32")
         return pyarrow.DictionaryArray.from_arrays(pyarrow.array(codes, mask=codes < 0), names)
     if kind == pyarrow.list_(pyarrow.string()):
-        return pyarrow.array([[_utf8(one) for one in words] for words in values], kind)
+        return pyarrow.array([[_utf8(word) for word in words] for words in values], kind)
     if kind == pyarrow.string():
-        texts = [None if pd.isna(one) else _utf8(one) for one in values]
+        texts = [None if pd.isna(value) else _utf8(value) for value in values]
         return pyarrow.array(texts, kind)
     return pyarrow.array(values, kind)
 

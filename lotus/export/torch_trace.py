@@ -96,7 +96,7 @@ def _content(path: Path) -> bytes:
             f"{path} has more than {_MOST >> 20:,} MiB, which would take ten times that of "
             "memory: record fewer steps of the program, with torch.profiler.schedule(...)"
         )
-    values = sum(content.count(one) for one in (b"[", b"{", b","))
+    values = sum(content.count(char) for char in (b"[", b"{", b","))
     if values > max(_CHUNK, _DENSEST * len(content)):
         raise _no_trace(path)
     return content
@@ -146,7 +146,7 @@ def align(run: "Run", trace: Trace) -> TraceClockOffset:
     """Align the clocks of a trace and a run. Raises LotusError if that is not possible."""
     start, end, pids = _ranges(trace)
     without = "the run alone is exported without --with"
-    known = set(run.waits["pid"].tolist()) | {one["pid"] for one in run.manifest["ranks"]}
+    known = set(run.waits["pid"].tolist()) | {rank["pid"] for rank in run.manifest["ranks"]}
     traced = {event["pid"] for event in _durations(trace)}
     if not traced & known:
         own = ", ".join(str(pid) for pid in sorted(known)[:5]) or "none"
@@ -241,7 +241,7 @@ def _vote(start: Ints, begin: Ints, clocks: int | None, latitude: int) -> int | 
     """
     tried = start[np.linspace(0, len(start) - 1, min(len(start), _TRIED)).astype(int)]
     # One of the first ranges is of a wait, whichever: that gives the offsets to try.
-    offsets = np.unique(np.concatenate([begin - one for one in start[:2]]))
+    offsets = np.unique(np.concatenate([begin - range_start for range_start in start[:2]]))
     if clocks is not None:
         offsets = np.append(offsets[np.abs(offsets - clocks) <= latitude], clocks)
     differences = []
@@ -257,7 +257,7 @@ def _vote(start: Ints, begin: Ints, clocks: int | None, latitude: int) -> int | 
     if 2 * hits < len(tried):
         return None
     if clocks is None:
-        rivals = [one for one, _, offset in differences if abs(offset - best) > 5 * _NEAR_NS]
+        rivals = [votes for votes, _, offset in differences if abs(offset - best) > 5 * _NEAR_NS]
         # Without the clocks one or two ranges fit anywhere.
         if hits < 4 or max(rivals, default=0) > 0.8 * hits:
             return None
@@ -309,9 +309,9 @@ def shifted(trace: Trace, alignment: TraceClockOffset, pids: set[int]) -> Iterat
 def _finite(value: Any) -> Any:
     """The value, with numbers that JSON cannot represent as text."""
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

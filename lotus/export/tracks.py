@@ -95,13 +95,13 @@ class Tracks:
     def threads(self, number: int, tid: Ints) -> Ints:
         """Of operations outside of batches: by the thread that ran them."""
         distinct, place = np.unique(tid, return_inverse=True)
-        tracks = [self._thread(number, one) for one in distinct.tolist()]
+        tracks = [self._thread(number, thread) for thread in distinct.tolist()]
         return np.array(tracks, np.int64)[place.reshape(-1)] if tracks else np.empty(0, np.int64)
 
     def beside(self, number: Ints, what: str) -> Ints:
         """Of the thread of each process that does this only: send, pin."""
         distinct, place = np.unique(number, return_inverse=True)
-        tracks = [self._beside(one, what) for one in distinct.tolist()]
+        tracks = [self._beside(owner, what) for owner in distinct.tolist()]
         return np.array(tracks, np.int64)[place.reshape(-1)] if tracks else np.empty(0, np.int64)
 
     def owners(self, frame: pd.DataFrame) -> Ints:
@@ -149,7 +149,7 @@ class Tracks:
             for number, other in enumerate(processes):
                 if not other.is_worker and (other.rank, other.host) == (process.rank, process.host):
                     return number
-        return next(n for n, one in enumerate(processes) if one is seen[-1])
+        return next(n for n, candidate in enumerate(processes) if candidate is seen[-1])
 
     def _process(self, number: int) -> int:
         key = ("process", number)

@@ -80,7 +80,7 @@ def _best(
 ) -> tuple[Ints, Ints, Ints]:
     """Return (time, offset, half round trip) of at most _MOST measurements, sorted by time."""
     order = np.argsort(np.asarray(times, np.int64), kind="stable")
-    columns = [np.asarray(one, np.int64)[order] for one in (times, offsets, trips)]
+    columns = [np.asarray(column, np.int64)[order] for column in (times, offsets, trips)]
     parts = np.array_split(np.arange(len(order)), min(_MOST, len(order)))
     chosen = np.array([part[np.argmin(columns[2][part])] for part in parts])
     at, middle, trip = (column[chosen] for column in columns)

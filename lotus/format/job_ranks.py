@@ -66,7 +66,7 @@ def clock_of(header: Mapping[str, Any]) -> str:
 
 def names(hosts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Map clocks to hosts by a manifest's `hosts`, which numbers hosts of the same name."""
-    pairs = ((one.get("clock"), one.get("host")) for one in hosts)
+    pairs = ((host.get("clock"), host.get("host")) for host in hosts)
     return {str(clock): host for clock, host in pairs if isinstance(host, str)}
 
 
@@ -117,7 +117,7 @@ def recorded(directory: Path, hosts: Mapping[str, str] | None = None) -> list[di
             host = (hosts or {}).get(clock_of(header)) or host_of(header)
             own = entry(place, host, pid, cores_of(header))
             entries.append((place[0], start, pid, own))
-    return [one for *_, one in sorted(entries, key=lambda item: item[:3])]
+    return [own for *_, own in sorted(entries, key=lambda item: item[:3])]
 
 
 def missing(ranks: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -164,7 +164,7 @@ def _is(value: Any, what: Any) -> bool:
     if type(value) is not container:
         return False
     inner = value.values() if container is dict else value
-    return all(one is None or type(one) in kinds for one in inner)
+    return all(item is None or type(item) in kinds for item in inner)
 
 
 def write(directory: Path, manifest: Mapping[str, Any]) -> None:

@@ -197,7 +197,7 @@ class Probe:
 
     def counts_rightly(self, events: Sequence[Event]) -> bool:
         """Whether each of these events counts in one group what it counts alone."""
-        if all(one.type == SOFTWARE for one in events):
+        if all(event.type == SOFTWARE for event in events):
             return True
         try:
             return not self.wrong(events)[0]

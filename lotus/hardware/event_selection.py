@@ -37,7 +37,7 @@ class Chosen:
     @property
     def events(self) -> tuple[Event, ...]:
         """Every event once."""
-        return tuple({one.name: one for group in self.groups for one in group}.values())
+        return tuple({event.name: event for group in self.groups for event in group}.values())
 
 
 def choose_counters(
@@ -96,7 +96,7 @@ def choose(
     except Unusable as error:
         raise LotusError(str(error)) from error
     shares = {"frontend_bound", "backend_bound", "retiring", "bad_speculation"}
-    measures = gives([one.name for group in groups for one in group], known)
+    measures = gives([event.name for group in groups for event in group], known)
     hardware = tuple(event for _, event in candidates if event.type != SOFTWARE)
     return Chosen(cpu.uarch, tuple(groups), shares <= measures, tuple(notes), hardware)
 
@@ -114,7 +114,7 @@ def _without_hardware(
     hardware_words = []
     for word in wanted:
         events = pmu.choose(cpu, MOST_AT_ONCE, None, (word,), known).events
-        if word == "auto" or any(one.type != SOFTWARE for one in events):
+        if word == "auto" or any(event.type != SOFTWARE for event in events):
             hardware_words.append(word)
     states = {probe.alone(event).state for _, event in candidates if event.type != SOFTWARE}
     if not hardware_words or states & {"counts", "zero"}:
@@ -144,7 +144,7 @@ def _candidates(
         name = word
         if word == "auto":
             name = "topdown" if "topdown" in known.sets else "generic"
-        events = [one for form in known.sets.get(name, ()) for one in form.events]
+        events = [event for form in known.sets.get(name, ()) for event in form.events]
         for event in (*pmu.choose(cpu, MOST_AT_ONCE, None, (word,), known).events, *events):
             with contextlib.suppress(Unusable):  # this machine has no such unit
                 opened[event] = _as_opened(event, sysfs)

@@ -118,7 +118,7 @@ def sample(event: Event, frequency: int, open_sampler: OpenSampler = Sampler) ->
     finally:
         sampler.close()
     end = time.monotonic_ns()
-    monotonic = bool(times) and all(begin <= one <= end for one in times)
+    monotonic = bool(times) and all(begin <= time_ns <= end for time_ns in times)
     return ProbeSampling(event, len(times), throttled, 0, monotonic)
 
 
@@ -176,7 +176,7 @@ def max_rate(root: Path, otherwise: int) -> int:
 def frequency(root: Path = Path("/")) -> int:
     """Return the sampling frequency: 997 Hz, or less if the kernel allows less."""
     most = max_rate(root, _FREQUENCIES[0])
-    return next((one for one in _FREQUENCIES if one <= most), max(most, 1))
+    return next((rate for rate in _FREQUENCIES if rate <= most), max(most, 1))
 
 
 def sampling_event(
@@ -226,7 +226,9 @@ def _affordable(event: Event, rate: int, open_sampler: OpenSampler) -> int:
             price = min(price, again or 0.0)
         if price * rate <= 1e9 * _MOST_COST or price == math.inf:
             return rate
-    return next((one for one in _FREQUENCIES if price * one <= 1e9 * _MOST_COST), _FREQUENCIES[-1])
+    return next(
+        (rate for rate in _FREQUENCIES if price * rate <= 1e9 * _MOST_COST), _FREQUENCIES[-1]
+    )
 
 
 def kernel_refused() -> bool:

@@ -44,7 +44,9 @@ def aligned(run: RecordedRun, recording: PerfRecording) -> tuple[PerfRecording, 
     Raises Unusable, with a command that records usable samples, if the clocks cannot be related.
     """
     theirs = clock_align.events_of(recording)
-    times = [(int(one["time_ns"].min()), int(one["time_ns"].max())) for one in recording.chunks()]
+    times = [
+        (int(chunk["time_ns"].min()), int(chunk["time_ns"].max())) for chunk in recording.chunks()
+    ]
     span = (min(low for low, _ in times), max(high for _, high in times)) if times else None
     alignment = clock_align.align(process_events(run), theirs, span)
 

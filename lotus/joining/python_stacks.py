@@ -54,7 +54,7 @@ def label(nodes: pd.DataFrame, places: _Places) -> list[tuple[str, str]]:
     Parents come before their children.
     """
     labels: list[tuple[str, str]] = []
-    columns = (nodes[one].tolist() for one in ("parent", "function", "file", "line"))
+    columns = (nodes[name].tolist() for name in ("parent", "function", "file", "line"))
     for parent, function, file, line in zip(*columns, strict=True):
         kind, operation = labels[parent] if parent >= 0 else ("", "")
         if file == HOOK_FILE:
@@ -104,7 +104,7 @@ def python_functions(run: RecordedRun) -> pd.DataFrame:
 def _located(run: RecordedRun) -> list[tuple[str, int, int, str]]:
     rows = run.operations
     rows = rows[rows["file"] != ""]
-    columns = (rows[one].tolist() for one in ("file", "first", "last", "operation"))
+    columns = (rows[name].tolist() for name in ("file", "first", "last", "operation"))
     return [(str(f), int(a), int(b), str(name)) for f, a, b, name in zip(*columns, strict=True)]
 
 
@@ -135,7 +135,7 @@ def _sums(stacks: py_spy.PySpyStacks, places: _Places) -> pd.DataFrame:
     for node, weight, count in own.itertuples(name=None):
         weights[node], counts[node] = weight, count
     parents = stacks.nodes["parent"].tolist()
-    columns = (stacks.nodes[one].tolist() for one in ("function", "file", "line"))
+    columns = (stacks.nodes[name].tolist() for name in ("function", "file", "line"))
     frames = list(zip(*columns, strict=True))
     totals = list(weights)  # with all that is above a node under the same label
     for node in range(size - 1, -1, -1):

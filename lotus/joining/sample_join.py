@@ -240,7 +240,7 @@ def exact_partners(run: RecordedRun, recording: PerfRecording, notes: list[str])
 
     The software clocks have no user-space count: they count all the time of a thread.
     """
-    exact = {(one["type"], one["config"]): one for one in run.counted_events}
+    exact = {(event["type"], event["config"]): event for event in run.counted_events}
     partners = {}
     for event in recording.attrs:
         match = re.search(r"(?<=[:/])[a-zA-Z]*$", event.name)
@@ -279,8 +279,8 @@ def _covered(run: RecordedRun, recording: PerfRecording) -> tuple[int, int]:
 
 
 def _recorded_s(run: RecordedRun) -> float | None:
-    wall, start, end = (run.manifest.get(one) for one in ("start_wall_ns", "start_ns", "end_ns"))
-    if not all(isinstance(one, int) for one in (wall, start, end)):
+    wall, start, end = (run.manifest.get(name) for name in ("start_wall_ns", "start_ns", "end_ns"))
+    if not all(isinstance(time_ns, int) for time_ns in (wall, start, end)):
         return None
     return float(wall + end - start) / 1e9  # type: ignore[operator]
 

@@ -37,9 +37,9 @@ class Watch:
             self._run = begun
         reports = self._reports.read()
         others = [
-            (one["pid"], one["time_ns"])
-            for one in reports
-            if isinstance(one.get("pid"), int) and isinstance(one.get("time_ns"), int)
+            (report["pid"], report["time_ns"])
+            for report in reports
+            if isinstance(report.get("pid"), int) and isinstance(report.get("time_ns"), int)
         ]
         self._live.add(self._tail.read())
         shot = self._looks.take(self._live.digest.names(), others, (manifest or {}).get("boot_id"))

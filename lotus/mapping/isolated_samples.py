@@ -158,7 +158,7 @@ def _bursts(name: str, event: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         values = (*numbers, *burst) if isinstance(burst, list) else ()
         if (
             len(values) == 6
-            and all(type(one) is int and 0 <= one < _LARGEST for one in values)
+            and all(type(value) is int and 0 <= value < _LARGEST for value in values)
             and max(values[1:3]) < 1 << 31
             and values[3] <= values[4]
         ):

@@ -79,8 +79,8 @@ def letter(ax: "Axes", which: str) -> None:
 
 def rows(ax: "Axes", names: Sequence[object], width: int = 40) -> None:
     """The y axis of bars at 0, 1, ... from top to bottom, each with its name."""
-    texts = shorten_apart([plain(one) for one in names], width)
-    ax.set_yticks(range(len(names)), [name(one, width) for one in texts])
+    texts = shorten_apart([plain(item) for item in names], width)
+    ax.set_yticks(range(len(names)), [name(text, width) for text in texts])
     ax.set_ylim(max(len(names), 1) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     still(ax.get_yticklabels())
@@ -90,7 +90,7 @@ def legend(ax: "Axes", handles: Sequence[Any], names: Sequence[object], columns:
     """A legend between the title and the data, and its number of rows; call it before `dress`."""
     if not names:
         return 0
-    texts = [key(one) for one in names]
+    texts = [key(item) for item in names]
     columns = max(1, min(columns, len(texts), 100 // (max(map(len, texts)) + 5)))
     made = ax.legend(
         list(handles), texts, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns,

@@ -20,7 +20,7 @@ def loader(run: Any, number: int | None) -> LoaderSummary:
     for loader_summary in summary.loaders:
         if number is None or loader_summary.scope.loader == number:
             return loader_summary
-    names = ", ".join(str(one.scope.loader) for one in summary.loaders)
+    names = ", ".join(str(loader.scope.loader) for loader in summary.loaders)
     raise LotusError(f"there is no loader {number} in this run; there are: {names}")
 
 

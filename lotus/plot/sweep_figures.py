@@ -74,13 +74,15 @@ def cpu_seconds(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axe
     table = summary.per_operation("cpu_s")
     table = table[table["operation"] != OUTSIDE]
     # By workers; a setting without workers begins several lines.
-    places = list(dict.fromkeys(p for one in summary.series for p in one.settings if p in table))
+    places = list(
+        dict.fromkeys(p for series in summary.series for p in series.settings if p in table)
+    )
     if not len(table) or not places:
         return canvas.say(ax, title, "The CPU time of operations was not recorded in this sweep.")
     bottom, handles, names = np.zeros(len(places)), [], []
     colours = _colours(summary)
     for _, row in table.head(_MOST).iterrows():
-        values = np.array([float(row[one]) for one in places])
+        values = np.array([float(row[place]) for place in places])
         name = str(row["operation"])
         handles.append(
             ax.bar(range(len(places)), np.nan_to_num(values), 0.7, bottom, color=colours[name])
@@ -88,9 +90,9 @@ def cpu_seconds(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axe
         bottom = bottom + np.nan_to_num(values)
         names.append(operation_name(name))
     several = len(summary.series) > 1
-    labels = [summary.labels[one] if several else str(summary.settings[one].num_workers)
-              for one in places]  # fmt: skip
-    ax.set_xticks(range(len(places)), [canvas.name(one, 40, 12) for one in labels])
+    labels = [summary.labels[place] if several else str(summary.settings[place].num_workers)
+              for place in places]  # fmt: skip
+    ax.set_xticks(range(len(places)), [canvas.name(text, 40, 12) for text in labels])
     canvas.still(ax.get_xticklabels())
     legend = canvas.legend(ax, handles, names, 3)
     canvas.dress(ax, title, "" if several else "workers", "CPU seconds", legend)
@@ -198,7 +200,9 @@ def _hardware(
     summary = _summary(sweep)
     ax = canvas.axes(ax, 3.0)
     best = summary.best
-    means, lows, highs = (summary.per_operation(measure, one) for one in ("mean", "low", "high"))
+    means, lows, highs = (
+        summary.per_operation(measure, statistic) for statistic in ("mean", "low", "high")
+    )
     if best is None or not len(means):
         return canvas.say(ax, title, _NOT_COUNTED)
     places = [place for place in best.settings if place in means]
@@ -228,7 +232,11 @@ def _hardware(
 
 def _colours(summary: SweepSummary) -> dict[str, str]:
     """One colour for an operation in every figure of the sweep."""
-    names = [one for one in summary.per_operation("cpu_s")["operation"] if one != OUTSIDE]
+    names = [
+        operation
+        for operation in summary.per_operation("cpu_s")["operation"]
+        if operation != OUTSIDE
+    ]
     return {str(name): COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
 
 
@@ -245,7 +253,7 @@ def _line(
     if not kept:
         return None
     x = [summary.settings[place].num_workers for place, *_ in kept]
-    mean, low, high = (scale * np.array([point[one] for point in kept]) for one in (1, 2, 3))
+    mean, low, high = (scale * np.array([point[column] for point in kept]) for column in (1, 2, 3))
     below, above = np.nan_to_num(mean - low), np.nan_to_num(high - mean)
     drawn = ax.errorbar(
         x, mean, np.maximum([below, above], 0), color=colour, linestyle=style,
@@ -256,10 +264,10 @@ def _line(
 
 
 def _against_workers(ax: "Axes", summary: SweepSummary) -> None:
-    workers = sorted({one.num_workers for one in summary.settings})
+    workers = sorted({setting.num_workers for setting in summary.settings})
     best_knee = summary.best.knee if summary.best else None
     knee = best_knee.workers if best_knee is not None and not best_knee.undecided else None
-    ax.set_xticks(workers, [f"{one}\nknee" if one == knee else str(one) for one in workers])
+    ax.set_xticks(workers, [f"{count}\nknee" if count == knee else str(count) for count in workers])
     ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]) if ax.dataLim.y0 < 0 else 0.0)
     ax.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     ax.set_axisbelow(True)

@@ -101,7 +101,7 @@ def _costs(process: Process, tids: Array, names: list[str]) -> Array:
     distinct, place = np.unique(tids, return_inverse=True)
     costs = np.zeros((len(distinct), len(names)))
     at = {tid: row for row, tid in enumerate(distinct.tolist())}
-    latest = {one["tid"]: one for one in process.events["counters"] if one["tid"] in at}
+    latest = {record["tid"]: record for record in process.events["counters"] if record["tid"] in at}
     for tid, announced in latest.items():
         events, _ = _events(announced)
         if [event.name for event in events] == names:
@@ -203,7 +203,7 @@ def counted(process: Process, op_place: Ints | None) -> CountedIntervals | None:
         where[op_place] = np.arange(len(op_place))
         rows = where[rows]
     known = (kind != OPERATION) | (rows >= 0)
-    begin, end, kind, rows, owner = (one[known] for one in (begin, end, kind, rows, owner))
+    begin, end, kind, rows, owner = (column[known] for column in (begin, end, kind, rows, owner))
     # A missing reading or a damaged place: these counts are NaN.
     inside = (begin <= end) & (end <= last_reading[owner])
     begin = np.where(inside, begin, first_reading[owner])

@@ -316,7 +316,7 @@ def _flat(value: Any) -> Any:
     items: list[Any] = []
     for item in value:
         if isinstance(item, dict) and len(item) > 1:
-            items.append({name: one for name, one in item.items() if isinstance(one, _PLAIN)})
+            items.append({name: inner for name, inner in item.items() if isinstance(inner, _PLAIN)})
         elif isinstance(item, _PLAIN):
             items.append(item)
     return items
@@ -326,8 +326,8 @@ def _unicode(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {_unicode(name): _unicode(one) for name, one in value.items()}
-    return [_unicode(one) for one in value] if isinstance(value, list) else value
+        return {_unicode(name): _unicode(item) for name, item in value.items()}
+    return [_unicode(item) for item in value] if isinstance(value, list) else value
 
 
 def _integer(header: Mapping[str, Any], name: str, default: int) -> int:

@@ -37,7 +37,7 @@ def intervals(
     def add(kind: str, pid: Any, tid: Any, start: Any, took: Any, worker: Any, row: Any) -> None:
         start, took = np.asarray(start, np.float64), np.asarray(took, np.float64)
         good = ~np.isnan(start) & ~np.isnan(took) & (start > 0) & (np.asarray(tid) > 0)
-        columns = [np.asarray(one)[good] for one in (pid, tid, start, took, worker, row)]
+        columns = [np.asarray(column)[good] for column in (pid, tid, start, took, worker, row)]
         parts.append((kind, columns))
 
     rows = np.arange(len(batch))

@@ -45,13 +45,13 @@ def two_newest() -> tuple[Path, Path]:
     Raises LotusError if there are not two.
     """
     runs = list(_recent(sweeps=False))
-    ended = [one for one in runs if one.well]
+    ended = [run for run in runs if run.well]
     if not ended:
         raise _none("compare A B", " that ended with exit code 0" if runs else "")
     last = ended[0]
-    before = next((one for one in ended[1:] if one.program == last.program), None)
+    before = next((run for run in ended[1:] if run.program == last.program), None)
     if before is None:
-        others = ", ".join(str(one.path) for one in ended[1:4])
+        others = ", ".join(str(run.path) for run in ended[1:4])
         raise LotusError(
             f"{last.path} is the only run of {last.program} in {RUNS}/ of this directory "
             "that ended with exit code 0; record another one, or name what to compare: "

@@ -273,7 +273,7 @@ def operations(processes: Iterable[Process]) -> pd.DataFrame:
             parent = names.get(operation["parent"], "")
             key = (operation["name"], parent, operation["index"], operation["kind"])
             lines = (operation.get("file"), operation.get("first"), operation.get("last"))
-            valid = is_a(lines[0], str) and all(is_a(one, range(1 << 31)) for one in lines[1:])
+            valid = is_a(lines[0], str) and all(is_a(line, range(1 << 31)) for line in lines[1:])
             rows.setdefault(key, lines if valid else ("", -1, -1))
     columns = ["operation", "parent", "index", "kind", "file", "first", "last"]
     table = pd.DataFrame([(*key, *lines) for key, lines in rows.items()], columns=columns)
@@ -411,7 +411,7 @@ def processes(path: Path, lost: list[Lost]) -> pd.DataFrame:
     table = pd.DataFrame(list(rows.values()), columns=list(_REPORT))
     for name in ("ppid", "time_ns", "torch_ns"):
         # Not through float64, which cannot hold large integers exactly.
-        table[name] = pd.array([one[name] for one in rows.values()], dtype="Int64")
+        table[name] = pd.array([row[name] for row in rows.values()], dtype="Int64")
     return table.astype({"pid": "int64"})
 
 

@@ -82,7 +82,7 @@ def _perf(
             "kernel.perf_event_paranoid=1); sampling user space only"
         )
     if events is not None:
-        chosen = tuple(one for one in perf_command.split(events) if _samples(one, event, notes))
+        chosen = tuple(name for name in perf_command.split(events) if _samples(name, event, notes))
         why = "asked for"
         if not chosen:
             return []

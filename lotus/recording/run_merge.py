@@ -34,7 +34,7 @@ def merge(paths: Sequence[Path], output: Path, force: bool = False) -> Run:
     record = {
         **first,
         "state": "ended",
-        "end_ns": max((one for one in ended[:1] if isinstance(one, int)), default=None),
+        "end_ns": max((time_ns for time_ns in ended[:1] if isinstance(time_ns, int)), default=None),
         "exit_code": _worst([run.manifest.get("exit_code") for run in runs]),
         "ranks": [],
         "recorders": None,  # what they left is not here
@@ -99,7 +99,7 @@ def _refuse_others(runs: Sequence[Run]) -> None:
     for run in runs:
         if not any(len(process.log.events) for process in run._assembly.processes):
             raise LotusError(f"{run.path} holds no recorded process; merge the others without it")
-        if all(one["world_size"] == 1 for one in run.manifest["ranks"]):
+        if all(rank["world_size"] == 1 for rank in run.manifest["ranks"]):
             raise LotusError(
                 f"{run.path} is no part of a job of several ranks; `lotus compare` sets runs "
                 "beside each other"
@@ -142,7 +142,7 @@ def _facts(run: Run) -> dict[str, set[Any]]:
     """What tells of the job: its name (drawn by rank 0), world sizes, (restart, rank) there."""
     processes = run._assembly.processes
     names = {event["job"] for process in processes for event in process.events["clock"]}
-    worlds = {one["world_size"] for one in run.manifest["ranks"]} - {-1}
+    worlds = {rank["world_size"] for rank in run.manifest["ranks"]} - {-1}
     places = {
         (str(process.log.header.get("restart") or 0), process.rank)
         for process in processes
@@ -178,15 +178,15 @@ def clocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
             host["begin"] = min(host["begin"], process.start_ns)
             host["events"] += process.events["clock"]
     common = next(
-        (event["reference"] for one in by_clock.values() for event in one["events"]),
+        (event["reference"] for host in by_clock.values() for event in host["events"]),
         next(iter(by_clock)),
     )
-    to_common = {name: _estimate(name, one, common) for name, one in by_clock.items()}
+    to_common = {name: _estimate(name, host, common) for name, host in by_clock.items()}
     first = next(iter(by_clock))
     _name_apart(by_clock)
     return [
-        _entry(name, one, to_common[name], first, by_clock[first], to_common[first])
-        for name, one in by_clock.items()
+        _entry(name, host, to_common[name], first, by_clock[first], to_common[first])
+        for name, host in by_clock.items()
     ]
 
 
@@ -262,7 +262,7 @@ def sentences(run: Run) -> list[str]:
     """Describe a merged run in a line per host."""
     lines = []
     for host in run.manifest.get("hosts") or ():
-        ranks = [one["rank"] for one in run.manifest["ranks"] if one["host"] == host["host"]]
+        ranks = [rank["rank"] for rank in run.manifest["ranks"] if rank["host"] == host["host"]]
         name = json.dumps(str(host["host"]))[1:-1]
         error = host["error_ns"]
         bound = "an unknown error" if error is None else f"an error of at most {error / 1e3:.0f} us"

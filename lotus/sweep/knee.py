@@ -49,7 +49,7 @@ def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0
     Rates that are not above 0 count as not measured.
     """
     logs = {
-        workers: np.log([one for one in rates[workers] if one > 0]) for workers in sorted(rates)
+        workers: np.log([rate for rate in rates[workers] if rate > 0]) for workers in sorted(rates)
     }
     logs = {workers: values for workers, values in logs.items() if len(values)}
     if len(logs) < 2:
@@ -63,13 +63,15 @@ def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0
     residuals = _residuals(list(logs.values()))
     if residuals.size:
         resampled = workers[
-            _resampled(means, [len(one) for one in logs.values()], residuals, near, seed)
+            _resampled(means, [len(values) for values in logs.values()], residuals, near, seed)
         ]
-        low, high = (int(one) for one in np.quantile(resampled, (0.025, 0.975), method="nearest"))
+        low, high = (
+            int(bound) for bound in np.quantile(resampled, (0.025, 0.975), method="nearest")
+        )
         values, counts = np.unique(resampled, return_counts=True)
         shares = {
-            int(one): float(count / len(resampled))
-            for one, count in zip(values, counts, strict=True)
+            int(number): float(count / len(resampled))
+            for number, count in zip(values, counts, strict=True)
         }
     return Knee(
         workers=int(workers[place]),
@@ -91,10 +93,13 @@ def _knees(means: Floats, near: float) -> Ints:
 
 
 def _residuals(logs: Sequence[Floats]) -> Floats:
-    several = [one for one in logs if len(one) > 1]
+    several = [repeats for repeats in logs if len(repeats) > 1]
     if not several:
         return np.zeros(0)
-    parts = [(one - one.mean()) * np.sqrt(len(one) / (len(one) - 1)) for one in several]
+    parts = [
+        (repeats - repeats.mean()) * np.sqrt(len(repeats) / (len(repeats) - 1))
+        for repeats in several
+    ]
     return np.concatenate(parts)
 
 

@@ -81,7 +81,7 @@ def named(run: RunLike) -> dict[int, str]:
     names = {}
     for loader in iterated(run):
         row = _loader_rows(run, loader).head(1)
-        known = {key: value for one in row.to_dict("records") for key, value in one.items()}
+        known = {key: value for record in row.to_dict("records") for key, value in record.items()}
         texts = {str(key): value for key, value in known.items() if isinstance(value, str)}
         names[loader] = f"{loader} {title_of(texts)}".rstrip()
     return names
@@ -92,7 +92,7 @@ def missing(run: RunLike, target: Mapping[str, Any] | None) -> str:
     names, wanted = list(named(run).values()), dict(target or {})
     if not names:
         return "no DataLoader was iterated under lotus in it"
-    target_value = next((one for one in wanted.values() if one is not None), "such")
+    target_value = next((value for value in wanted.values() if value is not None), "such")
     shown = ", ".join(names[:MOST_NAMED])
     shown += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"there is no loader {target_value} in it; there are: {shown}"
@@ -112,9 +112,9 @@ def not_as_set(run: RunLike, loader: int, setting: Setting, varied: Sequence[str
     for name, value in wanted.items():
         if value is None or name not in rows:
             continue
-        values = {plain_value(one) for one in rows[name]}
+        values = {plain_value(cell) for cell in rows[name]}
         if values != {value}:
-            had = ", ".join(sorted(str(one) for one in values)) or "nothing"
+            had = ", ".join(sorted(str(value) for value in values)) or "nothing"
             return f"{name} was {had} instead of {value}"
     return ""
 

@@ -100,7 +100,7 @@ def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
 def change(table: Table, measure: str, first: int, last: int) -> Change:
     """The change of a measure from `first` to `last` workers, with the spread of all settings."""
     logs = {
-        workers: np.log([one for one in values.get(measure, ()) if one > 0])
+        workers: np.log([value for value in values.get(measure, ()) if value > 0])
         for workers, values in table.items()
     }
     before, after = logs.get(first, np.zeros(0)), logs.get(last, np.zeros(0))
@@ -120,7 +120,7 @@ def change(table: Table, measure: str, first: int, last: int) -> Change:
 def _means(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     means = {}
     for name, repeats in values.items():
-        known = [one for one in repeats if not math.isnan(one)]
+        known = [value for value in repeats if not math.isnan(value)]
         if known:
             means[name] = sum(known) / len(known)
     return means

@@ -45,7 +45,7 @@ class SweepPlan:
     def as_json(self) -> dict[str, Any]:
         """Return the plan in the format of sweep.json, which is equal for equal plans."""
         content = {**asdict(self), "varied": list(self.varied)}
-        content["settings"] = [one.as_json() for one in self.settings]
+        content["settings"] = [setting.as_json() for setting in self.settings]
         return content
 
 
@@ -100,7 +100,7 @@ def begin(path: Path | None, command: Sequence[str], plan: SweepPlan, seed: int 
         "cpu_events": cpu,
         "notes": notes,
         **host.facts(),
-        "settings": [one.as_json() for one in plan.settings],
+        "settings": [setting.as_json() for setting in plan.settings],
         "varied": list(plan.varied),
         "runs": _runs(plan, seed),
     }

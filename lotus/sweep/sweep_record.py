@@ -124,13 +124,15 @@ def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd
     """The settings and runs of a manifest. Raises LotusError if they are not valid."""
     try:
         listed = _list(manifest, "settings")
-        settings = [Setting.from_json(one) for one in listed]
-        for value in (one for setting in settings for one in setting.as_json().values()):
+        settings = [Setting.from_json(entry) for entry in listed]
+        for value in (
+            parameter for setting in settings for parameter in setting.as_json().values()
+        ):
             if isinstance(value, int) and value >= _LARGE:
                 raise ValueError(f"a setting has the number {value!r:.50}")
         if len(set(settings)) < len(settings):
             raise ValueError("a setting stands there twice")
-        rows = [_row(one, settings) for one in _list(manifest, "runs")]
+        rows = [_row(entry, settings) for entry in _list(manifest, "runs")]
     except (ValueError, TypeError) as error:
         what = "".join(char if char.isprintable() else "?" for char in str(error))[:300]
         raise LotusError(
@@ -146,7 +148,7 @@ def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd
 
 def _not_elsewhere(path: Path, directories: Iterable[str]) -> None:
     """Raise LotusError if a run, or a parent directory within the sweep, is a link."""
-    for place in {one for name in directories for one in (Path(name), *Path(name).parents)}:
+    for place in {folder for name in directories for folder in (Path(name), *Path(name).parents)}:
         if place.parts and os.path.islink(path / place):
             what = "".join(char if char.isprintable() else "?" for char in str(place))[:300]
             raise LotusError(

@@ -118,14 +118,14 @@ def run(
         for record in runs:
             if record["state"] == "failed":
                 record.update(state="pending", refused=False)
-        lost = [one for one in runs if one["state"] == "done" and not _readable(path, one)]
+        lost = [run for run in runs if run["state"] == "done" and not _readable(path, run)]
         for record in lost:
             record.update(state="pending")
             _set_aside(path / record["directory"])
         if lost:
-            progress.lost([one["directory"] for one in lost])
+            progress.lost([run["directory"] for run in lost])
         stopped = None
-        waiting = [number for number, one in enumerate(runs) if one["state"] == "pending"]
+        waiting = [number for number, run in enumerate(runs) if run["state"] == "pending"]
         for number in waiting:
             if runs[number]["state"] != "pending":  # refused with another round
                 continue
@@ -242,7 +242,7 @@ def _run_setting(
     rate, hopeless = float("nan"), False
     if not problem:
         rate, problem, facts = _looked_at(where, manifest, setting, refused)
-        hopeless = problem.startswith(_NO_EFFECT) and any(_KEPT in one for one in refused)
+        hopeless = problem.startswith(_NO_EFFECT) and any(_KEPT in note for note in refused)
         notes = [] if problem else refused
         manifest["torch"] = manifest.get("torch") or facts.get("torch")
     record.update(state="failed" if problem else "done", problem=problem or None)
@@ -264,7 +264,7 @@ def _give_up(runs: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
     record["refused"] = True
     known = {"state": "failed", "problem": record["problem"], "refused": True}
     others = [
-        one for one in runs if one["setting"] == record["setting"] and one["state"] == "pending"
+        run for run in runs if run["setting"] == record["setting"] and run["state"] == "pending"
     ]
     for other in others:
         other.update(known, exit_code=None, signal=None, elapsed_ns=None, cpu_s=None)
@@ -300,7 +300,7 @@ def _wait(
         actions = [(os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600), (os.POSIX_SPAWN_DUP2, 1, 2)]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # An ignored signal (nohup, a shell's background job) is ignored by the program too.
-    watched = {one for one in _TAKEN if signal.getsignal(one) != signal.SIG_IGN}
+    watched = {number for number in _TAKEN if signal.getsignal(number) != signal.SIG_IGN}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     try:
         begin, stopped = time.monotonic(), None
@@ -422,5 +422,5 @@ def _left(runs: Sequence[Mapping[str, Any]]) -> float:
     if not known:
         return float("nan")
     mean = sum(known) / len(known)
-    waiting = [took.get(one["setting"], [mean]) for one in runs if one["state"] == "pending"]
+    waiting = [took.get(run["setting"], [mean]) for run in runs if run["state"] == "pending"]
     return sum(sum(some) / len(some) for some in waiting)

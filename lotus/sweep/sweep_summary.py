@@ -184,12 +184,12 @@ def built(
         for name, places in _groups(settings, sweep.varied).items()
     ]
     states = sweep.runs["state"].value_counts()
-    rates = [_best_rate(one, rows) for one in series]
+    rates = [_best_rate(line, rows) for line in series]
     return SweepSummary(
         path=str(sweep.path),
         manifest=manifest,
         settings=settings,
-        labels=[label(one, sweep.varied) for one in settings],
+        labels=[label(setting, sweep.varied) for setting in settings],
         varied=sweep.varied,
         planned=len(sweep.runs),
         done=int(states.get("done", 0)),
@@ -260,7 +260,7 @@ def _series(
     for place in places:
         mine = rows[rows["setting"] == place].drop(columns=["setting", "repeat"])
         if len(mine):
-            values = {str(one): [float(v) for v in mine[one]] for one in mine}
+            values = {str(measure): [float(v) for v in mine[measure]] for measure in mine}
             table[settings[place].num_workers] = values
     rates = {workers: values.get("samples_per_s", []) for workers, values in table.items()}
     result = knee(rates)
@@ -300,7 +300,7 @@ def _intervals(long: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
         mean=("value", "mean"), spread=("value", "std"), repeats=("value", "size")
     )
     count = table["repeats"].to_numpy(np.float64)
-    wide = np.array([t_quantile(int(one) - 1) for one in count])
+    wide = np.array([t_quantile(int(repeats) - 1) for repeats in count])
     half = np.where(count > 1, wide * table["spread"].to_numpy() / np.sqrt(count), np.nan)
     mean = table["mean"].to_numpy(np.float64)
     shares = table["measure"].astype(str).str.endswith(_BETWEEN_0_AND_1).to_numpy()
@@ -333,7 +333,7 @@ def _cores(manifest: Mapping[str, Any]) -> float:
     cpu = manifest.get("cpu")
     known = cpu if isinstance(cpu, dict) else {}
     bounds = [known.get("affinity") or known.get("logical"), known.get("quota")]
-    numbers = [float(one) for one in bounds if isinstance(one, (int, float)) and one > 0]
+    numbers = [float(bound) for bound in bounds if isinstance(bound, (int, float)) and bound > 0]
     return min(numbers, default=math.nan)
 
 
@@ -361,4 +361,4 @@ def _cold(rows: pd.DataFrame) -> list[str]:
 
 def _notes(manifest: Mapping[str, Any]) -> list[str]:
     notes = manifest.get("notes")
-    return [str(one)[:1000] for one in notes] if isinstance(notes, list) else []
+    return [str(note)[:1000] for note in notes] if isinstance(notes, list) else []

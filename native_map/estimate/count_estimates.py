@@ -164,7 +164,7 @@ def operations(
     threads = ["pid", "tid", *keys]
     sums = tally.groupby(threads, as_index=False, observed=True)[["samples", "count", "squares"]]
     rows = sums.sum()
-    parts = [one.assign(event=event) for event, one in scans.items() if len(one)]
+    parts = [scan.assign(event=event) for event, scan in scans.items() if len(scan)]
     on = ["pid", "tid", "kind", "operation", "event"]
     phi = pd.concat(parts) if parts else pd.DataFrame(columns=[*on, "phi", "phi_share"])
     text = dict.fromkeys(("kind", "operation", "helper_of", "event"), str)

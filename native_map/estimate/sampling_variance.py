@@ -40,8 +40,8 @@ class Groups:
         codes = operation.codes.to_numpy().astype(np.int64)
         both = index.kind.astype(np.int64) * len(names) + np.where(codes < 0, len(names) - 1, codes)
         present, code = np.unique(both, return_inverse=True)
-        kinds = [index.kinds[one // len(names)] for one in present]
-        return cls(code.astype(np.int64), kinds, [names[one % len(names)] for one in present])
+        kinds = [index.kinds[pair // len(names)] for pair in present]
+        return cls(code.astype(np.int64), kinds, [names[pair % len(names)] for pair in present])
 
 
 def scan(

@@ -7,7 +7,7 @@ from lotus.analysis.common.durations import Durations
 from lotus.analysis.common.scope import Scope
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-NAMES = tuple(f"p{round(100 * one)}_ns" for one in QUANTILES)
+NAMES = tuple(f"p{round(100 * quantile)}_ns" for quantile in QUANTILES)
 OF_BATCHES = (("collate", "collate_ns"), ("send", "send_ns"))
 
 

@@ -50,8 +50,8 @@ def _begin_of_rank(scope: Scope, rank: Ints) -> Floats:
     """When each row's rank first called `iter()`, or `next` where that was not recorded."""
     begun = pd.concat(
         [
-            pd.DataFrame({"rank": integer(one, "rank"), "start": number(one, "start_ns")})
-            for one in (scope.epochs, scope.waits)
+            pd.DataFrame({"rank": integer(frame, "rank"), "start": number(frame, "start_ns")})
+            for frame in (scope.epochs, scope.waits)
         ]
     )
     first = begun[begun["start"] > 0].groupby("rank")["start"].min()

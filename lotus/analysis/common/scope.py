@@ -108,7 +108,7 @@ def iterated(run: RunLike) -> list[int]:
         others = pd.Index(np.unique(integer(table(run, name), "loader")))
         known = known.reindex(known.index.union(others), fill_value=0.0)
     known = known[known.index >= 0]
-    return [int(one) for one in known.sort_values(ascending=False, kind="stable").index]
+    return [int(loader) for loader in known.sort_values(ascending=False, kind="stable").index]
 
 
 def scopes(

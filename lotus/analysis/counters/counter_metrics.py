@@ -47,7 +47,9 @@ def counter_table(
     name = np.where(kind == "operation", counters["operation"].astype(str), COLLATE)
     name = np.where(kind == "fetch", REST, name)
     values = counters[events].to_numpy(np.float64)
-    enabled, running = (counters[one].to_numpy(np.float64) for one in ("enabled_ns", "running_ns"))
+    enabled, running = (
+        counters[column].to_numpy(np.float64) for column in ("enabled_ns", "running_ns")
+    )
     took = counters["duration_ns"].to_numpy(np.float64)
     nested = counters["nested"].to_numpy(np.bool_)
     counted = ~np.isnan(values).all(axis=1)
@@ -77,7 +79,7 @@ def counter_table(
         )
     table = pd.DataFrame(rows, columns=[*BASE, *events])
     derived = formulas.clip_shares(formulas.metrics(table[events], cpu, known))
-    table = pd.concat([table, derived[[one for one in derived if one not in table]]], axis=1)
+    table = pd.concat([table, derived[[name for name in derived if name not in table]]], axis=1)
     kinds = table["kind"].map({"operation": 0, "collate": 1, "fetch": 2})
     return (
         table.assign(_kind=kinds)
@@ -118,7 +120,7 @@ def _rest(
     """Take what lies in a fetch off it, so that no count stands in two rows."""
     key = pd.factorize(
         pd.MultiIndex.from_arrays(
-            [counters[one].to_numpy() for one in ("pid", "tid", "loader", "epoch", "batch")]
+            [counters[column].to_numpy() for column in ("pid", "tid", "loader", "epoch", "batch")]
         )
     )[0]
     size = int(key.max()) + 1

@@ -73,8 +73,8 @@ def held_up(scope: Scope, ranks: pd.DataFrame) -> HeldUp | None:
     )
 
 
-def _alike(one: float, other: float) -> bool:
-    return abs(one - other) <= _ALIKE * max(one, other)
+def _alike(first: float, second: float) -> bool:
+    return abs(first - second) <= _ALIKE * max(first, second)
 
 
 def _blocked_in_step(scope: Scope, rank: int) -> float:

@@ -118,8 +118,8 @@ def _dearest(run: RunLike, steps: RankSteps, rank: int, reference: int) -> tuple
     count = len(names.categories)
     first = (whose[mine] == rank) & good
     second = (whose[mine] == reference) & good
-    sums = [np.bincount(codes[one], took[one], count) for one in (first, second)]
-    made = [_samples(run, steps, one) for one in (rank, reference)]
+    sums = [np.bincount(codes[rows], took[rows], count) for rows in (first, second)]
+    made = [_samples(run, steps, number) for number in (rank, reference)]
     if not count or not all(made):
         return "", math.nan, math.nan
     cost, theirs = (total / samples for total, samples in zip(sums, made, strict=True))
@@ -170,13 +170,13 @@ def facts(run: RunLike, steps: RankSteps) -> RankFacts:
         if isinstance(entry.get("rank"), int):
             listed[entry["rank"]].append(entry)
     processors = [
-        processor({**manifest, "ranks": listed[int(one)]}, int(one), host)
-        for one, host in zip(steps.ranks, steps.hosts, strict=True)
+        processor({**manifest, "ranks": listed[int(rank)]}, int(rank), host)
+        for rank, host in zip(steps.ranks, steps.hosts, strict=True)
     ]
     return RankFacts(
         cores=np.array([cores for cores, _ in processors]),
         models=[model for _, model in processors],
-        workers=np.array([count.get(int(one), -1) for one in steps.ranks], np.int64),
+        workers=np.array([count.get(int(rank), -1) for rank in steps.ranks], np.int64),
         sample_ns=np.where(samples > 0, took / np.maximum(samples, 1), np.nan),
     )
 

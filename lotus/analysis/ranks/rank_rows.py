@@ -66,7 +66,7 @@ def _pairs(rank: Ints, pid: Ints) -> Ints:
 
 def _places(first: Ints, then: Ints) -> Ints:
     """The place of each pair among all distinct ones, sorted."""
-    a, b = (pd.factorize(one, sort=True)[0].astype(np.int64) for one in (first, then))
+    a, b = (pd.factorize(column, sort=True)[0].astype(np.int64) for column in (first, then))
     joint = a * (int(b.max(initial=0)) + 1) + b
     return np.asarray(pd.factorize(joint, sort=True)[0], np.int64)
 
@@ -151,8 +151,8 @@ def _fed(frame: pd.DataFrame, waits: pd.DataFrame, previous: Ints) -> _Fed:
     windows = pd.DataFrame({"loader": loader, "row": row}).drop_duplicates()
     fed = windows.groupby("loader").size()
     whole = np.count_nonzero(np.bincount(row))
-    loaders = sorted(int(one) for one in fed.index[fed >= _FEEDS * whole]) or [
-        int(one) for one in fed.sort_values().index[-1:]
+    loaders = sorted(int(loader) for loader in fed.index[fed >= _FEEDS * whole]) or [
+        int(loader) for loader in fed.sort_values().index[-1:]
     ]
     mine = np.isin(loader, loaders)
     waits, row = waits[mine], row[mine]

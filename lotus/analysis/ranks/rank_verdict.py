@@ -96,8 +96,8 @@ def rank_summary(run: RunLike) -> RankSummary | None:
         others = np.setdiff1d(np.arange(len(steps.ranks)), rows)
         why = explain(run, steps, ranks, _worst(steps, rows), others)
         stragglers.append(_straggler(steps, rows, share, host, why))
-    took = {int(one) for one in steps.ranks}
-    known = {one["rank"] for one in entries(run.manifest, "ranks") if _is_rank(one)}
+    took = {int(rank) for rank in steps.ranks}
+    known = {entry["rank"] for entry in entries(run.manifest, "ranks") if _is_rank(entry)}
     whole = set(range(steps.world_size)) if steps.world_size <= 1 << 20 else set()
     return RankSummary(
         steps=steps,
@@ -152,8 +152,8 @@ def last_shares(
     np.add.at(hits, (last, block), 1.0)
     alike_for = _run_lengths(steps.late[np.ix_(kept, columns)], of, count)
     return [
-        _share(hits[one], expected[one], taken[one], count, float(alike_for[one]))
-        for one in range(count)
+        _share(hits[group], expected[group], taken[group], count, float(alike_for[group]))
+        for group in range(count)
     ]
 
 
@@ -311,10 +311,10 @@ def _table(steps: RankSteps, shares: Sequence[LastShare], facts: RankFacts) -> p
             "step_ns": _row_means(steps.step[:, counted]),
             "sync_ns": _row_means(steps.sync[:, counted]),
             "late_ns": _row_means(steps.late[:, counted]),
-            "last_steps": [one.times if steps.synced else -1 for one in shares],
-            "last_share": [one.share for one in shares],
-            "last_low": [one.low for one in shares],
-            "last_high": [one.high for one in shares],
+            "last_steps": [share.times if steps.synced else -1 for share in shares],
+            "last_share": [share.share for share in shares],
+            "last_low": [share.low for share in shares],
+            "last_high": [share.high for share in shares],
             "lead_ns": leads,
             "size": steps.size,
             "sample_ns": facts.sample_ns,

@@ -82,7 +82,7 @@ def of_the_program(error: BaseException) -> bool:
         if not ours(frame) and not _of_python(frame):
             # Only a signal handler gets the frame that it interrupts as an argument.
             held = _flat(tuple(frame.f_locals.values()) if passed else ())
-            if any(value is one for value in held for one in passed):
+            if any(value is older for value in held for older in passed):
                 return True
             alone = False
         passed.append(frame)

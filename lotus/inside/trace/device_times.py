@@ -168,7 +168,9 @@ class DeviceTimes:
         if device in self._devices:
             return device
         if not self._has_context(device):
-            others = [one for one in range(self._module.device_count()) if self._has_context(one)]
+            others = [
+                device for device in range(self._module.device_count()) if self._has_context(device)
+            ]
             return others[0] if len(others) == 1 else None
         self._devices.add(device)
         return device

@@ -106,7 +106,7 @@ class ProfilerRanges:
         except Exception as error:
             if of_the_program(error):
                 raise
-            left = [one for one in self._libraries or () if one is not library]
+            left = [other for other in self._libraries or () if other is not library]
             self._libraries = left
             self._missing(library[0], first_line(error))
 

@@ -98,7 +98,7 @@ def print_table(
                 grey.append((len(line), len(line) + len(space + cell)))
             line += (space + cell if justify == RIGHT else cell + space) + " " * gap
         indent = " " * (INDENT + sum(widths[:last]) + gap * last)
-        for shown in (line, *(indent + one for one in more)):
+        for shown in (line, *(indent + rest for rest in more)):
             text = Text(shown.rstrip(), style="dim" if row is names else "")
             for first, end in grey if shown is line else ():
                 text.stylize("dim", first, end)

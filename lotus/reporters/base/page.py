@@ -78,7 +78,7 @@ def packed(values: Any, kind: str) -> dict[str, Any]:
         "bdata": base64.b64encode(array.tobytes()).decode(),
     }
     if array.ndim > 1:
-        typed_array["shape"] = ", ".join(str(one) for one in array.shape)
+        typed_array["shape"] = ", ".join(str(length) for length in array.shape)
     return typed_array
 
 
@@ -90,8 +90,13 @@ def pieces(
     sources = " ".join(f"'sha256-{_hash(script)}'" for script in (library, glue))
     policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; "
     policy += "img-src data: blob:; font-src data:"
-    charts = [part for one in (heading, *sections) for part in one.parts if isinstance(part, Chart)]
-    if len({one.id for one in charts}) != len(charts):
+    charts = [
+        part
+        for section in (heading, *sections)
+        for part in section.parts
+        if isinstance(part, Chart)
+    ]
+    if len({chart.id for chart in charts}) != len(charts):
         raise AssertionError("two charts have one id")
     yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -107,8 +112,8 @@ def pieces(
         yield _part(part)
     if len(sections) > 1:
         links = (
-            f'<a href="#section-{number}">{_escape(one.title)}</a>'
-            for number, one in enumerate(sections)
+            f'<a href="#section-{number}">{_escape(section.title)}</a>'
+            for number, section in enumerate(sections)
         )
         yield f"<nav>{' '.join(links)}</nav>\n"
     yield "</header>\n<main>\n"
@@ -119,7 +124,7 @@ def pieces(
             yield _part(part)
         yield "</section>\n"
     yield "</main>\n"
-    figures = {one.id: one.figure for one in charts}
+    figures = {chart.id: chart.figure for chart in charts}
     yield f'<script type="application/json" id="figures">{_json(figures)}</script>\n'
     yield f'<script type="application/json" id="document">{_json(_cut(document))}</script>\n'
     yield f"<script>{library}</script>\n<script>{glue}</script>\n</body>\n</html>\n"
@@ -150,8 +155,8 @@ def _json(value: object) -> str:
 def _cut(value: Any) -> Any:
     """Without what lists have beyond so many entries: the page is to open fast."""
     if isinstance(value, dict):
-        return {name: _cut(one) for name, one in value.items()}
-    return [_cut(one) for one in value[:_MOST_ROWS]] if isinstance(value, list) else value
+        return {name: _cut(item) for name, item in value.items()}
+    return [_cut(item) for item in value[:_MOST_ROWS]] if isinstance(value, list) else value
 
 
 def _escape(text: str) -> str:

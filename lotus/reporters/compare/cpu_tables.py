@@ -86,7 +86,7 @@ def _tables(cpus: CpuPair, letters: Sequence[str]) -> list[tuple[str, _Columns, 
 
 
 def _names(cpus: CpuPair, letters: Sequence[str]) -> str:
-    return ", ".join(f"{one}: {name}" for one, name in zip(letters, cpus.names, strict=True))
+    return ", ".join(f"{letter}: {name}" for letter, name in zip(letters, cpus.names, strict=True))
 
 
 def _count(measure: str, value: float) -> str:

@@ -74,7 +74,9 @@ class Ticker:
                 continue
             text = top_report.status(view, _width() - 1 if _is_terminal() else None)
             if text and bad and verdict is not None:
-                text = "\n".join([text, *(f"lotus: next: {one}" for one in verdict.commands[:1])])
+                text = "\n".join(
+                    [text, *(f"lotus: next: {command}" for command in verdict.commands[:1])]
+                )
             if text and self._say(text):
                 passed, taken, told_bad = 0.0, now_taken, bad
 

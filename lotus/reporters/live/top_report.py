@@ -235,8 +235,8 @@ def _memory(group: LoopView) -> str:
     parts = []
     if not math.isnan(group.main.rss):
         parts.append(f"main {size(group.main.rss)}")
-    pss = [one.pss for one in group.workers if not math.isnan(one.pss)]
-    rss = [one.rss for one in group.workers if not math.isnan(one.rss)]
+    pss = [worker.pss for worker in group.workers if not math.isnan(worker.pss)]
+    rss = [worker.rss for worker in group.workers if not math.isnan(worker.rss)]
     if rss and len(pss) == len(rss):
         parts.append(f"{plural(len(pss), 'worker')} {size(sum(pss))} (PSS)")
     elif rss:
@@ -272,7 +272,7 @@ def _processes(group: LoopView, width: int, room: int | None, stacks: Stacks) ->
         if len(frames) > MOST_FRAMES:
             lines.append(ScreenLine(f"    and {len(frames) - MOST_FRAMES} outer frames", "dim"))
     if rest:
-        phases = Counter(one.phase for one in rest)
+        phases = Counter(process.phase for process in rest)
         what = ", ".join(
             name if len(phases) == 1 else f"{count} {name}" for name, count in phases.most_common()
         )
@@ -357,8 +357,8 @@ def status(view: View, width: int | None = None) -> str:
         recent = [group.recent for group in view.groups if not math.isnan(group.recent.span_ns)]
         if not recent:
             return ""
-        total = sum(one.samples for one in recent)
-        waits = max(one.wait_share for one in recent)
+        total = sum(loop.samples for loop in recent)
+        waits = max(loop.wait_share for loop in recent)
         rate = _rate(recent[0]) if math.isnan(total) else f"{amount(total)} samples/s"
         text = f"{rate}, waits {share(waits)} of the time"
         first = view.groups[0]

@@ -74,7 +74,7 @@ def _check_whose(directory: Path) -> None:
 def _has_cpu(view: View) -> bool:
     """Whether the CPU time of a living process is known, which takes two readings."""
     mains = [group.main for group in view.groups if group.main.alive]
-    return not mains or any(one.cpu == one.cpu for one in mains)
+    return not mains or any(main.cpu == main.cpu for main in mains)
 
 
 def processes(view: View) -> list[int]:
@@ -84,7 +84,7 @@ def processes(view: View) -> list[int]:
     pids = []
     for group in sorted(view.groups, key=lambda group: group.verdict is not view.verdict):
         verdict = group.verdict
-        here = [one for one in (group.main, *group.workers) if one.alive]
+        here = [process for process in (group.main, *group.workers) if process.alive]
         here.sort(
             key=lambda process: (
                 process.pid != verdict.pid,
@@ -92,7 +92,7 @@ def processes(view: View) -> list[int]:
                 process.phase == "idle",
             )
         )
-        pids += [one.pid for one in here]
+        pids += [process.pid for process in here]
     return pids
 
 

@@ -68,13 +68,13 @@ def top_down(measured: MapSummary) -> Chart | None:
 def metrics(measured: MapSummary) -> Chart | None:
     """Cycles, instructions, misses and other counts: one at a time, chosen in a menu."""
     table = measured.operations.head(_MOST)
-    events = [str(one["name"]) for one in measured.counted]
-    events += [one for one in measured.sampled if one not in events]
+    events = [str(event["name"]) for event in measured.counted]
+    events += [name for name in measured.sampled if name not in events]
     shown = {*TOP_DOWN, *(["cpu_ns"] if "task_clock" in events else [])}  # the same
     per = [name for name in METRICS if name in table and name not in shown]
     names = [
         name
-        for name in (*per, *(one for one in events if one not in per))
+        for name in (*per, *(name for name in events if name not in per))
         if name in table and table[name].notna().any()
     ]
     if not names:

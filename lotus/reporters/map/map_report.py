@@ -106,9 +106,9 @@ def _measured(summary: MapSummary) -> list[str]:
     """What was counted and sampled, and whether all samples are accounted for."""
     lines = []
     if summary.counted:
-        names = ", ".join(plain(one["name"]) for one in summary.counted)
-        user = all(one["flags"] == "u" for one in summary.counted if one["type"] != 1)
-        hardware = any(one["type"] != 1 for one in summary.counted)
+        names = ", ".join(plain(event["name"]) for event in summary.counted)
+        user = all(event["flags"] == "u" for event in summary.counted if event["type"] != 1)
+        hardware = any(event["type"] != 1 for event in summary.counted)
         where = " in user space" if user and hardware else ""
         lines.append(f"Counted exactly{where}: {names} ({plain(summary.cpu)})")
         if hardware and summary.cpu not in pmu.TRIED:
@@ -159,11 +159,11 @@ def _operations(console: "Console", summary: MapSummary, title: str = "Operation
             continue
         cells = [name, tight(row["total_ns"]), share(row["total_ns"] / whole if whole else 0)]
         made = [(cpu, tight(row[cpu]))] if cpu else []
-        made += [(one, big(row[one])) for one in counts]
+        made += [(column, big(row[column])) for column in counts]
         if "ipc" in row:
             made.append(("ipc", f"{row['ipc']:.2f}" if row["ipc"] == row["ipc"] else MISSING))
-        made += [(one, share(row[one])) for one in shares]
-        cells += [trusted(summary, row["operation"], one, text) for one, text in made]
+        made += [(column, share(row[column])) for column in shares]
+        cells += [trusted(summary, row["operation"], column, text) for column, text in made]
         cells += [share(row["running_share"])] if marked else []
         rows.append(cells)
     shown = {*counts, cpu}
@@ -265,8 +265,8 @@ def _misses(console: "Console", summary: MapSummary) -> None:
         if not row:
             rows.append([name, *[""] * (len(columns) - 1)])
             continue
-        made = [(one, _metric(one, row[one])) for one in names]
-        made += [(one, big(row[one])) for one in counts]
+        made = [(column, _metric(column, row[column])) for column in names]
+        made += [(column, big(row[column])) for column in counts]
         rows.append([name, *(trusted(summary, row["operation"], *cell) for cell in made)])
     rates = any(METRICS[name].unit.startswith("per 1000") for name in names)
     title = "Misses per 1000 instructions, and other events" if rates else "Other events"

@@ -21,8 +21,13 @@ def document(summary: MapSummary) -> dict[str, Any]:
     """
     mapped = summary.mapped
     metrics = {
-        name: {"text": one.text, "unit": one.unit, "formula": one.formula, "source": one.source}
-        for name, one in METRICS.items()
+        name: {
+            "text": metric.text,
+            "unit": metric.unit,
+            "formula": metric.formula,
+            "source": metric.source,
+        }
+        for name, metric in METRICS.items()
         if name in summary.operations
     }
     return {

@@ -30,13 +30,13 @@ def document(balance: BatchSplit) -> dict[str, Any]:
         "schema": SCHEMA,
         "title": balance.job.title,
         "plan": share_plan.document(balance.plan()),
-        "ranks": [_known(dataclasses.asdict(one)) for one in balance.shares],
-        "tuned": [_known(dataclasses.asdict(one)) for one in balance.tuned],
+        "ranks": [_known(dataclasses.asdict(rank)) for rank in balance.shares],
+        "tuned": [_known(dataclasses.asdict(rank)) for rank in balance.tuned],
         "step_after_tuned_s": _known(dataclasses.asdict(balance.after_tuned))
         if balance.after_tuned
         else None,
         "quantities": dict(balance.quantities),
-        "weights": [_known(dict(one)) for one in balance.weights],
+        "weights": [_known(dict(weights)) for weights in balance.weights],
         "modes": None if balance.modes is None else _modes_document(balance.modes),
     }
 
@@ -50,14 +50,14 @@ def _modes_document(modes: Modes) -> dict[str, Any]:
             "rows": [
                 _known(
                     {
-                        "mode": one.name,
-                        "epoch_s": dataclasses.asdict(one.epoch),
-                        "times": one.times,
-                        "learns_the_same": one.learns_the_same,
-                        "groups": [list(group) for group in one.groups],
+                        "mode": mode.name,
+                        "epoch_s": dataclasses.asdict(mode.epoch),
+                        "times": mode.times,
+                        "learns_the_same": mode.learns_the_same,
+                        "groups": [list(group) for group in mode.groups],
                     }
                 )
-                for one in modes.rows
+                for mode in modes.rows
             ],
             "waiting_share": modes.waiting,
             "persistent_share": modes.persistent,
@@ -81,21 +81,21 @@ def write(
 ) -> None:
     """Print the shares. `run`: the run directory, as the user named it; `written`: the plan."""
     rows = _shown(balance.shares)
-    several = len({one.host for one in balance.shares}) > 1
+    several = len({rank.host for rank in balance.shares}) > 1
     columns = [("rank", RIGHT), ("host", LEFT), ("batch", RIGHT), ("then", RIGHT)]
     columns += [("step", RIGHT), ("input", RIGHT), ("limit", LEFT), ("takes then", RIGHT)]
     cells = [
         [
-            str(one.rank),
-            plain(one.host) or MISSING,
-            amount(one.before),
-            amount(one.after),
-            _seconds(one.step_before_s),
-            _seconds(one.input_before_s),
-            "input" if one.input_binds else "step",
-            _seconds(one.own_after_s),
+            str(row.rank),
+            plain(row.host) or MISSING,
+            amount(row.before),
+            amount(row.after),
+            _seconds(row.step_before_s),
+            _seconds(row.input_before_s),
+            "input" if row.input_binds else "step",
+            _seconds(row.own_after_s),
         ]
-        for one in rows
+        for row in rows
     ]
     if not several:
         columns, cells = columns[:1] + columns[2:], [row[:1] + row[2:] for row in cells]
@@ -155,8 +155,8 @@ def _weights(console: Any, balance: BatchSplit, rows: Sequence[RankShare]) -> No
     names = ("K", "MW", "NCW")
     columns = [("rank", RIGHT), *((name, RIGHT) for name in names)]
     cells = [
-        [str(one.rank), *(f"{balance.weights[one.rank][name]:.3f}" for name in names)]
-        for one in rows
+        [str(row.rank), *(f"{balance.weights[row.rank][name]:.3f}" for name in names)]
+        for row in rows
     ]
     print_table(console, "BalanceNet Orchestrator, equations 1 to 5", columns, cells)
     console.print()
@@ -175,15 +175,15 @@ def _modes(console: Any, balance: BatchSplit) -> None:
     columns.append(("learns", LEFT))
     cells = [
         [
-            _named(one, balance),
-            _seconds(one.epoch.seconds),
+            _named(mode, balance),
+            _seconds(mode.epoch.seconds),
             MISSING
-            if math.isnan(one.epoch.low)
-            else f"{_seconds(one.epoch.low)} to {_seconds(one.epoch.high)}",
-            share(one.times),
-            "as now" if one.learns_the_same else "otherwise",
+            if math.isnan(mode.epoch.low)
+            else f"{_seconds(mode.epoch.low)} to {_seconds(mode.epoch.high)}",
+            share(mode.times),
+            "as now" if mode.learns_the_same else "otherwise",
         ]
-        for one in modes.rows
+        for mode in modes.rows
     ]
     title = f"Modes: predicted for an epoch of {plural(modes.batches, 'batch')} a rank"
     print_table(console, title, columns, cells)
@@ -223,7 +223,7 @@ def _recommended(modes: Modes, balance: BatchSplit) -> str:
         text = f"{_named(best, balance)}: {share(1 - best.times)} less time than now, learns as now"
     else:
         text = "sync, as it is"
-    if any(one.why or one.times > 1.0 for one in balance.tuned):
+    if any(rank.why or rank.times > 1.0 for rank in balance.tuned):
         text = f"tune the input first, as said above, and trace again. Until then {text}"
     if modes.option is None:
         return f"{text}; no mode that learns otherwise is clearly faster"
@@ -237,7 +237,7 @@ def _recommended(modes: Modes, balance: BatchSplit) -> str:
 
 
 def _groups(groups: Sequence[Sequence[int]]) -> str:
-    text = "/".join(",".join(map(str, one)) for one in groups)
+    text = "/".join(",".join(map(str, group)) for group in groups)
     if len(text) > _MOST_GROUPS:
         return f"{len(groups)} groups, which --json lists"
     return f"--groups {text}"

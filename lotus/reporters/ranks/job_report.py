@@ -52,7 +52,7 @@ def _outcome(outcome: JobOutcome) -> dict[str, Any]:
     return {
         **fields,
         "straggler_share": outcome.straggler_share,
-        "last": [round(one, 6) for one in outcome.last.tolist()],
+        "last": [round(value, 6) for value in outcome.last.tolist()],
     }
 
 
@@ -63,7 +63,7 @@ def write(console: "Console", answer: JobPrediction) -> None:
     rate = answer.job.global_batch / measured if measured > 0 else math.nan
 
     def row(name: str, words: Any, label: str, known: str = MISSING) -> list[str]:
-        return [label, known, *(words(getattr(one, name)) for one in (today, then))]
+        return [label, known, *(words(getattr(outcome, name)) for outcome in (today, then))]
 
     rows = [
         row("ranks", amount, "ranks", amount(len(answer.job.ranks))),

@@ -45,7 +45,7 @@ def heat_maps(summary: RankSummary) -> list[Chart]:
     charts = []
     for name, title, values, column in made:
         if not np.isnan(values).all():
-            means = [tight(float(one)) for one in table[column]]
+            means = [tight(float(value)) for value in table[column]]
             charts.append(_heat_map(f"ranks-{name}", title, steps, values, means))
     return charts
 

@@ -78,7 +78,7 @@ def verdict(summary: RankSummary) -> list[str]:
             "gradients before others had arrived, so these ranks do not all average with each "
             "other, as in several process groups."
         ]
-    texts = [_straggler(one, summary) for one in summary.stragglers]
+    texts = [_straggler(straggler, summary) for straggler in summary.stragglers]
     if summary.more:
         verb = "is" if len(summary.more) == 1 else "are"
         texts.append(f"{_upper(_ranks(summary.more))} {verb} often last as well: see the table.")
@@ -193,7 +193,7 @@ def _machines(why: Why) -> str:
     if not np.isnan(why.cores - why.reference_cores) and why.cores != why.reference_cores:
         text += f", at {_cores(why.cores)} cores against {_cores(why.reference_cores)}"
     if why.model and why.reference_model and why.model != why.reference_model:
-        models = [shorten(plain(one), 40) for one in (why.model, why.reference_model)]
+        models = [shorten(plain(model), 40) for model in (why.model, why.reference_model)]
         text += f", on {models[0]} against {models[1]}"
     return text
 

@@ -60,8 +60,8 @@ def _is_against(cause: Cause, earlier: Cause) -> bool:
     if any(a.get(WORKERS) == 0 and b.get(PERSISTENT) for a, b in ((mine, theirs), (theirs, mine))):
         return True
     return any(
-        one.search(cause.advice) and other.search(earlier.advice)
-        for one, other in (
+        pattern.search(cause.advice) and other.search(earlier.advice)
+        for pattern, other in (
             (_MORE_WORKERS, _NO_MORE_WORKERS),
             (_NO_MORE_WORKERS, _MORE_WORKERS),
         )

@@ -52,18 +52,18 @@ def sections(summary: SweepSummary) -> list[Section]:
     shown.append(Section("Knee", _knees(summary)))
     if summary.failed:
         rows = [
-            [one["label"], str(one["repeat"] + 1), one["problem"], one["log"]]
-            for one in summary.failed
+            [failure["label"], str(failure["repeat"] + 1), failure["problem"], failure["log"]]
+            for failure in summary.failed
         ]
         columns = [("setting", LEFT), ("round", RIGHT), ("why", LEFT), ("output", LEFT)]
         shown.append(Section("Runs that failed, and do not count", [Table(columns, rows)]))
     if summary.notes:
         shown.append(Section("Notes", [plain(note) for note in summary.notes]))
-    return [one for one in shown if one.parts]
+    return [section for section in shown if section.parts]
 
 
 def _present(charts: Sequence[Chart | None]) -> list[str | Table | Chart]:
-    return [one for one in charts if one is not None]
+    return [chart for chart in charts if chart is not None]
 
 
 def _elapsed(summary: SweepSummary) -> Chart | None:
@@ -137,7 +137,7 @@ def _lines(
     """Measures against workers, a line for each measure and series, with interval bars."""
     data: list[dict[str, Any]] = []
     dashes = ("solid", "dash", "dot", "dashdot")
-    used = [one for one in measures if one[0] in set(summary.measures["measure"])]
+    used = [measure for measure in measures if measure[0] in set(summary.measures["measure"])]
     for number, series in enumerate(summary.series):
         for count, (measure, text) in enumerate(used):
             points = [
@@ -189,7 +189,7 @@ def _bars(points: Sequence[tuple[float, float, float, float]], scale: float) -> 
 
 
 def _layout(summary: SweepSummary, unit: str, legend: bool) -> dict[str, Any]:
-    workers = sorted({one.num_workers for one in summary.settings})
+    workers = sorted({setting.num_workers for setting in summary.settings})
     shapes, notes = _knee_marks(summary.best)
     return {
         "height": _HEIGHT,
@@ -223,7 +223,9 @@ def _table(summary: SweepSummary, measures: Sequence[tuple[str, str]], say: Say)
     columns += [(text or "mean", RIGHT) for _, text in measures]
     rows = []
     for place, name in enumerate(summary.labels):
-        rows.append([plain(name), *(_cell(summary, place, one, say) for one, _ in measures)])
+        rows.append(
+            [plain(name), *(_cell(summary, place, measure, say) for measure, _ in measures)]
+        )
     return Table(columns, rows)
 
 
@@ -241,22 +243,22 @@ def _cpu(summary: SweepSummary) -> Chart | None:
     means = means[means["operation"] != OUTSIDE]
     top, rest = means.head(_MOST_OPERATIONS - 1), means.iloc[_MOST_OPERATIONS - 1 :]
     rows = [
-        (operation_name(row["operation"]), [float(row[one]) for one in places])
+        (operation_name(row["operation"]), [float(row[place]) for place in places])
         for _, row in top.iterrows()
     ]
     if len(rest) == 1:
         rows.append(
             (
                 operation_name(rest["operation"].iloc[0]),
-                [float(rest[one].iloc[0]) for one in places],
+                [float(rest[place].iloc[0]) for place in places],
             )
         )
     elif len(rest):
-        sums = [float(np.nansum(rest[one].to_numpy(np.float64))) for one in places]
+        sums = [float(np.nansum(rest[place].to_numpy(np.float64))) for place in places]
         rows.append((f"{len(rest)} smaller ones", sums))
-    names = [label(summary.labels[one], 60) for one in places]
+    names = [label(summary.labels[place], 60) for place in places]
     data = [
-        {"type": "bar", "name": label(name), "x": names, "y": [_or_none(one) for one in values],
+        {"type": "bar", "name": label(name), "x": names, "y": [_or_none(value) for value in values],
          "marker": {"color": COLOURS[number % len(COLOURS)]}}
         for number, (name, values) in enumerate(rows)
     ]  # fmt: skip
@@ -279,7 +281,7 @@ def _hardware(summary: SweepSummary, measure: str, title: str, unit: str, say: S
     means = summary.per_operation(measure)
     if best is None or not len(means):
         return None
-    lows, highs = (summary.per_operation(measure, one) for one in ("low", "high"))
+    lows, highs = (summary.per_operation(measure, bound) for bound in ("low", "high"))
     places = [place for place in best.settings if place in means]
     scale = 100.0 if unit.startswith("%") else 1.0
     data = []
@@ -313,9 +315,9 @@ def _of_operations(summary: SweepSummary, measure: str, say: Say) -> Table:
     """Means of a measure, a row for each operation and a column for each setting."""
     means = summary.per_operation(measure)
     places = [place for place in range(len(summary.settings)) if place in means]
-    columns = [("operation", LEFT), *((plain(summary.labels[one]), RIGHT) for one in places)]
+    columns = [("operation", LEFT), *((plain(summary.labels[place]), RIGHT) for place in places)]
     rows = [
-        [plain(operation_name(row["operation"])), *(say(float(row[one])) for one in places)]
+        [plain(operation_name(row["operation"])), *(say(float(row[place])) for place in places)]
         for _, row in means.iterrows()
     ]
     return Table(columns, rows)

@@ -71,7 +71,7 @@ def intend(sweep: Sweep) -> None:
     what = f"{settings}, {plural(again.get('repeat', 1), 'round')}: {plural(whole, 'run')}"
     if waiting < whole:
         what += f", of which {whole - waiting} are done"
-    words = command(redaction.command([str(one) for one in sweep.manifest.get("command") or ()]))
+    words = command(redaction.command([str(word) for word in sweep.manifest.get("command") or ()]))
     say(f"lotus: {what} into {plain(sweep.path)}, of: {words}")
     for note in sweep.manifest.get("notes") or []:
         say(f"lotus: {plain(note)}")

@@ -119,7 +119,7 @@ def sentences(summary: SweepSummary) -> list[str]:
 def _not_compared(summary: SweepSummary) -> str:
     """The settings of which every run failed, in a sentence; "" where there is none."""
     counted = set(summary.runs["setting"])
-    failed = {str(one["label"]) for one in summary.failed}
+    failed = {str(failure["label"]) for failure in summary.failed}
     names = [
         name for place, name in enumerate(summary.labels) if name in failed and place not in counted
     ]
@@ -198,9 +198,9 @@ def _values(summary: SweepSummary, place: int) -> list[str]:
 
 def _mark(summary: SweepSummary, place: int) -> str:
     knees = [
-        one.knee.workers
-        for one in summary.series
-        if one.knee and not one.knee.undecided and place in one.settings
+        series.knee.workers
+        for series in summary.series
+        if series.knee and not series.knee.undecided and place in series.settings
     ]
     return " <" if summary.settings[place].num_workers in knees else ""
 
@@ -211,7 +211,7 @@ def _machine(console: "Console", summary: SweepSummary) -> None:
     hardware = [("IPC", "ipc", amount), ("front end", "frontend_bound", share),
                 ("back end", "backend_bound", share),
                 ("DRAM loads", "dram_loads_per_sample", big)]  # fmt: skip
-    hardware = [one for one in hardware if one[1] in summary.runs]
+    hardware = [pair for pair in hardware if pair[1] in summary.runs]
     columns += [(name, RIGHT) for name, _, _ in hardware]
     rows = []
     for place in range(len(summary.settings)):
@@ -222,7 +222,9 @@ def _machine(console: "Console", summary: SweepSummary) -> None:
         faults = mean("minor_faults") + mean("major_faults")
         switches = mean("voluntary_switches") + mean("involuntary_switches")
         cells = [*_values(summary, place), duration(1e3 * mean("cpu_us_per_sample"))]
-        cells += [share(mean(one)) for one in ("fetch_utilisation", "queue_share", "off_share")]
+        cells += [
+            share(mean(measure)) for measure in ("fetch_utilisation", "queue_share", "off_share")
+        ]
         cells += [size(mean("read_bytes")), amount(faults), amount(switches)]
         cells.append(size(mean("memory_bytes")))
         cells += [say(mean(measure)) for _, measure, say in hardware]
@@ -246,12 +248,12 @@ def _operations(console: "Console", summary: SweepSummary) -> None:
         places = [place for place in lines if place in table]
         if not places:
             continue
-        counts = [summary.settings[one].num_workers for one in places]
+        counts = [summary.settings[place].num_workers for place in places]
         columns = [("", LEFT), *((plural(count, "worker"), RIGHT) for count in counts)]
         if len(summary.series) > 1 and summary.best is not None and summary.best.name:
             title += f", {summary.best.name}"
         rows = [
-            [plain(operation_name(row["operation"])), *(say(float(row[one])) for one in places)]
+            [plain(operation_name(row["operation"])), *(say(float(row[place])) for place in places)]
             for _, row in table.head(_MOST_OPERATIONS).iterrows()
         ]
         if len(table) > _MOST_OPERATIONS:
@@ -262,8 +264,13 @@ def _operations(console: "Console", summary: SweepSummary) -> None:
 def _failed(console: "Console", summary: SweepSummary) -> None:
     columns = [("", LEFT), ("round", RIGHT), ("why", LEFT), ("output", LEFT)]
     rows = [
-        [plain(one["label"]), str(one["repeat"] + 1), plain(one["problem"]), plain(one["log"])]
-        for one in summary.failed
+        [
+            plain(failure["label"]),
+            str(failure["repeat"] + 1),
+            plain(failure["problem"]),
+            plain(failure["log"]),
+        ]
+        for failure in summary.failed
     ]
     print_table(console, "Runs that failed, and do not count", columns, rows)
 
@@ -308,7 +315,7 @@ def document(summary: SweepSummary) -> dict[str, Any]:
             "pending": summary.pending,
         },
         "settings": settings,
-        "series": [_series(one) for one in ordered(summary)],
+        "series": [_series(series) for series in ordered(summary)],
         "runs": records(summary.runs),
         "failed": summary.failed,
         "notes": summary.notes,

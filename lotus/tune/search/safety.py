@@ -135,9 +135,9 @@ class Safety:
         setting = dataclasses.replace(
             setting.normal(), start_method=self._method(setting) if setting.num_workers else None
         )
-        needs = [self._need(one) for one in others]
+        needs = [self._need(other) for other in others]
         verdict = memory_guard.judge(
-            setting, costs, _less(self.start, [one for one in needs if one])
+            setting, costs, _less(self.start, [need for need in needs if need])
         )
         if verdict.allowed:
             verdict = memory_guard.judge(setting, costs, room or self._now())

@@ -104,7 +104,9 @@ def own_waiting(wall: Floats, cpu: Floats, batches: pd.DataFrame) -> float | Non
     if not gave.any():
         return 0.0
     voluntary, involuntary = (float(counts @ off) for counts in (gave, pushed))
-    gg, gp, pp = (float(one @ two) for one, two in ((gave, gave), (gave, pushed), (pushed, pushed)))
+    gg, gp, pp = (
+        float(first @ second) for first, second in ((gave, gave), (gave, pushed), (pushed, pushed))
+    )
     free = gg * pp - gp * gp
     if free <= 1e-9 * gg * pp:  # always in the same proportion
         return everything * float(gave.sum()) / float((gave + pushed).sum())

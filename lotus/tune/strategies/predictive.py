@@ -169,12 +169,18 @@ class Lotus:
                 break
         if not gains:
             return None, f"{words(leader)}: the budget is spent"
-        setting = max(gains, key=lambda one: gains[one])
+        setting = max(gains, key=lambda candidate: gains[candidate])
         if not gains[setting]:
-            return self._cheaper(estimate, leader, [one for one in gains if one < leader])
+            return self._cheaper(
+                estimate, leader, [candidate for candidate in gains if candidate < leader]
+            )
         if not self._was_tried(setting):
-            as_good = [one for one in gains if gains[one] >= AS_GOOD * gains[setting]]
-            setting = min((one for one in as_good if not self._was_tried(one)), key=cost)
+            as_good = [
+                candidate for candidate in gains if gains[candidate] >= AS_GOOD * gains[setting]
+            ]
+            setting = min(
+                (candidate for candidate in as_good if not self._was_tried(candidate)), key=cost
+            )
             return setting, self._promise(estimate, setting, leader)
         if estimate.error(self._model.place[leader]) > estimate.error(self._model.place[setting]):
             setting = leader

@@ -86,7 +86,9 @@ def _blocked_share(ledger: Ledger, samples: pd.DataFrame) -> float:
     known = np.isfinite(blocked)
     slow, usual = slow & known, ~slow & known
     of_usual = [float(np.median(each[usual])) if usual.any() else 0.0 for each in (blocked, fetch)]
-    beyond = [total(each[slow] - one) for each, one in zip((blocked, fetch), of_usual, strict=True)]
+    beyond = [
+        total(each[slow] - median) for each, median in zip((blocked, fetch), of_usual, strict=True)
+    ]
     return min(max(ratio(*beyond), 0.0), 1.0)
 
 
