@@ -20,7 +20,7 @@ def main() -> None:
     from matplotlib import pyplot
 
     swept = sweep_record.load(ROOT / "traces" / "classification")
-    two = next(one for one in swept.settings() if one.num_workers == 2)
+    two = next(setting for setting in swept.settings() if setting.num_workers == 2)
     run = swept.loaded(two)[0]
     folder = ROOT / "notebooks" / "img"
     for draw in (plot.timeline, plot.operations, plot.causes, plot.batches):

@@ -131,7 +131,7 @@ def main() -> int:
     parser.add_argument("--torch", nargs="*", default=["3.11=2.2.2", "3.13=newest"])
     parser.add_argument("--python", nargs="*", default=PYTHONS)
     args = parser.parse_args()
-    torches = dict(one.split("=") for one in args.torch)
+    torches = dict(pair.split("=") for pair in args.torch)
     failed, tried = False, set()
     for version in args.python:
         python = found(version)

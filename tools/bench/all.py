@@ -235,7 +235,7 @@ def before(claim: Claim, now: Found) -> Found:
 
 def number(figure: str) -> float | None:
     """A figure as a number: `59 of 63`, `15 min 56 s`, `+7.9 %`, `4,500`."""
-    found = [float(one) for one in re.findall(r"-?\d+(?:\.\d+)?", figure.replace(",", ""))]
+    found = [float(text) for text in re.findall(r"-?\d+(?:\.\d+)?", figure.replace(",", ""))]
     if not found:
         return None
     if " of " in figure:

@@ -70,10 +70,10 @@ def words(members: Members) -> str:
 
 def missing(members: Members) -> str:
     """Why such a cluster cannot be made here, "" where it can."""
-    if any(set(one.cpus) - os.sched_getaffinity(0) for one in members):
+    if any(set(member.cpus) - os.sched_getaffinity(0) for member in members):
         return "the CPUs that it names are not there"
-    groups = [CPU] if any(one.cores for one in members) else []
-    groups += [BLKIO] if any(one.reads_per_s for one in members) else []
+    groups = [CPU] if any(member.cores for member in members) else []
+    groups += [BLKIO] if any(member.reads_per_s for member in members) else []
     for group in groups:
         try:
             (group / f"{NAME}-try").mkdir(exist_ok=True)
@@ -81,10 +81,12 @@ def missing(members: Members) -> str:
         except OSError as error:
             return f"no control group can be made in {group}: {error.strerror}"
     try:
-        if any(one.link_mbit or one.delay_ms for one in members):
+        if any(member.link_mbit or member.delay_ms for member in members):
             _link_down(1)
             try:
-                _link_up(0, next(one for one in members if one.link_mbit or one.delay_ms))
+                _link_up(
+                    0, next(member for member in members if member.link_mbit or member.delay_ms)
+                )
             finally:
                 _link_down(1)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -112,8 +114,10 @@ def made(members: Members, folder: Path, disk: str | None = None) -> Iterator[Pa
     path = folder / "places.json"
     clean()
     try:
-        path.write_text(json.dumps([_place(rank, one, disk) for rank, one in enumerate(members)]))
-        if any(one.link_mbit or one.delay_ms for one in members):
+        path.write_text(
+            json.dumps([_place(rank, member, disk) for rank, member in enumerate(members)])
+        )
+        if any(member.link_mbit or member.delay_ms for member in members):
             for rank, member in enumerate(members):
                 _link_up(rank, member)
             places = json.loads(path.read_text())

@@ -78,7 +78,11 @@ def network() -> Any:
 
 
 def weights(model: Any) -> list[float]:
-    return [number for one in model.parameters() for number in one.detach().flatten().tolist()]
+    return [
+        number
+        for parameter in model.parameters()
+        for number in parameter.detach().flatten().tolist()
+    ]
 
 
 def alone(batches: list[list[int]]) -> list[float]:
@@ -123,7 +127,7 @@ def job(way: str, folder: Path) -> tuple[float, float]:
 
 
 def difference(some: list[float], others: list[float]) -> float:
-    return max(abs(one - other) for one, other in zip(some, others, strict=True))
+    return max(abs(value - other) for value, other in zip(some, others, strict=True))
 
 
 def main() -> int:

@@ -114,7 +114,7 @@ class Bench:
         for line in text.splitlines():
             if line.startswith("RESULT "):
                 results: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
-                results["said"] = [one for one in text.splitlines() if one.startswith("lotus: ")]
+                results["said"] = [line for line in text.splitlines() if line.startswith("lotus: ")]
                 return results
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         raise Failed(f"exit code {status}; last line: {lines[-1][:200] if lines else 'none'}")
@@ -157,8 +157,8 @@ class Bench:
         total = cell.batch * cell.ranks
         bno = scaled(known["plans"]["bno 0"]["batch_sizes"], total)
         known["bno_scaled"] = words(bno)
-        starts = [known["plans"][f"{one} 0"]["batch_sizes"] for one in ("equal", "lotus")]
-        splits = [words(one) for one in (*starts, bno)]
+        starts = [known["plans"][f"{strategy} 0"]["batch_sizes"] for strategy in ("equal", "lotus")]
+        splits = [words(sizes) for sizes in (*starts, bno)]
         more = ["--block", str(cell.block), "--most", str(cell.splits)]
         known["scan"] = self.start(cell, [], "--scan", *splits, *more)
         return tuple(known["scan"]["best"])
@@ -187,7 +187,7 @@ class Bench:
         row.update_ms, row.median_ms, row.deviation_ms = (
             results[key] * 1e3 for key in ("mean_s", "median_s", "deviation_s")
         )
-        row.per_100_ms = " ".join(f"{one * 1e3:.2f}" for one in results["per_100_s"])
+        row.per_100_ms = " ".join(f"{seconds * 1e3:.2f}" for seconds in results["per_100_s"])
         row.samples_per_s = results["samples_per_s"]
         return row
 
@@ -287,7 +287,7 @@ def measure_cells(args: argparse.Namespace, kept: Measurements[Row]) -> None:
     """Prepare the cells that are not yet, and make their rounds."""
     began = time.monotonic()
     every = QUICK if args.quick else FULL
-    cells = [one for one in every if args.quick or not args.cell or one.name in args.cell]
+    cells = [cell for cell in every if args.quick or not args.cell or cell.name in args.cell]
     here = facts(args, every)
     if args.fresh or args.quick:
         kept.throw_away()
@@ -312,7 +312,7 @@ def measure_cells(args: argparse.Namespace, kept: Measurements[Row]) -> None:
 
 
 def planned(known: dict[str, Any]) -> str:
-    plan = {name.split()[0]: words(one["batch_sizes"]) for name, one in known["plans"].items()}
+    plan = {name.split()[0]: words(plan["batch_sizes"]) for name, plan in known["plans"].items()}
     return ", ".join(f"{name} {sizes}" for name, sizes in plan.items())
 
 
@@ -337,7 +337,7 @@ def rounds(
         for cell in shuffle.sample(here, len(here)):
             since = time.monotonic()
             order = shuffle.sample(strategies, len(strategies))
-            for strategy in (one for one in order if (number, cell.name, one) not in done):
+            for strategy in (name for name in order if (number, cell.name, name) not in done):
                 row = bench.measured(cell, known["cells"][cell.name], number, strategy)
                 kept.append(row)
                 outcome = f"failed: {row.failed[:90]}" if row.failed else f"{row.update_ms:.1f} ms"

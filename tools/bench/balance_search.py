@@ -26,7 +26,7 @@ class Search:
         total = sum(starts[0])
         self.least = max(1, round(finest * total))
         self.step = max(self.least, total // 7)
-        self._plan = self._splits([tuple(one) for one in starts])
+        self._plan = self._splits([tuple(sizes) for sizes in starts])
         self._split: Split | None = None
 
     def ask(self) -> Split | None:
@@ -42,7 +42,7 @@ class Search:
         """The split whose median is least, of those measured most often."""
         often = max(len(values) for values in self.times.values())
         return min(
-            (one for one, values in self.times.items() if len(values) == often),
+            (split for split, values in self.times.items() if len(values) == often),
             key=lambda split: statistics.median(self.times[split]),
         )
 
@@ -54,7 +54,7 @@ class Search:
         step = self.step
         while len(self.times) < self.most:
             best = self._quickest()[0]
-            fresh = [one for one in moves(best, step) if one not in self.times]
+            fresh = [split for split in moves(best, step) if split not in self.times]
             for split in fresh:
                 if len(self.times) < self.most:
                     yield split

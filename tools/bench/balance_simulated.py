@@ -131,7 +131,7 @@ def oracle(
         tried.append((rate(made, sizes, steps, seed), sizes))
     best, sizes = max(tried)
     random = np.random.default_rng(seed)
-    noise = np.array([one.variation for one in made])
+    noise = np.array([rank.variation for rank in made])
     few = max(len(made) // 8, 1)
     for _ in range(tries):
         # From those whose noise costs most to those whose noise costs least, or at random.
@@ -162,9 +162,9 @@ def splits(made: Sequence[Truth], each: int, steps: int, seed: int) -> dict[str,
         "equal": plain_splits.equal(total, count),
         "random": plain_splits.at_random(total, count, seed),
         "bno": list(bno_quantities.run(bno_quantities.quantities(job)).sizes),
-        "lotus": least(job, [curve(one) for one in job.ranks], none),
-        "lotus, two sizes": least(two, [curve(one) for one in two.ranks], none),
-        "means only": split([curve(one).lines() for one in two.ranks], total, none),
+        "lotus": least(job, [curve(rank) for rank in job.ranks], none),
+        "lotus, two sizes": least(two, [curve(rank) for rank in two.ranks], none),
+        "means only": split([curve(rank).lines() for rank in two.ranks], total, none),
     }
 
 
@@ -200,7 +200,7 @@ def main() -> None:
                 f"({time.perf_counter() - began:.0f} s)"
             )
             for name, values in results.items():
-                shares_of, ms = ([one[k] for one in values] for k in (0, 1))
+                shares_of, ms = ([pair[k] for pair in values] for k in (0, 1))
                 print(
                     f"  {name:17} {statistics.median(shares_of):6.1%}  "
                     f"({min(shares_of):6.1%} to {max(shares_of):6.1%})  "

@@ -242,7 +242,7 @@ def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
             if len(line.sizes) > 1:
                 output.append(f"  {'':8}varied: {', '.join(line.sizes)}")
             output += [f"    failed: {why}" for why in line.failed]
-        output += [f"  {one}" for one in (verdict(table), searched(cell)) if one]
+        output += [f"  {sentence}" for sentence in (verdict(table), searched(cell)) if sentence]
     return "\n".join([*output, ""])
 
 

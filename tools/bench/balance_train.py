@@ -111,7 +111,7 @@ def measure(train: Training) -> dict[str, Any]:
 def scan(train: Training) -> dict[str, Any]:
     """Splits in turn, each for a block of updates, as rank 0's search asks for them."""
     args, rank, world = train.args, dist.get_rank(), dist.get_world_size()
-    starts = [tuple(int(size) for size in one.split("/")) for one in args.scan]
+    starts = [tuple(int(size) for size in sizes.split("/")) for sizes in args.scan]
     total = sum(starts[0])
     search = Search(starts, args.most)
     block = args.block + args.warm_block

@@ -150,8 +150,8 @@ def _readers() -> list[Reader]:
     }
     as_log = {
         f"{name} {number}": lambda size, maker=maker: packed(manifest_of, lines, maker(size))
-        for number, one in enumerate(known["logs"][:2])
-        for name, maker in attacks_runs.logs_of(one).items()
+        for number, log in enumerate(known["logs"][:2])
+        for name, maker in attacks_runs.logs_of(log).items()
     }
     as_run = {**as_manifest, **{f"lines: {name}": maker for name, maker in as_lines.items()}}
     as_run |= {f"log: {name}": maker for name, maker in as_log.items()}
@@ -280,7 +280,7 @@ def _part(job: tuple[str, int, int, int, str | None]) -> tuple[str, Tally]:
     name, seed, first, last, keep = job
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    (reader,) = [one for one in _known() if one.name == name]
+    (reader,) = [reader for reader in _known() if reader.name == name]
     with tempfile.TemporaryDirectory(dir=SCRATCH, prefix="lotus-fuzz-") as folder:
         kept = None if keep is None else Path(keep)
         return name, tried(reader, Path(folder), seed, range(first, last), kept)
@@ -311,15 +311,15 @@ def fuzz(
     keep: str | None = None,
 ) -> dict[str, Tally]:
     """Read so many inputs, shared out over the readers; at least one of each."""
-    chosen = [one for one in _known() if not only or one.name in only]
-    whole = sum(one.share for one in chosen)
+    chosen = [reader for reader in _known() if not only or reader.name in only]
+    whole = sum(reader.share for reader in chosen)
     jobs = []
     for reader in chosen:
         count = max(1, round(inputs * reader.share / whole))
         step = max(1000, min(20_000, -(-count // 4), round(20_000 * reader.share)))
         for first in range(0, count, step):
             jobs.append((reader.name, seed, first, min(first + step, count), keep))
-    tallies = {one.name: Tally() for one in chosen}
+    tallies = {reader.name: Tally() for reader in chosen}
     # Readers take turns, so that a run that is stopped has tried all.
     jobs.sort(key=lambda job: (job[2] / max(1, inputs * _share(job[0])), job[0]))
     # A process for each part: its memory is then that of its inputs.
@@ -341,7 +341,7 @@ def fuzz(
 
 
 def _share(name: str) -> float:
-    return next(one.share for one in _known() if one.name == name)
+    return next(reader.share for reader in _known() if reader.name == name)
 
 
 def table(tallies: dict[str, Tally]) -> str:
@@ -380,7 +380,7 @@ def main() -> int:
         ATTACKS = args.attacks
     if args.input:
         name, _, number = args.input.rpartition(":")
-        (reader,) = [one for one in _known() if one.name == name]
+        (reader,) = [reader for reader in _known() if reader.name == name]
         with tempfile.TemporaryDirectory() as folder:
             data = input_of(reader, args.seed, int(number))
             reader.read(Path(folder), data, lambda: print("past the header"))
@@ -393,7 +393,7 @@ def main() -> int:
     tallies = fuzz(args.inputs, args.seed, args.processes, args.only, args.keep)
     print(table(tallies))
     print(f"{time.monotonic() - began:.0f} s")
-    return 1 if any(one.faults for one in tallies.values()) else 0
+    return 1 if any(tally.faults for tally in tallies.values()) else 0
 
 
 if __name__ == "__main__":

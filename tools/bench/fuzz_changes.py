@@ -66,7 +66,7 @@ def changed(value: Any, dice: random.Random, keep: frozenset[str] = frozenset())
     if not isinstance(value, (dict, list)):  # an earlier change made it one without parts
         return value
     for _ in range(dice.choice([1, 1, 2, 4])):
-        places = [one for one in _nodes(value) if one[1] not in keep or dice.random() < 0.02]
+        places = [node for node in _nodes(value) if node[1] not in keep or dice.random() < 0.02]
         if not places:
             break
         holder, key = dice.choice(places)

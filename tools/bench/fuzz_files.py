@@ -179,7 +179,7 @@ def read_csv(folder: Path, data: bytes, passed: Passed) -> None:
     path = folder / "profile.csv"
     put(path, data)
     text = data[:LARGE].decode("utf-8", "replace")
-    if any(one.detect(text) for one in (perf_report, uprof, vtune)):
+    if any(importer.detect(text) for importer in (perf_report, uprof, vtune)):
         passed()
     profile = load(path)
     if not len(profile.functions):
@@ -359,7 +359,7 @@ def read_elf(folder: Path, data: bytes, passed: Passed) -> None:
     passed()
     _ = file.build_id, file.debug_link, file.base, file.crc()
     debug = file.mini_debug()
-    image = Image(file, [one for one in (debug, file) if one is not None])
+    image = Image(file, [path for path in (debug, file) if path is not None])
     addresses = np.arange(0x1000, 0x1000 + 4 * max(100, min(len(data), 2_000_000)), 4, np.uint64)
     _, names = image.resolve(addresses)
     image.aliases(0x1000)

@@ -70,8 +70,8 @@ def _fit(kind: int, payload: bytes, dice: random.Random) -> bytes:
         # A row more or fewer of one array, where it stands.
         at = fixed.size
         for array, columns in arrays:
-            size = struct.calcsize("<" + "".join(one for _, one in columns))
-            count = values[[one for one, _ in fields].index(f"n_{array}")]
+            size = struct.calcsize("<" + "".join(code for _, code in columns))
+            count = values[[field for field, _ in fields].index(f"n_{array}")]
             if f"n_{array}" == name:
                 row = dice.randbytes(size) if dice.random() < 0.5 else bytes(size)
                 more = count == 0 or dice.random() < 0.5

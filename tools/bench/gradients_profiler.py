@@ -61,9 +61,9 @@ def rank(folder: Path, steps: int) -> None:
 def exposed_us(events: list[dict], steps: int) -> list[float]:
     """Return for each step the time from its last gradient to the end of its last all-reduce."""
     spans = {
-        one["name"]: (one["ts"], one["ts"] + one["dur"])
-        for one in events
-        if one.get("ph") == "X" and one["name"].startswith("step ")
+        event["name"]: (event["ts"], event["ts"] + event["dur"])
+        for event in events
+        if event.get("ph") == "X" and event["name"].startswith("step ")
     }
     exposed = []
     for k in range(steps):

@@ -161,15 +161,16 @@ def main() -> None:
         for way in order:
             results[way].append(run(way, words(samples), perf))
     for way in WAYS:
+        mine = results[way]
         print(f"{way}:")
-        print(f"  program, CPU s           {line([one['cpu'] for one in results[way]])}")
-        if all("instructions" in one for one in results[way]):
-            print(
-                f"  user instructions, 1e9   {line([o['instructions'] for o in results[way]], 1e9)}"
-            )
-        print(f"  elapsed s                {line([one['seconds'] for one in results[way]])}")
+        print(f"  program, CPU s           {line([result['cpu'] for result in mine])}")
+        if all("instructions" in result for result in mine):
+            counts = [result["instructions"] for result in mine]
+            print(f"  user instructions, 1e9   {line(counts, 1e9)}")
+        print(f"  elapsed s                {line([result['seconds'] for result in mine])}")
         whose = "lotus top" if way == "top" else "lotus trace"
-        print(f"  {whose}, CPU s {line([one['lotus'] for one in results[way]])}, start-up included")
+        own = line([result["lotus"] for result in mine])
+        print(f"  {whose}, CPU s {own}, start-up included")
 
 
 if __name__ == "__main__":

@@ -133,18 +133,18 @@ def main() -> None:
     print(f"file     {size / 1e6:.0f} MB, {first['samples']:,} samples, ", end="")
     print(f"{first['intervals']:,} intervals")
     for label, key in (("wall", "seconds"), ("processor", "cpu_s")):
-        rates = sorted(one["samples"] / one[key] / 1e6 for one in rounds)
+        rates = sorted(run["samples"] / run[key] / 1e6 for run in rounds)
         print(
             f"{label:9} {statistics.median(rates):.2f} M samples/s in all "
             f"({rates[0]:.2f} to {rates[-1]:.2f} in {len(rates)} rounds)"
         )
     for part in first["spent"]:
-        times = sorted(one["spent"][part] for one in rounds)
+        times = sorted(run["spent"][part] for run in rounds)
         print(f"  {part:6} {statistics.median(times):.3f} s ({times[0]:.3f} to {times[-1]:.3f})")
-    peak = max(one["peak_bytes"] for one in rounds) / 1e6
-    before = max(one["before_bytes"] for one in rounds) / 1e6
+    peak = max(run["peak_bytes"] for run in rounds) / 1e6
+    before = max(run["before_bytes"] for run in rounds) / 1e6
     print(f"memory   {peak:.0f} MB at most, {before:.0f} MB of it before (Python, intervals)")
-    missing = sum(one["missing"] for one in rounds)
+    missing = sum(run["missing"] for run in rounds)
     print(f"books    {first['attributed']:,} attributed; missing {missing}")
     if missing:
         raise SystemExit("samples are unaccounted for")

@@ -78,11 +78,11 @@ class Modes:
         if advice.modes is not None:
             names = {"sync": AS_WRITTEN, "split": SPLIT}
             foretold["epoch_s"] = {
-                names.get(one.name, one.name): [
+                names.get(row.name, row.name): [
                     None if math.isnan(part) else part
-                    for part in (one.epoch.seconds, one.epoch.low, one.epoch.high)
+                    for part in (row.epoch.seconds, row.epoch.low, row.epoch.high)
                 ]
-                for one in advice.modes.rows
+                for row in advice.modes.rows
             }
             for key in ("recommended", "option"):
                 name = getattr(advice.modes, key)
@@ -108,10 +108,10 @@ class Modes:
             return [Row(number, mode, 0, "lotus did not put the mode on", **common)]
         return [
             Row(
-                number, mode, epoch, "", one["seconds"], one["loss"], one["right"],
-                balance_measured.words(one["samples"]), **common,
+                number, mode, epoch, "", result["seconds"], result["loss"], result["right"],
+                balance_measured.words(result["samples"]), **common,
             )
-            for epoch, one in enumerate(results["epochs"], 1)
+            for epoch, result in enumerate(results["epochs"], 1)
         ]  # fmt: skip
 
 

@@ -25,10 +25,10 @@ def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
                                                 layout="constrained")  # fmt: skip
         for line in table:
             colour, marker, dash = looks[line.mode]
-            middle = [one.median for one in line.loss]
+            middle = [spread.median for spread in line.loss]
             epochs = range(1, len(middle) + 1)
             left.plot(epochs, middle, dash, marker=marker, ms=4, color=colour, label=line.mode)
-            low, high = [one.low for one in line.loss], [one.high for one in line.loss]
+            low, high = [spread.low for spread in line.loss], [spread.high for spread in line.loss]
             left.fill_between(epochs, low, high, color=colour, alpha=0.12, lw=0)
             mine = [run for (_, mode), run in every.items() if mode == line.mode]
             for place, run in enumerate(mine):

@@ -99,13 +99,13 @@ def lines(rows: Sequence[Row], modes: Sequence[str]) -> list[Line]:
                 mode,
                 _of(mean_s(run) for run in mine.values()),
                 Spread.of(mean_s(mine[number]) / mean_s(base[number]) for number in base),
-                tuple(one for one in losses if one is not None),
+                tuple(loss for loss in losses if loss is not None),
                 _of(run[-1].right or 0.0 for run in mine.values()),
                 Spread.of(more),
                 len(more),
-                sum(one > 0 for one in more),
-                Spread.of(one for one in reached if one is not None),
-                sum(one is not None for one in reached),
+                sum(excess > 0 for excess in more),
+                Spread.of(seconds for seconds in reached if seconds is not None),
+                sum(seconds is not None for seconds in reached),
                 len(mine),
                 list(mine.values())[-1][-1].samples,
             )
@@ -168,13 +168,14 @@ def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         )
     output += ["", "  loss after each epoch"]
     output += [
-        f"  {line.mode:14}" + "".join(f"{span(one, 3):>25}" for one in line.loss) for line in table
+        f"  {line.mode:14}" + "".join(f"{span(loss, 3):>25}" for loss in line.loss)
+        for line in table
     ]
     output += ["", f"  samples of each rank in the last of {epochs} epochs"]
     output += [f"  {line.mode:14}{line.samples}" for line in table]
     output += ["", "  run as"]
     output += [f"  {name:14}{how}" for name, how in known["modes"].items()]
-    output += ["", *(f"  {one}" for one in foretold(known, table))]
+    output += ["", *(f"  {sentence}" for sentence in foretold(known, table))]
     failed = [row for row in rows if row.failed]
     output += [f"  failed: {row.mode}, round {row.round + 1}: {row.failed}" for row in failed]
     return "\n".join([*output, ""])

@@ -212,7 +212,7 @@ class Bench:
         rows = kept.read()
         done = {(row.round, row.workload, row.tool) for row in rows}
         plan = self.plan(tools)
-        left = [one for one in plan if (one[0], one[1], one[2].name) not in done]
+        left = [job for job in plan if (job[0], job[1], job[2].name) not in done]
         if done:
             print(f"{len(plan) - len(left)} of {len(plan)} measurements are there", flush=True)
         took: dict[tuple[str, str], list[float]] = {}
@@ -233,7 +233,7 @@ class Bench:
                 failures[name, tool.name] = row.failed
             kept.append(row)
             took.setdefault((name, tool.name), []).append(time.perf_counter() - began)
-            rest = estimate(took, [(one[1], one[2].name) for one in left[place:]])
+            rest = estimate(took, [(job[1], job[2].name) for job in left[place:]])
             outcome = f"failed: {row.failed[:90]}" if row.failed else f"{row.wall_s:.2f} s"
             print(
                 f"[{place}/{len(left)}, {rest / 60:.0f} min left] round {number} {name} "

@@ -141,7 +141,7 @@ class Fit:
 
     def __init__(self, kind, folder, serving, options):
         self.batches = BATCHES.get(kind, 80)
-        self.first, self.second = (record(kind, one, folder, options) for one in FIT)
+        self.first, self.second = (record(kind, setting, folder, options) for setting in FIT)
         self.again = real(serving, kind, FIT[1], options)
         try:
             self.contention = contention(self.first, self.second)
@@ -151,8 +151,8 @@ class Fit:
 
     def words(self):
         own = [
-            one.replay(self.contention).samples_per_s / one.measured.samples_per_s - 1
-            for one in (self.first, self.second)
+            run.replay(self.contention).samples_per_s / run.measured.samples_per_s - 1
+            for run in (self.first, self.second)
         ]
         untraced = self.errors(self.again, self.simulated(FIT[1], self.second.others))["error"]
         return (

@@ -111,7 +111,7 @@ def busy(seconds):
 def cpu_seconds():
     """Of this process and of its children that have ended."""
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in both)
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
 
 
 def loop(kind, setting, batches):

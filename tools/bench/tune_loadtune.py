@@ -43,7 +43,7 @@ def main():
     tried = [result.baseline.knobs] + [trial.knobs.to_dict() for trial in result.trials]
     names = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory")
     setting = {key: knobs[key] for key in names}
-    settings = {json.dumps([one[key] for key in names]) for one in tried}
+    settings = {json.dumps([setting[key] for key in names]) for setting in tried}
     print(json.dumps({"best": setting, "settings_tried": len(settings), "seconds": seconds}))
 
 

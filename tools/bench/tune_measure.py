@@ -45,7 +45,10 @@ class Measured:
         kept = (False, True) if workers else (False,)
         if self.batches <= SHORT:
             share = seconds / len(kept)
-            return [self.whole({**setting, "persistent_workers": one}, share, seed) for one in kept]
+            return [
+                self.whole({**setting, "persistent_workers": persistent}, share, seed)
+                for persistent in kept
+            ]
         begin = time.monotonic()
         loader = self.loader({**setting, "persistent_workers": workers > 0}, seed)
         started = time.monotonic()
@@ -146,9 +149,9 @@ class Measured:
             "own": tune_workloads.OWN[self.name],
             "iterable": isinstance(self.data, torch.utils.data.IterableDataset),
             "step_cores": round(used / sum(steps), 3),
-            "cpu_ns": [round(one * 1e9) for one in cpu],
-            "wait_ns": [round(one * 1e9) for one in wait],
-            "step_ns": [round(one * 1e9) for one in steps],
+            "cpu_ns": [round(seconds * 1e9) for seconds in cpu],
+            "wait_ns": [round(seconds * 1e9) for seconds in wait],
+            "step_ns": [round(seconds * 1e9) for seconds in steps],
             "pickle_ns": round(pickle * 1e9),
             "get_ns": round(got * 1e9),
             "spawn_ns": round(spawned * 1e9),

@@ -109,7 +109,7 @@ def per_core(tuned: Path, threads: int | None) -> Path:
     plan = tuned_file.read(tuned)
     cores = len(os.sched_getaffinity(0))
     setting = Setting(cores, persistent_workers=True, torch_threads=threads)
-    entries = tuple(dataclasses.replace(one, setting=setting) for one in plan.loaders)
+    entries = tuple(dataclasses.replace(loader, setting=setting) for loader in plan.loaders)
     path = tuned.with_name(f"cores-{threads}.json")
     tuned_file.write(path, dataclasses.replace(plan, loaders=entries))
     return path

@@ -105,7 +105,9 @@ def grid(options, cores, say):
             if isinstance(facts[name], list):
                 raise SystemExit(f"{name}: {facts[name][0]['failed']}")
         for repeat in range(options.repeat):
-            jobs = [(name, one) for name in options.workloads for one in settings(name, cores)]
+            jobs = [
+                (name, setting) for name in options.workloads for setting in settings(name, cores)
+            ]
             random.Random(repeat).shuffle(jobs)
             for number, (name, setting) in enumerate(jobs, 1):
                 for row in servers[name].ask(setting=setting, seconds=options.seconds, seed=repeat):
@@ -190,7 +192,7 @@ def regrets(server, best, choices, options):
         for setting, rate in rates.items():
             if best.normal() in rates:
                 lost.setdefault(setting, []).append(1.0 - rate / rates[best.normal()])
-    return {one: statistics.median(values) for one, values in lost.items()}
+    return {setting: statistics.median(values) for setting, values in lost.items()}
 
 
 def searches(case, tools, rules, options, say):

@@ -241,15 +241,15 @@ class Oracle:
             first = end = 0.0
         step_s = float(case.work.step_ns.mean()) / 1e9
         paces = [
-            epochs.observed_pace(workers, one * factor, seen, step_s)
-            for one in (
+            epochs.observed_pace(workers, sample_s * factor, seen, step_s)
+            for sample_s in (
                 measured.sample_s,
                 measured.high_s,
                 max(measured.low_s, measured.sample_s / 10),
             )
         ]
         samples_per_s, low, high = (
-            epochs.rate(one, SIZE, case.batches, first, end) for one in paces
+            epochs.rate(pace, SIZE, case.batches, first, end) for pace in paces
         )
         # What no block can tell by itself: the noise that it has as a whole.
         wide = math.exp(math.hypot(1.96 * self.noise, math.log(high / low) / 2))
@@ -300,7 +300,7 @@ def run(name, case, oracle, seed, seconds=None, observed=True):
     chosen = strategy.best().setting
     regret = 1.0 - oracle.rate(chosen) / oracle.grid()
     return Result(
-        regret, len({one[0] for one in trail}), len(trail), spent, thinking, chosen, trail
+        regret, len({trial[0] for trial in trail}), len(trail), spent, thinking, chosen, trail
     )
 
 

@@ -77,7 +77,7 @@ def recorded(grid, facts, cores):
     for workload, rows in grid.groupby("workload", sort=False):
         known = facts[workload]
         space = Space(
-            num_workers=tuple(sorted(int(one) for one in rows.num_workers.unique())),
+            num_workers=tuple(sorted(int(count) for count in rows.num_workers.unique())),
             prefetch_factor=tuple(sorted(int(p) for p in rows.prefetch_factor.dropna().unique())),
             persistent_workers=(False, True),
         )
@@ -158,12 +158,12 @@ def _rows(work, setting, machine, batches):
     return [
         {
             **setting.as_json(),
-            "persistent_workers": one,
-            "samples_per_s": batches * float(work.size[0]) / (took[one] + rest),
+            "persistent_workers": persistent,
+            "samples_per_s": batches * float(work.size[0]) / (took[persistent] + rest),
             "first_batch_s": once.first_batch_s,
             "seconds": seconds,
         }
-        for one in took
+        for persistent in took
     ]
 
 
@@ -183,9 +183,9 @@ def _observed(work, setting, machine, startup_s):
     cpu = max((whole.cores * whole.seconds - half.cores * half.seconds) / more - got, 0.0)
     queued = 0.0
     if workers:
-        alive = [(one.seconds - work.iter_ns / 1e9) * workers for one in (half, whole)]
+        alive = [(seen.seconds - work.iter_ns / 1e9) * workers for seen in (half, whole)]
         at_work, waited = (
-            [time * share(one) for time, one in zip(alive, (half, whole), strict=True)]
+            [time * share(seen) for time, seen in zip(alive, (half, whole), strict=True)]
             for share in (lambda seen: 1.0 - seen.idle_share, lambda seen: seen.waiting_share)
         )
         queued = max((at_work[1] - at_work[0] - waited[1] + waited[0]) / more - cpu, 0.0)
