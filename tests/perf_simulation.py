@@ -39,9 +39,9 @@ def simulate(
     """
     rng = np.random.default_rng(seed)
     intervals, exact, samples = [], [], []
-    order = np.array([at for at, one in enumerate(OPERATIONS) for _ in range(one[3])])
-    median = np.array([one[1] for one in OPERATIONS], float)
-    rates = np.array([one[2] for one in OPERATIONS], float)
+    order = np.array([at for at, operation in enumerate(OPERATIONS) for _ in range(operation[3])])
+    median = np.array([operation[1] for operation in OPERATIONS], float)
+    rates = np.array([operation[2] for operation in OPERATIONS], float)
     for thread in range(threads):
         which = np.tile(order, cycles)
         took = (median[which] * np.exp(rng.normal(0, 0.4, len(which)))).astype(np.int64)
@@ -67,7 +67,7 @@ def simulate(
         samples.append(pd.DataFrame({"tid": tid, "time_ns": time_ns, "period": steps})[kept])
     table = pd.concat(intervals, ignore_index=True)
     table["pid"] = table["tid"]
-    names = pd.Index([one[0] for one in OPERATIONS])
+    names = pd.Index([operation[0] for operation in OPERATIONS])
     table["operation"] = pd.Categorical.from_codes(table["operation"], names)
     table["kind"] = pd.Categorical(["operation"] * len(table))
     drawn = pd.concat(samples, ignore_index=True)

@@ -23,4 +23,4 @@ def faults(run: Path) -> str:
     except OSError:
         return ""
     events = [json.loads(line) for line in lines if '"fault"' in line]
-    return "".join(f"lotus: stopped: {one['error']}\n" for one in events if "error" in one)
+    return "".join(f"lotus: stopped: {event['error']}\n" for event in events if "error" in event)

@@ -14,7 +14,7 @@ def test_its_batches_are_the_same(loop):
     plain, traced = loop
     assert (plain.code, traced.code) == (0, 0), plain.err.decode()
     # The library tells of its own files, whose places differ.
-    lines = [[line for line in one.out.splitlines() if line[:1].isdigit()] for one in loop]
+    lines = [[line for line in ended.out.splitlines() if line[:1].isdigit()] for ended in loop]
     assert lines[0] == lines[1]
     assert len(lines[0]) == 6
 

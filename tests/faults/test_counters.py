@@ -53,7 +53,7 @@ def test_a_program_with_few_descriptors(pair, counting):
     assert (traced.code, traced.out, traced.err) == (0, plain.out, "")
     run = traced.run
     assert run.counters.empty
-    assert [one["what"] for one in run.unseen] == ["counters"]
+    assert [gap["what"] for gap in run.unseen] == ["counters"]
     assert len(run.ops) == 2 * 64
 
 
@@ -89,7 +89,7 @@ def test_a_kernel_that_refuses(tmp_path, code, workers):
     assert run.counters.empty
     if run.manifest["counters"] is None:
         pytest.skip("nothing can be counted here anyway")
-    (why,) = (one["why"] for one in run.unseen if one["what"] == "counters")
+    (why,) = (gap["why"] for gap in run.unseen if gap["what"] == "counters")
     assert os.strerror(code) in why
     assert len(run.ops) == 192
     report = called("report", path)
@@ -138,7 +138,7 @@ def test_a_bad_specification_is_not_the_programs_problem(tmp_path, spec):
     run = traced.run
     assert run.counters.empty
     # Either the counters are missing and the reason is there, or the fault was said.
-    assert [one["what"] for one in run.unseen] == ["counters"] or traced.messages
+    assert [gap["what"] for gap in run.unseen] == ["counters"] or traced.messages
     if not traced.messages:
         assert len(run.ops) == 192
 

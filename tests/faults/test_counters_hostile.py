@@ -37,7 +37,10 @@ CASES += ["seccomp"] * (os.uname().machine == "x86_64")
 def plain(torch, tmp_path_factory):
     """What the program prints without lotus, by case."""
     folder, printed = tmp_path_factory.mktemp("plain"), {}
-    for env, cases in (TORCH, OF_TORCH), (STAND_IN, [one for one in CASES if one not in OF_TORCH]):
+    for env, cases in (
+        (TORCH, OF_TORCH),
+        (STAND_IN, [case for case in CASES if case not in OF_TORCH]),
+    ):
         ended = execute([PYTHON, PROGRAMS / SCRIPT, *cases], folder, folder, env=env)
         assert (ended.code, ended.err) == (0, "")
         parts = re.split(r"^== (\w+)\n", ended.out, flags=re.MULTILINE)
@@ -61,7 +64,7 @@ def both(plain, traced):
 
 
 def why_not(run):
-    return " ".join(one["why"] for one in run.unseen if one["what"] == "counters")
+    return " ".join(gap["why"] for gap in run.unseen if gap["what"] == "counters")
 
 
 def operations(run):

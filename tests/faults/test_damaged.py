@@ -38,7 +38,7 @@ def damaged(path, rng):
 
     Of a log's header a damaged check alone is not told: what it checks is as it was.
     """
-    file = rng.choice([one for one in sorted(path.rglob("*")) if one.is_file()])
+    file = rng.choice([file for file in sorted(path.rglob("*")) if file.is_file()])
     data = bytearray(file.read_bytes())
     how = rng.choice(["cut", "flip", "zero", "insert", "append", "empty"])
     place = rng.randrange(len(data))

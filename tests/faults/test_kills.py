@@ -41,7 +41,7 @@ def test_a_killed_worker_leaves_its_batches_and_its_state(pair, by, method):
     epoch = run.epochs.iloc[0]
     assert not epoch["exhausted"]
     assert epoch["batches"] == (run.waits["failed"] == 0).sum()
-    dead = next(one for one in process_states.read(traced.path) if one.worker == 1)
+    dead = next(state for state in process_states.read(traced.path) if state.worker == 1)
     assert (dead.phase, dead.batch, dead.sample) == ("fetch", 9, 27)
 
 
@@ -53,7 +53,7 @@ def test_a_killed_program_leaves_all_that_it_got(pair):
     assert run.manifest["signal"] == signal.SIGKILL
     assert run.waits["batch"].tolist() == list(range(6))
     assert run.waits["step_ns"].notna().tolist() == [True] * 5 + [False]
-    main = next(one for one in process_states.read(traced.path) if one.worker == -1)
+    main = next(state for state in process_states.read(traced.path) if state.worker == -1)
     assert (main.phase, main.batch) == ("step", 5)
 
 
@@ -89,8 +89,10 @@ def test_a_hang_has_a_name_while_it_lasts_and_after_a_kill(
             assert process.poll() is None
             time.sleep(0.05)
             states = process_states.read(path)
-            matching = [one for one in states if one.operation == "Decode"]
-            waits = any((one.worker, one.phase, one.batch) == (-1, "wait", 1) for one in states)
+            matching = [state for state in states if state.operation == "Decode"]
+            waits = any(
+                (state.worker, state.phase, state.batch) == (-1, "wait", 1) for state in states
+            )
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1)
         assert matching[0] in process_states.read(path)
@@ -98,9 +100,9 @@ def test_a_hang_has_a_name_while_it_lasts_and_after_a_kill(
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     states = process_states.read(path)
-    hanging = next(one for one in states if one.operation == "Decode")
+    hanging = next(state for state in states if state.operation == "Decode")
     assert (hanging.worker, hanging.phase, hanging.batch, hanging.sample) == (1, "fetch", 1, 3)
     assert hanging.operation_since_ns >= hanging.sample_since_ns >= hanging.since_ns
-    main = next(one for one in states if one.worker == -1)
+    main = next(state for state in states if state.worker == -1)
     assert main.phase == "wait"
     assert main.loader == 0

@@ -15,7 +15,7 @@ def test_two_traces_at_once_are_two_runs(traced, tmp_path):
     with ThreadPoolExecutor(2) as pool:
         ended = list(pool.map(trace_into, "ab"))
     assert ended[0].out == ended[1].out
-    runs = [one.run for one in ended]
+    runs = [trace.run for trace in ended]
     assert [len(run.samples) for run in runs] == [96, 96]
     assert not set(runs[0].processes["pid"]) & set(runs[1].processes["pid"])
 

@@ -64,7 +64,7 @@ def test_documents_keep_names_whole_and_steer_nothing(run, capfd, options):
     out = capfd.readouterr().out
     harmless(out)
     document = json.loads(out, parse_constant=pytest.fail)
-    names = {one["operation"] for one in document["loaders"][0]["operations"]}
+    names = {row["operation"] for row in document["loaders"][0]["operations"]}
     assert {NAMES[0], NAMES[2]} <= names
 
 
@@ -109,7 +109,7 @@ def test_exports_hold_such_names(run, tmp_path, capfd, form):
         pytest.skip(err)
     harmless(out + err)
     assert "Traceback" not in err
-    files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     assert files
     for file in files:
         data = file.read_bytes()

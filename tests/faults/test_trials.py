@@ -147,7 +147,7 @@ def _running() -> Any:
     loader = DataLoader(Faulty(), batch_size=4, num_workers=1)
     iterator = iter(loader)
     next(iterator)
-    while not any(one.name == "QueueFeederThread" for one in threading.enumerate()):
+    while not any(thread.name == "QueueFeederThread" for thread in threading.enumerate()):
         time.sleep(0.01)
     yield iterator
     assert sum(1 for _ in iterator) == 15

@@ -30,7 +30,7 @@ def test_a_program_sees_of_lotus_what_the_documentation_lists(pair):
     names = {name for name, _ in of_environment}
     assert {name for name in names if not name.startswith("LOTUS_")} == {"PYTHONPATH"}
     (entry,) = set(beside["path"]) - set(alone["path"])
-    assert [one for one in beside["path"] if one != entry] == alone["path"]
+    assert [path for path in beside["path"] if path != entry] == alone["path"]
     assert entry.endswith("sitecustomize")
 
     # Modules: its own, and those of Python that they import
@@ -38,13 +38,15 @@ def test_a_program_sees_of_lotus_what_the_documentation_lists(pair):
     more = set(beside["modules"]) - set(alone["modules"])
     foreign = {name.partition(".")[0] for name in more} - set(sys.stdlib_module_names)
     assert foreign == {"_lotus_inside", "sitecustomize"}
-    assert [one for one in beside["finders"] if one != "Watcher"] == alone["finders"]
+    assert [finder for finder in beside["finders"] if finder != "Watcher"] == alone["finders"]
     assert beside["finders"].count("Watcher") == 1
 
     # torch's functions, and what they make
     functions = {**alone["functions"], **beside["functions"]}
     hooked = {
-        one for one in functions if beside["functions"].get(one) != alone["functions"].get(one)
+        function
+        for function in functions
+        if beside["functions"].get(function) != alone["functions"].get(function)
     }
     assert hooked == HOOKED
     for name in ("iterator", "iterator with workers"):

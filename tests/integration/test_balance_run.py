@@ -141,7 +141,7 @@ def test_what_cannot_be_shared_out_goes_on_as_written_in_all_ranks(job, name):
     ranks = job.case(name)
     messages = [rank["said"] for rank in ranks if "said" in rank]
     assert len(messages[0]) == 1
-    assert all(one == messages[0] for one in messages)
+    assert all(message == messages[0] for message in messages)
     assert REFUSED[name] in messages[0][0]
     assert messages[0][0].startswith("balance.json is not applied to the loader of ")
     assert messages[0][0].endswith("; the program goes on as it is written")

@@ -83,7 +83,9 @@ def document(*arguments: str) -> dict[str, Any]:
 
 def slow_line(comparison: dict[str, Any]) -> dict[str, Any]:
     lines = comparison["loaders"][0]["lines"]
-    return next(one for one in lines if one["id"].startswith("operation:") and "Slow" in one["id"])
+    return next(
+        line for line in lines if line["id"].startswith("operation:") and "Slow" in line["id"]
+    )
 
 
 @pytest.fixture(scope="module")

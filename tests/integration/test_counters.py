@@ -88,7 +88,7 @@ def test_failures_look_the_same(pair, torch, cases):
     """Exceptions, their lines, and what a killed worker leads to."""
     plain, traced = pair("failures.py", *cases, options=COUNTERS)
     assert (traced.code, traced.out) == (plain.code, plain.out)
-    without, with_lotus = (re.sub(rb"pid(\(s\))? \d+", b"", one.err) for one in (plain, traced))
+    without, with_lotus = (re.sub(rb"pid(\(s\))? \d+", b"", ended.err) for ended in (plain, traced))
     assert with_lotus == without
     assert without.count(b"== ") == len(cases)
 

@@ -56,7 +56,7 @@ def test_the_document_agrees_with_what_the_kernel_does():
         opens = True
     except OSError:
         opens = False
-    states = {one["event"]["name"]: one for one in answer["facts"]["survey"]["software"]}
+    states = {probed["event"]["name"]: probed for probed in answer["facts"]["survey"]["software"]}
     assert (states["cpu_clock"]["count"] is not None) is opens
     assert answer["summary"]["counting"].startswith("no") is not opens
 
@@ -81,14 +81,14 @@ def test_a_seccomp_filter_is_recognised(code):
     assert answer["summary"]["counting"].startswith("no: ")
     assert "seccomp" in answer["summary"]["counting"]
     assert answer["summary"]["sampling"].startswith("no")
-    gap = next(one for one in answer["findings"] if one["topic"] == "perf events")
+    gap = next(finding for finding in answer["findings"] if finding["topic"] == "perf events")
     assert gap["state"] == "gap"
     assert gap["fixes"] or gap["asks"]
 
 
 def test_without_any_program_on_the_path_it_still_ends_well(tmp_path: Path):
     answer = document(doctor("--json", PATH=str(tmp_path)))
-    gap = next(one for one in answer["findings"] if one["topic"] == "perf")
+    gap = next(finding for finding in answer["findings"] if finding["topic"] == "perf")
     assert gap["state"] == "gap"
     assert "PATH" in gap["text"]
 
@@ -98,12 +98,14 @@ def test_a_user_without_rights_gets_an_answer():
         pytest.skip("the other tests run without rights already")
     answer = document(doctor("--json", start=[sys.executable, "-c", _NO_RIGHTS]))
     assert answer["facts"]["system"]["capabilities"] == []
-    rights = next(one for one in answer["findings"] if one["topic"] == "perf events")
+    rights = next(finding for finding in answer["findings"] if finding["topic"] == "perf events")
     level = answer["facts"]["system"]["paranoid"]
     assert "does not bind" not in rights["text"]
     if level is not None and level >= 3:
         assert answer["summary"]["counting"].startswith("no: ")
     if level == 2:
         # A context switch happens in the kernel, which this user may not look into.
-        states = {one["event"]["name"]: one for one in answer["facts"]["survey"]["software"]}
+        states = {
+            probed["event"]["name"]: probed for probed in answer["facts"]["survey"]["software"]
+        }
         assert states["context_switches"]["error"] in (errno.EACCES, errno.EPERM, errno.ENOSYS)

@@ -195,7 +195,7 @@ def test_perfetto_has_what_the_tables_have(which, recorded, two_ranks, sql, tmp_
     assert {kind for kind, *_ in flows} == {"collate"}
     # AND ranks are processes; every worker has a track
     ranks = run.manifest["ranks"]
-    names = [f"rank {one['rank']} on {one['host']} (pid {one['pid']})" for one in ranks]
+    names = [f"rank {rank['rank']} on {rank['host']} (pid {rank['pid']})" for rank in ranks]
     assert [name for (name,) in processes] == sorted(names)
     tracks = {name for (name,) in threads}
     workers = run.workers[["worker", "pid"]].itertuples(index=False)
@@ -266,13 +266,13 @@ def test_chrome_is_merged_with_a_trace_of_the_profiler(profiled, tmp_path):
     assert kinds.count("operation") == len(run.ops)
     assert kinds.count("wait") == len(run.waits)
     for kind in ("cpu_op", "user_annotation"):
-        assert kinds.count(kind) == sum(one.get("cat") == kind for one in theirs) > 0
+        assert kinds.count(kind) == sum(event.get("cat") == kind for event in theirs) > 0
     # AND each wait that lotus saw lies in the range that the profiler recorded around it: half a
     # millisecond is far less than what lies between two of them
     ranges = sorted(
-        (one["ts"], one["ts"] + one["dur"])
-        for one in events
-        if one["ph"] == "X" and one["name"].endswith(".__next__")
+        (event["ts"], event["ts"] + event["dur"])
+        for event in events
+        if event["ph"] == "X" and event["name"].endswith(".__next__")
     )
     waits = run.waits.sort_values("start_ns")
     assert len(ranges) == len(waits) + 1  # in the last one the loader found its end
@@ -339,6 +339,6 @@ def test_samples_of_perf_give_flames_of_functions(recorded, tmp_path):
     )
     assert {stack.count(";") for stack, _, _ in lines} == {2}
     speedscope, _ = export(traced, "speedscope", tmp_path)
-    names = [one["name"] for one in json.loads(speedscope.read_text())["profiles"]]
+    names = [profile["name"] for profile in json.loads(speedscope.read_text())["profiles"]]
     assert names[0] == event
     assert any(name.startswith("time: rank 0, worker 1") for name in names)

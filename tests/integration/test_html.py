@@ -111,7 +111,7 @@ def test_the_page_shows_the_numbers_of_json(opened, folder):
         :10
     ]
     drawn = page.evaluate("document.querySelector('[data-chart=causes]').data[0].x")
-    assert drawn == pytest.approx([100 * one["share"] for one in causes], rel=1e-6)
+    assert drawn == pytest.approx([100 * cause["share"] for cause in causes], rel=1e-6)
     waits = page.evaluate(
         "Array.from(document.querySelector('[data-chart=batches]')._fullData[0].y)"
     )

@@ -36,12 +36,16 @@ def test_gradients_and_exceptions_are_those_of_the_program_alone(job, rank):
     alone, watched = truth_of(job.truth, rank, ".plain"), truth_of(job.truth, rank)
     # WHEN the same is done with and without us, THEN each gradient is the same, bit for bit
     for without, with_us in zip(alone["cases"], watched["cases"], strict=True):
-        kept = [[one[name] for name in ("digest", "error")] for one in without["passes"]]
-        assert [[one[name] for name in ("digest", "error")] for one in with_us["passes"]] == kept
+        kept = [[backward[name] for name in ("digest", "error")] for backward in without["passes"]]
+        assert [
+            [backward[name] for name in ("digest", "error")] for backward in with_us["passes"]
+        ] == kept
     assert len(watched["cases"]) == 13
     # AND it is told which models they were: the same on both ranks
     models = job.run.models
-    mine, other = (models[models["rank"] == one]["shapes"].tolist() for one in (rank, 1 - rank))
+    mine, other = (
+        models[models["rank"] == number]["shapes"].tolist() for number in (rank, 1 - rank)
+    )
     assert mine == other
     assert {len(shapes) for shapes in mine} == {64}
 
@@ -51,9 +55,10 @@ def test_each_pass_that_averages_has_a_row(job, rank):
     # WHEN its synchronisation is asked for, THEN there is a row for each pass that averaged
     rows, passes = rows_of(job.run, rank), 0
     for case in truth_of(job.truth, rank)["cases"]:
+        start, end = rows["start_ns"], rows["end_ns"]
         inside = sum(
-            int(((rows["start_ns"] > one["before"]) & (rows["end_ns"] < one["after"])).sum())
-            for one in case["passes"]
+            int(((start > backward["before"]) & (end < backward["after"])).sum())
+            for backward in case["passes"]
         )
         assert inside == case["averaged"], case["name"]
         passes += case["averaged"]

@@ -94,7 +94,7 @@ def test_names_and_places(both):
     line = {text: number for number, text in enumerate(TRAIN.splitlines(), 1)}
 
     def at(text):
-        return f"train.py:{next(line[one] for one in line if text in one)}"
+        return f"train.py:{next(line[statement] for statement in line if text in statement)}"
 
     places = (
         loaders[["name", "call_site", "iterated_at"]].astype(object).where(loaders.notna(), None)

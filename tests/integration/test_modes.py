@@ -79,7 +79,7 @@ def test_parameters_are_those_of_one_process_that_averages_so(job, name):
     assert truth["far"] < 1e-12
     moved = [abs(end - begin) for begin, end in zip(*truth["ends"][0], strict=True)]
     assert max(moved) > 0.001  # or nothing would be shown
-    assert all(rank["ends"] == truth["ends"] for rank in (one[name] for one in job.ranks))
+    assert all(rank["ends"] == truth["ends"] for rank in (rank[name] for rank in job.ranks))
 
 
 def test_averaging_after_each_step_is_what_the_program_does_as_it_is_written(job):
@@ -241,7 +241,7 @@ def test_who_leaves_its_loop_holds_up_no_other_rank(job):
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_done_goes_on_as_written_in_all_ranks(job, name):
     messages = [rank[name]["said"] for rank in job.ranks if "said" in rank[name]]
-    assert all(one == messages[0] for one in messages)
+    assert all(message == messages[0] for message in messages)
     assert len(messages[0]) == 1
     assert REFUSED[name] in messages[0][0]
     assert messages[0][0].startswith("--mode ")

@@ -75,8 +75,10 @@ def executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, 
 
 
 def _shown(book: Any) -> str:
-    outputs = [one for cell in book.cells for one in cell.get("outputs", ())]
-    return "\n".join(str(one.get("text", "")) + str(one.get("data", {})) for one in outputs)
+    outputs = [output for cell in book.cells for output in cell.get("outputs", ())]
+    return "\n".join(
+        str(output.get("text", "")) + str(output.get("data", {})) for output in outputs
+    )
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -87,8 +89,8 @@ def test_it_runs_from_clean(path: Path, executed: Callable[[Any, Path], Any]) ->
     book = nbformat.read(path, as_version=4)
     nbformat.validate(book)
     executed(book, path.parent)
-    outputs = [one for cell in book.cells for one in cell.get("outputs", ())]
-    figures = [one for one in outputs if "image/png" in one.get("data", {})]
+    outputs = [output for cell in book.cells for output in cell.get("outputs", ())]
+    figures = [output for output in outputs if "image/png" in output.get("data", {})]
     assert len(figures) >= 1
     text = _shown(book)
     for wanted in SAYS[path.stem]:

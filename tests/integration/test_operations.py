@@ -54,7 +54,7 @@ def counted(ops):
         name = "RandomChoice/CenterCrop[*]" if "CenterCrop[" in row.operation else row.operation
         counts[row.loader][name] += 1
         parents[name] = row.parent
-    return [{name: (number, parents[name]) for name, number in one.items()} for one in counts]
+    return [{name: (number, parents[name]) for name, number in count.items()} for count in counts]
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])

@@ -29,7 +29,7 @@ def job(torch, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ALL)
 def test_training_is_that_on_the_whole_batches(job, name):
-    for rank in (one[name] for one in job[0]):
+    for rank in (rank[name] for rank in job[0]):
         if name != "norm":
             assert rank["far"] < 1e-12
         assert rank["ranks_far"] == 0
@@ -38,7 +38,7 @@ def test_training_is_that_on_the_whole_batches(job, name):
 
 @pytest.mark.parametrize("name", CHANGE)
 def test_the_slow_rank_gets_less(job, name):
-    quick, slow = ([size for epoch in one[name]["sizes"] for size in epoch] for one in job[0])
+    quick, slow = ([size for epoch in rank[name]["sizes"] for size in epoch] for rank in job[0])
     assert (quick[0], slow[0]) == (8, 8)
     assert min(slow) < 8 < max(quick)
     # AND it has next to none where it takes 20 times as long; batch norm needs two samples
@@ -48,7 +48,7 @@ def test_the_slow_rank_gets_less(job, name):
 
 def test_waiting_for_a_slow_rank_is_not_what_a_rank_takes_itself(job):
     # GIVEN what each step was taken to cost, and what rank 1 sleeps for each sample
-    quick, slow = (one["outside"]["own"] for one in job[0])
+    quick, slow = (rank["outside"]["own"] for rank in job[0])
     assert len(quick) == len(slow) == 33
     for (share, own), (_, other) in zip(slow, quick, strict=True):
         assert (own is None) == (other is None)
@@ -61,7 +61,7 @@ def test_waiting_for_a_slow_rank_is_not_what_a_rank_takes_itself(job):
 
 @pytest.mark.parametrize("name", ALL)
 def test_each_step_has_its_slice_of_the_epochs_order(job, name):
-    first, second = (one[name] for one in job[0])
+    first, second = (rank[name] for rank in job[0])
     steps = [len(epoch) for epoch in first["whole"]]
     if name != "broken_off":
         assert first["lengths"] == second["lengths"] == steps
@@ -82,8 +82,11 @@ def test_each_step_has_its_slice_of_the_epochs_order(job, name):
     ],
 )
 def test_shares_stay_where_it_cannot_be_told_what_they_take(job, name, why):
-    for rank in (one[name] for one in job[0]):
-        assert any(one.startswith("shares stay as they are") and why in one for one in rank["said"])
+    for rank in (rank[name] for rank in job[0]):
+        assert any(
+            sentence.startswith("shares stay as they are") and why in sentence
+            for sentence in rank["said"]
+        )
     if name != "look":
         assert all(size <= 8 for epoch in job[0][0][name]["sizes"] for size in epoch)
 

@@ -127,7 +127,7 @@ def resumed(program, tmp_path_factory, no_signal_is_ignored):
 def logs(folder):
     """What each run that has begun printed, in their order."""
     runs = sweep_record.load(folder / "S").runs["directory"]
-    paths = [folder / "S" / f"{one}.log" for one in runs]
+    paths = [folder / "S" / f"{name}.log" for name in runs]
     return [path.read_text().strip() for path in paths if path.exists()]
 
 
@@ -191,11 +191,11 @@ def test_a_sweep_of_real_runs_says_what_operations_cost(resumed):
         assert setting["measures"]["samples"] == {"mean": 60, "low": 60, "high": 60, "repeats": 2}
         assert setting["measures"]["elapsed_s"]["mean"] > 0.5
         assert setting["measures"]["cpu_s"]["mean"] > setting["measures"]["fetch_cpu_s"]["mean"]
-        slow = next(one for one in setting["operations"] if one["operation"] == "Slow")
+        slow = next(row for row in setting["operations"] if row["operation"] == "Slow")
         costs.append(slow["measures"]["cpu_s"]["mean"])
     # A virtual machine that stands still may count that for CPU time: more, and not of all runs.
     assert 0.99 * 60 * 0.002 < min(costs) < 1.2 * 60 * 0.002
-    (note,) = (one for one in summary.notes if "besides" in one)
+    (note,) = (note for note in summary.notes if "besides" in note)
     assert re.search(r"1 check \(train.py:\d+, .* this is on the one with most samples", note)
 
 
@@ -227,7 +227,7 @@ def test_a_setting_that_fails_is_told_and_the_sweep_goes_on(program, tmp_path):
     assert runs["state"].to_dict() == {1: "failed", 2: "done"}
     assert runs["exit_code"].to_dict() == {1: 7, 2: 0}
     summary = summarise(sweep_record.load(tmp_path / "S"))
-    assert [one["problem"] for one in summary.failed] == ["exit code 7"]
+    assert [failure["problem"] for failure in summary.failed] == ["exit code 7"]
 
     (tmp_path / "repaired").touch()
     again = Start([*LOTUS, "sweep", "--resume", "S"], tmp_path, "again", {}).end()
@@ -242,7 +242,7 @@ def test_a_setting_that_did_not_take_effect_does_not_count(program, tmp_path):
     assert ended.code == 1
     runs = sweep_record.load(tmp_path / "S").runs
     assert runs.groupby("num_workers")["state"].agg(set).to_dict() == {1: {"done"}, 2: {"failed"}}
-    failed = next(one for one in ended.err.splitlines() if b"failed: the setting" in one)
+    failed = next(line for line in ended.err.splitlines() if b"failed: the setting" in line)
     assert b"num_workers was 1 instead of 2" in failed
     assert b"its data set is iterable" in failed
     assert b"--iterable-safe" in failed
@@ -252,7 +252,7 @@ def test_a_setting_that_did_not_take_effect_does_not_count(program, tmp_path):
     assert b"2 of 4 runs cannot succeed" in ended.err
     assert b"--resume" not in ended.err
     summary = summarise(sweep_record.load(tmp_path / "S"))
-    assert all("--iterable-safe" in one["problem"] for one in summary.failed)
+    assert all("--iterable-safe" in failure["problem"] for failure in summary.failed)
     assert len(summary.failed) == 2
 
 
@@ -300,7 +300,7 @@ def test_one_loader_alone_can_be_set(one_loader):
     assert loaders.loc["Train", ["num_workers", "prefetch_factor"]].tolist() == [1, 3]
     summary = summarise(sweep)
     assert summary.loaders[0].startswith("check (")
-    (note,) = (one for one in summary.notes if "besides" in one)
+    (note,) = (note for note in summary.notes if "besides" in note)
     assert re.search(
         r"another loader besides, 0 train \(train.py:\d+, iterated at train.py:\d+\): this is on",
         note,

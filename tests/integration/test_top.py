@@ -58,7 +58,7 @@ def group_of(view: View) -> LoopView:
 
 
 def group_samples(group: LoopView) -> list[str]:
-    return [str(one.sample) for one in group.workers if one.sample is not None]
+    return [str(worker.sample) for worker in group.workers if worker.sample is not None]
 
 
 def samples(view: View) -> list[str]:

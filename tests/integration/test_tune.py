@@ -274,7 +274,7 @@ def test_an_epoch_goes_on_with_another_setting(torch, tmp_path):
     ended = Start(command_of("tune_changes.py", shapes), tmp_path, "changes", env).end()
     assert ended.code == 0, ended.err.decode()
     rows = [json.loads(line) for line in ended.out.splitlines()]
-    assert {one["shape"] for one in rows} == set(shapes)
+    assert {row["shape"] for row in rows} == set(shapes)
     for row in rows:
         assert row["done"] == [True, row["shape"] != "stream"], row
         assert (row["same"], row["shown"], row["left"]) == (True, True, 0), row

@@ -36,7 +36,7 @@ def test_what_a_program_started_ends_with_it_but_what_left_its_group(torch, tmp_
     words = [*LOTUS, "tune", "--budget", "1s", "--", PYTHON, str(script)]
     ended = Start(words, tmp_path, "tune", {}).end()
     assert (ended.code, ended.out) == (0, b""), ended.err.decode()
-    shell, manager, away = (int(one) for one in (tmp_path / "started").read_text().split())
+    shell, manager, away = (int(pid) for pid in (tmp_path / "started").read_text().split())
     for pid in (shell, manager):
         while _runs(pid):
             time.sleep(0.01)

@@ -28,8 +28,8 @@ def runs(torch, tmp_path_factory):
     waiting = SHARED + ALONE
     while waiting:
         some, waiting = waiting[:3], waiting[3:]
-        started = [(one, applied(folder, *one)) for one in some]
-        ended.update((one, start.end()) for one, start in started)
+        started = [(case, applied(folder, *case)) for case in some]
+        ended.update((case, start.end()) for case, start in started)
     return ended
 
 

@@ -24,7 +24,7 @@ def test_a_result_that_cannot_be_written_is_shown_and_kept_elsewhere(torch, tmp_
         script = ["sh", "-c", 'rmdir gone; exec "$@"', "-", *command_of("tune_train.py", TRAIN)]
         words = ["--budget", "3s", "-o", "gone/tuned.json", *more, "--", *script]
         started.append((name, tuned(folder, *words, env=env)))
-    ended = {name: one.end() for name, one in started}
+    ended = {name: start.end() for name, start in started}
     for name, code in (("ended", 1), ("applied", 3)):
         message = ended[name].err.decode()
         assert ended[name].code == code, message

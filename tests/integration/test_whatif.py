@@ -21,7 +21,7 @@ def test_a_data_set_that_waits(traced):
             whatif(run.path, "--step-cores", "0", *words)["whatif"]
             for words in (["--latency", "0ms"], ["--speedup", "Remote=5"])
         ]
-        steady, more, *less = (one["steady_samples_per_s"] for one in (today, then, *quick))
+        steady, more, *less = (outcome["steady_samples_per_s"] for outcome in (today, then, *quick))
         if more > 2 * steady and min(less) > 1.5 * steady:
             break
     assert today["setting"]["num_workers"] == 2

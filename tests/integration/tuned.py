@@ -127,7 +127,7 @@ def ranks(*args):
 
 def same_as(out, plain, batches=34):
     """Whether a program trained on the same as this one, and drew the same random numbers."""
-    done, whole = (json.loads(trained(one)[0]["0"]) for one in (out, plain.out))
+    done, whole = (json.loads(trained(output)[0]["0"]) for output in (out, plain.out))
     assert len(done) == batches  # and a random number of each epoch
     return done == whole
 

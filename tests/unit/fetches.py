@@ -128,7 +128,10 @@ def broken_into(moment: int, action: Callable[[], object], function: Callable[[]
             before = last.get(frame, "RESUME")
             code = frame.f_code
             if code not in _NAMES:
-                _NAMES[code] = {one.offset: one.opname for one in dis.get_instructions(code)}
+                _NAMES[code] = {
+                    instruction.offset: instruction.opname
+                    for instruction in dis.get_instructions(code)
+                }
             last[frame] = _NAMES[code][frame.f_lasti]
             if before.startswith(("RESUME", "CALL", "JUMP_BACKWARD", "JUMP_ABSOLUTE")):
                 left -= 1

@@ -36,7 +36,7 @@ class Kernel:
         self.still_open = 0
 
     def open(self, events: Sequence[Event]) -> "Counters":
-        self.opened.append([one.name for one in events])
+        self.opened.append([event.name for event in events])
         for event in events:
             code = self.errors.get(event.name, self.refusal)
             if code == 0 and event.type != SOFTWARE and not self.hardware:
@@ -46,9 +46,11 @@ class Kernel:
             if code:
                 raise OSError(code, os.strerror(code), event.name)
         taking = [
-            one
-            for one in events
-            if one.type != SOFTWARE and one.name != "slots" and not one.name.startswith("topdown_")
+            event
+            for event in events
+            if event.type != SOFTWARE
+            and event.name != "slots"
+            and not event.name.startswith("topdown_")
         ]
         if len(taking) > self.announced:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
@@ -65,11 +67,11 @@ class Counters:
     ) -> None:
         self.kernel, self.running, self.reads = kernel, running, 0
         self.steps = [
-            0 if one.name in kernel.zero else 16 if one.name == "page_faults" else 100_000
-            for one in events
+            0 if event.name in kernel.zero else 16 if event.name == "page_faults" else 100_000
+            for event in events
         ]
         if failing is not None:
-            place = max(p for p, one in enumerate(events) if one == failing)
+            place = max(p for p, event in enumerate(events) if event == failing)
             self.steps[place] = 0
 
     def read(self) -> bytes:

@@ -21,7 +21,7 @@ from lotus.hardware.sampling_probe import ProbeSampling
 
 
 def counted(events, count: int | None = 100_000, error: int = 0) -> tuple[ProbeCount, ...]:
-    return tuple(ProbeCount(one, count, 0.0 if count is None else 1.0, error) for one in events)
+    return tuple(ProbeCount(event, count, 0.0 if count is None else 1.0, error) for event in events)
 
 
 # A machine that lacks nothing, from which each test takes away something.
@@ -85,7 +85,11 @@ def machine(facts: MachineFacts = WHOLE, /, **system: object) -> MachineFacts:
 
 
 def gaps(facts: MachineFacts) -> dict[str, Finding]:
-    return {one.topic: one for one in examination.report(facts).findings if one.state == GAP}
+    return {
+        finding.topic: finding
+        for finding in examination.report(facts).findings
+        if finding.state == GAP
+    }
 
 
 def fixes(facts: MachineFacts, topic: str) -> str:

@@ -55,17 +55,22 @@ def job(
     for epoch in range(epochs):
         for step in range(steps):
             begin = now
-            sizes = [partial if partial and step == steps - 1 else one.batch for one in ranks]
+            sizes = [partial if partial and step == steps - 1 else rank.batch for rank in ranks]
             rough = random.normal(1.0, noise, (2, len(ranks)))
             fetch = [
-                one.fetch * size * r for one, size, r in zip(ranks, sizes, rough[0], strict=True)
+                rank.fetch * size * r for rank, size, r in zip(ranks, sizes, rough[0], strict=True)
             ]
             # The pipeline is simple here: a batch is waited for as long as it takes each worker.
             wait = [
-                f * (1 if not one.workers else max(f / one.workers - max(0.0, _own(one, n)), 0) / f)
-                for f, one, n in zip(fetch, ranks, sizes, strict=True)
+                f
+                * (
+                    1
+                    if not rank.workers
+                    else max(f / rank.workers - max(0.0, _own(rank, n)), 0) / f
+                )
+                for f, rank, n in zip(fetch, ranks, sizes, strict=True)
             ]
-            own = [_own(one, n) * r for one, n, r in zip(ranks, sizes, rough[1], strict=True)]
+            own = [_own(rank, n) * r for rank, n, r in zip(ranks, sizes, rough[1], strict=True)]
             ready = [begin + (w + o) * MS for w, o in zip(wait, own, strict=True)]
             end = max(ready) + collective * MS
             for rank, rank_costs in enumerate(ranks):
@@ -105,15 +110,15 @@ def job(
             now, number = end, number + 1
     rows = [
         LOADER
-        | {"rank": rank, "loader": 0, "num_workers": one.workers, "batch_size": one.batch}
+        | {"rank": rank, "loader": 0, "num_workers": profile.workers, "batch_size": profile.batch}
         | loader
-        for rank, one in enumerate(ranks)
+        for rank, profile in enumerate(ranks)
     ]
     places = [{"rank": rank, "world_size": len(ranks)} for rank in range(len(ranks))]
     memory = [
-        {"rank": rank, "pid": 200 + rank, "worker": 0, "pss": one.memory, "rss": one.memory}
-        for rank, one in enumerate(ranks)
-        if one.memory
+        {"rank": rank, "pid": 200 + rank, "worker": 0, "pss": profile.memory, "rss": profile.memory}
+        for rank, profile in enumerate(ranks)
+        if profile.memory
     ]
     return SimpleNamespace(
         manifest={"host": "a", "memory_bytes": 64 << 30, "ranks": places},
@@ -121,7 +126,7 @@ def job(
         batches=pd.DataFrame(batches),
         syncs=pd.DataFrame(syncs if synced else syncs[:0]),
         resources=pd.DataFrame(memory),
-        epochs=pd.DataFrame({"rank": range(len(ranks)), "peak_rss": [one.peak for one in ranks]}),
+        epochs=pd.DataFrame({"rank": range(len(ranks)), "peak_rss": [rank.peak for rank in ranks]}),
     )
 
 

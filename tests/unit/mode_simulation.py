@@ -99,7 +99,7 @@ def apart(
         event = heapq.heappop(events)
         if event.what == "round":
             over[event.rank] = event.time
-            if all(one.ended for one in all_ranks):
+            if all(rank.ended for rank in all_ranks):
                 return event.time
             for rank, member in enumerate(all_ranks):
                 if member.stopped or member.ended:

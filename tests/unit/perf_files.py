@@ -65,7 +65,7 @@ def write(
     table_at = ids_at + 16 * len(attrs)
     data_at = table_at + 144 * len(attrs)
     ids = b"".join(struct.pack("<QQ", n + 1, n + 101) for n in range(len(attrs)))
-    table = b"".join(one + struct.pack("<QQ", ids_at + 16 * n, 16) for n, one in enumerate(attrs))
+    table = b"".join(attr + struct.pack("<QQ", ids_at + 16 * n, 16) for n, attr in enumerate(attrs))
     size = len(records) if size is None else size
     head = (
         b"PERFILE2"

@@ -142,7 +142,11 @@ def job(*programs: Program) -> AttachEvidence:
     for rank, part in enumerate(parts):
         for name in ("processes", "samples", "looks", "labels", "memory"):
             table = getattr(part, name)
-            more = {one: table[one] + 100 * rank for one in ("pid", "tid", "main") if one in table}
+            more = {
+                column: table[column] + 100 * rank
+                for column in ("pid", "tid", "main")
+                if column in table
+            }
             if "label" in table:
                 more["label"] = table["label"] + labels
             table = table.assign(**more)

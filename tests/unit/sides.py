@@ -31,7 +31,7 @@ def recorded(seed: int, scale: float = 1.0, **changed: Any) -> SimpleNamespace:
 
 
 def held(a: Any, b: Any) -> Comparison:
-    sides = [one if isinstance(one, list) else [one] for one in (a, b)]
+    sides = [side if isinstance(side, list) else [side] for side in (a, b)]
     return compare(Side("before", sides[0], "A"), Side("after", sides[1], "B"))
 
 

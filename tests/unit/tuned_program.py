@@ -187,7 +187,7 @@ class Asks:
     name = "listed"
 
     def __init__(self, *settings: Setting) -> None:
-        self.left = [one.normal() for one in settings]
+        self.left = [setting.normal() for setting in settings]
         self.measurements: list[Measurement] = []
         self.problem: Problem | None = None
 
@@ -204,7 +204,7 @@ class Asks:
             self.left.pop(0)
 
     def best(self) -> Measurement | None:
-        worked = [one for one in self.measurements if not one.failed]
+        worked = [measurement for measurement in self.measurements if not measurement.failed]
         return max(worked, key=lambda trial: trial.samples_per_s, default=None)
 
     def reason(self) -> str:

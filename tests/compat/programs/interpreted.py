@@ -75,7 +75,7 @@ def loop(name, loader):
         except StopIteration:
             break
         except ValueError as error:
-            frames = [one.name for one in traceback.extract_tb(error.__traceback__)]
+            frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
             print(name, "raised", str(error), frames[:1], frames[-1], flush=True)
 
 

@@ -240,8 +240,8 @@ def seccomp():
     """A filter that kills whoever opens a counter."""
     call = {"x86_64": 298}[os.uname().machine]
     program = b"".join(
-        struct.pack("<HBBI", *one)
-        for one in (
+        struct.pack("<HBBI", *instruction)
+        for instruction in (
             (0x20, 0, 0, 0),  # load the system call's number
             (0x15, 0, 1, call),
             (0x06, 0, 0, 0x80000000),  # SECCOMP_RET_KILL_PROCESS

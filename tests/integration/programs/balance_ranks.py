@@ -98,7 +98,7 @@ def loss_of(net, x, y, options):
     how = "sum" if "sum" in options else "mean"
     loss = nn.functional.cross_entropy(made["answer"], y, reduction=how)
     if "penalty" in options:
-        loss = loss + 0.01 * sum((one**2).sum() for one in net.parameters())
+        loss = loss + 0.01 * sum((parameter**2).sum() for parameter in net.parameters())
     return loss
 
 

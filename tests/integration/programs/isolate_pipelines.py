@@ -198,7 +198,9 @@ PIPELINES = {
 
 
 def main(name, workers):
-    loaders = [DataLoader(one, batch_size=8, num_workers=workers) for one in PIPELINES[name]()]
+    loaders = [
+        DataLoader(dataset, batch_size=8, num_workers=workers) for dataset in PIPELINES[name]()
+    ]
     atexit.register(write, "exit handler")
     print("starts", flush=False)
     try:

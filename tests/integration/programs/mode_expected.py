@@ -75,7 +75,9 @@ def whole_batches():
     for epoch in range(2):
         batches = [rank[epoch] for rank in truth["seen"]]
         for turn in range(max(map(len, batches))):
-            net = mean(stepped(net, [one[turn] if turn < len(one) else [] for one in batches]))
+            net = mean(
+                stepped(net, [batch[turn] if turn < len(batch) else [] for batch in batches])
+            )
         ends.append(parameters(net))
     truth["far"] = far(truth, ends)
     return truth

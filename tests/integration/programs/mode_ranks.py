@@ -157,7 +157,7 @@ def replaced(change, every=None):
 
 
 def assign(net):
-    known = {name: one.clone() for name, one in net.state_dict().items()}
+    known = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     net.load_state_dict(known, assign=True)
     net.last.bias.data = net.last.bias.data.clone()
     net.first.weight = nn.Parameter(net.first.weight.detach().clone())
@@ -187,7 +187,7 @@ def dead():
     references = [weakref.ref(model), *map(weakref.ref, model.parameters())]
     del model
     gc.collect()
-    return {**truth, "kept": sum(one() is not None for one in references)}
+    return {**truth, "kept": sum(reference() is not None for reference in references)}
 
 
 TUNED = {

@@ -87,11 +87,11 @@ def trained(loader_of=None, net=None, options=(), epochs=2):
             for x, y, _ in DataLoader(Points(MANY), 50 + RANK):
                 loss_of(net, x, y)
     every = [None] * WORLD
-    dist.all_gather_object(every, (seen, ends, [one.clone() for one in net.buffers()]))
+    dist.all_gather_object(every, (seen, ends, [buffer.clone() for buffer in net.buffers()]))
     return {
-        "seen": [one[0] for one in every],
-        "ends": [[end.tolist() for end in one[1]] for one in every],
-        "buffers": [[one.tolist() for one in rank[2]] for rank in every],
+        "seen": [rank[0] for rank in every],
+        "ends": [[end.tolist() for end in rank[1]] for rank in every],
+        "buffers": [[buffer.tolist() for buffer in rank[2]] for rank in every],
     }
 
 
@@ -134,17 +134,17 @@ def fitted(model, loader, epoch=0, options=()):
     if "copy" in options:
         copy.deepcopy(model), copy.deepcopy(loader)
     every = [None] * WORLD
-    buffers = [one.clone() for one in model.module.buffers()]
+    buffers = [buffer.clone() for buffer in model.module.buffers()]
     dist.all_gather_object(every, (seen, parameters(model.module), buffers))
     return {
-        "seen": [[one[0]] for one in every],
-        "ends": [[one[1].tolist()] for one in every],
-        "buffers": [[one.tolist() for one in rank[2]] for rank in every],
+        "seen": [[rank[0]] for rank in every],
+        "ends": [[rank[1].tolist()] for rank in every],
+        "buffers": [[buffer.tolist() for buffer in rank[2]] for rank in every],
     }
 
 
 def joined(truths):
     return {
-        name: [[one for truth in truths for one in truth[name][rank]] for rank in range(WORLD)]
+        name: [[value for truth in truths for value in truth[name][rank]] for rank in range(WORLD)]
         for name in ("seen", "ends", "buffers")
     }

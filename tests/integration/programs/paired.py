@@ -151,8 +151,13 @@ def observe(feature):
             see.rows.append(["the feature raised", raised(error)])
         gc.collect()
     warned = [
-        (one.category.__name__, words(str(one.message)), os.path.basename(one.filename), one.lineno)
-        for one in caught
+        (
+            warning.category.__name__,
+            words(str(warning.message)),
+            os.path.basename(warning.filename),
+            warning.lineno,
+        )
+        for warning in caught
     ]
     return {"seen": see.rows, "warnings": warned, "after": left()}
 

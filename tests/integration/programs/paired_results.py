@@ -208,7 +208,7 @@ class World(Dataset):
             gc.isenabled(), os.path.basename(os.getcwd()) != "", os.getpid() == process.pid,
             os.getppid() == multiprocessing.parent_process().pid,
             multiprocessing.get_start_method(),
-            [(one.category.__name__, str(one.message), one.lineno) for one in caught],
+            [(shown.category.__name__, str(shown.message), shown.lineno) for shown in caught],
             repr(type(self).__mro__), vars(self),
         ]  # fmt: skip
 

@@ -43,4 +43,4 @@ def momentum(net):
 
 
 def parameters(net):
-    return torch.cat([one.detach().double().flatten() for one in net.parameters()])
+    return torch.cat([parameter.detach().double().flatten() for parameter in net.parameters()])

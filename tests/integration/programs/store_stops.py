@@ -97,7 +97,7 @@ def end_store(rank, number):
     place = os.environ["TRUTH"]
     with open(f"{place}.there.{rank}", "w"):
         pass
-    while not all(os.path.exists(f"{place}.there.{one}") for one in (0, 1)):
+    while not all(os.path.exists(f"{place}.there.{number}") for number in (0, 1)):
         time.sleep(0.01)
     store = os.environ["STORE"]
     if rank == 0:

@@ -68,7 +68,9 @@ def judged(run: SimpleNamespace) -> Verdict:
 def test_the_planted_cause_comes_first(name: str) -> None:
     plan, kind = PLANTED[name]
     judgement = judged(plan.run())
-    assert judgement.causes[0].kind == kind, [(one.kind, one.share) for one in judgement.causes]
+    assert judgement.causes[0].kind == kind, [
+        (cause.kind, cause.share) for cause in judgement.causes
+    ]
     assert judgement.causes[0].share > 0.5
     assert judgement.causes[0].advice
 
@@ -198,7 +200,7 @@ def test_pickling_that_stops_the_fetch_is_charged_to_sending() -> None:
     before = judged(run).causes[0]
     # The same wall times, but the fetch had no CPU while its own process pickled.
     run.batches = batches.assign(cpu_ns=batches["fetch_ns"] - batches["pickle_ns"])
-    after = next(one for one in judged(run).causes if one.kind == "send")
+    after = next(cause for cause in judged(run).causes if cause.kind == "send")
     assert before.kind == "operation"
     assert after.share > 0.3
 

@@ -43,7 +43,7 @@ def around(run: SimpleNamespace) -> Circumstances:
 
 
 def cold_share(run: SimpleNamespace) -> float:
-    return sum(one.share for one in judged(run).causes if one.kind == "cold-files")
+    return sum(cause.share for cause in judged(run).causes if cause.kind == "cold-files")
 
 
 def test_files_are_not_blamed_for_cores_that_others_had() -> None:

@@ -157,7 +157,7 @@ def test_who_is_last_and_by_how_much(seed: int) -> None:
         assert steps.ranks[steps.last[k]] == ordered[-1]
         assert steps.lead_second[k] == arrivals[ordered[-1]] - arrivals[ordered[-2]]
         for rank in arrivals:
-            others = median(at for one, at in arrivals.items() if one != rank)
+            others = median(at for other, at in arrivals.items() if other != rank)
             row = int(np.searchsorted(steps.ranks, rank))
             assert steps.late[row, k] == pytest.approx(arrivals[rank] - others, rel=1e-6)
         others = median(arrivals[rank] for rank in ordered[:-1])

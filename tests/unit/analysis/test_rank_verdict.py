@@ -131,7 +131,7 @@ def test_shares_are_of_the_steps_that_a_rank_took_part_in() -> None:
     last = np.where((steps.last == 3) & (np.arange(200) >= 100), 0, steps.last)
     steps = dataclasses.replace(steps, last=last)
     shares = last_shares(steps, np.ones(200, bool))
-    assert [one.steps for one in shares] == [200, 200, 200, 100]
+    assert [share.steps for share in shares] == [200, 200, 200, 100]
     assert shares[3].fair == pytest.approx(1 / 4)
     assert shares[0].fair == pytest.approx((1 / 4 + 1 / 3) / 2)
     for row, share in enumerate(shares):
@@ -270,7 +270,7 @@ def test_of_many_stragglers_some_are_explained_and_the_others_named() -> None:
     made = Job(np.ones((14, 800)), 8 + 4 * rng.random((14, 800)))
     made.step[:6] += 4
     summary = summary_of(made)
-    explained = [rank for one in summary.stragglers for rank in one.ranks]
+    explained = [rank for straggler in summary.stragglers for rank in straggler.ranks]
     assert sorted(explained + summary.more) == [0, 1, 2, 3, 4, 5]
     assert len(summary.more) == 2
     low, high = summary.more

@@ -210,8 +210,8 @@ def test_the_loader_with_the_most_samples_comes_first() -> None:
     for name in ("ops", "samples", "batches", "waits", "workers", "epochs", "loaders"):
         both = [getattr(run, name), getattr(other, name)]
         setattr(run, name, pd.concat(both, ignore_index=True))
-    assert [one.scope.loader for one in summarise(run).loaders] == [1, 0]
-    assert [one.times["batches"] for one in summarise(run).loaders] == [20, 4]
+    assert [loader.scope.loader for loader in summarise(run).loaders] == [1, 0]
+    assert [loader.times["batches"] for loader in summarise(run).loaders] == [20, 4]
 
 
 def test_the_end_of_an_iterable_data_set_is_no_batch() -> None:
@@ -253,4 +253,4 @@ def test_thousands_of_loaders_are_counted_and_the_largest_shown() -> None:
     summary = summarise(run)
     assert len(summary.loaders) == 32
     assert summary.loaders_left_out == 8
-    assert 39 in [one.scope.loader for one in summarise(run, loader=39).loaders]
+    assert 39 in [loader.scope.loader for loader in summarise(run, loader=39).loaders]

@@ -112,7 +112,7 @@ def test_the_report_tells_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "stall of the machine" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
     document = run_document.document(summarise(run))["loaders"][0]
-    assert [one["batch"] for one in document["slow_batches"]] == [0, 12, 13]
+    assert [row["batch"] for row in document["slow_batches"]] == [0, 12, 13]
     assert "slow as a whole" not in shown(stalled())
 
 
@@ -122,8 +122,8 @@ def test_a_stall_is_a_cause_of_its_own() -> None:
     first = causes[0]
     assert (first.kind, first.evidence["batches"]) == ("slow-batches", 2)
     assert first.title.startswith("2 batches that were slow as a whole, the slowest 0/12")
-    assert not [one for one in causes if one.kind == "slow-samples"]
-    assert sum(one.share for one in causes) <= 1.0001
-    both = {one.kind for one in verdict(scopes(stalled(12, s200=300.0))[0]).causes}
+    assert not [cause for cause in causes if cause.kind == "slow-samples"]
+    assert sum(cause.share for cause in causes) <= 1.0001
+    both = {cause.kind for cause in verdict(scopes(stalled(12, s200=300.0))[0]).causes}
     assert {"slow-batches", "slow-samples"} <= both
     assert "All their samples were slow at once" in " ".join(shown(run).split())

@@ -30,7 +30,7 @@ def rank(number: int, mean: float, variation: float, steps: int = 400, batch: in
 def test_ranks_that_vary_more_take_less() -> None:
     ranks = tuple(rank(k, 32e6, 0.4 if k < 4 else 0.02) for k in range(8))
     job = Job(ranks, "", None, True, 0.0, 32e6)
-    sizes = least(job, [curve(one) for one in ranks], [None] * 8)
+    sizes = least(job, [curve(rank) for rank in ranks], [None] * 8)
     assert sum(sizes) == 8 * 32
     assert max(sizes[:4]) < 32 < min(sizes[4:])
     # In the long run as well: the mean of the slowest, of steps that were not in the trace.
@@ -44,5 +44,5 @@ def test_ranks_that_never_vary_are_split_by_their_means() -> None:
     ranks = tuple(rank(k, mean, 1e-6) for k, mean in enumerate((10e6, 20e6, 30e6)))
     job = Job(ranks, "", None, True, 0.0, 30e6)
     # 53 / 3.2, 26 / 1.6 and 17 x 30 / 32: 16.6, 16.3 and 15.9 ms; 18 would be 16.9.
-    assert least(job, [curve(one) for one in ranks], [None] * 3) == [53, 26, 17]
-    assert least(job, [curve(one) for one in ranks], [40, None, None])[0] == 40
+    assert least(job, [curve(rank) for rank in ranks], [None] * 3) == [53, 26, 17]
+    assert least(job, [curve(rank) for rank in ranks], [40, None, None])[0] == 40

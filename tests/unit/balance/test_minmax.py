@@ -16,14 +16,14 @@ ranks = some.tuples(lines, some.one_of(some.none(), some.integers(1, 9)))
 
 def _slowest(curves: list[list[tuple[float, float]]], sizes: tuple[int, ...]) -> float:
     return max(
-        max(fixed + slope * size for fixed, slope in one)
-        for one, size in zip(curves, sizes, strict=True)
+        max(fixed + slope * size for fixed, slope in lines)
+        for lines, size in zip(curves, sizes, strict=True)
     )
 
 
 def _all(total: int, count: int) -> list[tuple[int, ...]]:
     cuts = combinations(range(1, total), count - 1)
-    return [tuple(b - a for a, b in pairwise((0, *one, total))) for one in cuts]
+    return [tuple(b - a for a, b in pairwise((0, *cut, total))) for cut in cuts]
 
 
 @settings(deadline=None, max_examples=150)
@@ -31,7 +31,7 @@ def _all(total: int, count: int) -> list[tuple[int, ...]]:
 def test_no_split_is_better(
     made: list[tuple[list[tuple[float, float]], int | None]], total: int
 ) -> None:
-    curves, caps = [one for one, _ in made], [cap for _, cap in made]
+    curves, caps = [lines for lines, _ in made], [cap for _, cap in made]
     possible = [
         sizes
         for sizes in (_all(total, len(made)) if total >= len(made) else [])
@@ -43,7 +43,7 @@ def test_no_split_is_better(
         return
     shares = tuple(split(curves, total, caps))
     assert shares in possible
-    assert _slowest(curves, shares) == min(_slowest(curves, one) for one in possible)
+    assert _slowest(curves, shares) == min(_slowest(curves, sizes) for sizes in possible)
 
 
 def test_a_thousand_ranks_of_two_kinds() -> None:
@@ -62,6 +62,6 @@ def test_equal_gives_what_is_left_over_to_the_first() -> None:
 
 def test_random_keeps_the_batch_and_the_seed() -> None:
     drawn = [at_random(10, 4, seed) for seed in range(200)]
-    assert all(sum(one) == 10 and min(one) >= 1 for one in drawn)
+    assert all(sum(sizes) == 10 and min(sizes) >= 1 for sizes in drawn)
     assert at_random(10, 4, 7) == drawn[7]
-    assert len({tuple(one) for one in drawn}) > 40  # of the 84 that there are
+    assert len({tuple(sizes) for sizes in drawn}) > 40  # of the 84 that there are

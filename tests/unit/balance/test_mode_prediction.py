@@ -75,7 +75,7 @@ def _modes(made: Job) -> Modes:
 
 
 def _ms(prediction: Modes) -> dict[str, float]:
-    return {one.name: one.epoch.seconds * 1e3 for one in prediction.rows}
+    return {row.name: row.epoch.seconds * 1e3 for row in prediction.rows}
 
 
 def _always(*times: float, steps: int = STEPS) -> Floats:
@@ -93,7 +93,7 @@ def test_by_hand_where_times_never_vary() -> None:
     )
     assert prediction.waiting == pytest.approx(10 / 31)
     assert prediction.persistent == pytest.approx(1.0)
-    assert [one.learns_the_same for one in prediction.rows] == [True, False, False]
+    assert [row.learns_the_same for row in prediction.rows] == [True, False, False]
     # Without workers no batch is asked for ahead: at 750 ms 75 and 25 are done.
     alone = _job(_always(10.0, 30.0), workers=0, fetch=np.zeros(2), collective=0.0)
     assert _ms(_modes(alone))["async"] == pytest.approx(750)
@@ -124,7 +124,7 @@ def test_an_input_goes_on_while_gradients_are_averaged() -> None:
     assert times_ms["local"] == pytest.approx(50 * 40)
     # b + 8 ms of collective for one rank, what workers need for the other's 16 - b samples.
     made = _job(_always(8.0, 1.0), fetch=np.array([0.1, 8.0]), collective=8.0)
-    assert least(made, [curve(one) for one in made.ranks], [None] * 2) == [4, 12]
+    assert least(made, [curve(rank) for rank in made.ranks], [None] * 2) == [4, 12]
 
 
 @pytest.mark.parametrize(("fetch", "workers"), [(40.0, 1), (10.0, 1), (22.0, 2), (10.0, 0)])
@@ -134,11 +134,11 @@ def test_predicted_steps_are_those_of_a_simulated_cluster(fetch: float, workers:
     made = replace(
         made,
         ranks=tuple(
-            replace(one, fetch_ns=(fetch if one.rank == 3 else 1.0) * MS * rough[1, :, one.rank])
-            for one in made.ranks
+            replace(rank, fetch_ns=(fetch if rank.rank == 3 else 1.0) * MS * rough[1, :, rank.rank])
+            for rank in made.ranks
         ),
     )
-    members = [Member(one.step_ns, one.fetch_ns, 8, workers, DEPTH) for one in made.ranks]
+    members = [Member(rank.step_ns, rank.fetch_ns, 8, workers, DEPTH) for rank in made.ranks]
     simulated = simulate(members, steps=1000, collective_ns=3.0 * MS).step_s
     assert predict(made, made.batch_sizes).seconds == pytest.approx(simulated, rel=0.03)
 
@@ -246,7 +246,7 @@ def test_what_waits_are_for() -> None:
 
 def _lasting(own: Floats) -> float:
     made = _job(own)
-    return lasting(made, [curve(one) for one in made.ranks], [None] * own.shape[1])
+    return lasting(made, [curve(rank) for rank in made.ranks], [None] * own.shape[1])
 
 
 def test_a_split_that_follows_chance_is_known_by_the_other_half() -> None:

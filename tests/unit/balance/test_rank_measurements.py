@@ -18,7 +18,7 @@ TWO = (Costs(slope=1.0), Costs(slope=3.0))
 
 def test_waiting_for_the_others_is_no_own_time() -> None:
     measured = measure(job(TWO, noise=0.0))
-    assert [one.step_ns.mean() for one in measured.ranks] == pytest.approx([8 * MS, 24 * MS])
+    assert [rank.step_ns.mean() for rank in measured.ranks] == pytest.approx([8 * MS, 24 * MS])
     assert measured.collective_ns == pytest.approx(1 * MS)
     assert measured.measured_ns == pytest.approx(25 * MS)
     assert measured.batch_sizes == (8, 8)
@@ -55,17 +55,17 @@ def test_hosts_whose_clocks_differ_have_the_same_collective() -> None:
 def test_without_traced_synchronisation_it_says_so() -> None:
     measured = measure(job(TWO, noise=0.0, synced=False))
     assert not measured.synchronised
-    assert [one.step_ns.mean() for one in measured.ranks] == pytest.approx([25 * MS, 25 * MS])
+    assert [rank.step_ns.mean() for rank in measured.ranks] == pytest.approx([25 * MS, 25 * MS])
     assert any("was not traced" in note for note in measured.notes)
 
 
 def test_two_batch_sizes_tell_what_is_fixed() -> None:
     run = job([Costs(1.0, fixed=5.0), Costs(2.0, fixed=9.0)], noise=0.01)
     smaller = job([Costs(1.0, fixed=5.0, batch=4), Costs(2.0, fixed=9.0, batch=4)], noise=0.01)
-    lines = [curve(one).step for one in measure(run, also=[smaller]).ranks]
-    assert [one.how for one in lines] == ["fitted"] * 2
-    assert [one.fixed / MS for one in lines] == pytest.approx([5, 9], rel=0.1)
-    assert [one.slope / MS for one in lines] == pytest.approx([1, 2], rel=0.1)
+    lines = [curve(rank).step for rank in measure(run, also=[smaller]).ranks]
+    assert [line.how for line in lines] == ["fitted"] * 2
+    assert [line.fixed / MS for line in lines] == pytest.approx([5, 9], rel=0.1)
+    assert [line.slope / MS for line in lines] == pytest.approx([1, 2], rel=0.1)
 
 
 def test_steps_of_each_run_are_told_apart() -> None:
@@ -76,7 +76,7 @@ def test_steps_of_each_run_are_told_apart() -> None:
     for rank in measured.ranks:
         assert len(set(rank.key.tolist())) == len(rank.key) == len(rank.sizes)
         assert set((rank.key >> RUN).tolist()) == {0, 1, 2}
-    steps = [dict(zip(one.key.tolist(), one.sizes, strict=True)) for one in measured.ranks]
+    steps = [dict(zip(rank.key.tolist(), rank.sizes, strict=True)) for rank in measured.ranks]
     assert steps[0] == steps[1]
 
 
@@ -114,7 +114,7 @@ def _without(rank: int) -> SimpleNamespace:
 
 def _unrecorded() -> SimpleNamespace:
     run = _without(2)
-    run.manifest["ranks"] = [one for one in run.manifest["ranks"] if one["rank"] != 2]
+    run.manifest["ranks"] = [rank for rank in run.manifest["ranks"] if rank["rank"] != 2]
     return run
 
 

@@ -53,8 +53,8 @@ def test_the_prediction_holds_for_the_job_that_it_makes() -> None:
     truth = (np.array(slopes) * sizes * rough).max(axis=1).mean() * 1e-3 + 1e-3
     held = 0
     for seed in range(20):
-        was = job([Costs(one) for one in slopes], noise=0.1, seed=seed)
-        small = job([Costs(one, batch=4) for one in slopes], noise=0.1, seed=seed + 50)
+        was = job([Costs(slope) for slope in slopes], noise=0.1, seed=seed)
+        small = job([Costs(slope, batch=4) for slope in slopes], noise=0.1, seed=seed + 50)
         made = predict(measure(was, also=[small]), sizes, seed)
         held += made.low <= truth <= made.high
         assert made.seconds == pytest.approx(truth, rel=0.06)
@@ -106,9 +106,9 @@ def test_a_rank_takes_no_more_than_it_can_hold() -> None:
     assert full.shares[0].cap.samples == 9
     # A main process that came to hold 19 GiB in training, with that worker, and one without any.
     ranks = [Costs(1.0, memory=13 * GIB, peak=19 * GIB), Costs(3.0, memory=GIB, peak=GIB / 2)]
-    assert [one.cap.samples for one in balance(job(ranks), SplitOptions()).shares] == [8, 128]
+    assert [share.cap.samples for share in balance(job(ranks), SplitOptions()).shares] == [8, 128]
     ranks = [Costs(1.0, peak=26 * GIB), Costs(3.0)]
-    assert [one.cap.samples for one in balance(job(ranks), SplitOptions()).shares] == [9, None]
+    assert [share.cap.samples for share in balance(job(ranks), SplitOptions()).shares] == [9, None]
 
 
 def test_equal_and_random_keep_the_global_batch() -> None:
@@ -134,7 +134,7 @@ def test_bno_says_that_it_does_not_keep_the_global_batch_and_what_it_took() -> N
     other = balance(job([Costs(1.0), Costs(1.0), Costs(1.0)]), question)
     assert other.quantities["NL"] == "as given"
     assert other.quantities["B"] == "30 samples, as given"
-    assert [one["NCW"] for one in other.weights] == pytest.approx([1.8, 1.8, 1.0])
+    assert [weights["NCW"] for weights in other.weights] == pytest.approx([1.8, 1.8, 1.0])
     with pytest.raises(LotusError, match="ranks 0 to 2"):
         balance(job([Costs(1.0)] * 3), SplitOptions("bno", links={(0, 3): 1.0}))
 
@@ -173,7 +173,9 @@ def test_what_more_workers_would_give_is_simulated_first() -> None:
     assert balanced.after_tuned is not None
     assert balanced.after_tuned.seconds < 0.7 * balanced.after.seconds
     full = _together(*(Plan(workers=8, operations={"Loader": 40.0}, rank=r).run() for r in (0, 1)))
-    assert all(one.workers == one.workers_now == 8 for one in balance(full, SplitOptions()).tuned)
+    assert all(
+        rank.workers == rank.workers_now == 8 for rank in balance(full, SplitOptions()).tuned
+    )
 
 
 def test_damaged_numbers_end_in_a_plan_or_in_one_line() -> None:
@@ -184,7 +186,9 @@ def test_damaged_numbers_end_in_a_plan_or_in_one_line() -> None:
         run = SimpleNamespace(**vars(whole))
         for name in ("batches", "syncs", "resources", "loaders"):
             frame = getattr(whole, name).astype(object)
-            columns = np.array([one for one in frame if one not in ("host", "loader", "rank")])
+            columns = np.array(
+                [column for column in frame if column not in ("host", "loader", "rank")]
+            )
             for _ in range(int(random.integers(0, 8))):
                 value = (math.nan, -1, 0, 2**40, 7, 10**18)[random.integers(6)]
                 frame.loc[int(random.integers(len(frame))), random.choice(columns)] = value

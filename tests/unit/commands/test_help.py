@@ -80,7 +80,7 @@ def test_see_also_names_verbs_and_options_that_exist(verb: str) -> None:
     _, _, rest = text_of(verb).partition("\nsee also: ")
     for name in " ".join(rest.split()).split(", "):
         words = name.removeprefix("lotus ").split()
-        named = next((one for one in (" ".join(words[:2]), words[0]) if one in VERBS), None)
+        named = next((verb for verb in (" ".join(words[:2]), words[0]) if verb in VERBS), None)
         if named is None:
             assert words == ["--help"], name
             continue
@@ -103,6 +103,6 @@ def test_the_same_option_has_the_same_letter_everywhere() -> None:
     letters: dict[str, str] = {}
     for parser in VERBS.values():
         for action in parser._actions:
-            short = [one for one in action.option_strings if not one.startswith("--")]
+            short = [option for option in action.option_strings if not option.startswith("--")]
             for option in short:
                 assert letters.setdefault(option, action.dest) == action.dest

@@ -85,7 +85,7 @@ def test_repeats_speak_of_the_programs() -> None:
     assert re.match(
         r"B is 0\.\d\d times as fast as A \(0\.\d\d to 0\.\d\d\)", comparison.verdict.text
     )
-    gates = [compare_gate.judge([one], "throughput", 0.01) for one in (
+    gates = [compare_gate.judge([compared], "throughput", 0.01) for compared in (
         comparison, held(recorded(1), recorded(4, 1.5))
     )]  # fmt: skip
     assert [gate.failed for gate in gates] == [True, True]
@@ -177,7 +177,7 @@ def two_loaders(seed: int, swapped: bool = False) -> SimpleNamespace:
 
 def test_loaders_are_matched_by_what_they_are() -> None:
     comparison = held(two_loaders(1), two_loaders(2, swapped=True))
-    assert [one.numbers for one in comparison.loaders] == [(0, 1), (1, 0)]
+    assert [loader.numbers for loader in comparison.loaders] == [(0, 1), (1, 0)]
     assert comparison.unmatched == []
     lone = two_loaders(1)
     lone.loaders.loc[1, ["dataset", "sampler", "call_site"]] = ["Other", "Own", "x.py:1"]

@@ -89,9 +89,9 @@ def test_runs_that_differ_from_each_other_are_told_by_repeats_only() -> None:
                              + generator.standard_normal(200), generator)
                     for _ in range(runs)
                 ]  # fmt: skip
-                values = np.array([one.value for one in each])
-                replicates = np.mean([one.replicates for one in each], axis=0)
-                blocks = sum(one.blocks for one in each)
+                values = np.array([value.value for value in each])
+                replicates = np.mean([value.replicates for value in each], axis=0)
+                blocks = sum(value.blocks for value in each)
                 sides.append(ReplicatedValue(float(values.mean()), replicates, blocks, values))
             estimate = difference(*sides)
             wrong[runs] += not estimate.low <= 0 <= estimate.high

@@ -111,7 +111,7 @@ def test_a_kernel_without_perf_events_is_named():
 )
 def test_the_paranoid_level_is_said_in_words_for_this_user(level, capabilities, words):
     findings = examination.report(machine(paranoid=level, capabilities=capabilities)).findings
-    finding = next(one for one in findings if one.topic == "perf events")
+    finding = next(finding for finding in findings if finding.topic == "perf events")
     assert finding.state == OK
     assert words in finding.text
 
@@ -142,7 +142,7 @@ def test_counters_that_are_announced_but_wrong_are_not_used():
     facts = dataclasses.replace(WHOLE, survey=dataclasses.replace(WHOLE.survey, capacity=capacity))
     report = examination.report(facts)
     assert report.summary["counting"] == "yes: 5 hardware events at once"
-    finding = next(one for one in report.findings if one.topic == "at once")
+    finding = next(finding for finding in report.findings if finding.topic == "at once")
     assert "6 hardware events open as one group, 5 count correctly (cycles did not)" in finding.text
 
 
@@ -150,7 +150,9 @@ def test_an_event_that_counts_nothing_is_a_gap_and_not_among_those_that_count():
     hardware = (*counted(GENERIC[:3]), *counted(GENERIC[3:4], 0))
     facts = dataclasses.replace(WHOLE, survey=dataclasses.replace(WHOLE.survey, hardware=hardware))
     assert GENERIC[3].name in gaps(facts)["count nothing"].text
-    good = next(one for one in examination.report(facts).findings if one.topic == "count")
+    good = next(
+        finding for finding in examination.report(facts).findings if finding.topic == "count"
+    )
     assert GENERIC[3].name not in good.text.split(", ")
 
 
@@ -169,7 +171,7 @@ def test_the_nmi_watchdog_holds_a_counter():
 def test_cycles_that_count_but_do_not_sample_are_told():
     samplers = (ProbeSampling(CYCLES, error=errno.EOPNOTSUPP), WHOLE.survey.samplers[1])
     facts = dataclasses.replace(WHOLE, survey=dataclasses.replace(WHOLE.survey, samplers=samplers))
-    texts = [one.text for one in examination.report(facts).findings]
+    texts = [finding.text for finding in examination.report(facts).findings]
     assert any("counted but not sampled" in text for text in texts)
 
 
@@ -179,7 +181,11 @@ def test_interrupts_are_called_dear_where_they_are():
         facts = dataclasses.replace(
             WHOLE, survey=dataclasses.replace(WHOLE.survey, samplers=samplers)
         )
-        return next(one.text for one in examination.report(facts).findings if one.topic == "cycles")
+        return next(
+            finding.text
+            for finding in examination.report(facts).findings
+            if finding.topic == "cycles"
+        )
 
     assert "40.0 µs an interrupt (dear): 4.0%" in words(40_000.0)
     assert "(cheap)" in words(1_500.0)
@@ -187,7 +193,9 @@ def test_interrupts_are_called_dear_where_they_are():
 
 def test_in_a_vm_the_cost_of_an_interrupt_is_said_roughly():
     facts = machine(virtual="KVM")
-    text = next(one.text for one in examination.report(facts).findings if one.topic == "cycles")
+    text = next(
+        finding.text for finding in examination.report(facts).findings if finding.topic == "cycles"
+    )
     assert "roughly 2 µs an interrupt (cheap): about 1% of a core" in text
 
 
@@ -210,25 +218,27 @@ def test_hidden_names_of_the_kernel_are_shown_by_what_hides_them(
 ):
     facts = machine(kptr_restrict=kptr, paranoid=paranoid, capabilities=capabilities)
     shown = [
-        one
-        for one in examination.report(facts).findings
-        if (one.area, one.topic) == ("sampling", "kernel")
+        finding
+        for finding in examination.report(facts).findings
+        if (finding.area, finding.topic) == ("sampling", "kernel")
     ]
-    assert [one.text.endswith(why) for one in shown] == ([True] if why else [])
-    assert [one.fixes for one in shown] == ([(f"sudo sysctl {fix}",)] if why else [])
+    assert [finding.text.endswith(why) for finding in shown] == ([True] if why else [])
+    assert [finding.fixes for finding in shown] == ([(f"sudo sysctl {fix}",)] if why else [])
 
 
 @pytest.mark.parametrize("paranoid", [1, 2])
 def test_a_refused_event_comes_with_the_reason(paranoid):
     software = [
-        dataclasses.replace(one, count=None, running=0.0, error=errno.EACCES)
-        if one.event.name == "context_switches"
-        else one
-        for one in WHOLE.survey.software
+        dataclasses.replace(probed, count=None, running=0.0, error=errno.EACCES)
+        if probed.event.name == "context_switches"
+        else probed
+        for probed in WHOLE.survey.software
     ]
     survey = dataclasses.replace(WHOLE.survey, software=tuple(software))
     facts = dataclasses.replace(machine(paranoid=paranoid), survey=survey)
-    (finding,) = [one for one in examination.report(facts).findings if one.topic == "refused"]
+    (finding,) = [
+        finding for finding in examination.report(facts).findings if finding.topic == "refused"
+    ]
     assert finding.text.startswith("context_switches: ")
     assert ("perf_event_paranoid 2" in finding.text) == (paranoid == 2)
     wanted = ("sudo sysctl kernel.perf_event_paranoid=1",) if paranoid == 2 else ()
@@ -315,7 +325,9 @@ def test_what_is_not_installed_comes_with_its_installation(monkeypatch):
 def test_another_package_called_lotus_is_a_gap():
     tools = dataclasses.replace(WHOLE.helpers, namesakes=("lotus-ai 1.2.4",))
     (gap,) = [
-        one for one in checks.findings(dataclasses.replace(WHOLE, helpers=tools)) if one.fixes
+        finding
+        for finding in checks.findings(dataclasses.replace(WHOLE, helpers=tools))
+        if finding.fixes
     ]
     assert (gap.state, gap.topic) == (checks.GAP, "package")
     assert "lotus-ai 1.2.4" in gap.text
@@ -336,7 +348,9 @@ def test_libraries_without_names_say_how_their_functions_are_shown():
     )
     facts = dataclasses.replace(WHOLE, python=Python("/usr/bin/python", "3.11.2", libraries))
     by_topic = {
-        one.topic: one for one in examination.report(facts).findings if one.area == "symbols"
+        finding.topic: finding
+        for finding in examination.report(facts).findings
+        if finding.area == "symbols"
     }
     assert "libjpeg-1.so!0x59f00" in by_topic["Pillow"].meanwhile
     assert by_topic["OpenCV"].meanwhile == "the library as a whole"

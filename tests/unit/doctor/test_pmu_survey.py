@@ -15,13 +15,13 @@ def test_a_survey_finds_what_works_and_what_does_not(tmp_path: Path, monkeypatch
     surveyed = survey(
         (Event("ops", 4, 0xC1),), kernel.open, samplers(cpu_clock=Samples()), tmp_path
     )
-    states = {one.event.name: one.state for one in surveyed.hardware}
+    states = {probed.event.name: probed.state for probed in surveyed.hardware}
     assert states["cache_misses"] == "zero"
     assert states["branches"] == "absent"
     assert states["ops"] == "counts"
-    assert {one.state for one in surveyed.software} == {"counts"}
+    assert {probed.state for probed in surveyed.software} == {"counts"}
     assert surveyed.capacity.right == 5
-    assert {one.event.name: one.samples for one in surveyed.samplers} == {
+    assert {sampler.event.name: sampler.samples for sampler in surveyed.samplers} == {
         "cycles": 0,
         "cpu_clock": 20,
     }

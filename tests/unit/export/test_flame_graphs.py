@@ -143,7 +143,7 @@ def test_speedscope_has_a_profile_for_each_event_and_process(sampled):
     )
     assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     frames, profiles = document["shared"]["frames"], document["profiles"]
-    assert [(one["name"], one["unit"]) for one in profiles] == [
+    assert [(profile["name"], profile["unit"]) for profile in profiles] == [
         ("cycles:u", "none"),
         ("task-clock:u", "nanoseconds"),
         ("time: rank 0, main process (pid 100)", "nanoseconds"),
@@ -164,7 +164,7 @@ def test_speedscope_has_a_profile_for_each_event_and_process(sampled):
             flame_graphs.pieces(sampled, ExportRequest("speedscope", weight="cycles"), [], quiet)
         )
     )
-    assert [one["name"].split(":")[0] for one in only["profiles"]] == ["cycles"]
+    assert [profile["name"].split(":")[0] for profile in only["profiles"]] == ["cycles"]
 
 
 def test_ranks_are_apart_in_folded_stacks():
@@ -219,7 +219,7 @@ def test_pprof_has_every_event_as_a_sample_type(sampled):
     )
     texts = profile.string_table
     assert texts[0] == ""
-    types = [(texts[one.type], texts[one.unit]) for one in profile.sample_type]
+    types = [(texts[kind.type], texts[kind.unit]) for kind in profile.sample_type]
     assert types == [
         ("cycles:u", "count"),
         ("task-clock:u", "nanoseconds"),
@@ -228,15 +228,15 @@ def test_pprof_has_every_event_as_a_sample_type(sampled):
         ("cycles", "count"),
     ]
     assert texts[profile.default_sample_type] == "cycles:u"
-    functions = {one.id: one for one in profile.function}
-    places = {one.id: functions[one.line[0].function_id] for one in profile.location}
+    functions = {function.id: function for function in profile.function}
+    places = {location.id: functions[location.line[0].function_id] for location in profile.location}
     sums = [0] * len(types)
     stacks = {}
     for sample in profile.sample:
         assert len(sample.value) == len(types)
         sums = [total + value for total, value in zip(sums, sample.value, strict=True)]
         names = tuple(texts[places[at].name] for at in sample.location_id)
-        labels = {texts[one.key]: texts[one.str] or one.num for one in sample.label}
+        labels = {texts[label.key]: texts[label.str] or label.num for label in sample.label}
         before = stacks.get(names, ([0] * len(types), labels))[0]
         stacks[names] = ([a + b for a, b in zip(before, sample.value, strict=True)], labels)
     assert sums[0] == 1013

@@ -34,7 +34,7 @@ def lotus(capfd, *words):
     return code, captured.out, captured.err
 
 
-@pytest.mark.parametrize("format", [one for one in formats.FORMATS if one != "parquet"])
+@pytest.mark.parametrize("format", [name for name in formats.FORMATS if name != "parquet"])
 def test_it_is_named_after_the_run_and_the_next_step_is_told(here, capfd, format):
     code, out, _ = lotus(capfd, "some run", "--format", format)
     assert code == 0
@@ -52,7 +52,7 @@ def test_it_is_named_after_the_run_and_the_next_step_is_told(here, capfd, format
     assert "overwrite it with -f" in err
     assert os.stat(path).st_mtime_ns == before
     assert lotus(capfd, "some run", "--format", format, "-f")[0] == 0
-    assert sorted(one.name for one in here.iterdir()) == ["some run", path]
+    assert sorted(file.name for file in here.iterdir()) == ["some run", path]
 
 
 def test_a_run_whose_name_would_steer_a_terminal_does_not(here, capfd):
@@ -71,7 +71,7 @@ def test_standard_output_has_the_file_and_nothing_else(here, output):
     )
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["traceEvents"]) > 10
-    assert [one.name for one in here.iterdir()] == ["some run"]
+    assert [file.name for file in here.iterdir()] == ["some run"]
 
 
 @pytest.mark.parametrize(("format", "code"), [("perfetto", 2), ("pprof", 2), ("folded", 0)])
@@ -117,7 +117,7 @@ def test_what_is_refused(here, capfd, words, error):
     assert (code, out) == (2, "")
     assert error in err
     assert err.count("\n") == 1
-    assert sorted(one.name for one in here.iterdir()) == ["a-file", "some run"]
+    assert sorted(file.name for file in here.iterdir()) == ["a-file", "some run"]
     assert (here / "a-file").read_text() == "mine"
 
 

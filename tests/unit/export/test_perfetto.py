@@ -33,9 +33,9 @@ def slices(trace_packets):
     names, categories, annotations = {}, {}, {}
     for packet in trace_packets:
         data = packet.interned_data
-        names |= {one.iid: one.name for one in data.event_names}
-        categories |= {one.iid: one.name for one in data.event_categories}
-        annotations |= {one.iid: one.name for one in data.debug_annotation_names}
+        names |= {interned.iid: interned.name for interned in data.event_names}
+        categories |= {interned.iid: interned.name for interned in data.event_categories}
+        annotations |= {interned.iid: interned.name for interned in data.debug_annotation_names}
     tracks = {p.track_descriptor.uuid for p in trace_packets if p.HasField("track_descriptor")}
     events = [p for p in trace_packets if p.HasField("track_event")]
     # A stable order: of the same moment what stands first comes first.
@@ -113,19 +113,19 @@ def test_names_tracks_and_clocks(tmp_path):
     path = simulate(tmp_path / "run", workers=2)
     trace_packets, _ = packets(path, tmp_path)
     described = [p.track_descriptor for p in trace_packets if p.HasField("track_descriptor")]
-    process = [one for one in described if one.HasField("process")]
-    assert [one.process.process_name for one in process] == ["rank 0 on host (pid 100)"]
+    process = [track for track in described if track.HasField("process")]
+    assert [track.process.process_name for track in process] == ["rank 0 on host (pid 100)"]
     assert process[0].process.pid == 100
-    names = {one.name for one in described if not one.HasField("process")}
+    names = {track.name for track in described if not track.HasField("process")}
     assert {"worker 0 (pid 101)", "worker 1 (pid 102)", "worker 0 (pid 101), send"} <= names
-    assert {one.parent_uuid for one in described if one.name} == {process[0].uuid}
-    clocks = {one.clock_id: one.timestamp for one in trace_packets[0].clock_snapshot.clocks}
+    assert {track.parent_uuid for track in described if track.name} == {process[0].uuid}
+    clocks = {clock.clock_id: clock.timestamp for clock in trace_packets[0].clock_snapshot.clocks}
     assert clocks == {3: START_NS - MS, 1: 1_700_000_000_000_000_000}
     assert trace_packets[0].clock_snapshot.primary_trace_clock == schema.BUILTIN_CLOCK_MONOTONIC
     assert (
         trace_packets[1].trace_packet_defaults.timestamp_clock_id == schema.BUILTIN_CLOCK_MONOTONIC
     )
-    fetch = next(one for one in slices(trace_packets) if one[0] == "fetch")
+    fetch = next(piece for piece in slices(trace_packets) if piece[0] == "fetch")
     assert fetch[5] == {"loader": 0, "epoch": 0, "batch": 0, "size": 4}
 
 
@@ -141,11 +141,11 @@ def test_ranks_with_the_same_pid_stay_apart(tmp_path):
     processes = [
         p.track_descriptor.process for p in trace_packets if p.track_descriptor.process.pid
     ]
-    assert {one.process_name for one in processes} == {
+    assert {process.process_name for process in processes} == {
         "rank 0 on a (pid 100)",
         "rank 1 on b (pid 100)",
     }
-    assert len({one.pid for one in processes}) == 2
+    assert len({process.pid for process in processes}) == 2
     assert any("clocks are not aligned" in note for note in notes)
     flows = [n for p in trace_packets for n in p.track_event.flow_ids]
     assert len(flows) == len(set(flows)) == 2
@@ -171,7 +171,7 @@ def test_hostile_names_and_numbers(tmp_path):
     assert "名" in mine
     assert next(told["sample"] for kind, *_, told in closed if kind == "sample") == huge
     described = [p.track_descriptor for p in trace_packets if p.HasField("track_descriptor")]
-    assert not any("\x1b" in one.name + one.process.process_name for one in described)
+    assert not any("\x1b" in track.name + track.process.process_name for track in described)
 
 
 def test_a_clock_that_was_set_back(tmp_path):

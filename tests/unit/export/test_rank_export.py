@@ -65,8 +65,12 @@ def test_perfetto_has_each_synchronisation_in_the_process_of_its_rank(
     tracks, begun, took = {}, {}, Counter[tuple[str, int]]()
     steps = []
     for packet in sorted(trace.packet, key=lambda packet: packet.timestamp):
-        categories |= {one.iid: one.name for one in packet.interned_data.event_categories}
-        notes |= {one.iid: one.name for one in packet.interned_data.debug_annotation_names}
+        categories |= {
+            interned.iid: interned.name for interned in packet.interned_data.event_categories
+        }
+        notes |= {
+            interned.iid: interned.name for interned in packet.interned_data.debug_annotation_names
+        }
         if packet.HasField("track_descriptor"):
             tracks[packet.track_descriptor.uuid] = packet.track_descriptor
         event = packet.track_event
@@ -92,11 +96,11 @@ def test_perfetto_has_each_synchronisation_in_the_process_of_its_rank(
 
 def test_chrome_has_them_too(run: Run, tmp_path: Path) -> None:
     path, _ = written(run, "chrome", tmp_path)
-    events = [one for one in json.loads(path.read_text())["traceEvents"] if one["ph"] == "X"]
-    syncs = [one for one in events if one["cat"] == "sync"]
-    assert Counter(one["pid"] for one in syncs) == {100: 6, 200: 6}
-    assert sorted(one["args"]["step"] for one in syncs) == sorted([*range(6)] * 2)
-    assert {one["dur"] for one in syncs} == {2000.0}
+    events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+    syncs = [event for event in events if event["cat"] == "sync"]
+    assert Counter(sync["pid"] for sync in syncs) == {100: 6, 200: 6}
+    assert sorted(sync["args"]["step"] for sync in syncs) == sorted([*range(6)] * 2)
+    assert {sync["dur"] for sync in syncs} == {2000.0}
 
 
 def test_flames_count_a_step_once(run: Run) -> None:

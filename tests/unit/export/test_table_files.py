@@ -124,7 +124,7 @@ def test_a_directory_with_other_files_is_left_as_it_is(run, tmp_path):
     with pytest.raises(LotusError, match=r"thesis\.tex"):
         export(run, "csv", tmp_path, force=True)
     assert (path / "thesis.tex").read_text() == "years of work"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["csv", "run"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["csv", "run"]
 
 
 def test_nothing_is_left_of_an_export_that_fails(run, tmp_path, monkeypatch):
@@ -134,7 +134,7 @@ def test_nothing_is_left_of_an_export_that_fails(run, tmp_path, monkeypatch):
     monkeypatch.setattr(table_files, "_write_tables", broken)
     with pytest.raises(LotusError, match="No space left"):
         export(run, "csv", tmp_path)
-    assert [one.name for one in tmp_path.iterdir()] == ["run"]
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_pieces_are_the_tables_in_order(run, monkeypatch):
@@ -160,7 +160,7 @@ def test_pieces_are_the_tables_in_order(run, monkeypatch):
         joined = joined.reset_index(drop=True)
         for column in whole.columns:
             assert joined[column].astype(str).tolist() == whole[column].astype(str).tolist(), column
-    assert len([one for one in ops if len(one)]) > 2
+    assert len([piece for piece in ops if len(piece)]) > 2
 
 
 FORMULAS = ["=cmd|'/c x'!A0", "+1+1", "-2+3+cmd", "@SUM(A1)", "\t=1+1", "\r=1+1", "=1\r=2"]

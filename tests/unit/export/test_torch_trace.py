@@ -90,14 +90,14 @@ def test_merged_events_are_on_the_run_s_clock(recorded, tmp_path):
         )
     )
     events = json.loads(text)["traceEvents"]
-    ranges = sorted(one["ts"] for one in events if one.get("name", "").endswith(".__next__"))
+    ranges = sorted(event["ts"] for event in events if event.get("name", "").endswith(".__next__"))
     for (start, _), ts in zip(recording["run"]["waits"], ranges, strict=False):
         assert abs(ts * 1000 - start) < 1_000_000
     assert len(notes) == 1
     # Of the profiler's names for a process that has one already only the threads' are kept.
-    names = [one["args"]["name"] for one in events if one.get("name") == "process_name"]
+    names = [event["args"]["name"] for event in events if event.get("name") == "process_name"]
     assert names == [f"rank 0 on host (pid {recording['run']['pid']})"]
-    assert sum(one.get("cat") == "cpu_op" for one in events) == 10
+    assert sum(event.get("cat") == "cpu_op" for event in events) == 10
 
 
 def synthetic(tmp_path, waits, pid=100, **manifest):
@@ -139,7 +139,7 @@ def test_what_the_accelerator_ran_is_shifted_too(tmp_path):
         )
     )
     events = json.loads(text)["traceEvents"]
-    shifted = next(one for one in events if one.get("cat") == "kernel")
+    shifted = next(event for event in events if event.get("cat") == "kernel")
     # THEN it is as long after the run's beginning as it was on the wall clock
     assert shifted == {**kernel, "dur": 12.25, "ts": START_NS / 1000 + 31000.5}
 
@@ -212,8 +212,8 @@ def test_strange_events_are_kept_or_left_out_but_break_nothing(tmp_path):
         )
     )
     events = json.loads(text, parse_constant=lambda name: pytest.fail(name))["traceEvents"]
-    assert [one["args"]["x"] for one in events if one.get("name") == "\t"] == ["inf"]
-    assert not any(isinstance(one.get("ts"), str) for one in events)
+    assert [event["args"]["x"] for event in events if event.get("name") == "\t"] == ["inf"]
+    assert not any(isinstance(event.get("ts"), str) for event in events)
 
 
 def test_times_beyond_all_bounds_break_nothing(tmp_path):

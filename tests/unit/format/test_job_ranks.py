@@ -156,9 +156,9 @@ def test_on_how_many_cores_a_rank_may_run_is_told(run):
         run.process(100 + rank, rank=rank, world_size=3, affinity=cores)
     run.end()
     # THEN run.json says so, also by the tables' way
-    core_counts = [one.get("cpu") for one in job_ranks.recorded(run.path)]
+    core_counts = [rank.get("cpu") for rank in job_ranks.recorded(run.path)]
     assert core_counts == [{"affinity": 4}, {"affinity": 8}, None]
-    assert [one.get("cpu") for one in load(run.path).manifest["ranks"]] == core_counts
+    assert [rank.get("cpu") for rank in load(run.path).manifest["ranks"]] == core_counts
 
 
 def test_a_traced_job_leaves_its_ranks_in_run_json(run, tmp_path):
@@ -204,4 +204,4 @@ def test_damaged_logs_do_not_end_a_trace_badly(tmp_path_factory, data):
     path.write_bytes(content)
     # WHEN the ranks are asked for, THEN those of sound logs are there
     ranks = job_ranks.recorded(run.path)
-    assert all(one in ranks for one in wanted if one["pid"] != damaged.pid)
+    assert all(rank in ranks for rank in wanted if rank["pid"] != damaged.pid)

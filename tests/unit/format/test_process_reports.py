@@ -50,7 +50,7 @@ def test_what_is_more_than_is_read_is_one_loss(path, monkeypatch):
     append(path, b'{"event": "python", "pid": 7}\n' * 100)
     monkeypatch.setattr(process_reports, "_MOST", size + 40)
     reports = process_reports.read(path)
-    assert [one["pid"] for one in reports.lines] == [100, 7]
+    assert [line["pid"] for line in reports.lines] == [100, 7]
     assert reports.left_bytes == 99 * 30
     assert lost(path) == [
         ("rest of processes.jsonl, which has more than lotus reads of it", -1, 1, 99 * 30)

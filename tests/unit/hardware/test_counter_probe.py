@@ -70,7 +70,7 @@ def test_five_of_six_announced_counters_are_found_whichever_fails(last_fails):
 
 
 def test_a_group_is_filled_up_by_repeating_the_events_that_work():
-    broken = [one.name for one in GENERIC[2:]]
+    broken = [event.name for event in GENERIC[2:]]
     assert probe(Kernel(announced=6, right=6, zero=broken)).largest(GENERIC).right == 6
 
 

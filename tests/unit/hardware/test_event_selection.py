@@ -36,9 +36,9 @@ def choose(tmp_path: Path):
 def test_the_group_chosen_is_no_larger_than_counts_rightly(choose):
     kernel = Kernel(announced=6, right=5)
     chosen = choose(kernel)
-    hardware = [one for one in chosen.events if one.type != SOFTWARE]
+    hardware = [event for event in chosen.events if event.type != SOFTWARE]
     assert len(hardware) <= 5
-    assert {"cycles", "instructions"} <= {one.name for one in hardware}
+    assert {"cycles", "instructions"} <= {event.name for event in hardware}
     assert chosen.uarch == "amd_zen5"
     assert kernel.still_open == 0
 
@@ -52,7 +52,7 @@ def test_enough_counters_give_level_1_of_top_down_and_fewer_say_what_is_left_out
 
 def test_broken_events_are_never_chosen(choose):
     chosen = choose(Kernel(zero=["slots_backend"]))
-    assert "slots_backend" not in {one.name for one in chosen.events}
+    assert "slots_backend" not in {event.name for event in chosen.events}
     assert not chosen.level_1
     assert any("slots_backend" in note for note in chosen.notes)
 
@@ -63,14 +63,14 @@ def test_a_group_that_fails_as_a_whole_is_made_smaller(choose):
 
         def open(self, events):
             counters = super().open(events)
-            names = [one.name for one in events]
+            names = [event.name for event in events]
             if {"ops_dispatched", "task_clock"} <= set(names):
                 counters.steps[names.index("ops_dispatched")] = 0
             return counters
 
-    names = {one.name for one in choose(Kernel()).events}
+    names = {event.name for event in choose(Kernel()).events}
     assert {"ops_dispatched", "task_clock"} <= names
-    names = {one.name for one in choose(Picky()).events}
+    names = {event.name for event in choose(Picky()).events}
     assert "ops_dispatched" not in names
     assert "slots_backend" in names
 
@@ -80,7 +80,7 @@ def test_of_one_name_every_encoding_must_count():
         """Knows the first of two encodings."""
 
         def open(self, events):
-            if any(one.config == 2 for one in events):
+            if any(event.config == 2 for event in events):
                 raise OSError(errno.EINVAL, "")
             return super().open(events)
 
@@ -99,7 +99,7 @@ def test_intels_perf_metrics_are_tried_behind_their_leader(choose):
 
 def test_without_hardware_there_are_software_events_and_a_note(choose):
     chosen = choose(Kernel(hardware=False))
-    assert {one.type for one in chosen.events} == {SOFTWARE}
+    assert {event.type for event in chosen.events} == {SOFTWARE}
     assert any("no hardware counters" in note for note in chosen.notes)
 
 
@@ -134,7 +134,7 @@ def test_hardware_counters_that_this_user_may_not_use_are_refused(choose):
 def test_a_software_event_that_the_kernel_refuses_is_left_out_with_a_note(choose):
     kernel = Kernel(hardware=False, errors={"context_switches": errno.EACCES})
     chosen = choose(kernel)
-    names = [one.name for one in chosen.events]
+    names = [event.name for event in chosen.events]
     assert "task_clock" in names
     assert "context_switches" not in names
     assert any("context_switches" in note for note in chosen.notes)
@@ -150,11 +150,11 @@ def test_where_nothing_is_allowed_nothing_is_chosen_and_nothing_raised(choose, c
 def test_sets_that_do_not_fit_together_take_turns(choose):
     kernel = Kernel(announced=4, right=4)
     chosen = choose(kernel, "topdown", "tlb", "cache")
-    hardware = [[one for one in group if one.type != SOFTWARE] for group in chosen.groups]
+    hardware = [[event for event in group if event.type != SOFTWARE] for group in chosen.groups]
     assert len(hardware) > 1
     assert all(0 < len(group) <= 4 for group in hardware)
     assert any("take turns" in note for note in chosen.notes)
-    names = [one.name for one in chosen.events]
+    names = [event.name for event in chosen.events]
     assert len(names) == len(set(names))
     # The most telling set, by itself, takes no turns.
     assert len(choose(kernel, "auto").groups) == 1
@@ -173,7 +173,7 @@ def test_an_arm_event_that_reads_0_counts_only_if_the_kernel_names_it(choose, tm
     for number in named:
         (folder / f"number_{number}").write_text(f"event=0x{number:03x}\n")
     chosen = choose(Kernel(zero=["llc_misses"]), "cache", cpu=NEOVERSE)
-    events = {one.name for one in chosen.events}
+    events = {event.name for event in chosen.events}
     assert {"cycles", "l2_misses"} <= events
     assert ("llc_misses" in events) == (named != [0x11])
     assert any("llc_misses" in note for note in chosen.notes) == (named == [0x11])

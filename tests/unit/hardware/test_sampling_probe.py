@@ -28,7 +28,7 @@ def test_an_interrupt_costs_what_a_loop_takes_longer_a_sample(monkeypatch):
 def test_a_cost_within_the_noise_is_not_told(monkeypatch):
     plain = [1_000_000, 1_200_000, 1_100_000, 1_150_000, 1_000_000, 1_200_000, 1_300_000]
     plain += plain
-    times = iter([value for one in plain for value in (one, 1_050_000)])
+    times = iter([value for cost in plain for value in (cost, 1_050_000)])
     monkeypatch.setattr(sampling_probe, "_fixed_loop", lambda: next(times))
     assert sampling_probe.interrupt_cost(CYCLES, 4000, samplers(cycles=Samples(100))) is None
 

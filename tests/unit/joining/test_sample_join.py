@@ -216,7 +216,7 @@ def test_another_clock_without_common_events_is_refused(builder):
 
 def test_a_run_of_a_lotus_that_did_not_count(builder):
     """Its logs describe no frame of counts, and their operations name no lines."""
-    frames = [one for one in log_format.description() if one["kind"] != log_format.COUNTS]
+    frames = [frame for frame in log_format.description() if frame["kind"] != log_format.COUNTS]
     assert len(frames) == len(log_format.description()) - 1
     batch(builder.process(pid=100, frames=frames), counted=False)
     run = lotus.load(builder.end())

@@ -43,7 +43,7 @@ def seen(
 
 
 def shot(*processes: Seen, now: int = NOW) -> Snapshot:
-    alive = any(one.kernel is not None for one in processes)
+    alive = any(process.kernel is not None for process in processes)
     wall = 1_700_000_000 * S + now - START_NS + MS
     return Snapshot(now, processes, wall, "host", alive)
 
@@ -89,8 +89,8 @@ def pages(batch: int = 10, **main: Any) -> list[State]:
 def of_two_workers(path: Path, now: int, **main: Any) -> View:
     run = two_workers(path)
     moved = {"since_ns": now} | main
-    states = [replace(one, since_ns=now) for one in pages()[1:]]
-    processes = [seen(one) for one in (pages(**moved)[0], *states)]
+    states = [replace(page, since_ns=now) for page in pages()[1:]]
+    processes = [seen(page) for page in (pages(**moved)[0], *states)]
     return followed(run).view(shot(*processes, now=now), run.manifest)
 
 
@@ -119,7 +119,7 @@ def test_the_wait_in_hand_counts(tmp_path: Path) -> None:
 def test_batches_that_are_ready_and_what_may_be(tmp_path: Path) -> None:
     (group,) = of_two_workers(tmp_path / "R", START_NS + 13 * S).groups
     assert (group.ready, group.capacity) == (2, 4)
-    assert [one.worker for one in group.workers] == [0, 1]
+    assert [worker.worker for worker in group.workers] == [0, 1]
     run = two_workers(tmp_path / "S", every=2)  # of half the batches nothing is recorded
     (group,) = followed(run).view(shot(*map(seen, pages())), run.manifest).groups
     assert group.ready is None
@@ -218,7 +218,7 @@ def test_after_the_last_batch_the_program_is_out_of_its_loop(tmp_path: Path) -> 
     ended = NOW - 60 * S
     run.logs[0].epoch_end(0, 0, time_ns=ended, batches=10)
     # The page still tells of the `next` that found the end.
-    states = [replace(one, since_ns=ended - S) for one in pages()[:1]]
+    states = [replace(page, since_ns=ended - S) for page in pages()[:1]]
     (group,) = followed(run).view(shot(*map(seen, states)), run.manifest).groups
     assert group.main.phase == "step"
     assert group.verdict.kind == "outside"
@@ -241,7 +241,7 @@ def test_idle_workers_that_ask_again_do_not_count_as_moving(tmp_path: Path) -> N
 
 def test_a_recording_that_stopped_is_no_hang(tmp_path: Path) -> None:
     run = two_workers(tmp_path / "R")
-    old = [replace(one, since_ns=NOW - 50 * S) for one in pages()]
+    old = [replace(page, since_ns=NOW - 50 * S) for page in pages()]
     fault = [{"event": "fault", "pid": 100, "error": "OSError: disk full", "time_ns": NOW}]
     view = followed(run).view(shot(*map(seen, old)), run.manifest, fault)
     assert view.groups[0].verdict.kind == "unwatched"
@@ -274,7 +274,7 @@ def test_workers_of_another_loader_are_counted_apart(tmp_path: Path) -> None:
     other.worker(0)
     states = [*pages(), state(103, 0, "idle")]
     (group,) = followed(run).view(shot(*map(seen, states)), run.manifest).groups
-    assert [one.pid for one in group.workers] == [101, 102]
+    assert [worker.pid for worker in group.workers] == [101, 102]
     assert group.others == 1
 
 
@@ -321,14 +321,14 @@ def test_states_of_a_run(
 
 def test_a_killed_run_is_seen_at_its_last_sign_of_life(tmp_path: Path) -> None:
     run = two_workers(tmp_path / "R")
-    old = [replace(one, since_ns=NOW - 50 * S) for one in pages()]
+    old = [replace(page, since_ns=NOW - 50 * S) for page in pages()]
     stopped = replace(old[2], sample_since_ns=NOW - 49 * S, operation_since_ns=NOW - 48 * S)
-    processes = [seen(one, "") for one in (*old[:2], stopped)]
+    processes = [seen(page, "") for page in (*old[:2], stopped)]
     view = followed(run).view(shot(*processes, now=NOW + 1000 * S), run.manifest)
     assert view.state == "killed"
     assert view.seen_ns == NOW - 48 * S
     assert view.age_ns == 1048 * S
-    (worker,) = (one for one in view.groups[0].workers if one.pid == 102)
+    (worker,) = (worker for worker in view.groups[0].workers if worker.pid == 102)
     assert (worker.sample, worker.sample_ns, worker.alive) == (22, S, False)
 
 

@@ -68,7 +68,7 @@ def test_without_a_mapping_samples_are_held_against_counts(joined):
 def test_counts_of_a_clock_are_times_and_too_few_samples_are_said(joined):
     file = io.StringIO()
     validation_report.write(plain_console(file), function_mapping.judge(joined))
-    (line,) = [one for one in file.getvalue().splitlines() if one.strip().startswith("Decode")]
+    (line,) = [line for line in file.getvalue().splitlines() if line.strip().startswith("Decode")]
     assert line.split()[:3] == ["Decode", "40", "40.0ms"]
     text = " ".join(file.getvalue().split())
     assert "no operation has 1,000 samples, the fewest that are judged here" in text

@@ -145,8 +145,8 @@ def test_an_axis_of_less_than_a_decade_has_its_numbers_too(ax):
     ax.figure.canvas.draw()
     low, high = ax.get_xlim()
     labels = [*ax.get_xticklabels(), *ax.get_xticklabels(minor=True)]
-    named = [float(one.get_text()) for one in labels if one.get_text()]
-    assert sum(low <= one <= high for one in named) >= 2
+    named = [float(label.get_text()) for label in labels if label.get_text()]
+    assert sum(low <= number <= high for number in named) >= 2
 
 
 def test_workers_and_ranks_are_those_of_the_tables(ax):

@@ -106,8 +106,8 @@ def test_errors_are_told(package: str) -> None:
             if isinstance(node, ast.ClassDef):
                 continue
             text = ast.get_docstring(node) or ""
-            missing = [one for one in raised(node) if one not in text]
-            silent += [f"{file}: {name} raises {one}" for one in missing]
+            missing = [error for error in raised(node) if error not in text]
+            silent += [f"{file}: {name} raises {error}" for error in missing]
     assert silent == []
 
 
@@ -139,9 +139,9 @@ def test_units_of_what_is_given_are_told(module: Any) -> None:
 def test_tables_of_a_run_say_their_units_and_columns() -> None:
     assert "nanosecond" in (inspect.getdoc(lotus.Run) or "")
     tables = [
-        (name, one)
-        for name, one in vars(lotus.Run).items()
-        if not name.startswith("_") and hasattr(one, "func")
+        (name, member)
+        for name, member in vars(lotus.Run).items()
+        if not name.startswith("_") and hasattr(member, "func")
     ]
     assert len(tables) > 15
     for name, table in tables:

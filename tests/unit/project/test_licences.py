@@ -22,8 +22,8 @@ def needed():
     always = re.search(r"^dependencies = (\[.*?\])$", text, re.MULTILINE | re.DOTALL)
     extras = re.findall(r"^(dask|demo|notebooks|parquet|perf) = (\[.*?\])$", text, re.MULTILINE)
     assert len(extras) == 5
-    lists = [always[1], *(one for _, one in extras)]
-    return {name for one in lists for name in re.findall(r'"([a-z][\w-]*)', one)}
+    lists = [always[1], *(names for _, names in extras)]
+    return {name for text in lists for name in re.findall(r'"([a-z][\w-]*)', text)}
 
 
 def test_every_dependency_is_listed():

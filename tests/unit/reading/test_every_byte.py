@@ -63,7 +63,7 @@ def test_a_flipped_bit_loses_its_frame_and_no_other(log):
             continue
         if at < places[0]:
             # What the process was is told to be damaged, or only its check is.
-            what = [one.what for one in contents.lost]
+            what = [loss.what for loss in contents.lost]
             damaged_headers += what == ["description of a process, damaged"]
             names = set(whole.header) - {"crc"}
             same = all(contents.header.get(name) == whole.header[name] for name in names)

@@ -108,7 +108,7 @@ def seen(run: Path) -> str:
         texts.append(f"refused: {error}")
     texts.append(str(process_states.read(run)))
     texts.append(str(job_ranks.recorded(run)))
-    texts.append(str([one.header for one in Tail(run).read()]))
+    texts.append(str([process.header for process in Tail(run).read()]))
     texts.append(str(SnapshotTaker(run).take({})))
     try:
         texts.append(str(manifest_of(run)))

@@ -118,7 +118,7 @@ def test_a_frame_longer_than_lotus_writes_is_one_loss(run, lotus):
     assert f"{frame_scanner.TOO_LONG}: 1 (1.17 GiB)" in out
     code, out, err = lotus("report", "--json", run)
     lost = json.loads(out)["lost"]
-    assert [(one["what"], one["count"], one["bytes"]) for one in lost] == [
+    assert [(loss["what"], loss["count"], loss["bytes"]) for loss in lost] == [
         (frame_scanner.TOO_LONG, 1, size)
     ]
     # AND what stands behind it is read
@@ -214,7 +214,7 @@ def test_a_look_reads_so_much_data_and_passes_holes(run, monkeypatch):
         file.seek(1 << 36)
         file.write(wait_frame(77))
     tail = Tail(run)
-    first = [one for one in tail.read() if len(one.rows["wait"])]
+    first = [process for process in tail.read() if len(process.rows["wait"])]
     assert tail.behind == 0
     assert 77 in first[0].rows["wait"]["batch"].tolist()
     # A look of fewer bytes goes on where it ended.

@@ -37,7 +37,7 @@ def test_a_run_without_such_passes_has_an_empty_table(tmp_path):
     run = RunBuilder(tmp_path / "run")
     run.process(100).wait(0, 0, 0, start_ns=1, end_ns=2)
     old = run.process(101)
-    frames = [one for one in log_format.description() if one["name"] != "sync"]
+    frames = [frame for frame in log_format.description() if frame["name"] != "sync"]
     old.data[: old.header_size] = pack_header(pid=101, frames=frames)
     old.wait(0, 0, 0, start_ns=1, end_ns=2)
     # WHEN it is read, THEN the table is empty, with its columns, and nothing counts as lost

@@ -136,35 +136,38 @@ def test_pieces_of_a_merged_run_are_its_tables(hosts, tmp_path, monkeypatch):
     assert len(pieces) > 10
     # THEN all times are on the run's clock, as in its tables
     for table, parts in (
-        ("samples", [one.samples for one in pieces]),
-        ("ops", [*(one.ops for one in pieces), *loose]),
+        ("samples", [piece.samples for piece in pieces]),
+        ("ops", [*(piece.ops for piece in pieces), *loose]),
     ):
-        joined = pd.concat([one for one in parts if len(one)])
+        joined = pd.concat([part for part in parts if len(part)])
         assert sorted(joined["start_ns"]) == sorted(getattr(run, table)["start_ns"]), table
     # AND it can be exported
     formats.export(run, ExportRequest("chrome", tmp_path / "R.json"), lambda *_: None)
     events = json.loads((tmp_path / "R.json").read_text())["traceEvents"]
-    assert {one["cat"] for one in events if "cat" in one} >= {"operation", "sample", "sync"}
+    assert {event["cat"] for event in events if "cat" in event} >= {"operation", "sample", "sync"}
 
 
 def test_a_merged_run_keeps_what_its_parts_told(hosts, tmp_path):
     # WHEN runs are merged, in which both hosts gave the same pids
     run = run_merge.merge(hosts, tmp_path / "R")
     # THEN both run.json are kept, notes and processes too, and the logs to the byte
-    assert [one["host"] for one in run.manifest["merged"]] == ["one", "two"]
+    assert [host["host"] for host in run.manifest["merged"]] == ["one", "two"]
     assert run.notes == ["of one", "of two"]
     assert len(run.processes) == 2
     known = sorted(log.read_bytes() for path in hosts for log in path.glob("events/*.ltr"))
     assert sorted(log.read_bytes() for log in run.path.glob("events/*.ltr")) == known
     # AND ranks are joined, each with a pid of its own
-    assert [(one["rank"], one["host"]) for one in run.manifest["ranks"]] == [(0, "one"), (1, "two")]
+    assert [(rank["rank"], rank["host"]) for rank in run.manifest["ranks"]] == [
+        (0, "one"),
+        (1, "two"),
+    ]
     assert len(set(run.intervals["pid"])) == 4
     written = json.loads((run.path / "run.json").read_text())
     assert written["hosts"] == run.manifest["hosts"]
     # AND it is as its schema says, with the processor of each host
     validator = Draft202012Validator(documents.schema("run"))
     assert [error.message for error in validator.iter_errors(written)] == []
-    assert [one["cpu"] for one in written["hosts"]] == [one["cpu"] for one in written["merged"]]
+    assert [host["cpu"] for host in written["hosts"]] == [host["cpu"] for host in written["merged"]]
 
 
 def test_what_is_not_merged_is_named(hosts, tmp_path, capfd):
@@ -323,6 +326,6 @@ def test_ranks_that_died_or_were_restarted(tmp_path):
     loaded = load(run.end(exit_code=1))
     counts = loaded.syncs.groupby(["rank", "pid"]).size().to_dict()
     assert counts == {(0, 100): 3, (1, 101): 2, (0, 110): 4, (1, 111): 3}
-    assert [one["pid"] for one in loaded.manifest["ranks"]] == [100, 110, 101, 111]
+    assert [rank["pid"] for rank in loaded.manifest["ranks"]] == [100, 110, 101, 111]
     assert loaded.lost["what"].tolist() == ["truncated tail"]
     assert not any("ranks are not" in note for note in loaded.notes)

@@ -41,18 +41,20 @@ def contents(run: Any, measured: MapSummary | None = None) -> tuple[Section, lis
 
 
 def charts_in(sections: list[Section]) -> dict[str, Chart]:
-    charts = [part for one in sections for part in one.parts if isinstance(part, Chart)]
-    assert len({one.id for one in charts}) == len(charts)
+    charts = [part for section in sections for part in section.parts if isinstance(part, Chart)]
+    assert len({chart.id for chart in charts}) == len(charts)
     for chart in charts:
         go.Figure(chart.figure)  # raises ValueError for what plotly does not know
         assert chart.table.rows
         assert {len(row) for row in chart.table.rows} == {len(chart.table.columns)}
-    return {one.id: one for one in charts}
+    return {chart.id: chart for chart in charts}
 
 
 def numbers(packed: dict[str, Any]) -> np.ndarray:
     values = np.frombuffer(base64.b64decode(packed["bdata"]), packed["dtype"])
-    return values.reshape([int(one) for one in packed.get("shape", str(len(values))).split(",")])
+    return values.reshape(
+        [int(length) for length in packed.get("shape", str(len(values))).split(",")]
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,9 @@ def test_slow_samples_have_paths_where_they_have_any() -> None:
     every = run.samples.assign(path="/data/one.jpg")
     for paths, last in ((every.iloc[:0], "epoch/batch"), (every, "path")):
         run.paths = paths
-        table = next(one for one in contents(run)[1] if one.title == "Slowest samples").parts[0]
+        table = next(
+            section for section in contents(run)[1] if section.title == "Slowest samples"
+        ).parts[0]
         assert isinstance(table, Table)
         assert table.columns[-1][0] == last
 
@@ -110,7 +114,7 @@ def test_the_charts_show_the_numbers_of_the_document() -> None:
     heading, sections = contents(run)
     charts = charts_in([heading, *sections])
     causes = sorted(document["verdict"]["causes"], key=lambda cause: -cause["share"])
-    assert charts["causes"].figure["data"][0]["x"] == [100 * one["share"] for one in causes]
+    assert charts["causes"].figure["data"][0]["x"] == [100 * cause["share"] for cause in causes]
     shares = dict(zip(
         charts["shares"].figure["layout"]["yaxis"]["ticktext"],
         charts["shares"].figure["data"][0]["x"],
@@ -135,7 +139,7 @@ def test_of_many_ranks_those_are_drawn_that_waited_most() -> None:
     runs = [of(Plan(batches=3, rank=rank, step=30.0 - rank)) for rank in range(12)]
     run = runs[0]
     for name in ("ops", "samples", "batches", "waits", "epochs", "workers"):
-        setattr(run, name, pd.concat([getattr(one, name) for one in runs], ignore_index=True))
+        setattr(run, name, pd.concat([getattr(run, name) for run in runs], ignore_index=True))
     heading, sections = contents(run)
     charts = charts_in([heading, *sections])
     drawn = {trace["name"] for trace in charts["throughput"].figure["data"]}

@@ -156,7 +156,7 @@ def test_sweeps_are_compared_setting_by_setting(
     monkeypatch.setattr(sweep_record.Sweep, "loaded", loaded)
     a, b = swept("before", (0, 1, 2)), swept("after", (1, 2, 4))
     comparisons = list(sides.comparisons([a, b]))
-    assert [one.setting for one in comparisons] == ["workers1", "workers2"]
+    assert [comparison.setting for comparison in comparisons] == ["workers1", "workers2"]
     for comparison in comparisons:
         line = comparison.line("operation:Loader")
         assert line is not None

@@ -78,14 +78,16 @@ def test_cells_that_rest_on_too_few_samples_are_grey_with_their_number(summary):
     file = io.StringIO()
     coloured = Console(file=file, force_terminal=True, width=100, markup=False, highlight=False)
     map_report.write(coloured, measured)
-    line = next(one for one in file.getvalue().splitlines() if "Decode" in one and "2.00" in one)
+    line = next(
+        line for line in file.getvalue().splitlines() if "Decode" in line and "2.00" in line
+    )
     assert re.findall(r"\x1b\[2m *([^ \x1b]*)\x1b", line) == ["8G", "2.00"]
     plain = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
     assert line_of(plain) == line_of(words(measured))
 
 
 def line_of(text):
-    return next(one.split() for one in text.splitlines() if "Decode" in one and "2.00" in one)
+    return next(line.split() for line in text.splitlines() if "Decode" in line and "2.00" in line)
 
 
 def test_what_rests_on_samples_is_what_no_counter_counted(summary):
@@ -107,7 +109,9 @@ def test_names_from_files_cannot_write_to_the_terminal(run):
 
 
 def test_of_many_notes_those_on_few_samples_are_left_out(summary):
-    small = [f"1 sample by the start of its function, as lib{one} is stripped" for one in range(3)]
+    small = [
+        f"1 sample by the start of its function, as lib{number} is stripped" for number in range(3)
+    ]
     large = ["1,000 samples without a name", "the clock is another one"]
     few = words(dataclasses.replace(summary, notes=small))
     assert "lib2" in few
@@ -130,7 +134,7 @@ def test_python_lines_stand_as_the_operations_do(summary):
     python = pd.DataFrame(rows, columns=columns).assign(self_ns=MS, total_ns=MS, samples=1)
     text = words(dataclasses.replace(summary, python=python))
     text = text[text.index("Python lines") :]
-    places = [text.index(one) for one in ("Other or Decode", "Flip", "stack", "Log._status")]
+    places = [text.index(word) for word in ("Other or Decode", "Flip", "stack", "Log._status")]
     assert places == sorted(places)
     assert "(<frozen importlib._bootstrap_external>:729)" in text
     assert "(log_writer.py:107)" in text
@@ -162,8 +166,8 @@ def test_the_nodes_that_bind_are_on_the_terminal_the_page_and_in_the_document(ru
     assert "SMT contention: the core's other thread had the slots" in text
     turns = "frontend_starved in 50%; retire_waits, retire_waits_load in 50% of the batches"
     assert f"Groups of events took turns by batch: {turns}" in text
-    (section,) = [one for one in run_page.contents(run, summarise(run), level_2, None)[1]
-                  if one.title == "Down to the silicon"]  # fmt: skip
+    (section,) = [section for section in run_page.contents(run, summarise(run), level_2, None)[1]
+                  if section.title == "Down to the silicon"]  # fmt: skip
     rows, sentences = map_report.bound_by(level_2)
     assert next(part for part in section.parts if isinstance(part, Table)).rows == rows
     assert all(sentence in section.parts for sentence in sentences)
@@ -185,13 +189,13 @@ def test_functions_of_one_short_name_are_one_row(run):
     of = made.functions[made.functions["operation"] == "Decode"]
     assert of["samples"].tolist() == [40]
     half = [
-        of.assign(function=f"at::work<{one}>(int)", samples=20, share=0.5)
-        for one in ("int", "float")
+        of.assign(function=f"at::work<{kind}>(int)", samples=20, share=0.5)
+        for kind in ("int", "float")
     ]
     twice = dataclasses.replace(made, functions=pd.concat(half, ignore_index=True))
     summary = summarise_map(run, twice)
     # Of 40 samples 40: Wilson's interval is 8.8 % wide.
-    (line,) = [one for one in words(summary).splitlines() if "at::work" in one]
+    (line,) = [line for line in words(summary).splitlines() if "at::work" in line]
     assert line.split() == ["100%", "±4", "libwork.so!at::work"]
     assert len(json.loads(json.dumps(map_tables.document(summary)))["functions"]) == 2
 
@@ -207,7 +211,9 @@ def test_few_samples_have_no_interval_and_fewer_no_rows(run):
         for name, count in (("many", 31), ("few", 9))
     ]
     two = dataclasses.replace(made, functions=pd.concat(parts, ignore_index=True))
-    lines = {one.split("!")[-1].strip(): one for one in words(summarise_map(run, two)).splitlines()}
+    lines = {
+        line.split("!")[-1].strip(): line for line in words(summarise_map(run, two)).splitlines()
+    }
     assert "±" in lines["many"]
     assert lines["few"].split() == ["22%", "libwork.so!few"]
 

@@ -70,16 +70,18 @@ def test_names_stay_text() -> None:
 def test_the_page_may_run_its_own_scripts_and_load_nothing() -> None:
     seen = parsed(text_of(Section("t", [chart()])))
     policy = next(
-        one["content"] for tag, one in seen.elements if "content" in one and tag == "meta"
+        attributes["content"]
+        for tag, attributes in seen.elements
+        if "content" in attributes and tag == "meta"
     )
     assert policy is not None
     assert policy.startswith("default-src 'none'; ")
-    kinds = [one.get("type") for tag, one in seen.elements if tag == "script"]
+    kinds = [attributes.get("type") for tag, attributes in seen.elements if tag == "script"]
     run = [text for text, kind in zip(seen.scripts, kinds, strict=True) if kind is None]
-    hashes = {base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in run}
+    hashes = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in run}
     assert set(re.findall(r"'sha256-([^']+)'", policy)) == hashes
     assert len(hashes) == 2
-    assert not any({"src", "href"} & one.keys() for _, one in seen.elements)
+    assert not any({"src", "href"} & attributes.keys() for _, attributes in seen.elements)
 
 
 def test_the_document_and_the_numbers_of_figures_are_kept() -> None:

@@ -29,7 +29,7 @@ def manifest(settings: list[Setting], repeat: int, varied: list[str]) -> dict[st
          "state": "done", "exit_code": 0}
         for number in range(repeat) for place in range(len(settings))
     ]  # fmt: skip
-    return {"settings": [one.as_json() for one in settings], "varied": varied, "runs": runs,
+    return {"settings": [setting.as_json() for setting in settings], "varied": varied, "runs": runs,
             "command": ["python", HOSTILE], "host": "h", "torch": "2.14.1", "seed": 3,
             "cpu": {"model": "A CPU", "affinity": 16, "logical": 16}}  # fmt: skip
 
@@ -41,7 +41,7 @@ def summary_of(
     prefetch: tuple[int, ...] = (),
     **more: Any,
 ) -> SweepSummary:
-    settings = [Setting(one, two) for two in prefetch or (None,) for one in RATES]
+    settings = [Setting(workers, two) for two in prefetch or (None,) for workers in RATES]
     varied = ["num_workers", *(["prefetch_factor"] if prefetch else [])]
     content = {**manifest(settings, repeat, varied), **more}
     sweep_record.write(folder, content)
@@ -155,11 +155,11 @@ def test_a_first_run_that_filled_the_page_cache_is_told(tmp_path: Path) -> None:
 
 def test_lines_of_other_settings_are_judged_apart_the_best_first(tmp_path: Path) -> None:
     summary = summary_of(tmp_path, prefetch=(1, 2))
-    assert [one.name for one in summary.series] == ["prefetch 1", "prefetch 2"]
+    assert [series.name for series in summary.series] == ["prefetch 1", "prefetch 2"]
     assert summary.best is summary.series[1]
     assert reporter.sentences(summary)[0].startswith("prefetch 2: 4 workers are enough")
     document = reporter.document(summary)
-    assert [one["name"] for one in document["series"]] == ["prefetch 2", "prefetch 1"]
+    assert [series["name"] for series in document["series"]] == ["prefetch 2", "prefetch 1"]
 
 
 def test_labels_say_what_was_set_and_nothing_else() -> None:
@@ -177,7 +177,7 @@ def test_without_workers_a_setting_begins_every_line_that_pins_alike(tmp_path: P
     sweep_record.write(tmp_path, manifest(settings, 1, varied))
     rows = pd.DataFrame({"setting": range(5), "repeat": 0, "samples_per_s": 1.0})
     summary = built(sweep_record.load(tmp_path), rows, pd.DataFrame(), [], [], settings)
-    lines = {one.name: one.settings for one in summary.series}
+    lines = {series.name: series.settings for series in summary.series}
     assert lines == {
         "prefetch 2, not pinned": [0, 2],
         "prefetch 4, not pinned": [0, 3],
@@ -227,7 +227,7 @@ def test_the_document_is_json_with_the_numbers_of_the_terminal(tmp_path: Path) -
 
 
 def test_failed_runs_and_runs_that_are_left_are_told(tmp_path: Path) -> None:
-    content = manifest([Setting(one) for one in RATES], 3, ["num_workers"])
+    content = manifest([Setting(workers) for workers in RATES], 3, ["num_workers"])
     content["runs"][0].update(state="failed", exit_code=3, problem=f"exit code 3 {HOSTILE}")
     content["runs"][1].update(state="pending")
     summary = summary_of(tmp_path, runs=content["runs"])
@@ -239,7 +239,7 @@ def test_failed_runs_and_runs_that_are_left_are_told(tmp_path: Path) -> None:
 
 
 def test_the_verdict_names_the_settings_that_failed(tmp_path: Path) -> None:
-    content = manifest([Setting(one) for one in RATES], 3, ["num_workers"])
+    content = manifest([Setting(workers) for workers in RATES], 3, ["num_workers"])
     for run in content["runs"]:
         if run["setting"] == 1 or run["directory"] == "runs/2-0":
             run.update(state="failed", exit_code=3, problem="exit code 3")
@@ -251,7 +251,7 @@ def test_the_verdict_names_the_settings_that_failed(tmp_path: Path) -> None:
     sentences = reporter.sentences(built_summary)
     assert sentences[0].startswith("4 workers are enough")
     assert sentences[1] == "2 workers failed and are not compared."
-    assert not any("not compared" in one for one in reporter.sentences(summary))
+    assert not any("not compared" in sentence for sentence in reporter.sentences(summary))
 
 
 def test_a_sweep_without_a_run_that_counts_is_told(tmp_path: Path) -> None:
@@ -282,8 +282,8 @@ def test_the_page_has_a_chart_for_each_measure_and_a_table_behind_it(
     sections = sweep_page.sections(summary)
     charts = {
         part.id: part
-        for one in sections
-        for part in one.parts
+        for section in sections
+        for part in section.parts
         if isinstance(part, page.Chart)
     }  # fmt: skip
     hardware = {"frontend-bound", "backend-bound", "ipc"}
@@ -302,18 +302,20 @@ def test_the_page_has_a_chart_for_each_measure_and_a_table_behind_it(
 def test_the_knee_is_marked_with_its_interval(tmp_path: Path) -> None:
     summary = summary_of(tmp_path)
     chart = next(
-        part for one in sweep_page.sections(summary) for part in one.parts
+        part for section in sweep_page.sections(summary) for part in section.parts
         if isinstance(part, page.Chart) and part.id == "throughput"
     )  # fmt: skip
     assert summary.series[0].knee is not None
-    assert [one["x0"] for one in chart.figure["layout"]["shapes"] if one["type"] == "line"] == [4]
+    assert [
+        shape["x0"] for shape in chart.figure["layout"]["shapes"] if shape["type"] == "line"
+    ] == [4]
     wide = summary_of(tmp_path)
     object.__setattr__(wide.series[0].knee, "high", 8)
     chart = next(
-        part for one in sweep_page.sections(wide) for part in one.parts
+        part for section in sweep_page.sections(wide) for part in section.parts
         if isinstance(part, page.Chart) and part.id == "throughput"
     )  # fmt: skip
-    (band,) = [one for one in chart.figure["layout"]["shapes"] if one["type"] == "rect"]
+    (band,) = [shape for shape in chart.figure["layout"]["shapes"] if shape["type"] == "rect"]
     assert (band["x0"], band["x1"]) == (4, 8)
 
 

@@ -273,7 +273,7 @@ def advised_file(path: Path) -> Any:
 
 def problems(name: str, document: Any) -> list[str]:
     errors = Draft202012Validator(documents.schema(name)).iter_errors(document)
-    return [f"{'/'.join(map(str, one.absolute_path))}: {one.message[:200]}" for one in errors]
+    return [f"{'/'.join(map(str, error.absolute_path))}: {error.message[:200]}" for error in errors]
 
 
 @pytest.mark.parametrize("name", documents.names())
@@ -307,7 +307,7 @@ def test_a_real_sweep_is_as_its_schemas_say(
     content = json.loads((TRACES / "sweep.json").read_bytes())
     assert problems("sweep", content) == []
     # Two of its runs are enough, and sooner read.
-    of = [one for one in content["runs"] if one["repeat"] == 0 and one["setting"] in (0, 2)]
+    of = [run for run in content["runs"] if run["repeat"] == 0 and run["setting"] in (0, 2)]
     for run in of:
         shutil.copytree(TRACES / run["directory"], tmp_path / run["directory"])
     (tmp_path / "sweep.json").write_text(json.dumps({**content, "runs": of}))
@@ -385,7 +385,9 @@ def test_every_verb_with_json_has_a_schema_and_says_so() -> None:
     for verb, parser in verbs.items():
         for action in parser._actions:
             if "--json" in action.option_strings:
-                (name, *_) = (titles[one] for one in titles if one.startswith(f"lotus {verb} "))
+                (name, *_) = (
+                    titles[title] for title in titles if title.startswith(f"lotus {verb} ")
+                )
                 assert f"lotus schema {name}" in action.help, verb
 
 

@@ -348,7 +348,7 @@ def test_a_script_of_that_name_elsewhere_is_a_note(
     ):
         assert tuned_file.other_program(tuned, ["python", now]) == ""
         notes = tuned_file.differences(tuned, ["python", now])
-        assert notes == [f"the settings were found for {one}" for one in programs]
+        assert notes == [f"the settings were found for {program}" for program in programs]
 
 
 def test_settings_of_another_script_start_nothing_without_force(

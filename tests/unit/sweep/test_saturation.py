@@ -31,31 +31,35 @@ def table(repeats=3, rates=RATES, **measures):
 
 def judged(repeats=3, rates=RATES, cores=16.0, **measures):
     made = table(repeats, rates, **measures)
-    return limits(made, knee({one: made[one]["samples_per_s"] for one in made}), cores)
+    return limits(made, knee(rates_of(made)), cores)
+
+
+def rates_of(made):
+    return {workers: measures["samples_per_s"] for workers, measures in made.items()}
 
 
 def test_nothing_that_tells_is_not_known():
     causes = judged()
-    assert [one.kind for one in causes] == [kinds.UNKNOWN]
+    assert [cause.kind for cause in causes] == [kinds.UNKNOWN]
     assert "does not tell why" in causes[0].text
 
 
 def test_a_loop_that_does_not_wait_is_bound_by_its_consumer():
     causes = judged(input_share=0.02, step_share=0.97, queue_share=0.5)
-    assert [one.kind for one in causes] == [kinds.CONSUMER]
+    assert [cause.kind for cause in causes] == [kinds.CONSUMER]
     assert "97%" in causes[0].text
     assert causes[0].evidence["step_share"] == pytest.approx(0.97)
 
 
 def test_a_loop_that_mostly_starts_and_ends():
     causes = judged(edges_share=0.6, input_share=0.03, step_share=0.37)
-    assert [one.kind for one in causes] == [kinds.EDGES]
+    assert [cause.kind for cause in causes] == [kinds.EDGES]
     assert "60%" in causes[0].text
 
 
 def test_a_rate_that_grows_to_the_end_has_met_no_limit():
     causes = judged(rates={1: 100.0, 2: 200.0, 4: 400.0})
-    assert [one.kind for one in causes] == [kinds.GROWING]
+    assert [cause.kind for cause in causes] == [kinds.GROWING]
     assert "4 workers, the most" in causes[0].text
 
 
@@ -65,14 +69,14 @@ def test_a_rate_that_grows_to_the_end_has_met_no_limit():
 )
 def test_cores_that_are_used_up(measures):
     causes = judged(cores=4.0, **measures)
-    assert [one.kind for one in causes] == [kinds.CORES]
+    assert [cause.kind for cause in causes] == [kinds.CORES]
     assert "the 4 cores" in causes[0].text
     assert causes[0].evidence["cores"] == 4
 
 
 def test_cores_that_other_programs_have():
     causes = judged(queue_share=0.7, fetch_utilisation=0.16, utilisation=0.3)
-    assert [one.kind for one in causes] == [kinds.OTHER_PROGRAMS]
+    assert [cause.kind for cause in causes] == [kinds.OTHER_PROGRAMS]
     assert "70% of their time" in causes[0].text
     assert "uses 30% of the cores" in causes[0].text
 
@@ -80,13 +84,13 @@ def test_cores_that_other_programs_have():
 @pytest.mark.parametrize(("kind", "words"), [("pin", "pinned memory"), ("main-process", "queue")])
 def test_workers_that_idle_while_the_loop_waits(kind, words):
     causes = judged(idle_share=0.5, **{f"{kind}_owed_share": 0.6})
-    assert [one.kind for one in causes] == [kinds.MAIN_PROCESS]
+    assert [cause.kind for cause in causes] == [kinds.MAIN_PROCESS]
     assert words in causes[0].text
     assert "50%" in causes[0].text
 
 
 def test_idle_workers_that_nothing_is_owed_to_tell_nothing():
-    assert [one.kind for one in judged(idle_share=0.5)] == [kinds.UNKNOWN]
+    assert [cause.kind for cause in judged(idle_share=0.5)] == [kinds.UNKNOWN]
 
 
 COST = [1000.0, 1100.0, 1400.0, 1900.0]
@@ -94,7 +98,7 @@ COST = [1000.0, 1100.0, 1400.0, 1900.0]
 
 def test_a_sample_that_costs_more_cpu_time_without_counters():
     causes = judged(cpu_us_per_sample=COST)
-    assert [one.kind for one in causes] == [kinds.SHARED_CPU]
+    assert [cause.kind for cause in causes] == [kinds.SHARED_CPU]
     assert "1.90 times" in causes[0].text
     assert "hardware counters would tell which" in causes[0].text
     assert causes[0].evidence["cpu_times"] == pytest.approx(1.9)
@@ -109,7 +113,7 @@ def test_a_sample_that_costs_more_cpu_time_without_counters():
 )
 def test_the_end_of_the_pipeline_that_loses_more_slots(front, back, kind):
     causes = judged(cpu_us_per_sample=COST, frontend_bound=front, backend_bound=back)
-    assert [one.kind for one in causes] == [kind]
+    assert [cause.kind for cause in causes] == [kind]
     assert "70% of the slots empty, 20% before" in causes[0].text
 
 
@@ -132,22 +136,22 @@ def test_dram_loads_stand_in_the_evidence_where_they_were_counted():
 
 def test_waiting_for_local_storage():
     causes = judged(off_share=0.6, storage_share=0.55, read_bytes=1e9)
-    assert [one.kind for one in causes] == [kinds.STORAGE]
+    assert [cause.kind for cause in causes] == [kinds.STORAGE]
 
 
 def test_waiting_for_what_is_no_local_storage():
     causes = judged(off_share=0.6, storage_share=0.0)
-    assert [one.kind for one in causes] == [kinds.WAITING]
+    assert [cause.kind for cause in causes] == [kinds.WAITING]
     assert "a network, a lock" in causes[0].text
 
 
 def test_several_limits_are_all_said():
     causes = judged(fetch_utilisation=0.95, cpu_us_per_sample=COST)
-    assert [one.kind for one in causes] == [kinds.CORES, kinds.SHARED_CPU]
+    assert [cause.kind for cause in causes] == [kinds.CORES, kinds.SHARED_CPU]
 
 
 def test_one_setting_tells_nothing():
-    assert [one.kind for one in judged(rates={4: 100.0})] == [kinds.UNKNOWN]
+    assert [cause.kind for cause in judged(rates={4: 100.0})] == [kinds.UNKNOWN]
 
 
 def test_a_difference_within_the_noise_is_none():
@@ -158,9 +162,7 @@ def test_a_difference_within_the_noise_is_none():
     assert growth.times > 1.15
     assert growth.low < 1 < growth.high
     assert not growth.grows
-    assert limits(made, knee({one: made[one]["samples_per_s"] for one in made}), 16)[0].kind == (
-        kinds.UNKNOWN
-    )
+    assert limits(made, knee(rates_of(made)), 16)[0].kind == kinds.UNKNOWN
 
 
 def test_one_repeat_gives_no_interval_and_a_clear_difference_counts():
@@ -173,5 +175,5 @@ def test_one_repeat_gives_no_interval_and_a_clear_difference_counts():
 def test_what_was_not_measured_gives_no_limit():
     made = {workers: {"samples_per_s": [rate], "input_share": [0.5]}
             for workers, rate in RATES.items()}  # fmt: skip
-    causes = limits(made, knee({one: made[one]["samples_per_s"] for one in made}), math.nan)
-    assert [one.kind for one in causes] == [kinds.UNKNOWN]
+    causes = limits(made, knee(rates_of(made)), math.nan)
+    assert [cause.kind for cause in causes] == [kinds.UNKNOWN]

@@ -45,7 +45,7 @@ def test_every_round_has_all_settings_in_an_order_of_its_own(tmp_path: Path) -> 
     runs = begun(tmp_path / "S", PLAN).runs
     assert runs["repeat"].tolist() == sorted([0, 1, 2, 3] * 4)
     rounds = [tuple(mine["setting"]) for _, mine in runs.groupby("repeat")]
-    assert all(sorted(one) == [0, 1, 2, 3] for one in rounds)
+    assert all(sorted(places) == [0, 1, 2, 3] for places in rounds)
     assert len(set(rounds)) > 1
     assert len(set(runs["directory"])) == 16
     assert set(runs["state"]) == {"pending"}
@@ -169,7 +169,7 @@ def test_options_become_a_plan() -> None:
     assert plan.varied == ("num_workers", "prefetch_factor", "pin_memory", "start_method")
     assert plan.settings == (
         Setting(0, pin_memory=True),
-        *(Setting(one, two, True, False, "spawn") for one in (2, 4) for two in (2, 8)),
+        *(Setting(workers, two, True, False, "spawn") for workers in (2, 4) for two in (2, 8)),
     )
     assert (plan.repeat, plan.loader, plan.counters) == (5, {"dataset": "Train"}, None)
     assert verb._plan(parsed("--loader", "1")).loader == {"number": 1}

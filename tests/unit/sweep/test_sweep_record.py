@@ -21,7 +21,7 @@ def _manifest(**changed: Any) -> dict[str, Any]:
          "exit_code": None, "signal": 9, "elapsed_ns": 7},
         {"setting": 0, "repeat": 1, "directory": "runs/workers0-1", "state": "pending"},
     ]  # fmt: skip
-    settings = [one.as_json() for one in SETTINGS]
+    settings = [setting.as_json() for setting in SETTINGS]
     return {"settings": settings, "varied": ["num_workers"], "runs": runs, **changed}
 
 

@@ -133,7 +133,7 @@ def test_a_strategy_is_compared_with_the_others_of_its_own_round() -> None:
 
 def test_a_failed_run_counts_for_nothing_and_is_told() -> None:
     rows = [*ROWS[:6], replace(ROWS[6], failed="the ranks had batches of 32/32"), *ROWS[7:]]
-    lotus = next(one for one in table.lines(rows, "quota2 cnn") if one.strategy == "lotus")
+    lotus = next(row for row in table.lines(rows, "quota2 cnn") if row.strategy == "lotus")
     assert lotus.samples_per_s.low == lotus.samples_per_s.high == 1250.0
     assert lotus.failed == ("the ranks had batches of 32/32",)
     assert "failed: the ranks had batches of 32/32" in table.text(KNOWN, rows)
@@ -143,18 +143,18 @@ def test_the_verdict_says_who_was_first_also_where_it_was_not_lotus() -> None:
     assert table.verdict(table.lines(ROWS, "quota2 cnn")) == (
         "lotus first, bno next; lotus within 5% of the oracle in every round (97.6% (96.2 to 99.0))"
     )
-    rows = [replace(one, samples_per_s=one.samples_per_s * (1.5 if one.strategy == "bno" else 1))
-            for one in ROWS]  # fmt: skip
+    rows = [replace(row, samples_per_s=row.samples_per_s * (1.5 if row.strategy == "bno" else 1))
+            for row in ROWS]  # fmt: skip
     assert table.verdict(table.lines(rows, "quota2 cnn")).startswith(
         "bno first, lotus 28.6% behind; lotus within 5%"
     )
-    rows = [replace(one, samples_per_s=one.samples_per_s * (2 if one.strategy == "oracle" else 1))
-            for one in ROWS]  # fmt: skip
+    rows = [replace(row, samples_per_s=row.samples_per_s * (2 if row.strategy == "oracle" else 1))
+            for row in ROWS]  # fmt: skip
     assert "NOT within 5% of the oracle" in table.verdict(table.lines(rows, "quota2 cnn"))
-    rows = [replace(one, samples_per_s=one.samples_per_s * (1.1 if one.strategy == "oracle" else 1))
-            if one.round else one for one in ROWS]  # fmt: skip
+    rows = [replace(row, samples_per_s=row.samples_per_s * (1.1 if row.strategy == "oracle" else 1))
+            if row.round else row for row in ROWS]  # fmt: skip
     assert "in some rounds only" in table.verdict(table.lines(rows, "quota2 cnn"))
-    same = [replace(one, sizes="43/21") for one in ROWS]
+    same = [replace(row, sizes="43/21") for row in ROWS]
     assert "whose split is the same" in table.verdict(table.lines(same, "quota2 cnn"))
 
 
@@ -171,7 +171,7 @@ def test_the_tables_have_machine_commit_spread_and_what_was_not_run() -> None:
     ):
         assert part in text
     made = table.markdown(KNOWN, ROWS)
-    line = next(one for one in made.splitlines() if one.startswith("| quota2"))
+    line = next(line for line in made.splitlines() if line.startswith("| quota2"))
     # Which was first is marked, without the oracle.
     assert "**1,125** (58 ms)" in line
     assert "| 1,155 (" in line

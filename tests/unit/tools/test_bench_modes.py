@@ -51,7 +51,7 @@ def test_a_mode_is_called_worse_only_where_every_round_says_so() -> None:
     assert by["local"].learns == "WORSE in every round"
     # Better by 0.1 in one round and worse by 0.2 in the other.
     assert by["async"].learns == "worse in 1 of 2"
-    better = [replace(one, loss=one.loss - 0.5) if one.mode == "async" else one for one in ROWS]
+    better = [replace(row, loss=row.loss - 0.5) if row.mode == "async" else row for row in ROWS]
     assert table.lines(better, ["async"])[0].learns == "better in every round"
     # One round alone is no rule.
     assert table.lines(ROWS[:6], list(MODES))[1].learns == "worse in 1 of 1"
@@ -62,7 +62,7 @@ def test_speed_is_that_of_an_epoch_against_the_same_round() -> None:
     assert by["local"].epoch_s.median == 2.0
     assert by["local"].of_written.low == pytest.approx(2.0 / 4.4)
     assert by["local"].of_written.high == pytest.approx(0.5)
-    assert [one.median for one in by["as written"].loss] == pytest.approx([1.7, 0.75])
+    assert [spread.median for spread in by["as written"].loss] == pytest.approx([1.7, 0.75])
 
 
 def test_the_time_to_the_loss_as_written_is_between_epochs() -> None:

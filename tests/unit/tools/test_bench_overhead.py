@@ -164,7 +164,7 @@ def test_the_order_is_the_same_each_time_and_every_round_has_every_pair() -> Non
     assert len(plan) == len({(n, name, tool.name) for n, name, tool in plan}) == 4 * 2 * 3
     # A pair's runs are near each other: all tools of a workload before the next.
     for start in range(0, len(plan), 3):
-        assert len({one[:2] for one in plan[start : start + 3]}) == 1
+        assert len({job[:2] for job in plan[start : start + 3]}) == 1
     assert len({tuple(tool.name for _, _, tool in plan[n : n + 3]) for n in range(0, 24, 3)}) > 1
 
 
@@ -194,20 +194,20 @@ def test_a_run_that_was_stopped_goes_on_and_what_fails_is_tried_twice(
     with pytest.raises(KeyboardInterrupt):
         first.run(some, kept)
     rows = kept.read()
-    assert [(one.round, one.tool) for one in rows if not one.failed] == [
-        one for one in first.made if one[1] != "cProfile"
+    assert [(row.round, row.tool) for row in rows if not row.failed] == [
+        job for job in first.made if job[1] != "cProfile"
     ]
     second = Bench(Args(), False)
     second.made = []
     second.run(some, kept)
     rows = kept.read()
-    assert [(one.round, one.tool) for one in rows] == [
+    assert [(row.round, row.tool) for row in rows] == [
         (number, tool.name) for number, _, tool in first.plan(some)
     ]
     assert not set(first.made) & set(second.made)
-    tried = [one for one in (*first.made, *second.made) if one[1] == "cProfile"]
+    tried = [job for job in (*first.made, *second.made) if job[1] == "cProfile"]
     assert tried == [(0, "cProfile"), (1, "cProfile")]
-    assert [one.failed for one in rows if one.tool == "cProfile"] == ["no rights"] * 5
+    assert [row.failed for row in rows if row.tool == "cProfile"] == ["no rights"] * 5
     assert "of 15 measurements are there" in capsys.readouterr().out
 
 

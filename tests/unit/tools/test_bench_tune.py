@@ -43,7 +43,7 @@ def test_a_percentile_is_a_value_that_was_there(count: int, wanted: int) -> None
 
 def test_ahead_takes_both_the_middle_and_the_bad_cases() -> None:
     def row(*regrets: float, seconds: float = 1.0) -> tune_score.Row:
-        return tune_score.summed_up([search("any", one, seconds) for one in regrets])[0]
+        return tune_score.summed_up([search("any", regret, seconds) for regret in regrets])[0]
 
     assert tune_score.ahead(row(0.01, 0.02), row(0.01, 0.03, seconds=2)) == (True, True)
     assert tune_score.ahead(row(0.01, 0.05), row(0.01, 0.01, 0.04)) == (False, False)

@@ -28,9 +28,9 @@ def test_no_attack_makes_a_reader_fail(name, capsys, monkeypatch):
 def test_no_input_makes_a_reader_fail(capsys):
     tallies = fuzz.fuzz(1200, seed=11)
     output = capsys.readouterr().out
-    assert {name: one.faults for name, one in tallies.items() if one.faults} == {}, output
+    assert {name: tally.faults for name, tally in tallies.items() if tally.faults} == {}, output
     assert len(tallies) == 18
-    assert sum(one.inputs for one in tallies.values()) >= 1200
+    assert sum(tally.inputs for tally in tallies.values()) >= 1200
     for name, tally in tallies.items():
         assert tally.passed >= tally.inputs / 2, name
 

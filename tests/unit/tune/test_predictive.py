@@ -160,7 +160,7 @@ def test_equal_settings_and_refused_ones_are_never_tried_and_are_named() -> None
     space = Space((1, 2, 4, 8), (2, 4, 8, 16), (False, True))
     strategy = Lotus(problem(Setting(1), 16, space, batches=8, allowed=allowed))
     settings = search(strategy, Trials(work(40.0), 16))
-    assert all(one.num_workers < 8 and not one.pin_memory for one in settings)
+    assert all(setting.num_workers < 8 and not setting.pin_memory for setting in settings)
     assert (Setting(4, 2) in settings) + (Setting(4, 4) in settings) <= 1  # 8 batches: the same
     out = dict(strategy.ruled_out())
     assert "8 workers take all memory" in out.values()
@@ -203,7 +203,7 @@ def test_pinning_is_tried_where_there_is_something_to_pin_for() -> None:
                 setting, rate, 0.99 * rate, 1.01 * rate, 1.0, observed=trial.observed
             )
         strategy.tell(trial)
-    assert any(one.pin_memory for one in settings)
+    assert any(setting.pin_memory for setting in settings)
     assert chosen(strategy) == Setting(4, 2, pin_memory=True)
 
 
@@ -212,9 +212,10 @@ def test_the_own_value_is_kept_of_what_the_model_does_not_know() -> None:
     own = Setting(2, 2, pin_memory=True, start_method="fork")
     strategy = Lotus(problem(own, 8, space, accelerator=True))
     settings = search(strategy, Trials(work(40.0), 8))
-    assert all(one in space for one in settings)
-    assert {(one.pin_memory, one.start_method) for one in settings[:3]} == {(True, "fork")}
-    assert any((one.pin_memory, one.start_method) != (True, "fork") for one in settings)
+    assert all(setting in space for setting in settings)
+    tried = [(setting.pin_memory, setting.start_method) for setting in settings]
+    assert set(tried[:3]) == {(True, "fork")}
+    assert set(tried) != {(True, "fork")}
 
 
 def test_a_failure_rules_out_what_is_larger_and_never_the_search() -> None:
@@ -227,7 +228,7 @@ def test_a_failure_rules_out_what_is_larger_and_never_the_search() -> None:
             strategy.tell(Measurement.failure(setting, "worker 3 was killed", 1.0))
         else:
             strategy.tell(trials.trial(setting))
-    failed = [one for one in settings if one.num_workers > 4]
+    failed = [setting for setting in settings if setting.num_workers > 4]
     assert failed
     for at, smaller in enumerate(failed):
         for later in failed[at + 1 :]:

@@ -35,7 +35,7 @@ def test_what_is_faster_is_found_confirmed_and_explained() -> None:
     assert result.speedup.precision <= 0.02
     assert result.settings_tried == 4
     assert not result.interrupted
-    assert {one.doing for one in seen} == {"measuring", "confirming"}
+    assert {progress.doing for progress in seen} == {"measuring", "confirming"}
     explanation = result.explain()
     assert "4 workers x prefetch 2 instead of no workers" in explanation
     assert "DataLoader(..., num_workers=4, prefetch_factor=2)" in explanation
@@ -157,14 +157,15 @@ def test_without_steps_the_rate_is_that_of_the_loader() -> None:
 def test_what_does_not_fit_is_never_opened_and_says_its_terms() -> None:
     program = Fake(own=Setting(1), wait_s=0.06)
     result = find(program, Setting(8), Setting(64, prefetch_factor=16), limits=room(1 << 30))
-    assert all(one.num_workers < 9 for one in program.opened)
-    why = {one.setting: one.why for one in result.ruled_out}[Setting(64, prefetch_factor=16)]
+    assert all(setting.num_workers < 9 for setting in program.opened)
+    reasons = {refused.setting: refused.why for refused in result.ruled_out}
+    why = reasons[Setting(64, prefetch_factor=16)]
     assert "64 workers x prefetch 16 hold up to 1,024 batches of 4.00 MiB" in why
     assert "1024 MiB are free" in why
     assert "never tried" in result.explain()
     # Not asked for by the strategy, and said nevertheless.
-    assert Setting(8, prefetch_factor=16) in {one.setting for one in result.ruled_out}
-    assert all(Setting(8).normal() != one.setting for one in result.ruled_out)
+    assert Setting(8, prefetch_factor=16) in {refused.setting for refused in result.ruled_out}
+    assert all(Setting(8).normal() != refused.setting for refused in result.ruled_out)
 
 
 def test_what_could_not_be_checked_is_said_and_a_program_that_ended_is_no_fault() -> None:
@@ -202,11 +203,11 @@ def test_candidates_that_are_open_fit_together() -> None:
 def test_nothing_large_is_tried_before_it_is_known_what_a_worker_takes() -> None:
     program = Fake(own=Setting(4), fails={4: "a worker was killed", 1: "a worker was killed"})
     result = find(program, Setting(30, prefetch_factor=128), Setting(2))
-    assert [one.num_workers for one in program.opened] == [4, 1, 2]
+    assert [setting.num_workers for setting in program.opened] == [4, 1, 2]
     assert result.best == Setting(2).normal()
     assert result.speedup is None
     assert not result.benefit
-    assert any("not known" in one.why for one in result.ruled_out)
+    assert any("not known" in refused.why for refused in result.ruled_out)
     assert "its own setting, " not in result.explain().splitlines()[0] or "was not measured" in (
         result.explain()
     )
@@ -218,7 +219,8 @@ def test_a_trial_that_fails_is_a_row_and_the_search_goes_on() -> None:
     assert result.best.num_workers == 4
     failed = result.trials[result.trials["failed"] != ""]
     assert list(failed["failed"]) == ["a worker was killed by signal 9"]
-    assert [one.num_workers for one in program.opened].count(2) == 1  # not again for its twin
+    opened = [setting.num_workers for setting in program.opened]
+    assert opened.count(2) == 1  # not again for its twin
     assert "failed: a worker was killed by signal 9" in result.explain()
 
 
@@ -229,12 +231,12 @@ def test_an_iterable_gets_other_workers_only_where_its_samples_stay(
     program = Fake(own=Setting(0), iterable=True, same=same, batches=None)
     result = find(program, Setting(3), Setting(4))
     assert program.compared == [Setting(2).normal()]
-    assert {one.num_workers for one in program.opened} == tried
+    assert {setting.num_workers for setting in program.opened} == tried
     assert result.iterable_safe == (same == "")
     if same:
         assert any("num_workers stays 0" in note and same in note for note in result.notes)
-        assert all("num_workers stays 0" in one.why for one in result.ruled_out)
-        assert {one.setting.num_workers for one in result.ruled_out} >= {3, 4}
+        assert all("num_workers stays 0" in refused.why for refused in result.ruled_out)
+        assert {refused.setting.num_workers for refused in result.ruled_out} >= {3, 4}
 
 
 def test_ctrl_c_leaves_the_best_until_then() -> None:
@@ -261,8 +263,9 @@ def test_a_budget_that_is_too_small_says_so_and_changes_nothing() -> None:
 def test_a_setting_whose_queue_takes_too_long_to_fill_is_not_tried() -> None:
     program = Fake(own=Setting(1), batch_bytes=1000)
     result = find(program, Setting(8, prefetch_factor=2048), budget_s=30)
-    assert [one.num_workers for one in program.opened] == [1]
-    why = {one.setting: one.why for one in result.ruled_out}[Setting(8, prefetch_factor=2048)]
+    assert [setting.num_workers for setting in program.opened] == [1]
+    reasons = {refused.setting: refused.why for refused in result.ruled_out}
+    why = reasons[Setting(8, prefetch_factor=2048)]
     assert "prefetching its 16,384 batches takes at least 81.9 s before each block" in why
     assert program.now - 100 < 30
 
@@ -312,7 +315,7 @@ def test_every_strategy_runs_on_it(strategy: str) -> None:
     assert result.strategy == strategy
     closed_and_in_time(program, 60)
     if strategy == "lotus":
-        least = min(program.batch_s(one, step=True) for one in space.settings())
+        least = min(program.batch_s(setting, step=True) for setting in space.settings())
         assert program.batch_s(result.best, step=True) <= 1.03 * least
         assert result.settings_tried <= 5
         assert result.predicted is not None

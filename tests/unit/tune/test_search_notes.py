@@ -38,7 +38,9 @@ def test_what_the_program_grew_by_while_it_fetched_is_each_workers() -> None:
     program.watched = dataclasses.replace(program.watched, grown_bytes=150 * MIB)
     result = find(program, Setting(4), Setting(8), limits=room(memory=1 << 30))
     assert result.best == Setting(4).normal()
-    (refused,) = (one.why for one in result.ruled_out if one.setting == Setting(8).normal())
+    (refused,) = (
+        refused.why for refused in result.ruled_out if refused.setting == Setting(8).normal()
+    )
     assert "8 workers x 160 MiB" in refused
     assert any("grew by 150 MiB while it fetched" in note for note in result.notes)
 
@@ -54,7 +56,7 @@ def test_where_no_worker_fits_the_verdict_says_so_and_what_to_do() -> None:
         assert "listed: " not in text  # why the strategy chose it among no others
         assert "/dev/shm has 8 MiB" in text
         assert "--shm-size" in text
-    (line,) = (one for one in output.splitlines() if "never tried" in one)
+    (line,) = (line for line in output.splitlines() if "never tried" in line)
     assert " and " in line
     assert "more: " in line
     assert result.best == result.own
@@ -145,10 +147,10 @@ def test_reasons_that_differ_in_figures_only_are_one_line() -> None:
     program = Fake(own=Setting(0))
     space = Space(num_workers=(0, 1, 2, 4, 8), prefetch_factor=(1, 2, 4, 8))
     result = find(program, Setting(1), limits=room(shm=40 * MIB), space=space)
-    assert len({one.why for one in result.ruled_out}) > 4
+    assert len({refused.why for refused in result.ruled_out}) > 4
     ((those, why),) = search_notes.grouped(result.ruled_out)
     assert len(those) == len(result.ruled_out)
-    assert why == {one.setting: one.why for one in result.ruled_out}[min(those)]
+    assert why == {refused.setting: refused.why for refused in result.ruled_out}[min(those)]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,9 @@ def test_kinds_of_reasons(first: str, other: str, same: bool) -> None:
 
 def test_the_smallest_setting_speaks_for_its_kind() -> None:
     ruled_out = [RuledOut(Setting(count).normal(), f"{count} MiB") for count in (8, 2, 4)]
-    assert search_notes.grouped(ruled_out) == [([one.setting for one in ruled_out], "2 MiB")]
+    assert search_notes.grouped(ruled_out) == [
+        ([refused.setting for refused in ruled_out], "2 MiB")
+    ]
     line = search_notes.never(*search_notes.grouped(ruled_out)[0])
     assert line == "2 workers x prefetch 2 and 2 more: 2 MiB"
 
@@ -270,8 +274,10 @@ def rows_of(result: Result) -> dict[str, str]:
 def measured(rates: dict[Setting, float], best: Setting, **more: Any) -> Result:
     """A result of these mean rates, each known to 1 %; the own setting has no workers."""
     rows = [
-        TrialRow(Measurement(one.normal(), rate, rate * 0.99, rate * 1.01, 1.0), "why it was tried")
-        for one, rate in rates.items()
+        TrialRow(
+            Measurement(setting.normal(), rate, rate * 0.99, rate * 1.01, 1.0), "why it was tried"
+        )
+        for setting, rate in rates.items()
     ]
     result = find(Fake(own=Setting(0)), Setting(4))
     return dataclasses.replace(result, measured=tuple(rows), best=best.normal(), **more)
@@ -319,7 +325,9 @@ def test_every_faster_setting_says_why_whatever_the_search_did() -> None:
         program = Fake(own=Setting(seed % 3), step_s=0.01, noise=0.2)
         settings = [Setting(count) for count in (1, 2, 4, 6, 8)]
         result = find(program, *settings, seed=seed)
-        passed_over = {Setting.from_json(one["setting"]) for one in result.as_json()["passed_over"]}
+        passed_over = {
+            Setting.from_json(entry["setting"]) for entry in result.as_json()["passed_over"]
+        }
         means = result.trials.groupby(["num_workers", "prefetch_factor"], dropna=False)
         rate_of = {key: rows["samples_per_s"].mean() for key, rows in means}
         for setting in passed_over:

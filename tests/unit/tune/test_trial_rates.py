@@ -108,7 +108,9 @@ def test_what_varies_is_measured_longer() -> None:
 def test_pairs_give_a_ratio_whatever_drifts() -> None:
     chance = random.Random(1)
     drift = [100 * 0.8**number for number in range(6)]
-    ratio = trial_rates.compared([(1.5 * one * chance.gauss(1, 0.01), one) for one in drift])
+    ratio = trial_rates.compared(
+        [(1.5 * factor * chance.gauss(1, 0.01), factor) for factor in drift]
+    )
     assert ratio.low <= 1.5 <= ratio.high
     assert ratio.precision < 0.02
     assert ratio.pairs == 6

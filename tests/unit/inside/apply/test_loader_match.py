@@ -38,7 +38,8 @@ def meant(found_on: list[int | None], made: list[int]) -> list[int | None]:
     matching = Matching([entry(length) for length in found_on])
     loaders = [(loader(length), matching.made(loader(length), SITE)) for length in made]
     indices = [
-        index if index is not None else matching.iterated(one, SITE)[0] for one, index in loaders
+        index if index is not None else matching.iterated(loader, SITE)[0]
+        for loader, index in loaders
     ]
     return [None if index is None else found_on[index] for index in indices]
 

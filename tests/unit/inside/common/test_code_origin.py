@@ -26,7 +26,7 @@ def package(folder: Path, name: str, code: str, records: list[str] | None = None
     """A distribution as pip writes it, with a module."""
     (folder / f"{name}-1.0.dist-info").mkdir(parents=True)
     (folder / f"{name}.py").write_text(code)
-    lines = [f"{one},sha256=x,3\n" for one in records or [f"{name}.py"]]
+    lines = [f"{record},sha256=x,3\n" for record in records or [f"{name}.py"]]
     lines.append(f"{name}-1.0.dist-info/RECORD,,\n")
     (folder / f"{name}-1.0.dist-info" / "RECORD").write_text("".join(lines))
 
@@ -137,7 +137,8 @@ def test_records_are_read_once(tmp_path, monkeypatch):
     )
     for _ in range(3):
         assert not code_origin.is_installed(str(tmp_path / "train.py"))
-    assert [one for one in folders if str(one).rstrip("/") == str(tmp_path)] in ([], [folders[0]])
+    read = [folder for folder in folders if str(folder).rstrip("/") == str(tmp_path)]
+    assert read in ([], [folders[0]])
 
 
 # ── names ────────────────────────────────────────────────────────────────────────────────────
@@ -221,7 +222,7 @@ def test_nothing_is_guessed():
     loader = Loader()
     dl = Loader()
     x = [Loader(), Loader()]
-    assert {one.name for one in (loader, dl, *x)} == {""}
+    assert {module.name for module in (loader, dl, *x)} == {""}
     test_loader = len([Loader(Data(split="train"))])  # not what the variable gets
     assert test_loader == 1
     mixed_test_loader = one_of_two(True)

@@ -123,9 +123,9 @@ def test_a_queue_whose_lock_nobody_holds_does_not_hinder(monkeypatch: pytest.Mon
         time.sleep(0.001)
     queue._notempty.acquire()  # and Ctrl-C came before it was released
     teardown._bounded(lambda: teardown._close(queue))
-    assert any(one.name == "lotus-end" for one in threading.enumerate())
+    assert any(thread.name == "lotus-end" for thread in threading.enumerate())
     queue._notempty.release()
-    while feeder.is_alive() or any(one.name == "lotus-end" for one in threading.enumerate()):
+    while feeder.is_alive() or any(thread.name == "lotus-end" for thread in threading.enumerate()):
         time.sleep(0.001)
 
 

@@ -73,7 +73,7 @@ def test_each_sample_is_taken_once_in_equal_steps(sizes: list[int], many: int, d
             # AND ranks that go without where too few are left have one that counts for nothing
             counted = rest(sizes, left)
             assert [len(part) for part in parts] == [1] * ranks
-            together = [part[0] for part, one in zip(parts, counted, strict=True) if one]
+            together = [part[0] for part, count in zip(parts, counted, strict=True) if count]
         seen += together
     assert sorted(seen) == sorted(order[: steps * whole])
 
@@ -92,7 +92,7 @@ def test_what_is_left_is_shared_in_proportion(sizes: list[int], data: st.DataObj
         assert min(least, size) <= share <= size
     if all(many * size >= 2 * whole for size in sizes):  # nobody had to be given more
         assert all(
-            abs(one - many * size / whole) < 1 for one, size in zip(shares, sizes, strict=True)
+            abs(share - many * size / whole) < 1 for share, size in zip(shares, sizes, strict=True)
         )
 
 
@@ -113,7 +113,7 @@ def test_order_is_of_the_epoch_alone() -> None:
 
 def test_a_sampler_that_drops_the_last_samples_does_so_with_shares() -> None:
     shared = [Shared(Sampler(range(11), 2, rank, True), [3, 1], rank, False) for rank in (0, 1)]
-    taken = [sample for one in shared for sample in one]
+    taken = [sample for part in shared for sample in part]
     assert len(taken) == len(set(taken)) == 10  # as torch: 11 are not even
 
 

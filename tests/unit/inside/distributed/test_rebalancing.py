@@ -212,13 +212,13 @@ def check(program: Program, ranks: list[Rank]) -> None:
             counted = [
                 (batch, weight) for batch, weight in parts if weight > 0 or len(slice_) >= world
             ]
-            assert sorted(one for batch, _ in counted for one in batch) == sorted(slice_)
+            assert sorted(sample for batch, _ in counted for sample in batch) == sorted(slice_)
             for batch, weight in counted:
                 assert weight == len(batch) * world / len(slice_)
     # AND all go by the same changes; those that end first may not have heard of the last one
     for what in ([rank.rebalancing.changes for rank in ranks], [rank.notes for rank in ranks]):
         longest = max(what, key=len)
-        assert all(one == longest[: len(one)] for one in what)
+        assert all(shares == longest[: len(shares)] for shares in what)
 
 
 PROGRAMS = st.builds(
@@ -346,7 +346,7 @@ def test_shares_stay_where_what_is_trained_on_is_not_known(more: dict[str, Any],
     ranks = train(program)
     check(program, ranks)
     assert sizes_of(ranks) == [(16, 16)]
-    assert {one for rank in ranks for one in rank.notes if why in one} == {
+    assert {note for rank in ranks for note in rank.notes if why in note} == {
         f"shares stay as they are from now on: {why}" + (" (on rank 0)" if "thread" in why else "")
     }
     assert not any(rank.rebalancing.on for rank in ranks)

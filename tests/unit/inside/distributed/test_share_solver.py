@@ -239,8 +239,10 @@ def job(slow: list[float], every: int, steps: int, noise: Noise, seed: int) -> l
             wait = max(own) - own[rank] + MS / 20
             costs[rank].add(divmod(step, 500), sizes[rank], int(own[rank]), int(wait))
         if step % every == 0:
-            summaries = [one for one in (each.summary() for each in costs) if one is not None]
-            if len(summaries) == len(slow) and [one["share"] for one in summaries] == sizes:
+            summaries = [
+                summary for summary in (each.summary() for each in costs) if summary is not None
+            ]
+            if len(summaries) == len(slow) and [summary["share"] for summary in summaries] == sizes:
                 changed = rebalance(summaries, [32] * len(slow), 1)
                 if changed is not None:
                     sizes = changed[0]
@@ -256,7 +258,7 @@ def job(slow: list[float], every: int, steps: int, noise: Noise, seed: int) -> l
 )
 def test_ranks_that_are_alike_keep_their_shares(noise: Noise, every: int, ranks: int) -> None:
     jobs = [job([1.0] * ranks, every, 400, noise, seed) for seed in range(10)]
-    changed = sum(bool(one) for one in jobs)
+    changed = sum(bool(job) for job in jobs)
     print(f"{changed} of {len(jobs)} jobs changed shares")
     assert changed == 0
 

@@ -154,9 +154,9 @@ def test_operations_that_are_defined_at_once_have_numbers_of_their_own(raises: b
     assert len(set(numbers.values())) == len(numbers)
     if not raises:  # else what was taken may not have been written, and all is defined anew
         definitions_written.extend(definitions.unwritten())
-        assert {one["name"] for one in definitions_written} == set(numbers)
+        assert {definition["name"] for definition in definitions_written} == set(numbers)
     definitions.forget_written()
-    known = {one["id"]: one["name"] for one in definitions.unwritten()}
+    known = {definition["id"]: definition["name"] for definition in definitions.unwritten()}
     assert all(known[number] == name for name, number in numbers.items())
 
 

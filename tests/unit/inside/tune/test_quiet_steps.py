@@ -174,7 +174,7 @@ def test_batches_that_come_out_of_order() -> None:
         time.sleep(0.001)
     data.go.set()
     got += rest_of(iterator)
-    assert sorted(one for one in got if one != "end") == [
+    assert sorted(item for item in got if item != "end") == [
         [2 * n, 2 * n + 1] for n in range(BATCHES)
     ]
 
@@ -217,7 +217,7 @@ def test_what_the_sampler_raises_is_raised_as_ever() -> None:
         except ValueError as error:
             got.append(str(error))
     assert rest_of(made()) == got
-    assert {"no 6", "no 9"} <= {one for one in got if isinstance(one, str)}
+    assert {"no 6", "no 9"} <= {item for item in got if isinstance(item, str)}
 
 
 def test_an_epoch_begins_when_another_loader_is_the_chosen_one(tmp_path: Path) -> None:

@@ -88,11 +88,11 @@ def test_faults_that_no_spread_shows_widen_the_intervals_of_many_samples():
 def test_calibration_gives_back_what_throttling_took():
     # GIVEN runs of which the kernel dropped one sample in seven
     runs = [estimated(simulate(seed, cycles=800, throttled=0.14)) for seed in range(5)]
-    table = pd.concat(one[2] for one in runs).query("judged")
+    table = pd.concat(run[2] for run in runs).query("judged")
     # THEN the samples alone are as far off, and calibrated they are not
     assert table["err_joined"].median() == pytest.approx(-0.14, abs=0.03)
     assert table["err_calibrated"].abs().max() < 0.05
-    factors = pd.concat(one[3] for one in runs)
+    factors = pd.concat(run[3] for run in runs)
     assert factors["factor"].mean() == pytest.approx(1 / 0.86, rel=0.03)
     assert len(factors) == 10  # a thread each
 

@@ -213,7 +213,7 @@ def test_the_interpreter_and_its_collector_are_told_by_function():
 )
 def test_the_books_balance(rows, drawn, lost):
     # GIVEN samples of two events, counted as they were made
-    samples = samples_of([one for one, _ in drawn])
+    samples = samples_of([event for event, _ in drawn])
     events = [event for _, event in drawn]
     in_file = {name: events.count(name) for name in set(events)}
     # WHEN they are attributed

@@ -105,7 +105,7 @@ def test_back_end_is_the_rest_and_never_shown_below_zero():
     # 41.5 % + 8.5 % + 50.6 %: off by less than errors of counting are.
     profile = loads(UARCH.replace("42.7%", "50.6%"))
     assert resolved(profile.functions, profile.means)["backend_bound"][0] == 0
-    assert any("backend bound of 1 of 2 functions is 0 ±0.6%" in one for one in profile.notes)
+    assert any("backend bound of 1 of 2 functions is 0 ±0.6%" in note for note in profile.notes)
 
 
 def test_a_share_below_zero_in_the_export_itself_is_not_shown():

@@ -133,7 +133,7 @@ def test_the_level_that_is_asked_for_is_lower_than_the_one_there_is(
 def test_bare_events_have_no_modifiers() -> None:
     events = ["cycles:pp", "cpu/event=0xc0/u", "cycles", "sched:sched_switch"]
     bare = ["cycles", "cpu/event=0xc0/", "cycles", "sched:sched_switch"]
-    assert [perf_command.bare(one) for one in events] == bare
+    assert [perf_command.bare(event) for event in events] == bare
 
 
 def test_an_old_perf_is_known_by_its_words() -> None:

@@ -87,7 +87,7 @@ def test_reading_costs_each_group_what_it_costs_in_its_turn(turns):
     inside = Counters(perf_event.spell_groups(THREE))
     inside.prepare()
     (event,) = inside.take_events()
-    assert [one["read_count"] for one in event["events"]] == [COUNTED] * 5
+    assert [counted["read_count"] for counted in event["events"]] == [COUNTED] * 5
     assert [group.paused for group in turns.groups] == [False, True, True]
 
 
@@ -124,7 +124,7 @@ def test_one_group_is_never_paused(turns):
     inside = Counters(perf_event.spell_groups([[Event("cycles", 0, 0)]]))
     inside.prepare()
     (event,) = inside.take_events()
-    assert [one["read_count"] for one in event["events"]] == [COUNTED]
+    assert [counted["read_count"] for counted in event["events"]] == [COUNTED]
     assert turns.changes == ["switch"]
 
 

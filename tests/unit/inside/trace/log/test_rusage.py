@@ -20,7 +20,7 @@ def test_on_a_core_ready_and_blocked_are_all_of_the_time() -> None:
         pass
     after = rusage.core_times()
     wall = time.monotonic_ns() - start
-    on, ready, process = (one - other for one, other in zip(after, before, strict=True))
+    on, ready, process = (later - other for later, other in zip(after, before, strict=True))
     assert 20_000_000 <= on <= process * 1.01
     assert on + ready <= wall * 1.01
     assert wall - on - ready >= 49_000_000  # a sleep is never shorter

@@ -52,7 +52,7 @@ def test_what_a_child_moves_is_seen_and_put_back(tmp_path: Path) -> None:
     os.waitpid(pid, 0)
     assert trial.moved() == [str(tmp_path / "both"), str(tmp_path / "read")]
     trial.put_back()
-    places = [os.lseek(one.fileno(), 0, os.SEEK_CUR) for one in (read, both, thread)]
+    places = [os.lseek(file.fileno(), 0, os.SEEK_CUR) for file in (read, both, thread)]
     assert places == [0, 33, 33]  # what may have been written to is left alone
     for file in (read, both, thread):
         file.close()

@@ -110,7 +110,7 @@ def test_a_program_is_as_it_was_after_its_loader_was_tried_in_all_ways() -> None
     running = iter(loader)
     drawn = [next(running)[1][1].tolist()]
     vars_before = dict(vars(loader))
-    while not any(one.name == "QueueFeederThread" for one in threading.enumerate()):
+    while not any(thread.name == "QueueFeederThread" for thread in threading.enumerate()):
         time.sleep(0.01)
     gc.collect()  # what earlier tests left
     before = surroundings()
@@ -146,7 +146,7 @@ def test_a_program_is_as_it_was_after_its_loader_was_tried_in_all_ways() -> None
         assert 0.03 < block.worker_cpu_s < 2 * max(workers, 1) * took_s[workers, step]
         assert block.worker_queued_s >= 0
         assert (block.main_cpu_s > 0) == bool(workers)
-        assert all((one >= asleep_s) if step else one == 0 for one in block.steps_s)
+        assert all((seconds >= asleep_s) if step else seconds == 0 for seconds in block.steps_s)
         assert block.batch_bytes == 4 * 8 * 4 + 4 * 8 + 4
         assert (block.tensors, block.shared_bytes) == (2, 4 * 8 * 4 + 4 * 8)
         assert block.worker_bytes > 0
@@ -234,7 +234,9 @@ def test_the_samples_of_a_stream_are_compared(
     assert says in comparison.why if says else comparison.why == ""
     if not says and own != other:
         # Each worker ends with a batch of its own.
-        parts = [len(range(one, stream.samples, max(other, 1))) for one in range(max(other, 1))]
+        parts = [
+            len(range(number, stream.samples, max(other, 1))) for number in range(max(other, 1))
+        ]
         batches = sum(-(-part // 5) for part in parts)
         assert comparison.epochs[1] == (other, stream.samples, batches)
     assert torch.equal(state, torch.get_rng_state())
