@@ -4,7 +4,9 @@ pyperf times, repeats and keeps what it measured as JSON (`-o FILE`, `--append F
 pyperf stats`, `hist` and `compare_to` read that. docs/testing.md says how two commits are compared.
 """
 
-from collections.abc import Callable, Sequence
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -50,10 +52,45 @@ def parsed(made: pyperf.Runner) -> Any:
     return args
 
 
-def written(path: Path, events: int, size: int) -> int:
-    """Write a large run in a process of its own, so that its memory is not part of the peak."""
-    with ProcessPoolExecutor(1) as pool:
-        return pool.submit(write_run, path, events, size).result()
+def reader(
+    name: str,
+    processes: int,
+    events: Sequence[int],
+    batch: Sequence[int],
+    hand_on: Callable[[Any], Sequence[object]] = lambda args: (),
+) -> pyperf.Runner:
+    """Return a Runner with options for the large runs that it reads; `runs` makes these runs.
+
+    Without the options they are runs of so many `events`, each in batches of these sizes.
+    """
+    made = runner(
+        name,
+        processes,
+        hand_on=lambda args: [
+            *("--runs", args.runs, "--events", *args.events, "--batch", *args.batch),
+            *hand_on(args),
+        ],
+    )
+    add = made.argparser.add_argument
+    add("--events", type=int, nargs="+", default=list(events))
+    add("--batch", type=int, nargs="+", default=list(batch))
+    add("--runs", type=Path, help=argparse.SUPPRESS)
+    return made
+
+
+def runs(args: Any) -> Iterator[tuple[str, Path]]:
+    """Yield (description, path) of each large run; the first process writes them."""
+    with tempfile.TemporaryDirectory() as folder:
+        if not args.worker:
+            args.runs = Path(folder)
+        for events in args.events:
+            for size in args.batch:
+                path = args.runs / f"run-{events}-{size}"
+                if not args.worker:
+                    # In a process of its own, so that its memory is not part of the peak.
+                    with ProcessPoolExecutor(1) as pool:
+                        pool.submit(write_run, path, events, size).result()
+                yield f"{events:,} events in batches of {size}", path
 
 
 def peak(benchmark: pyperf.Benchmark, of: str = "mem_max_rss") -> int:

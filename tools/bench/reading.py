@@ -1,14 +1,12 @@
 """How fast and in how much memory a large run is read into `ops`, `samples` and `batches`.
 
-    python -m tools.bench.reading [--events 10000000] [--batch 128 32 1] [options of pyperf]
+    python -m tools.bench.reading [--events 10000000 ...] [--batch 128 32 1] [options of pyperf]
 
 Each value is of a process of its own, without its imports; peak memory is the process's. The runs
 are those of large_runs.py, lie in a temporary directory and are read from the page cache. The goal
 is 10 million events of batches of 128 in 5 s and 2 GB. It judges nothing: it prints.
 """
 
-import argparse
-import tempfile
 import time
 from pathlib import Path
 
@@ -32,28 +30,13 @@ def read(loops: int, path: Path) -> float:
 
 
 def main() -> None:
-    runner = pyperf_runner.runner(
-        "reading",
-        processes=5,
-        hand_on=lambda args: ["--runs", args.runs, "--events", args.events, "--batch", *args.batch],
-    )
-    add = runner.argparser.add_argument
-    add("--events", type=int, default=10_000_000)
-    add("--batch", type=int, nargs="+", default=[128, 32, 1])
-    add("--runs", type=Path, help=argparse.SUPPRESS)
+    runner = pyperf_runner.reader("reading", 5, [10_000_000], [128, 32, 1])
     args = pyperf_runner.parsed(runner)
-    with tempfile.TemporaryDirectory() as folder:
-        if not args.worker:
-            args.runs = Path(folder)
-        for size in args.batch:
-            path = args.runs / f"run-{size}"
-            if not args.worker:
-                pyperf_runner.written(path, args.events, size)
-            name = f"{args.events:,} events in batches of {size}"
-            made = runner.bench_time_func(name, read, path)
-            if made is not None and not args.worker:
-                log = sum(file.stat().st_size for file in (path / "events").iterdir())
-                print(f"{log / 1e6:.0f} MB of logs, peak {pyperf_runner.peak(made) / 1e9:.2f} GB")
+    for name, path in pyperf_runner.runs(args):
+        made = runner.bench_time_func(name, read, path)
+        if made is not None and not args.worker:
+            log = sum(file.stat().st_size for file in (path / "events").iterdir())
+            print(f"{log / 1e6:.0f} MB of logs, peak {pyperf_runner.peak(made) / 1e9:.2f} GB")
 
 
 if __name__ == "__main__":
