@@ -58,6 +58,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print nothing from lotus, not even that tracing had to stop (lotus report shows it)",
     )
+    _add_extent(parser)
+    _add_recorders(parser)
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="print the progress on stderr while the program runs: a line every 10 s, and one when "
+        "nothing moves any more (lotus top DIR, in another terminal, shows more)",
+    )
+    options.add_command(parser, NAME)
+
+
+def _add_extent(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how much of the data loading is recorded."""
     parser.add_argument(
         "--level",
         choices=LEVELS,
@@ -92,6 +105,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="ops",
         help="also time this function or method (repeatable)",
     )
+
+
+def _add_recorders(parser: argparse.ArgumentParser) -> None:
+    """Add the options that record more beside it, or for other tools."""
     parser.add_argument(
         "--counters",
         nargs="?",
@@ -133,13 +150,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--itt", action="store_true", help="also name them as ITT tasks, which VTune shows"
     )
-    parser.add_argument(
-        "--live",
-        action="store_true",
-        help="print the progress on stderr while the program runs: a line every 10 s, and one when "
-        "nothing moves any more (lotus top DIR, in another terminal, shows more)",
-    )
-    options.add_command(parser, NAME)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -50,7 +50,41 @@ _JOB_OPTIONS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "lotus whatif [options] RUN"
     options.add_run(parser)
+    _add_setting(parser)
+    _add_machine(parser)
     add = parser.add_argument
+    add(
+        "--batches",
+        type=arguments.whole(1),
+        metavar="N",
+        help="number of batches in an epoch (default: as recorded)",
+    )
+    add(
+        "--epochs",
+        type=arguments.whole(1),
+        metavar="N",
+        help="number of epochs (default: as recorded)",
+    )
+    add(
+        "--also",
+        type=Path,
+        metavar="RUN",
+        help="a run of the same program with another number of workers, which shows how busy cores "
+        "slow each other down (default: they do not)",
+    )
+    add(
+        "--loader",
+        type=arguments.whole(0, 4096),
+        metavar="N",
+        help="number of the loader to replay (default: the one with the most samples)",
+    )
+    options.add_json(parser, "whatif, with --ranks whatif-ranks")
+    _add_job(parser)
+
+
+def _add_setting(parser: argparse.ArgumentParser) -> None:
+    """Add the options that are parameters of a DataLoader."""
+    add, on = parser.add_argument, argparse.BooleanOptionalAction
     add(
         "--workers",
         type=arguments.whole(0, 4096),
@@ -63,7 +97,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="prefetch_factor, the batches that each worker makes ahead (default: as recorded)",
     )
-    on = argparse.BooleanOptionalAction
     add("--pin-memory", action=on, default=None, help="pin_memory (default: as recorded)")
     add(
         "--persistent-workers",
@@ -72,6 +105,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="persistent_workers (default: as recorded)",
     )
     add("--in-order", action=on, default=None, help="in_order (default: as recorded)")
+
+
+def _add_machine(parser: argparse.ArgumentParser) -> None:
+    """Add the options that make the cores, the storage or a part of the program other ones."""
+    add = parser.add_argument
     add(
         "--cores",
         type=arguments.positive,
@@ -112,32 +150,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="cores that a training step keeps busy, 0 if it waits for an accelerator (default: 1)",
     )
-    add(
-        "--batches",
-        type=arguments.whole(1),
-        metavar="N",
-        help="number of batches in an epoch (default: as recorded)",
-    )
-    add(
-        "--epochs",
-        type=arguments.whole(1),
-        metavar="N",
-        help="number of epochs (default: as recorded)",
-    )
-    add(
-        "--also",
-        type=Path,
-        metavar="RUN",
-        help="a run of the same program with another number of workers, which shows how busy cores "
-        "slow each other down (default: they do not)",
-    )
-    add(
-        "--loader",
-        type=arguments.whole(0, 4096),
-        metavar="N",
-        help="number of the loader to replay (default: the one with the most samples)",
-    )
-    options.add_json(parser, "whatif, with --ranks whatif-ranks")
+
+
+def _add_job(parser: argparse.ArgumentParser) -> None:
+    """Add the options that simulate whole ranks, which wait for each other."""
     add = parser.add_argument_group("jobs of many ranks").add_argument
     add(
         "--ranks",
