@@ -89,23 +89,30 @@ def _as_list(indices: Any) -> list[Any] | None:
     return list(tuple.__iter__(indices)) if issubclass(kind, tuple) else None
 
 
+def _time_samples(fetcher: Any, dataset: Any, timers: Any) -> bool:
+    """Time what the fetcher takes samples from; return whether it takes a batch in one call."""
+    if hasattr(fetcher, "dataset_iter"):
+        fetcher.dataset_iter = timers.Iterator(fetcher.dataset_iter)
+        return False
+    if not hasattr(type(dataset), "__getitem__"):
+        return False
+    whole = ask(getattr, fetcher.dataset, "__getitems__", None, default=_UNKNOWN)
+    if whole is not _UNKNOWN:
+        fetcher.dataset = (timers.Items if whole else timers.Samples)(fetcher.dataset)
+    return bool(fetcher.auto_collation and whole)
+
+
 def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandIns) -> TimedFetcher:
     """Return a timed `fetcher`; `recorder.here.hand.where` has the loader, epoch and batch."""
     level, timers = recorder.config.level, recorder.timers
     if level >= 2:
         Finder(recorder, stand_ins).data_set(dataset)
         recorder.define_now()
-    many = False
     own: dict[str, Any] = {}
+    many = False
     if level >= 1:
         own = {name: vars(fetcher)[name] for name in _TIMED if name in vars(fetcher)}
-        if hasattr(fetcher, "dataset_iter"):
-            fetcher.dataset_iter = timers.Iterator(fetcher.dataset_iter)
-        elif hasattr(type(dataset), "__getitem__"):
-            whole = ask(getattr, fetcher.dataset, "__getitems__", None, default=_UNKNOWN)
-            many = bool(fetcher.auto_collation and whole)
-            if whole is not _UNKNOWN:
-                fetcher.dataset = (timers.Items if whole else timers.Samples)(fetcher.dataset)
+        many = _time_samples(fetcher, dataset, timers)
     iterable, auto_collation = hasattr(fetcher, "dataset_iter"), fetcher.auto_collation
     original_collate = ranged(recorder, fetcher.collate_fn, COLLATE)
     original_fetch, counters = ranged(recorder, fetcher.fetch, FETCH), recorder.counters

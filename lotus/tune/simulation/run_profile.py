@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, integer, number, ratio, total
+from lotus.analysis.common.columns import Bools, Floats, integer, number, ratio, total
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.common.errors import LotusError
 from lotus.inside.trace.log.log_format import FAILED, STOPPED
@@ -177,10 +177,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
         for name in ("ops", "batches", "waits", "epochs", "workers")
         for frame in [getattr(scope, name)]
     }
-    batches = own["batches"]
-    made = ~np.isnan(number(batches, "fetch_ns")) & (number(batches, "size") > 0)
-    made &= (integer(batches, "flags", 0) & (FAILED | STOPPED)) == 0
-    batches = batches[made].reset_index(drop=True)
+    batches = _made(own["batches"])
     steps = number(own["waits"], "step_ns")
     steps = steps[~np.isnan(steps)]
     if not len(batches) or not len(steps):
@@ -197,18 +194,9 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
     parts, wall, cpu, nested = costs(own["ops"], batches, scope.level, notes)
 
     loop = loop_times(own["epochs"], own["waits"])
-    loop_ns = total(number(loop, "loop_ns"))
-    if not loop_ns > 0:
-        raise LotusError(
-            "the run's times cannot be replayed as a loop; record it again with: "
-            "lotus trace --level op+cpu -- COMMAND"
-        )
-    step_share = ratio(total(number(loop, "step_ns")), loop_ns)
     own_ns = own_waiting(wall, cpu, batches)
     runnable = float(wall.sum()) - own_ns if own_ns is not None else max(float(cpu.sum()), 1.0)
-    used = min(ratio(runnable, loop_ns * max(workers, 1)), 1.0)
-    # Processes that want a core while one of the workers does, itself included.
-    demand = 1.0 + max(workers - 1, 0) * used + (step_cores * step_share if workers else 0.0)
+    demand = _demand(loop, runnable, workers, step_cores)
     crowding = _crowding(wall, cpu, own_ns, demand, cores)
     wait = waiting(wall, cpu, crowding)
     # Contention beyond what the loader's own processes explain.
@@ -220,10 +208,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
     machine = Machine(cores, others=foreign)
     firsts = first_of_process(batches)
     first_ns = first_extra(batches, firsts)
-    # The simulator adds it again wherever a process starts.
-    computing = cpu.sum(axis=1)
-    over = np.where(firsts, np.minimum(first_ns, computing), 0.0)
-    cpu = cpu * (1.0 - over / np.maximum(computing, 1.0))[:, None]
+    cpu = _without_first(cpu, firsts, first_ns)
     notes += _assumptions(scope, step_cores)
     each = number(own["epochs"], "batches")
     made_profile = RunProfile(
@@ -256,6 +241,40 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
         notes=tuple(notes),
     )
     return _own_steps(made_profile)
+
+
+def _made(batches: pd.DataFrame) -> pd.DataFrame:
+    """Return the batches that hold samples and whose fetch is known."""
+    made = ~np.isnan(number(batches, "fetch_ns")) & (number(batches, "size") > 0)
+    made &= (integer(batches, "flags", 0) & (FAILED | STOPPED)) == 0
+    return batches[made].reset_index(drop=True)
+
+
+def _demand(loop: pd.DataFrame, runnable_ns: float, workers: int, step_cores: float) -> float:
+    """Return how many processes want a core while one of the workers does, itself included.
+
+    `runnable_ns` is the time for which all workers together had or wanted a core. Raises LotusError
+    where the loop took no time.
+    """
+    loop_ns = total(number(loop, "loop_ns"))
+    if not loop_ns > 0:
+        raise LotusError(
+            "the run's times cannot be replayed as a loop; record it again with: "
+            "lotus trace --level op+cpu -- COMMAND"
+        )
+    step_share = ratio(total(number(loop, "step_ns")), loop_ns)
+    used = min(ratio(runnable_ns, loop_ns * max(workers, 1)), 1.0)
+    return 1.0 + max(workers - 1, 0) * used + (step_cores * step_share if workers else 0.0)
+
+
+def _without_first(cpu: Floats, firsts: Bools, first_ns: float) -> Floats:
+    """Return CPU times without what the first batch of a process takes more than the others.
+
+    The simulator adds it again wherever a process starts.
+    """
+    computing = cpu.sum(axis=1)
+    over = np.where(firsts, np.minimum(first_ns, computing), 0.0)
+    return np.asarray(cpu * (1.0 - over / np.maximum(computing, 1.0))[:, None])
 
 
 def _crowding(
