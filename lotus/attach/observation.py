@@ -303,40 +303,15 @@ def _keep(
     refused: str,
 ) -> None:
     end_ns = time.monotonic_ns()
-    ends = {
-        session.numbers.inner(each.pid): each.end_ns
-        for each in session.watched.values()
-        if each.end_ns is not None
-    }
-    missing = [refused] if refused else []
-    if session.readings.problem:
-        missing.append(session.readings.problem)
-    if stopped := [process.pid for process in session.watched.values() if process.stopped]:
-        missing.append(
-            f"process {', '.join(map(str, stopped))} was stopped (SIGSTOP) for some of the time: "
-            "what it was at counts as if it had gone on"
-        )
-    settings, cost = session.locals, 0
+    missing = _missing(session, refused)
+    settings, cost_ns = session.locals, session.readings.cost_ns
     if settings is not None:
         settings.finish()
-        cost += settings.cpu_ns
+        cost_ns += settings.cpu_ns
     if functions is not None:
         functions.stop()
-    facts: dict[str, Any] = {"stacks": 0, "errors": 0, "torn": 0, "bound_ns": 0}
+    table, facts = _stacks(session, recorders, missing)
     main = session.programs[0].main
-    table = StackTable(SourceLines(session.root), set(session.watched))
-    mains = {program.main.pid for program in session.programs}
-    for recorder in recorders:
-        stacks, noted = recorder.stacks(ends)
-        for name in ("stacks", "errors"):
-            facts[name] += noted[name]
-        cost += noted["cpu_ns"]
-        if noted["problem"]:
-            missing.append(f"no Python stacks: {noted['problem']}")
-        if stacks is not None:
-            table.add(session.numbers.translated(stacks), mains)
-            facts["bound_ns"] = max(facts["bound_ns"], stacks.bound_ns)
-    table.finish()
     sampled = None if functions is None else functions.functions()
     if functions is not None and functions.problem:
         missing.append(f"No C and C++ functions: {functions.problem}")
@@ -354,7 +329,7 @@ def _keep(
         "start_ns": begun["start_ns"],
         "end_ns": end_ns,
         "torn": table.torn,
-        "cost_ns": session.readings.cost_ns + cost,
+        "cost_ns": cost_ns + facts["cost_ns"],
         "cores": session.cores,
         "machine_cores": os.cpu_count(),
         "memory_bytes": begun.get("memory_bytes") or 0,
@@ -377,6 +352,46 @@ def _keep(
         function_file.write(directory, sampled, table.moments)
     record = {**begun, "schema": LOG_SCHEMA}
     manifest.write(directory, manifest.end(record, None, None, end_ns))
+
+
+def _missing(session: _Observation, refused: str) -> list[str]:
+    """Return what could not be seen, in sentences."""
+    missing = [text for text in (refused, session.readings.problem) if text]
+    if stopped := [process.pid for process in session.watched.values() if process.stopped]:
+        missing.append(
+            f"process {', '.join(map(str, stopped))} was stopped (SIGSTOP) for some of the time: "
+            "what it was at counts as if it had gone on"
+        )
+    return missing
+
+
+def _stacks(
+    session: _Observation, recorders: list[StackRecorder], missing: list[str]
+) -> tuple[StackTable, dict[str, Any]]:
+    """Return the stacks of all recorders, and how many there are and what they cost.
+
+    It adds to `missing` why there are none.
+    """
+    ends = {
+        session.numbers.inner(each.pid): each.end_ns
+        for each in session.watched.values()
+        if each.end_ns is not None
+    }
+    facts: dict[str, Any] = {"stacks": 0, "errors": 0, "bound_ns": 0, "cost_ns": 0}
+    table = StackTable(SourceLines(session.root), set(session.watched))
+    mains = {program.main.pid for program in session.programs}
+    for recorder in recorders:
+        stacks, noted = recorder.stacks(ends)
+        for name in ("stacks", "errors"):
+            facts[name] += noted[name]
+        facts["cost_ns"] += noted["cpu_ns"]
+        if noted["problem"]:
+            missing.append(f"no Python stacks: {noted['problem']}")
+        if stacks is not None:
+            table.add(session.numbers.translated(stacks), mains)
+            facts["bound_ns"] = max(facts["bound_ns"], stacks.bound_ns)
+    table.finish()
+    return table, facts
 
 
 def _row(process: _Watched, session: _Observation, table: StackTable) -> dict[str, int]:
