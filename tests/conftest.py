@@ -73,10 +73,13 @@ _OF_ITS_PROFILER = "test_chrome_is_merged_with_a_trace_of_the_profiler"
 _SLOW = {
     f"tests/unit/{folder}/test_{name}.py"
     for folder, names in {
+        "advise": "applied_alternatives tried_alternatives",
         "compare": "comparison",
         "format": "run_claim",
         "inside/common": "signal_handlers",
-        "inside/tune": "quiet_steps",
+        "inside/isolate": "data_habits",
+        "inside/trace": "sample_digests",
+        "inside/tune": "quiet_steps repeated_batches",
         "inside/tune/candidates": "trials",
         "native_map/estimate": "count_estimates",
         "native_map/paper": "importers_fuzz",
@@ -86,7 +89,8 @@ _SLOW = {
         "plot": "plot",
         "reading": "counter_damage damaged_runs every_byte hostile_runs",
         "reporters": "closing",
-        "tools": "bench_overhead fuzz",
+        "schemas": "schemas",
+        "tools": "bench_advise_demos bench_overhead fuzz",
         "workloads": "audio detection segmentation text tiny_images",
     }.items()
     for name in names.split()
