@@ -5,7 +5,7 @@ PYTHON ?= $(shell $(call find,python3 python3.13 python3.12 python3.11 python3.1
 PYTHON_COMPAT ?= $(shell $(call find,python3 python3.12 python3.11 python3.10 python,import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))))
 VENV := .venv
 # Built by each installation, where there is a compiler.
-HOOKS := $(addprefix lotus/inside/trace/,_hooks.c _hooks.h _buffer.c _samples.c _batch.c)
+HOOKS := $(addprefix lotus/inside/trace/native/,_hooks.c _hooks.h _buffer.c _samples.c _batch.c)
 VENV_COMPAT := .venv-compat
 VENV_EXTRAS := .venv-extras
 VENV_DIST := .venv-dist

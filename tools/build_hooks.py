@@ -1,4 +1,4 @@
-"""Builds the optional hooks in C (the C files in lotus/inside/trace) for this Python.
+"""Builds the optional hooks in C (the C files in lotus/inside/trace/native) for this Python.
 
     python tools/build_hooks.py [FOLDER]
 
@@ -17,7 +17,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).resolve().parents[1] / "lotus" / "inside" / "trace"
+FOLDER = Path(__file__).resolve().parents[1] / "lotus" / "inside" / "trace" / "native"
 NAME, VARIABLE = "_hooks", "LOTUS_BUILD_HOOKS"
 SOURCES = ("_hooks.c", "_buffer.c", "_samples.c", "_batch.c")
 # Without Python's own assertions, as Python builds its modules: each names the path of the file.
@@ -78,7 +78,7 @@ else:
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             root = Path(self.root)
-            made = build_if_possible(root / FOLDER.relative_to(FOLDER.parents[2]))
+            made = build_if_possible(root / FOLDER.relative_to(FOLDER.parents[3]))
             if made is not None and version != "editable":
                 build_data["artifacts"].append(f"/{made.relative_to(root)}")
                 build_data["pure_python"], build_data["infer_tag"] = False, True

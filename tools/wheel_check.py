@@ -41,7 +41,7 @@ for batch in DataLoader(Slow(), batch_size=16):
 # Where lotus lies, and whether it has the hooks in C.
 WHERE = """\
 import lotus, sys
-from lotus.inside.trace import native_hooks
+from lotus.inside.trace.native import native_hooks
 sys.exit(lotus.__file__.split("/lib/")[0] != sys.prefix or (native_hooks.MODULE is None) != {pure})
 """
 

@@ -15,8 +15,8 @@ import lotus
 from lotus.inside.common.config import Config
 from lotus.inside.common.guard import ours
 from lotus.inside.trace import fetch_hooks as fetch
-from lotus.inside.trace import native_hooks
-from lotus.inside.trace.native_hooks import PYTHON
+from lotus.inside.trace.native import native_hooks
+from lotus.inside.trace.native.native_hooks import PYTHON
 from lotus.inside.trace.recorder import Recorder
 from lotus.reading.run import Run
 

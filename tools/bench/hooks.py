@@ -113,7 +113,7 @@ def work(level: str, batches: int, run: str) -> float:
 
 def build() -> str:
     """Which hooks are measured, and how they and this Python were compiled."""
-    from lotus.inside.trace import native_hooks
+    from lotus.inside.trace.native import native_hooks
 
     module = native_hooks.MODULE
     hooks = "hooks in Python" if module is None else f"hooks in C, build: {module.BUILD}"

@@ -13,12 +13,13 @@ from ..common import urls
 from ..common.clocks import clock
 from ..common.guard import ask, guarded, quiet
 from ..distributed.clock_sync import Meetings
-from . import beside_fetches, native_hooks
+from . import beside_fetches
 from .device_times import DeviceTimes
 from .fetch_state import Fetch, Gate, Here, Rows
 from .log import log_format, rusage, state_page
 from .log.log_writer import append
 from .log.writer import Writer
+from .native import native_hooks
 from .op_hooks import Timers
 from .packing import no_packed, pack, pack_indices, pack_rows
 from .profiler_ranges import ProfilerRanges, RangedTimers

@@ -11,7 +11,7 @@ import weakref
 
 from ..common.guard import ask, hook
 from ..common.objects import attributes
-from . import native_hooks
+from .native import native_hooks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOL = ROOT / "tools" / "build_hooks.py"
-FOLDER = ROOT / "lotus" / "inside" / "trace"
+FOLDER = ROOT / "lotus" / "inside" / "trace" / "native"
 SOURCES = ("_batch.c", "_buffer.c", "_hooks.c", "_hooks.h", "_samples.c")
 
 
@@ -35,7 +35,7 @@ def test_what_is_built_records_as_it_should(folder: Path, flags: str) -> None:
         pytest.skip(f"nothing can be built here: {ended.stderr}")
     code = (
         "import importlib.util as u, sys\n"
-        "from lotus.inside.trace import native_hooks\n"
+        "from lotus.inside.trace.native import native_hooks\n"
         f"spec = u.spec_from_file_location('_hooks', {ended.stdout.strip()!r})\n"
         "module = u.module_from_spec(spec)\n"
         "spec.loader.exec_module(module)\n"

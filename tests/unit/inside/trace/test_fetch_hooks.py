@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lotus.inside.trace.fetch_hooks import size_in_bytes
-from lotus.inside.trace.native_hooks import PYTHON
+from lotus.inside.trace.native.native_hooks import PYTHON
 from tests.unit.fetches import Fetches, Numbers
 
 PIXELS = np.zeros((2, 3), np.int32)  # 24 bytes

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lotus.inside.trace.log.op_table import Definitions
-from lotus.inside.trace.native_hooks import PYTHON
+from lotus.inside.trace.native.native_hooks import PYTHON
 from tests.unit.fetches import Fetches, Numbers, broken_into
 
 THREADS, EACH = 4, 5000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lotus.inside.trace import native_hooks
+from lotus.inside.trace.native import native_hooks
 from lotus.inside.trace.op_hooks import Timers
 from tests.unit.fetches import Fetches, Numbers
 

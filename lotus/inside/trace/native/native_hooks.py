@@ -14,19 +14,19 @@ import threading
 import types
 from operator import getitem
 
-from ..common.clocks import clock
-from ..common.guard import hook, is_number, of_the_program
-from . import beside_fetches
-from .log import log_format, state_page
-from .op_hooks import function_of, renamed, sole_parameter
+from ...common.clocks import clock
+from ...common.guard import hook, is_number, of_the_program
+from .. import beside_fetches
+from ..log import log_format, state_page
+from ..op_hooks import function_of, renamed, sole_parameter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..common.config import Config
-    from .op_hooks import Recorder
+    from ...common.config import Config
+    from ..op_hooks import Recorder
 
 VERSION = 2  # of `_hooks.c`
 VARIABLE, PYTHON = "LOTUS_HOOKS", "python"

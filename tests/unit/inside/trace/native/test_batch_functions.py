@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lotus.inside.trace import native_hooks
 from lotus.inside.trace.log import log_format, log_writer, rusage
+from lotus.inside.trace.native import native_hooks
 
 C = native_hooks.MODULE
 BATCH = log_format.FIXED[log_format.BATCH].format

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from lotus.inside.trace import native_hooks
-from lotus.inside.trace.native_hooks import PYTHON
+from lotus.inside.trace.native import native_hooks
+from lotus.inside.trace.native.native_hooks import PYTHON
 from lotus.inside.trace.recorder import Recorder
 from lotus.inside.trace.stand_ins import stand_in
 from tests.unit.fetches import Add, Compose, Fetcher, Fetches
 
 BOTH = pytest.mark.parametrize("hooks", [PYTHON, "c"])
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 
 
 class Odd(Exception):
@@ -364,7 +364,7 @@ def test_a_million_calls_leak_nothing(tmp_path: Path) -> None:
 
 
 def test_the_variable_leaves_it_alone(tmp_path: Path) -> None:
-    code = "from lotus.inside.trace import native_hooks as hooks; print(hooks.MODULE)"
+    code = "from lotus.inside.trace.native import native_hooks as hooks; print(hooks.MODULE)"
     environ = {**os.environ, native_hooks.VARIABLE: PYTHON, "PYTHONPATH": str(ROOT)}
     out = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True)
     assert (out.stdout, out.stderr) == ("None\n", "")
@@ -377,7 +377,7 @@ def test_a_subinterpreter_has_the_hooks_in_python() -> None:
     code = """
 import sys
 import _xxsubinterpreters as interpreters
-show = "from lotus.inside.trace import native_hooks as n; print(n.MODULE is None, flush=True)"
+show = "from lotus.inside.trace.native.native_hooks import MODULE; print(not MODULE, flush=True)"
 exec(show)
 made = interpreters.create()
 interpreters.run_string(made, f"import sys; sys.path[:] = {sys.path!r}; {show}")

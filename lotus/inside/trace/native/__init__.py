@@ -1,0 +1,1 @@
+"""The hooks in C, which are optional, and what loads them."""
