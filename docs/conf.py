@@ -21,6 +21,7 @@ DOCS = Path(__file__).parent
 project = "lotus"
 root_doc = "README"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
+smartquotes_action = "qe"  # not dashes: an option is written --perf
 html_theme = "furo"
 html_title = "lotus"
 html_show_copyright = False

@@ -5,7 +5,7 @@
 
 The six demos and ten programs of tests/diagnosis run by themselves under `lotus trace`, for longer
 than they are watched: with more epochs, else again and again in one process. --after seconds after
-their first worker (or 4 s of CPU after torch) they are watched for --seconds, and then interrupted.
+their first worker (or 4 s of CPU after torch) they are watched for --seconds, and then ended.
 So both say something of the same process: trace of all of its run, attach of a part. Printed are
 the first cause of each, whether it is that of the label (the demos have none), and the share of the
 loop in waits for data, start-up included: by attach with its 95 % interval, and by the log of trace
@@ -41,8 +41,8 @@ DEMO = "demo"
 PROGRAMS = (
     *((DEMO, name) for name in WORKLOADS),
     ("own", "sleeping"), ("own", "slow_transform"), ("open", "captions"), ("open", "fraud"),
-    ("open", "gan"), ("users", "handsets"), ("users", "meters"), ("night", "crossings"),
-    ("dawn", "whales"), ("dawn", "orchards"),
+    ("open", "gan"), ("users", "meters"), ("night", "crossings"),
+    ("dawn", "whales"), ("dawn", "orchards"), ("users", "handsets"),
 )  # fmt: skip
 LOTUS = (sys.executable, "-m", "lotus")
 _LIMIT_S, _START_CPU_S, _EPOCHS = 180, 4, 1000
@@ -63,7 +63,7 @@ def command(corpus: str, name: str, data: Path) -> list[str]:
 def traced(words: Sequence[str], run: Path, after: float) -> Iterator[int]:
     """The process id of a program that is traced and has been loading for `after` seconds.
 
-    It is interrupted at the end, and what was recorded is complete then.
+    It is ended at last by SIGTERM, and what was recorded is complete then.
     """
     trace = [*LOTUS, "trace", "-q", "-o", str(run), "--", *words]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -75,7 +75,7 @@ def traced(words: Sequence[str], run: Path, after: float) -> Iterator[int]:
         time.sleep(after)
         yield pid
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGINT)
+            os.kill(pid, signal.SIGTERM)
         child.wait(timeout=_LIMIT_S)
     finally:
         if child.poll() is None:
@@ -108,7 +108,7 @@ def waits_of(run: Run, begin_ns: float, end_ns: float) -> float:
     epochs, waits = run.epochs, run.waits
     begins = epochs["start_ns"].to_numpy(np.float64)
     ends = epochs["end_ns"].to_numpy(np.float64)
-    ends = np.where(np.isnan(ends), end_ns, ends)  # the one that was interrupted
+    ends = np.where(np.isnan(ends), end_ns, ends)  # the one that was broken off
     loop = pd.Series(_within(begins, ends, begin_ns, end_ns)).groupby(
         epochs["loader"].map(sites).to_numpy()
     ).sum()  # fmt: skip

@@ -72,6 +72,7 @@ class LoopSummary:
     worker_rows: pd.DataFrame
     rank_rows: pd.DataFrame
     samples: int
+    started_ns: float  # waits that are part of the start-up
     left_out_ns: float  # a start-up that was met once
     alone_share: float  # of the waits for workers: one of several made a batch, others were idle
     settings: LoaderSettings
@@ -167,6 +168,7 @@ def _loop(seen: Sampled, number: int, only: bool) -> LoopSummary:
         worker_rows=_worker_rows(whole),
         rank_rows=ranks,
         samples=len(whole.rows),
+        started_ns=whole.startup_ns,
         left_out_ns=whole.left_out_ns,
         alone_share=ratio(whole.alone_ns, sum(whole.by_worker.values())),
         settings=settings,
@@ -381,6 +383,12 @@ def _time(seen: Sampled, loops: list[LoopSummary]) -> RunTime | None:
         else:
             key = (SETUP if place < first else AFTER if place > last else BETWEEN, -1)
         parts[key] = parts.get(key, 0.0) + float(ns)
+    for each in loops:  # of all ranks: its share serves for this one
+        waited = parts.get((WAIT, each.loop), 0.0)
+        started = waited * min(ratio(each.started_ns, each.wait_ns), 1.0)
+        if started > 0:
+            parts[WAIT, each.loop] = waited - started
+            parts[STARTUP, each.loop] = parts.get((STARTUP, each.loop), 0.0) + started
     outside = np.asarray(loop < 0) & (np.arange(len(loop)) > first) & (np.arange(len(loop)) < last)
     pauses = int((outside[1:] & ~outside[:-1]).sum())
     rows = tuple(RunPart(kind, number, ns) for (kind, number), ns in parts.items())

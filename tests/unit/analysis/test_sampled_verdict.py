@@ -170,7 +170,13 @@ def test_what_was_left_out_counts_where_the_program_has_ended() -> None:
 def test_a_wait_for_workers_of_which_some_still_start_is_start_up() -> None:
     main = turns(((phases.STARTUP, ""), 2), (WAIT, 40), (STEP, 8))
     late = turns(((phases.STARTUP, ""), 40), (BLUR, 2), (IDLE, 8))
-    assert first_of(Program(main, [always(IDLE), late])).startswith("start-up:")
+    summary = judged(Program(main, [always(IDLE), late]))
+    assert summary.verdict is not None
+    assert summary.verdict.causes[0].kind == "start-up"
+    # The bars say the same as the causes.
+    assert summary.time is not None
+    shares = {part.kind: part.ns / summary.time.wall_ns for part in summary.time.parts}
+    assert shares["start-up"] == pytest.approx(summary.verdict.startup_share, abs=0.01)
 
 
 def test_workers_that_start_anew_in_each_epoch_are_to_be_kept() -> None:
