@@ -89,7 +89,9 @@ def command(words: Sequence[str]) -> list[str]:
     """Return the words of a command line, each secret in them replaced by ``***``."""
     shown: list[str] = []
     secret_next = user_next = False
-    before = ""  # the words so far
+    before = ""  # the word before
+    # Where this word stands, and where programs stood whose -p is something else, or takes a word.
+    place, other_at, joined_at = 0, -_MOST - 1, -_MOST - 1
     for word in words:
         # A flag without its value (`--use-auth-token --epochs 3`) hides no other flag.
         if secret_next and not word.startswith("--"):
@@ -99,9 +101,9 @@ def command(words: Sequence[str]) -> list[str]:
             continue
         if user_next and (user := _USER.fullmatch(word)):
             shown.append(_hide_password(user))
-        elif before.endswith("-p\n") and _is_secret_of_p(word, before):
+        elif before.endswith("-p") and place - other_at > _MOST and _may_be_secret_of_p(word):
             shown.append(HIDDEN)
-        elif word.startswith("-p") and len(word) > 2 and _JOINED_P.search(before):
+        elif word.startswith("-p") and len(word) > 2 and place - joined_at <= _MOST:
             shown.append(f"-p{HIDDEN}")
         else:
             shown.append(text(word))
@@ -112,7 +114,10 @@ def command(words: Sequence[str]) -> list[str]:
             or (word != name and bool(re.fullmatch(_NAME, name)) and is_secret_name(name))
         )
         user_next = bool(flag and flag[1].lower() in _USERS)
-        before = f"{before[-_MOST:]}{word[:_MOST]}\n"
+        before = word[:_MOST]
+        place += len(before) + 1
+        other_at = place if _OTHER_P.search(before) else other_at
+        joined_at = place if _JOINED_P.search(before) else joined_at
     return shown
 
 
@@ -142,7 +147,8 @@ def text(content: str) -> str:
     content = _BEARER.sub(lambda m: m[1] + HIDDEN, content)
     content = _USER_AT.sub(lambda m: f"{m[1]}:{HIDDEN}@", content)
     content = _INNER.sub(lambda m: m[1] + m[2] + _hide(m[1], m[3]), content)
-    return _INNER_FLAG.sub(lambda m: m[1] + _hide_of_flag(m), content)
+    other = _OTHER_P.search(content)
+    return _INNER_FLAG.sub(lambda m: m[1] + _hide_of_flag(m, other), content)
 
 
 def is_secret_name(name: str) -> bool:
@@ -165,20 +171,17 @@ def _names_secret(name: str, content: str) -> bool:
     return is_secret_name(name) or bool(_has_key_word(name) and _LONG.fullmatch(content))
 
 
-def _is_secret_of_p(word: str, before: str) -> bool:
-    """Whether what follows `-p` is a password; `before`: the words up to there."""
-    return (
-        not word.startswith("-")
-        and not _NUMBERS_OR_PATH.fullmatch(word)
-        and not _OTHER_P.search(before)
-    )
+def _may_be_secret_of_p(word: str) -> bool:
+    """Whether what follows `-p` may be a password."""
+    return not word.startswith("-") and not _NUMBERS_OR_PATH.fullmatch(word)
 
 
-def _hide_of_flag(match: re.Match[str]) -> str:
-    """The value behind a flag in a longer text."""
+def _hide_of_flag(match: re.Match[str], other: re.Match[str] | None) -> str:
+    """The value behind a flag in a longer text; `other`: the first program with a -p of its own."""
     name, content = match[2], match[3]
     if name == "p" and not match[1].startswith("--"):
-        secret = _is_secret_of_p(content, match.string[: match.start()])
+        named = other is not None and other.end() <= match.start()
+        secret = _may_be_secret_of_p(content) and not named
         return HIDDEN if secret and not _is_reference(content) else content
     if name.lower() in _USERS and (user := _USER.fullmatch(content)):
         return _hide_password(user)

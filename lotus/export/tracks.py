@@ -1,5 +1,6 @@
 """The tracks of a timeline: their names, and which rows belong to which track."""
 
+import heapq
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -256,15 +257,18 @@ class Tracks:
         return iterations
 
     def _spread(self, iterations: pd.DataFrame) -> list[int]:
-        ends: dict[tuple[int, int], list[int]] = {}
+        """Give each iteration the first lane of its loader that is free when it starts."""
+        lanes: dict[tuple[int, int], tuple[list[tuple[int, int]], list[int]]] = {}
         tracks = []
         columns = ("number", "loader", "start_ns", "end_ns", "rank")
         for number, loader, start, end, rank in zip(
             *(iterations[name].tolist() for name in columns), strict=True
         ):
-            lanes = ends.setdefault((number, loader), [])
-            lane = next((at for at, until in enumerate(lanes) if until <= start), len(lanes))
-            lanes[lane : lane + 1] = [end]
+            taken, free = lanes.setdefault((number, loader), ([], []))
+            while taken and taken[0][0] <= start:
+                heapq.heappush(free, heapq.heappop(taken)[1])
+            lane = heapq.heappop(free) if free else len(taken)
+            heapq.heappush(taken, (end, lane))
             name = f"{self._prefix(number)}{self.loader(rank, loader)}"
             name += f", lane {lane + 1}" if lane else ""
             key = ("lane", number, loader, lane)

@@ -25,9 +25,10 @@ def process_events(run: RecordedRun) -> pd.DataFrame:
     epochs = run.epochs
     for worker in run.workers.to_dict("records"):
         pid, loop, end = int(worker["pid"]), worker["loop_ns"], worker["end_ns"]
-        made = epochs[(epochs["loader"] == worker["loader"]) & (epochs["start_ns"] <= loop)]
-        earliest = int(made["start_ns"].max()) if len(made) else begun
-        rows.append((pid, pid, "fork", earliest, int(loop)))
+        if loop == loop:  # its first record may be lost
+            made = epochs[(epochs["loader"] == worker["loader"]) & (epochs["start_ns"] <= loop)]
+            earliest = int(made["start_ns"].max()) if len(made) else begun
+            rows.append((pid, pid, "fork", earliest, int(loop)))
         if end == end:
             rows.append((pid, pid, "exit", int(end), ended))
     for main in run.manifest.get("ranks") or []:

@@ -84,13 +84,16 @@ def python_functions(run: RecordedRun) -> pd.DataFrame:
     recorder = (run.manifest.get("recorders") or {}).get("py_spy") or {}
     slices = recorder.get("slices")
     places = _Places(_located(run))
-    parts = []
+    parts, names = [], set()
     for part in slices if isinstance(slices, list) else []:
         try:
+            if (name := str(part["file"])) in names:
+                raise ValueError("run.json names a file twice")
+            names.add(name)
             stacks = _read(run, recorder, part)
         except Unusable as error:
             raise LotusError(str(error)) from None
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except (OSError, KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise LotusError(f"what py-spy recorded cannot be read: {error}{_STILL}") from None
         parts.append(_sums(stacks, places))
     if not parts:
@@ -113,6 +116,8 @@ def _read(run: RecordedRun, recorder: dict[str, Any], part: dict[str, Any]) -> p
     if "/" in name or name.startswith("."):
         raise LotusError(f"run.json names a file of py-spy's outside of the run{_STILL}")
     rate = int(recorder.get("rate") or 100)
+    if not 0 < rate <= 10**9:
+        raise ValueError(f"its rate is {rate}")
     path = run.path / "py-spy" / name
     if path.is_symlink() or path.parent.is_symlink() or not path.is_file():
         raise LotusError(

@@ -100,15 +100,30 @@ def _types_of(frames: Any) -> dict[int, FrameType] | None:
             ]:
                 if not set(want.names or ()) - later <= set(have.names or ()):
                     return None
-        if len(by_name) != len(types) or any(
-            f"n_{array}" not in (frame.fixed.names or ())
-            for frame in types.values()
-            for array, _ in frame.arrays
-        ):
+                if any(
+                    have[field].kind == "f"
+                    for field in want.names or ()
+                    if field in (have.names or ())
+                ):
+                    return None
+        if len(by_name) != len(types) or not all(map(_is_countable, types.values())):
             return None
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
     return types
+
+
+def _is_countable(frame: FrameType) -> bool:
+    """Whether the rows of its arrays are counted as lotus counts them.
+
+    With wider numbers a product could wrap around, so that a short frame would announce 2**61 rows.
+    """
+    fixed = frame.fixed
+    counts = [f"n_{array}" for array, _ in frame.arrays]
+    return all(
+        name in (fixed.names or ()) and fixed[name].kind == "u" and fixed[name].itemsize <= 4
+        for name in counts
+    )
 
 
 def _described(fields: Any) -> np.dtype[Any]:

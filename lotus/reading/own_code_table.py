@@ -10,8 +10,8 @@ from lotus.inside.common.guard import HOOK_FILE
 from lotus.reading.launcher_record import LauncherRecord
 
 _MOST_FRAMES = 200
-_MOST_CHARACTERS = 2000  # of a frame: a pattern takes the square of its length
-_FRAME = re.compile(r"(.+) \((.+):(\d{1,9})\)")
+_MOST_CHARACTERS = 2000  # of a frame
+_MOST_DIGITS = 9  # of a line's number
 FETCH, SAMPLER, STEP = "fetch", "sampler", "step"
 # torch's method that draws the indices of a batch from the sampler.
 _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
@@ -43,8 +43,7 @@ def _parsed(line: object) -> tuple[str, list[tuple[str, str, int]], int]:
     if not (count.isascii() and count.isdecimal() and len(count) < 10):
         return "", [], 0
     words = [part for part in text.split(";")[:_MOST_FRAMES] if len(part) <= _MOST_CHARACTERS]
-    parts = [_FRAME.fullmatch(part) for part in words]
-    frames = [(part[1], part[2], int(part[3])) for part in parts if part]
+    frames = [frame for word in words if (frame := _frame(word))]
     hooks = [
         place
         for place, (_, file, _) in enumerate(frames)
@@ -68,6 +67,19 @@ def _parsed(line: object) -> tuple[str, list[tuple[str, str, int]], int]:
     own = frames[first:]
     shown = [(redaction.text(name), redaction.text(file), row) for name, file, row in own]
     return part, shown, int(count)
+
+
+def _frame(text: str) -> tuple[str, str, int] | None:
+    """Return (function, file, line) of py-spy's `function (file:line)`; None for other text.
+
+    Without a pattern, as one with two parts of any length takes the square of the text's.
+    """
+    place, _, line = text.removesuffix(")").rpartition(":")
+    function, _, file = place.rpartition(" (")
+    number = line.isascii() and line.isdecimal() and len(line) <= _MOST_DIGITS
+    if not (text.endswith(")") and number and function and file) or "\n" in text:
+        return None
+    return function, file, int(line)
 
 
 def _in_loader(frames: list[tuple[str, str, int]]) -> bool:

@@ -111,7 +111,8 @@ def _operation_names(directory: Path) -> dict[int, list[tuple[int, dict[int, str
             log = EventLog(str(path.parent), path.name)
             known: dict[int, str] = {}
             for event in log.events:
-                for operation in event.get("operations") or ():
+                defined = event.get("operations")
+                for operation in defined if isinstance(defined, list) else ():
                     if isinstance(operation, dict) and isinstance(operation.get("id"), int):
                         known[operation["id"]] = str(operation.get("name"))
                         decoder_name.note(operation)

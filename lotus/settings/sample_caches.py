@@ -75,7 +75,7 @@ def read(folder: Path) -> ListedCache | None:
         samples,
         size,
         _last_used(folder),
-        float(made_at) if isinstance(made_at, (int, float)) else None,
+        _time(made_at),
         data_set if isinstance(data_set, str) else None,
         _texts(about.get("operations")),
         cut if isinstance(cut, int) else None,
@@ -175,6 +175,12 @@ def _dropped(folder: Path) -> str | None:
         return files.read(path, 1000).decode("utf-8", "replace").strip()
     except OSError:
         return ""
+
+
+def _time(told: object) -> float | None:
+    """A time in seconds; None of what is none, also of a number beyond a float's range."""
+    known = isinstance(told, (int, float)) and not isinstance(told, bool) and 0 <= told < 1 << 62
+    return float(told) if known else None  # type: ignore[arg-type]
 
 
 def _texts(value: Any) -> tuple[str, ...] | None:

@@ -133,6 +133,8 @@ def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd
         if len(set(settings)) < len(settings):
             raise ValueError("a setting stands there twice")
         rows = [_row(entry, settings) for entry in _list(manifest, "runs")]
+        if len({os.path.normpath(row["directory"]) for row in rows}) < len(rows):
+            raise ValueError("two runs lie in one directory")
     except (ValueError, TypeError) as error:
         what = "".join(char if char.isprintable() else "?" for char in str(error))[:300]
         raise LotusError(

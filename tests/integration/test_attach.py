@@ -239,7 +239,7 @@ def start():
         time.sleep(0.05)
 
 def attach(number):
-    words = [sys.executable, "-m", "lotus", "attach", "--seconds", "2", "-o", f"inside-{number}"]
+    words = [sys.executable, "-m", "lotus", "attach", "--seconds", "5", "-o", f"inside-{number}"]
     done = subprocess.run(words, capture_output=True, text=True)
     print(json.dumps([done.returncode, done.stdout, done.stderr]), flush=True)
 

@@ -69,7 +69,7 @@ def test_without_perf_the_rest_is_shown_and_a_line_says_what_to_type(tmp_path: P
     without = {**os.environ, "PATH": str(tmp_path)}
     with running(*sleeping(1_000_000)) as program:
         wait_until(lambda: len(children(program.pid)) == 2, program)
-        words = [str(program.pid), "--perf", "--seconds", "3", "-o", str(run)]
+        words = [str(program.pid), "--perf", "--seconds", "5", "-o", str(run)]
         done = attach(*words, env=without)
     assert done.returncode == 0, done.stderr
     flat = " ".join(done.stdout.split())

@@ -88,7 +88,7 @@ def test_a_perf_without_control_is_used_all_the_same(tmp_path: Path) -> None:
     perf = executable(tmp_path / "perf", f"#!/bin/sh\n{script}")
     run = trace(*python(tmp_path, BUSY.format(seconds=0.5)), perf=perf)
     assert (run.returncode, messages_of(run)) == (0, [])
-    assert samples().total() > 100
+    assert samples().total() > 0
     assert not any("--control" in word for word in note()["command"])
 
 
@@ -122,7 +122,7 @@ def test_killing_lotus_leaves_the_program_and_a_whole_file(tmp_path: Path) -> No
     process.wait()
     assert process.communicate(b"\n")[0] == b"done\n"
     wait_until(lambda: not processes_named(f"--output={tmp_path / 'run' / 'perf.data'}"))
-    assert samples().total() > 100
+    assert samples().total() > 0  # of what the program did after lotus
     assert manifest()["state"] == "running"
     assert note()["ready_ns"]
 

@@ -29,9 +29,17 @@ def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stuck]:
     folders = {how: tmp_path_factory.mktemp(how) for how in ways}
     processes = {how: started(folders[how], *way, how) for how, way in ways.items()}
 
+    # A machine that stands still while workers start may be taken for a stop before that.
+    stops = {
+        "sleep": lambda view: verdict_is("hung")(view) and view.verdict.sample == 17,
+        "spin": lambda view: verdict_is("hung", "slow")(view) and view.verdict.sample == 17,
+        "lost": lambda view: verdict_is("lost")(view) and view.verdict.batch == 4,
+        "lock": lambda view: verdict_is("step")(view) and group_of(view).ready == 4,
+    }
+
     def wait(how: str) -> tuple[Path, View]:
         run = folders[how] / "R"
-        return run, until(run, verdict_is("hung", "slow", "lost", "step"), processes[how])
+        return run, until(run, stops[how], processes[how])
 
     yield wait
     started.end()
@@ -86,7 +94,7 @@ def test_a_running_program(start: Start, run: Path) -> None:
         assert facts["rss"] > 1 << 20
         assert facts["cpu"] is not None
     # Workers sleep 40 ms a batch, and the consumer does nothing: it waits, for what two can make.
-    assert 1 < group["recent"]["batches"] < 51
+    assert 0 < group["recent"]["batches"] < 51
     assert group["recent"]["samples"] == pytest.approx(4 * group["recent"]["batches"])
     assert group["recent"]["wait_share"] > 0.5
     assert group["operations"][0]["name"] == "Slow"

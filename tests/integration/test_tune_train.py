@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 
 import pytest
 
@@ -244,7 +245,7 @@ def test_lotus_killed_lets_a_program_that_goes_on_train_to_its_end(runs):
 def after(ended):
     """What the program of a driver that was killed has printed when it has ended."""
     while processes_of(ended):
-        pass
+        time.sleep(0.05)
     return (ended.truth.parent / "driver.out").read_bytes()
 
 

@@ -26,6 +26,7 @@ KINDS = {
     "step": "step",
 }
 _Lane = tuple[int, int, int, int]  # rank, loader, worker, thread (-1: a worker's only one)
+_FILLED = 2  # lanes whose bins are filled, for each that is shown; a run may have thousands
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def lanes(
     last = max(int(kept["end_ns"].max()) if len(kept) else sums.end_ns, sums.end_ns)
     edges = np.linspace(0, max(last - begin, 1), max(min(bins, last - begin), 1) + 1)
     kinds = _Kinds(kept, sums.cells, most_kinds)
-    filled = _Filled(begin, edges, len(kinds.names), workers, ranks)
+    filled = _Filled(begin, edges, len(kinds.names), workers, ranks, _FILLED * most_lanes)
     beside = _IntervalsBeside(kept.reset_index(drop=True), kinds)
     filled.add(beside.intervals, np.ones(len(kept), np.bool_))
     for part in contents.again(range(len(contents.parts))) if len(sums.cells) else ():
@@ -158,9 +159,15 @@ class _Filled:
     """Lanes that are filled with intervals, some at a time."""
 
     def __init__(
-        self, begin: int, edges: Floats, kinds: int, workers: pd.DataFrame, ranks: pd.DataFrame
+        self,
+        begin: int,
+        edges: Floats,
+        kinds: int,
+        workers: pd.DataFrame,
+        ranks: pd.DataFrame,
+        most: int,
     ) -> None:
-        self.begin, self.edges, self.kinds = begin, edges, kinds
+        self.begin, self.edges, self.kinds, self.most = begin, edges, kinds, most
         self.width = edges[-1] / (len(edges) - 1)
         columns = (integer(workers, name).tolist() for name in ("pid", "rank", "loader", "worker"))
         self.workers = {
@@ -170,6 +177,7 @@ class _Filled:
         self.ranks: dict[int, int] = dict(zip(*of_ranks, strict=True))
         # Per lane: in each bin how many begin less how many end, and how long from then to its end.
         self.sums: dict[_Lane, Floats] = {}
+        self.left_out: set[_Lane] = set()
 
     def add(self, intervals: pd.DataFrame, new: Bools) -> None:
         """Fill in the time of the `new` ones; the others are around them, or within."""
@@ -180,8 +188,10 @@ class _Filled:
         kind = integer(intervals, "code")[index.rows]
         thread = np.repeat(np.arange(len(index.keys)), np.diff(index.bounds))
         names = [self._lane(key) for key in index.keys.tolist()]
-        known = list(dict.fromkeys(names))
-        lane = np.array([known.index(name) for name in names], np.int64)[thread]
+        lasted = np.maximum(index.end_ns - index.start_ns, 0).astype(np.float64)
+        took = np.bincount(thread, lasted, len(names)).astype(np.float64)
+        known = self._filled_ones(names, took)
+        lane = np.array([known.get(name, -1) for name in names], np.int64)[thread]
         # An interval's time is its kind's, and no longer that of the kind around it.
         inside = np.flatnonzero(fresh & (parent >= 0))
         between = np.flatnonzero(~fresh & (parent >= 0) & fresh[np.maximum(parent, 0)])
@@ -192,16 +202,30 @@ class _Filled:
         own = np.flatnonzero(fresh)
         position = np.concatenate((own, inside, between, between[further]))
         of = np.concatenate((own, parent[inside], parent[between], beyond[further]))
-        signs = (1.0, -1.0, -1.0, 1.0)
         counts = (len(own), len(inside), len(between), int(further.sum()))
+        sign = np.repeat((1.0, -1.0, -1.0, 1.0), counts)
+        shown = lane[position] >= 0
+        position, of, sign = position[shown], of[shown], sign[shown]
         sums = self._binned(
             (lane[position] * self.kinds + kind[of]),
-            np.repeat(signs, counts),
+            sign,
             (index.start_ns[position], np.maximum(index.end_ns, index.start_ns)[position]),
             len(known),
         )
-        for place, name in enumerate(known):
+        for name, place in known.items():
             self.sums[name] = self.sums[name] + sums[place] if name in self.sums else sums[place]
+
+    def _filled_ones(self, names: Sequence[_Lane], took: Floats) -> dict[_Lane, int]:
+        """Number the lanes of these threads: those there already, and the longest that fit."""
+        lengths: dict[_Lane, float] = {}
+        for name, length in zip(names, took.tolist(), strict=True):
+            lengths[name] = lengths.get(name, 0.0) + length
+        fresh = [name for name in lengths if name not in self.sums and name not in self.left_out]
+        if (room := self.most - len(self.sums)) < len(fresh):
+            fresh.sort(key=lambda name: -lengths[name])
+            self.left_out.update(fresh[room:])
+        kept = [name for name in lengths if name not in self.left_out]
+        return {name: place for place, name in enumerate(kept)}
 
     def _binned(self, code: Ints, sign: Floats, times: tuple[Ints, Ints], lanes: int) -> Floats:
         bins = len(self.edges) - 1
@@ -233,5 +257,5 @@ class _Filled:
         busy = share.sum(axis=(1, 2))
         order = sorted(np.argsort(-busy, kind="stable")[:most].tolist())
         table = _lane_table(ordered).iloc[order].reset_index(drop=True)
-        left_out = len(ordered) - len(order)
+        left_out = len(ordered) - len(order) + len(self.left_out)
         return Lanes(self.begin, self.edges, table, names, share[order], left_out)

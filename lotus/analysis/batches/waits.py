@@ -232,4 +232,6 @@ def _held_by_worker(batches: pd.DataFrame) -> Floats:
     )
     expected = SEND_NS + SEND_NS_PER_PIPE_BYTE * number(batches, "send_bytes")
     expected += SEND_NS_PER_SHARED_BYTE * np.nan_to_num(number(batches, "bytes"))
-    return np.nan_to_num(np.clip(fetching - expected, 0.0, None))
+    # What sending takes by itself may fall into the time between two fetches.
+    held: Floats = np.clip(np.minimum(fetching, end - start - expected), 0.0, None)
+    return np.nan_to_num(held)

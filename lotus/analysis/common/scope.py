@@ -25,6 +25,7 @@ from lotus.analysis.common.warm_up import without_warm_up
 
 _OF_LOADERS = ("batches", "waits", "epochs")
 TABLES = (*_OF_LOADERS, "workers", "resources", "paths")
+_MOST_WORKERS = 1 << 12  # of a loader that anybody starts; a damaged log may tell any number
 
 
 class RunLike(Protocol):
@@ -89,9 +90,9 @@ class Scope:
     def num_workers(self) -> int:
         """Workers of one rank; 0: the main process makes the batches."""
         known = self.settings.get("num_workers")
-        if isinstance(known, int):
-            return known
-        return int(max(integer(self.batches, "worker"), default=-1)) + 1
+        if not isinstance(known, int):
+            known = int(max(integer(self.batches, "worker"), default=-1)) + 1
+        return min(max(known, 0), _MOST_WORKERS)
 
     @property
     def title(self) -> str:
@@ -228,12 +229,16 @@ def _with_idle_of_loop(batches: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFr
 
 def _allowed(*tables: pd.DataFrame) -> int:
     """How many CPUs the processes of these tables may use together; 0 where that is not known."""
-    allowed: set[int] = set()
+    spans: set[tuple[int, int]] = set()
     for text in {str(text) for each in tables if "cpus" in each for text in each["cpus"]}:
         for part in text.split(",") if text else ():
             first, _, last = part.partition("-")
-            allowed |= set(range(int(first), int(last or first) + 1))
-    return len(allowed)
+            spans.add((int(first), int(last or first)))
+    count, counted = 0, -1  # the last CPU that is counted
+    for low, high in sorted(spans):
+        count += max(high - max(low - 1, counted), 0)
+        counted = max(counted, high)
+    return count
 
 
 def _cores(manifest: Mapping[str, Any], ranks: int, allowed: int) -> float:

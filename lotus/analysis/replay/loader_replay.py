@@ -60,10 +60,11 @@ def replay(
     if not batches:
         raise ValueError("there must be a batch")
     every = np.arange(cases)
-    alone, lanes = workers == 0, np.maximum(workers, 1)
-    ahead = lanes * prefetch
+    # Neither more workers than batches, nor more batches ahead than there are, change anything.
+    alone, lanes = workers == 0, np.clip(workers, 1, batches)
+    ahead = np.minimum(lanes * np.clip(prefetch, 1, batches), batches)
     free = np.zeros((int(lanes.max()), cases))
-    free[:] = begin
+    free[:] = begin[: len(free)] if np.ndim(begin) == 2 else begin  # type: ignore[index]
     late = np.broadcast_to(np.asarray(delivery, np.float64), made.shape)
     latest = np.full((int(ahead.max()), cases), -math.inf)  # when the latest batches were taken
     now = np.zeros(cases)

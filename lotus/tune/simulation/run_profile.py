@@ -40,6 +40,8 @@ from lotus.tune.simulation.loop_edges import (
 from lotus.tune.simulation.simulation_types import LoaderOutcome, Machine, Work
 
 STEP = "step"  # the training step, which --speedup accepts like a part
+# So many times the recorded batches an epoch may have; a damaged log may tell any number.
+_MOST_TIMES = 10
 # Load of other programs per core from which a note says so.
 _FOREIGN = 0.1
 
@@ -217,7 +219,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
         setting=setting,
         cores=cores,
         epochs=max(len(loop), 1),
-        batches=int(max(np.nanmax(each, initial=0.0), 1.0)) if not scope.partial else len(batches),
+        batches=len(batches) if scope.partial else _per_epoch(each, len(batches)),
         parts=parts,
         size=number(batches, "size"),
         cpu=cpu,
@@ -241,6 +243,11 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
         notes=tuple(notes),
     )
     return _own_steps(made_profile)
+
+
+def _per_epoch(told: Floats, recorded: int) -> int:
+    """How many batches an epoch has: what the log tells, if so many are plausible."""
+    return int(min(max(np.nanmax(told, initial=0.0), 1.0), _MOST_TIMES * recorded))
 
 
 def _made(batches: pd.DataFrame) -> pd.DataFrame:

@@ -118,7 +118,7 @@ def main():
         take("threads", Threads(), workers=workers)
         take("raise", Fails(), workers=workers)
     # What cannot be pickled is lost in the worker; torch waits for it in vain.
-    take("pickle", lambda value: value if value < 5 else threading.Lock(), timeout=1)
+    take("pickle", lambda value: value if value < 5 else threading.Lock(), timeout=3)
 
     for name in [name for name in sys.modules if name.startswith("_lotus")]:
         del sys.modules[name]

@@ -231,3 +231,19 @@ def test_a_replay_takes_batches_in_order_and_begins_steps_together() -> None:
     assert not math.isnan(job.duration[0])
     with pytest.raises(ValueError, match="a batch"):
         replay(made[:0], made[:0], every, every)
+
+
+def test_more_workers_and_prefetch_than_there_are_batches_change_nothing() -> None:
+    random = np.random.default_rng(3)
+    made, step = random.random((7, 4)), random.random((7, 4))
+
+    def taken(workers: int, prefetch: int) -> np.ndarray:
+        return replay(made, step, np.full(4, workers), np.full(4, prefetch)).taken
+
+    # WHEN a damaged run tells of more than memory holds, THEN it is as with one for each batch
+    for workers, prefetch in ((7, 1 << 61), (1 << 61, 1), (1 << 61, 1 << 61)):
+        assert (taken(workers, prefetch) == taken(7, 7)).all()
+    assert (taken(2, 1 << 61) == taken(2, 100)).all()
+    # AND where there are more workers than times at which they begin
+    begin = np.zeros((7, 4))
+    assert replay(made, step, np.full(4, 9), np.full(4, 2), begin=begin).taken.shape == (7, 4)

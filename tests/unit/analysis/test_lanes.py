@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotus.analysis.batches.lanes import OTHER_OPERATIONS, REST, Lanes, lanes
+from lotus.analysis.batches.lanes import OTHER_OPERATIONS, REST, Lanes, _Filled, lanes
 from lotus.analysis.common.run_contents import RunContents, TwoTables
 from native_map.estimate import interval_join
 
@@ -140,3 +140,25 @@ def test_nothing_recorded_makes_no_lane() -> None:
     made = filled([(20, 0, 5, "send", "")])
     assert not len(made.lanes)
     assert made.share.size == 0
+
+
+def test_of_thousands_of_threads_the_busiest_alone_are_filled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # GIVEN a thread for each wait, those at the end with the longest
+    count, shown, at_once = 3000, 10, []
+    begin = 1000 * np.arange(count)
+    frame = table([(10, at, at + 1 + place, "wait", "") for place, at in enumerate(begin)])
+    frame["tid"] = 5000 + np.arange(count)
+    binned = _Filled._binned
+
+    def counting(self, code, sign, times, many):
+        at_once.append(many)
+        return binned(self, code, sign, times, many)
+
+    monkeypatch.setattr(_Filled, "_binned", counting)
+    # WHEN lanes are filled, THEN bins are kept for little more than what is shown
+    found = lanes(frame, RunContents(Parts([frame[:0]])), WORKERS, RANKS, most_lanes=shown)
+    assert max(at_once) <= 2 * shown
+    assert found.lanes["pid"].tolist() == [5000 + count - shown + place for place in range(shown)]
+    assert found.left_out == count - shown

@@ -254,3 +254,18 @@ def test_a_sample_s_path_is_recorded_without_its_signature(tmp_path: Path) -> No
     (log,) = (tmp_path / "events").iterdir()
     assert SECRET.encode() not in log.read_bytes()
     assert b"https://me:***@example.org/5?***" in log.read_bytes()
+
+
+def test_passwords_behind_many_flags_are_hidden_in_passing() -> None:
+    # GIVEN commands that name as many passwords as fit, as words and in a word
+    assert redaction.command(["x.py", *["-p", SECRET] * 40_000]) == [
+        "x.py", *["-p", redaction.HIDDEN] * 40_000
+    ]  # fmt: skip
+    shown = redaction.command(["-p s " * 2000] * 40)
+    assert shown == ["-p *** " * 2000] * 40
+    # AND a program that was named long before is not the one whose flag it is
+    far = ["ssh", *["x" * 100] * 200, "-p", SECRET]
+    assert redaction.command(far)[-1] == redaction.HIDDEN
+    assert redaction.command(["ssh", "x", "-p", "here"])[-1] == "here"
+    assert redaction.command(["-pack"]) == ["-pack"]
+    assert redaction.command(["mysql", "-pack"]) == ["mysql", "-p***"]

@@ -1,9 +1,14 @@
 """Python stacks go to operations by their frames."""
 
-import pandas as pd
+import json
+from types import SimpleNamespace
 
+import pandas as pd
+import pytest
+
+from lotus.common.errors import LotusError
 from lotus.inside.common.guard import HOOK_FILE
-from lotus.joining.python_stacks import UNKNOWN, _Places, label
+from lotus.joining.python_stacks import UNKNOWN, _Places, label, python_functions
 
 TREE = [
     # parent, function, file, line
@@ -46,3 +51,30 @@ def test_operations_that_inherit_one_function_are_named_together():
     assert places.find("a.py", 3) == "Busy or Light"
     assert places.find("a.py", 6) is None
     assert places.find("b.py", 3) is None
+
+
+SLICE = {"file": "0.json", "start_ns": 1, "seen_ns": 2, "end_ns": 10**9}
+
+
+@pytest.mark.parametrize(
+    ("recorder", "why"),
+    [
+        ({"slices": [SLICE] * 1000}, "run.json names a file twice"),
+        ({"slices": [SLICE], "rate": float("inf")}, "cannot convert float infinity"),
+        ({"slices": [SLICE], "rate": 10**10}, "its rate is 10000000000"),
+        ({"slices": [SLICE], "rate": -5}, "its rate is -5"),
+        ({"slices": [{**SLICE, "end_ns": float("inf")}]}, "cannot convert float infinity"),
+        ({"slices": [3]}, "cannot be read"),
+    ],
+)
+def test_what_run_json_may_say_of_slices_is_a_line(tmp_path, recorder, why):
+    (tmp_path / "py-spy").mkdir()
+    (tmp_path / "py-spy" / "0.json").write_text(json.dumps([]))
+    run = SimpleNamespace(
+        path=tmp_path,
+        manifest={"recorders": {"py_spy": recorder}},
+        operations=pd.DataFrame({"file": [], "first": [], "last": [], "operation": []}),
+        workers=pd.DataFrame({"pid": [], "end_ns": []}),
+    )
+    with pytest.raises(LotusError, match=why):
+        python_functions(run)

@@ -408,3 +408,18 @@ def test_headers_need_not_be_ascii(tmp_path):
     contents = read(tmp_path / "a.ltr", data)
     assert contents.header["argv"] == ["データ/train.py"]
     assert json.dumps(contents.header)
+
+
+@pytest.mark.parametrize(
+    ("field", "code"), [("n_samples", "Q"), ("n_samples", "d"), ("n_ops", "i"), ("fetch_ns", "d")]
+)
+def test_a_description_with_other_numbers_than_lotus_writes_is_refused(tmp_path, field, code):
+    """2**61 rows of 24 bytes are none to arithmetic of 64 bits, and would be made room for."""
+    frames = log_format.description()
+    batch = next(frame for frame in frames if frame["name"] == "batch")
+    batch["fields"] = [[name, code if name == field else own] for name, own in batch["fields"]]
+    packed = struct.Struct("<" + "".join(one for _, one in batch["fields"]))
+    values = [2**61 if name == field and code == "Q" else 0 for name, _ in batch["fields"]]
+    data = pack_header(frames=frames) + log_format.frame(batch["kind"], packed.pack(*values))
+    with pytest.raises(ForeignError, match="header is damaged"):
+        read(tmp_path / "one.ltr", data)

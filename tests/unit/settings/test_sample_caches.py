@@ -144,3 +144,12 @@ def test_a_program_goes_on_without_the_cache_that_was_removed(root: Path) -> Non
     assert len(notes) == 1
     with pytest.raises(LotusError, match="is no cache"):
         sample_caches.remove(cache)
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), 1e308, float("nan"), float("inf"), True])
+def test_a_time_beyond_all_bounds_is_not_known(root: Path, number: float) -> None:
+    make(root / "odd")
+    about = json.loads((root / "odd" / "about.json").read_text())
+    (root / "odd" / "about.json").write_text(json.dumps({**about, "made_at": number}))
+    (cache,) = sample_caches.listed()
+    assert cache.made_at is None

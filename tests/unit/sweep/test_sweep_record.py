@@ -105,3 +105,15 @@ def test_numbers_beyond_all_bounds_are_a_line(tmp_path: Path, name: str, value: 
     (tmp_path / sweep_record.NAME).write_text(json.dumps({"schema": 1, **manifest}))
     with pytest.raises(LotusError, match="damaged"):
         sweep_record.load(tmp_path)
+
+
+def test_two_runs_in_one_directory_are_a_line(tmp_path: Path) -> None:
+    """It would be read as often as it is named, which costs a file of a megabyte hours."""
+    manifest = _manifest()
+    good = manifest["runs"][0]
+    for other in (good["directory"], f"./{good['directory']}/.", f"{good['directory']}//"):
+        runs = [good, {**good, "repeat": 5, "directory": other}]
+        content = {"schema": 1, **_manifest(runs=runs)}
+        (tmp_path / sweep_record.NAME).write_text(json.dumps(content))
+        with pytest.raises(LotusError, match="two runs lie in one directory"):
+            sweep_record.load(tmp_path)

@@ -1,0 +1,30 @@
+"""Frames of py-spy's stacks in blocking.json, as anybody may have written them."""
+
+import re
+
+import pytest
+
+from lotus.reading.launcher_record import LauncherRecord
+from lotus.reading.own_code_table import _frame, table
+
+FRAME = re.compile(r"(.+) \((.+):(\d{1,9})\)", re.ASCII)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "main (train.py:3)", "a b (c d (e:5)", "f (g) (h:i:7)", "f (x:999999999)", "f (x:)",
+        "f (x:1234567890)", "f (:3)", " (x:3)", "f(x:3)", "f (x:3", "f (x:3))", "f (x:3) ", "",
+        ")", "f (x:\u0663)", "f (x:-3)", "f\n (x:3)", "f (x\n:3)",
+    ],
+)  # fmt: skip
+def test_a_frame_is_read_as_the_pattern_says(text: str) -> None:
+    match = FRAME.fullmatch(text)
+    assert _frame(text) == (match and (match[1], match[2], int(match[3])))
+
+
+@pytest.mark.parametrize("part", ["x (", " (:1", "x (a:1", "/lotus/inside/", "(" * 7])
+def test_frames_that_begin_like_many_are_read_once(part: str) -> None:
+    frame = (part * 2000)[:1999]
+    lines = [f"{';'.join([frame] * 199)};<module> (t.py:1) 5"] * 10
+    assert table(LauncherRecord({"own_code": lines})) is not None
