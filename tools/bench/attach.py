@@ -26,6 +26,7 @@ from typing import Any
 
 import diagnosis
 import provenance
+from row_file import RowFile
 
 from lotus.attach import process_discovery
 from lotus.attach.thread_readings import children_of
@@ -118,11 +119,8 @@ def scored(judged: Mapping[str, Any], text: str, label: Mapping[str, Any]) -> di
 
 def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row per program, from --rows where it is there, else measured and appended to it."""
-    known: dict[tuple[str, str], dict[str, Any]] = {}
-    if args.rows is not None and args.rows.exists():
-        for line in args.rows.read_text().splitlines():
-            row = json.loads(line)
-            known[row["corpus"], row["program"]] = row
+    file = RowFile(args.rows)
+    known = file.by("corpus", "program")
     for corpus in args.corpus:
         labels = json.loads((diagnosis.PROGRAMS / f"{corpus}.json").read_text())
         for name, label in labels.items():
@@ -137,10 +135,7 @@ def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 }  # fmt: skip
                 judged, text, said = watched(program, args.seconds)
                 row |= {"said": said.strip(), "attach": scored(judged, text, label)}
-                known[corpus, name] = row
-                if args.rows is not None:
-                    with args.rows.open("a") as stream:
-                        stream.write(json.dumps(row) + "\n")
+                file.add(row)
             yield row
 
 

@@ -31,6 +31,7 @@ import numpy as np
 import overhead
 import pandas as pd
 import provenance
+from row_file import RowFile
 
 from lotus.attach import attached_run
 from lotus.attach.thread_readings import children_of
@@ -169,20 +170,15 @@ def _shares(loop: Mapping[str, Any], seen: Path, run: Run) -> dict[str, Any]:
 
 def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row per program, from --rows where it is there, else measured and appended to it."""
-    known: dict[tuple[str, str], dict[str, Any]] = {}
-    if args.rows is not None and args.rows.exists():
-        for line in args.rows.read_text().splitlines():
-            row = json.loads(line)
-            known[row["corpus"], row["program"]] = row
+    file = RowFile(args.rows)
+    known = file.by("corpus", "program")
     for corpus, name in PROGRAMS:
         if args.names and name not in args.names:
             continue
         row = known.get((corpus, name))
         if row is None:
             row = row_of(corpus, name, args)
-            if args.rows is not None:
-                with args.rows.open("a") as stream:
-                    stream.write(json.dumps(row) + "\n")
+            file.add(row)
         yield row
 
 

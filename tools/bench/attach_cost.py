@@ -11,7 +11,6 @@ ratios with its 95 % interval (Student's t); a row that --rows holds already is 
 """
 
 import argparse
-import json
 import math
 import mmap
 import os
@@ -28,6 +27,7 @@ from pathlib import Path
 import numpy as np
 import provenance
 import torch
+from row_file import RowFile
 
 from lotus.attach.thread_readings import children_of
 from lotus.common.statistics import t_quantile
@@ -124,9 +124,8 @@ def samples(pid: int) -> bool:
 
 def pairs(args: argparse.Namespace, target: Target, folder: Path) -> Iterator[dict[str, float]]:
     """One after the other, those of --rows first."""
-    known = []
-    if args.rows is not None and args.rows.exists():
-        known = [json.loads(line) for line in args.rows.read_text().splitlines()]
+    file = RowFile(args.rows)
+    known = file.read()
     yield from known
     for number in range(len(known), args.pairs):
         results = {}
@@ -141,9 +140,7 @@ def pairs(args: argparse.Namespace, target: Target, folder: Path) -> Iterator[di
             "steps_ratio": results[True][0] / results[False][0],
             "cpu_ratio": results[True][1] / results[False][1],
         }
-        if args.rows is not None:
-            with args.rows.open("a") as stream:
-                stream.write(json.dumps(row) + "\n")
+        file.add(row)
         yield row
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import provenance
+from row_file import RowFile
 
 PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
 CORPORA = ("own", "open", "blind", "sealed", "variants", "users", "night", "dawn")
@@ -138,14 +139,10 @@ def rows(
     load: int,
     pairs: int,
     follow: int,
-    file: Path | None,
+    file: RowFile,
 ) -> Iterator[dict[str, Any]]:
     """A row per program, from `file` where it is there, else measured and appended to it."""
-    known: dict[tuple[str, str, int], dict[str, Any]] = {}
-    if file is not None and file.exists():
-        for line in file.read_text().splitlines():
-            row = json.loads(line)
-            known[row["corpus"], row["program"], row["busy"]] = row
+    known = file.by("corpus", "program", "busy")
     for corpus in corpora:
         labels = json.loads((PROGRAMS / f"{corpus}.json").read_text())
         for name, label in labels.items():
@@ -158,9 +155,7 @@ def rows(
                     "corpus": corpus, "busy": load,
                     **row_of(name, program, label, pairs, follow),
                 }  # fmt: skip
-                if file is not None:
-                    with file.open("a") as stream:
-                        stream.write(json.dumps(row) + "\n")
+                file.add(row)
             yield row
 
 
@@ -212,9 +207,9 @@ def main() -> None:
     args = parser.parse_args()
     corpora = [corpus for corpus in args.corpus if (PROGRAMS / f"{corpus}.json").exists()]
     print(provenance.header(more=f"\nbusy     {args.busy} processes beside, {args.pairs} pairs"))
-    shown = []
+    shown, file = [], RowFile(args.rows)
     with busy(args.busy):
-        for row in rows(corpora, args.names, args.busy, args.pairs, args.follow, args.rows):
+        for row in rows(corpora, args.names, args.busy, args.pairs, args.follow, file):
             shown.append(row)
             print(line_of(row), flush=True)
     print("\n".join(summary(shown)))

@@ -27,6 +27,7 @@ from typing import IO, Any
 import diagnosis
 import diagnosis_peers_rule as rule
 import provenance
+from row_file import RowFile
 
 HERE = Path(__file__).parent
 LIMIT_S = 420
@@ -190,10 +191,8 @@ def main() -> None:
     args = parser.parse_args()
     python = os.path.abspath(args.python)  # not resolved: that of an environment is a link
     print(provenance.header(more=f"\ntools    {versions(python).strip()}"))
-    known: dict[tuple[str, str], dict[str, Any]] = {}
-    if args.rows and args.rows.exists():
-        for row in map(json.loads, args.rows.read_text().splitlines()):
-            known[row["program"], row["tool"]] = row
+    file = RowFile(args.rows)
+    known = file.by("program", "tool")
     rows, healthy = [], set()
     for program, label in chosen(args.corpus, args.names):
         healthy |= {program.stem} if label["healthy"] else set()
@@ -202,9 +201,7 @@ def main() -> None:
             row = known.get((program.stem, tool))
             if row is None:
                 row = measured(tool, python, program, label)
-                if args.rows:
-                    with args.rows.open("a") as stream:
-                        stream.write(json.dumps(row) + "\n")
+                file.add(row)
             if tool != "lotus" and "said" in row:
                 row["judged"] = rule.judged(label, row["said"], row["next"], workers_of(program))
             rows.append(row)

@@ -1,0 +1,29 @@
+"""Rows of a measurement in a file, a JSON object a line: started again, it goes on where it was."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class RowFile:
+    """`path`: of the file, which need not be there yet; None keeps no rows."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def read(self) -> list[dict[str, Any]]:
+        """Read the rows in their order."""
+        if self.path is None or not self.path.exists():
+            return []
+        return [json.loads(line) for line in self.path.read_text().splitlines()]
+
+    def by(self, *names: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+        """Read the rows by the values that they have under these names; the last of each counts."""
+        return {tuple(row[name] for name in names): row for row in self.read()}
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Append a row."""
+        if self.path is not None:
+            with self.path.open("a") as stream:
+                stream.write(json.dumps(row) + "\n")
