@@ -57,12 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a run of the same job with another batch size, which shows what part of a step does "
         "not depend on the batch size (repeatable)",
     )
-    add(
-        "--loader",
-        type=arguments.whole(0, 4096),
-        metavar="N",
-        help="number of the loader to balance (default: the one with the most samples)",
-    )
+    options.add_loader_number(parser, "to balance", 4096)
     add(
         "--most",
         type=arguments.rank_limit,

@@ -36,13 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file to write the mapping to; an earlier one is overwritten (default: mapping.json)",
     )
-    parser.add_argument(
-        "--loader",
-        type=arguments.whole(0),
-        metavar="N",
-        help="number of the loader whose operations are run (default: the one with the most "
-        "samples)",
-    )
+    options.add_loader_number(parser, "whose operations are run")
     parser.add_argument(
         "--samples",
         type=arguments.whole(0),

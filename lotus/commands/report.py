@@ -71,12 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many of the slowest samples to list (default: 10)",
     )
-    parser.add_argument(
-        "--loader",
-        type=arguments.whole(0),
-        metavar="N",
-        help="number of the loader to show in full (default: the one with the most samples)",
-    )
+    options.add_loader_number(parser, "to show in full")
     options.add_backend(parser)
     options.add_trust(parser)
 

@@ -72,12 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a run of the same program with another number of workers, which shows how busy cores "
         "slow each other down (default: they do not)",
     )
-    add(
-        "--loader",
-        type=arguments.whole(0, 4096),
-        metavar="N",
-        help="number of the loader to replay (default: the one with the most samples)",
-    )
+    options.add_loader_number(parser, "to replay", 4096)
     options.add_json(parser, "whatif, with --ranks whatif-ranks")
     _add_job(parser)
 

@@ -88,6 +88,14 @@ def add_loader(parser: argparse.ArgumentParser, what: str) -> None:
     )  # fmt: skip
 
 
+def add_loader_number(parser: argparse.ArgumentParser, what: str, most: int = 1_000_000) -> None:
+    """Add --loader, by which a loader of a recorded run is chosen; `what` is done with it."""
+    parser.add_argument(
+        "--loader", type=arguments.whole(0, most), metavar="N",
+        help=f"number of the loader {what} (default: the one with the most samples)",
+    )  # fmt: skip
+
+
 def add_output(parser: argparse.ArgumentParser, about: str, metavar: str = "DIR") -> None:
     """Add -o, for verbs that write; `about` describes the output and its default."""
     parser.add_argument("-o", "--output", type=Path, metavar=metavar, help=about)
