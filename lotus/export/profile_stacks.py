@@ -25,7 +25,7 @@ from lotus.export.timeline import (
     SYNC,
     Slices,
     Timeline,
-)  # fmt: skip
+)
 from lotus.export.tracks import Track, Tracks
 from lotus.reading import counter_tables, table_pieces
 from lotus.reading.frame_scanner import Array

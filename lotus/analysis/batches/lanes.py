@@ -190,7 +190,7 @@ class _Filled:
         names = [self._lane(key) for key in index.keys.tolist()]
         lasted = np.maximum(index.end_ns - index.start_ns, 0).astype(np.float64)
         took = np.bincount(thread, lasted, len(names)).astype(np.float64)
-        known = self._filled_ones(names, took)
+        known = self._places(names, took)
         lane = np.array([known.get(name, -1) for name in names], np.int64)[thread]
         # An interval's time is its kind's, and no longer that of the kind around it.
         inside = np.flatnonzero(fresh & (parent >= 0))
@@ -215,7 +215,7 @@ class _Filled:
         for name, place in known.items():
             self.sums[name] = self.sums[name] + sums[place] if name in self.sums else sums[place]
 
-    def _filled_ones(self, names: Sequence[_Lane], took: Floats) -> dict[_Lane, int]:
+    def _places(self, names: Sequence[_Lane], took: Floats) -> dict[_Lane, int]:
         """Number the lanes of these threads: those there already, and the longest that fit."""
         lengths: dict[_Lane, float] = {}
         for name, length in zip(names, took.tolist(), strict=True):

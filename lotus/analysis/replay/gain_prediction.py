@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
+import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Floats, flag, median, number, ratio, total
@@ -89,9 +90,12 @@ class GainPrediction:
         return Prediction(loop / (loop - saved), 1.0, loop / (loop - total(spent)))
 
     @cached_property
+    def _loop_times(self) -> pd.DataFrame:
+        return loop_times(self._scope.epochs, self._scope.waits)
+
+    @cached_property
     def _loop_ns(self) -> float:
-        scope = self._scope
-        return total(number(loop_times(scope.epochs, scope.waits), "loop_ns"))
+        return total(number(self._loop_times, "loop_ns"))
 
     def _last_steps_ns(self) -> float:
         """Training steps after the last batches of epochs that were left, which no `next` ended.
@@ -99,12 +103,11 @@ class GainPrediction:
         Each is taken to be as long as the others; where there are no others, to last until the
         next epoch begins.
         """
-        scope = self._scope
-        loop = loop_times(scope.epochs, scope.waits).sort_values("start_ns", kind="stable")
+        loop = self._loop_times.sort_values("start_ns", kind="stable")
         left = ~flag(loop, "exhausted")[:-1]
         over = number(loop, "last_ns") + number(loop, "shutdown_ns")
         until = np.maximum(number(loop, "start_ns")[1:] - over[:-1], 0.0)[left]
-        steps = number(scope.waits, "step_ns")
+        steps = number(self._scope.waits, "step_ns")
         steps = steps[steps > 0]
         return total(np.minimum(until, np.median(steps)) if steps.size else until)
 
