@@ -78,7 +78,7 @@ _SLOW = {
         "format": "run_claim",
         "inside/common": "signal_handlers",
         "inside/isolate": "data_habits",
-        "inside/trace": "sample_digests",
+        "inside/trace/fetches": "sample_digests",
         "inside/tune": "quiet_steps repeated_batches",
         "inside/tune/candidates": "trials",
         "native_map/estimate": "count_estimates",

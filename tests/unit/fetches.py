@@ -14,7 +14,7 @@ import pytest
 import lotus
 from lotus.inside.common.config import Config
 from lotus.inside.common.guard import ours
-from lotus.inside.trace import fetch_hooks as fetch
+from lotus.inside.trace.fetches import fetch_hooks as fetch
 from lotus.inside.trace.native import native_hooks
 from lotus.inside.trace.native.native_hooks import PYTHON
 from lotus.inside.trace.recorder import Recorder

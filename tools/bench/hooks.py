@@ -98,7 +98,7 @@ def work(level: str, batches: int, run: str) -> float:
         recording.rusage._LONG_NS = 1 << 62
         recorder = recording.Recorder(config, None)
         recorder.iteration_started()
-        inside = importlib.import_module("_lotus_inside.trace.fetch_hooks")
+        inside = importlib.import_module("_lotus_inside.trace.fetches.fetch_hooks")
         fetcher = inside.instrument(fetcher, dataset, recorder, [])
     indices = list(range(1000, 1000 + BATCH))
     started = time.perf_counter_ns()

@@ -15,7 +15,7 @@ import threading
 
 from ..cache import opened_files
 from ..common.guard import hook
-from ..trace.transform_finder import Finder
+from ..trace.transforms.transform_finder import Finder
 from . import side_effects
 
 TYPE_CHECKING = False

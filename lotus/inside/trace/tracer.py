@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..common.patching import Around, Function
-    from .iterations import Loaders
+    from .loaders.iterations import Loaders
     from .recorder import Recorder
     from .stand_ins import StandIns
 _DATALOADER = "torch.utils.data.dataloader"
@@ -148,7 +148,7 @@ class Tracer:
 
     def _hook_torch(self, module: "Any") -> None:
         from . import spans  # noqa: F401  (`lotus.span` finds it by its name)
-        from .iterations import Loaders
+        from .loaders.iterations import Loaders
         from .log.log_writer import append_line
 
         recorder = self.recorder
@@ -178,7 +178,7 @@ class Tracer:
             raise LookupError(str(error)) from error
 
     def _hook_stateful(self, module: "Any") -> None:
-        from . import stateful_hooks
+        from .loaders import stateful_hooks
 
         loaders = self._loaders
         if loaders is None:
@@ -198,7 +198,7 @@ class Tracer:
     def _plan(self, module: "Any", loaders: "Loaders") -> "list[tuple[Any, str, Around]]":
         """Return the methods to listen on; raise AttributeError if one does not exist."""
         from ..common import worker_errors
-        from . import loader_hooks, worker_hooks
+        from .loaders import loader_hooks, worker_hooks
         from .stand_ins import give_back
 
         recorder, utils = loaders.recorder, module._utils
@@ -271,7 +271,7 @@ class Tracer:
                 self.fault(error)
 
     def _hook_named(self, module: "Any", named: str) -> None:
-        from .transform_finder import wrap_named
+        from .transforms.transform_finder import wrap_named
 
         recorder = self.recorder
         name = named.partition(":")[2]
@@ -286,7 +286,7 @@ class Tracer:
             recorder.event({"event": "note", "text": f"--op {named}: {error}"})
 
     def _hook_augmenting(self, module: "Any") -> None:
-        from . import augment_hooks
+        from .transforms import augment_hooks
 
         kind, name, _ = augment_hooks.FUNCTIONS[module.__name__]
         owner = getattr(module, kind, None) if kind else module
@@ -295,7 +295,7 @@ class Tracer:
             self.listen(owner, name, make)
 
     def _hook_spawn(self, module: "Any") -> None:
-        from . import spawn_hooks
+        from .loaders import spawn_hooks
 
         self.listen(module, "prepare", spawn_hooks.prepare)
 

@@ -13,7 +13,7 @@ import pytest
 from lotus.inside.common.guard import HOOK_FILE, hook
 from lotus.inside.common.patching import ORDER, hide, listen, listen_to
 from lotus.inside.trace.tracer import Tracer
-from lotus.inside.trace.transform_finder import wrap_named
+from lotus.inside.trace.transforms.transform_finder import wrap_named
 
 
 class Loader:

@@ -397,7 +397,7 @@ def test_the_inside_needs_nothing_but_the_standard_library(module):
 
 def test_hooks_of_the_trace_that_need_a_recorder_are_left_out():
     """RandAugment's module, which torchvision.transforms imports, has a hook of its own."""
-    from lotus.inside.trace import augment_hooks
+    from lotus.inside.trace.transforms import augment_hooks
 
     class Bare(isolation.Isolator):
         def __init__(self):

@@ -10,15 +10,15 @@ import itertools
 import sys
 import zlib
 
-from ..common.guard import ask, edge, hook
-from ..common.objects import attributes
+from ...common.guard import ask, edge, hook
+from ...common.objects import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from .recorder import Recorder
+    from ..recorder import Recorder
 
 _MOST_ITEMS = 64  # of each level of a batch, and of an object's attributes
 _MOST_BYTES = 4096  # of each array

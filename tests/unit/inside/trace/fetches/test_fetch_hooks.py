@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lotus.inside.trace.fetch_hooks import size_in_bytes
+from lotus.inside.trace.fetches.fetch_hooks import size_in_bytes
 from lotus.inside.trace.native.native_hooks import PYTHON
 from tests.unit.fetches import Fetches, Numbers
 

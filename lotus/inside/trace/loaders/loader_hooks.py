@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import sys
 
-from ..common.clocks import clock, cpu_clock
-from ..common.guard import ask, edge, hide_our_frames, hide_where_ignored, hook
-from .fetch_hooks import instrument
+from ...common.clocks import clock, cpu_clock
+from ...common.guard import ask, edge, hide_our_frames, hide_where_ignored, hook
+from ..fetches.fetch_hooks import instrument
+from ..log import state_page
+from ..log.log_format import FAILED
+from ..profiler_ranges import WAIT, ranged
 from .iterations import KEY
-from .log import state_page
-from .log.log_format import FAILED
-from .profiler_ranges import WAIT, ranged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from ..recorder import Recorder
+    from ..stand_ins import StandIns
     from .iterations import Iteration, Loaders
-    from .recorder import Recorder
-    from .stand_ins import StandIns
 
 
 def get_iterator(

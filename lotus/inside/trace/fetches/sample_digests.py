@@ -13,8 +13,8 @@ import sys
 import weakref
 import zlib
 
-from ..common.clocks import clock, cpu_clock
-from ..common.guard import ask, edge, hook
+from ...common.clocks import clock, cpu_clock
+from ...common.guard import ask, edge, hook
 from .first_batches import watched_by_modes
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from .recorder import Recorder
+    from ..recorder import Recorder
 
 KEPT = 64
 _MOST_NS, _MOST_SHARE = 250_000_000, 0.02  # of a worker's time; a sample takes some 10 us

@@ -5,23 +5,23 @@ from __future__ import annotations
 import functools
 import itertools
 
-from ..common.clocks import clock
-from ..common.guard import ask, hook
-from ..common.sample_paths import path_of
+from ...common.clocks import clock
+from ...common.guard import ask, hook
+from ...common.sample_paths import path_of
+from ..fetch_state import Fetch
+from ..log import state_page
+from ..log.log_format import FAILED, ITEMS, MANY, STOPPED
+from ..profiler_ranges import COLLATE, FETCH, ranged
+from ..transforms.transform_finder import Finder
 from . import first_batches, sample_digests, whole_batches
-from .fetch_state import Fetch
-from .log import state_page
-from .log.log_format import FAILED, ITEMS, MANY, STOPPED
-from .profiler_ranges import COLLATE, FETCH, ranged
-from .transform_finder import Finder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from .recorder import Recorder
-    from .stand_ins import StandIns
+    from ..recorder import Recorder
+    from ..stand_ins import StandIns
 _MOST_ITEMS = 64
 _UNKNOWN = ()
 _TIMED = ("dataset", "dataset_iter")  # attributes of a fetcher that are replaced

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..common.objects import attributes
+from ...common.objects import attributes
+from ..op_hooks import function_of
+from ..stand_ins import is_stand_in, label, numbered, original_of, stand_in
 from . import webdataset_stages
-from .op_hooks import function_of
-from .stand_ins import is_stand_in, label, numbered, original_of, stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 import types
 
-from ..common.guard import ask, hook
-from ..common.objects import attributes
+from ...common.guard import ask, hook
+from ...common.objects import attributes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .recorder import Recorder
+    from ..recorder import Recorder
 
 
 def _of_function(args: tuple[Any, ...]) -> str:

@@ -11,19 +11,19 @@ import sys
 import types
 import weakref
 
-from ..common import captured_objects, patching
-from ..common.guard import hook, of_the_program, quiet
-from ..common.objects import attributes
+from ...common import captured_objects, patching
+from ...common.guard import hook, of_the_program, quiet
+from ...common.objects import attributes
+from ..stand_ins import is_stand_in, label, numbered, original_of, stand_in
 from . import augment_hooks, stream_stages
-from .stand_ins import is_stand_in, label, numbered, original_of, stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .recorder import Recorder
-    from .stand_ins import StandIns
+    from ..recorder import Recorder
+    from ..stand_ins import StandIns
 # Attributes of a data set that hold one callable.
 _SINGLE = ("transform", "target_transform", "transforms", "loader")
 _MOST_OBJECTS = 2000  # looked at in one data set

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lotus.inside.trace import whole_batches
+from lotus.inside.trace.fetches import whole_batches
 
 
 class Tensor:

@@ -5,9 +5,9 @@ After that it reads what was pickled for it. So the two parts of its start can b
 
 from __future__ import annotations
 
-from ..common.clocks import clock
-from ..common.guard import hook
-from ..common.patching import hide
+from ...common.clocks import clock
+from ...common.guard import hook
+from ...common.patching import hide
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lotus.inside.trace.first_batches import content_of, generator_states, watch
+from lotus.inside.trace.fetches.first_batches import content_of, generator_states, watch
 
 torch = pytest.importorskip("torch")
 

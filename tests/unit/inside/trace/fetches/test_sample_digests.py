@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from lotus.inside.trace import sample_digests
-from lotus.inside.trace.sample_digests import KEPT, SampleDigests, watch
+from lotus.inside.trace.fetches import sample_digests
+from lotus.inside.trace.fetches.sample_digests import KEPT, SampleDigests, watch
 
 
 class Recorder:

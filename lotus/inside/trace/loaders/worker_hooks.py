@@ -7,18 +7,18 @@ import os
 import threading
 import time
 
-from ..common.clocks import clock
-from ..common.compute_threads import torch_threads
-from ..common.guard import ask, guarded, hook, quiet
+from ...common.clocks import clock
+from ...common.compute_threads import torch_threads
+from ...common.guard import ask, guarded, hook, quiet
+from ..log import rusage, state_page
 from . import spawn_hooks
-from .log import rusage, state_page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from .recorder import Recorder
+    from ..recorder import Recorder
 # Longest wait at the end of a worker for the last times of the feeder thread.
 _SETTLE_NS = 20_000_000
 

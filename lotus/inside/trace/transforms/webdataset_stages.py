@@ -7,16 +7,16 @@ reads, as the stage of tar files does, it begins with its own `next`.
 
 from __future__ import annotations
 
-from ..common.guard import hook
-from ..common.objects import attributes
-from .stand_ins import is_stand_in, label, numbered, original_of, stand_in
+from ...common.guard import hook
+from ...common.objects import attributes
+from ..stand_ins import is_stand_in, label, numbered, original_of, stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Protocol
 
-    from .recorder import Recorder
+    from ..recorder import Recorder
 
     class Placing(Protocol):
         """What a Finder does for a stage: places stand-ins, and looks into functions."""

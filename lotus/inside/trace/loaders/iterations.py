@@ -8,17 +8,17 @@ import threading
 import types
 import weakref
 
-from ..common.clocks import clock
-from ..common.code_origin import nearest, place
-from ..common.compute_threads import threads_set_at, torch_threads
-from ..common.guard import ask, edge
-from ..common.library_consumers import facts_of_caller
-from ..common.loader_description import length_of
-from ..common.loader_origin import Built, look
-from ..common.objects import attributes
-from ..common.process_identity import rank_of_process
-from ..common.variable_names import role_of_data
-from .log.rusage import cpus, peak
+from ...common.clocks import clock
+from ...common.code_origin import nearest, place
+from ...common.compute_threads import threads_set_at, torch_threads
+from ...common.guard import ask, edge
+from ...common.library_consumers import facts_of_caller
+from ...common.loader_description import length_of
+from ...common.loader_origin import Built, look
+from ...common.objects import attributes
+from ...common.process_identity import rank_of_process
+from ...common.variable_names import role_of_data
+from ..log.rusage import cpus, peak
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from .device_times import DeviceStep
-    from .recorder import Recorder
+    from ..device_times import DeviceStep
+    from ..recorder import Recorder
 KEY = "_lotus_iteration"  # attribute of an iterator that holds its Iteration
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from ..common import worker_errors
-from ..common.clocks import clock
-from ..common.guard import hide_our_frames, hook
+from ...common import worker_errors
+from ...common.clocks import clock
+from ...common.guard import hide_our_frames, hook
 from . import loader_hooks, worker_hooks
 from .iterations import KEY
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..common.patching import Around
+    from ...common.patching import Around
+    from ..recorder import Recorder
     from .iterations import Iteration, Loaders
-    from .recorder import Recorder
 CLASS = "StatefulDataLoader"
 _WORKER = "torchdata.stateful_dataloader.worker"
 # What the iterator with workers does for its snapshots while the program waits in `next`.

@@ -1,0 +1,1 @@
+"""Loaders and their iterations, in the main process and in workers."""
