@@ -26,7 +26,7 @@ from typing import Any
 
 import diagnosis
 import provenance
-from row_file import RowFile
+from row_file import RowFile, printed
 
 from lotus.attach import process_discovery
 from lotus.attach.thread_readings import children_of
@@ -168,11 +168,7 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="file of rows, a JSON object a line")
     args = parser.parse_args()
     print(provenance.header(more=f"\nwatched  {args.seconds:g} s"))
-    shown = []
-    for row in rows(args):
-        shown.append(row)
-        print(line_of(row), flush=True)
-    print("\n".join(summary(shown)))
+    print("\n".join(summary(printed(rows(args), line_of))))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ import numpy as np
 import overhead
 import pandas as pd
 import provenance
-from row_file import RowFile
+from row_file import RowFile, printed
 
 from lotus.attach import attached_run
 from lotus.attach.thread_readings import children_of
@@ -226,11 +226,7 @@ def main() -> None:
     print(provenance.header(more=f"\nwatched  {args.seconds:g} s, {args.after:g} s after a worker"))
     print("| program | load | label | first cause, trace | first cause, attach | waits | attach |")
     print("|---|---|---|---|---|---|---|")
-    shown = []
-    for row in rows(args):
-        shown.append(row)
-        print(line_of(row), flush=True)
-    print("\n".join(summary(shown)))
+    print("\n".join(summary(printed(rows(args), line_of))))
 
 
 if __name__ == "__main__":

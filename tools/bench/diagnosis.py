@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import provenance
-from row_file import RowFile
+from row_file import RowFile, printed
 
 PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
 CORPORA = ("own", "open", "blind", "sealed", "variants", "users", "night", "dawn")
@@ -207,11 +207,9 @@ def main() -> None:
     args = parser.parse_args()
     corpora = [corpus for corpus in args.corpus if (PROGRAMS / f"{corpus}.json").exists()]
     print(provenance.header(more=f"\nbusy     {args.busy} processes beside, {args.pairs} pairs"))
-    shown, file = [], RowFile(args.rows)
     with busy(args.busy):
-        for row in rows(corpora, args.names, args.busy, args.pairs, args.follow, file):
-            shown.append(row)
-            print(line_of(row), flush=True)
+        made = rows(corpora, args.names, args.busy, args.pairs, args.follow, RowFile(args.rows))
+        shown = printed(made, line_of)
     print("\n".join(summary(shown)))
 
 

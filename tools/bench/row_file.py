@@ -1,7 +1,7 @@
 """Rows of a measurement in a file, a JSON object a line: started again, it goes on where it was."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +27,14 @@ class RowFile:
         if self.path is not None:
             with self.path.open("a") as stream:
                 stream.write(json.dumps(row) + "\n")
+
+
+def printed(
+    rows: Iterable[dict[str, Any]], line_of: Callable[[dict[str, Any]], str]
+) -> list[dict[str, Any]]:
+    """Print the line of each row as soon as it is there; return all."""
+    done = []
+    for row in rows:
+        done.append(row)
+        print(line_of(row), flush=True)
+    return done
