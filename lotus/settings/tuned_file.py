@@ -198,8 +198,8 @@ def read(path: Path) -> Tuned:
         data = files.read(path, _MOST + 1, follow=True)
     except OSError as error:
         raise LotusError(
-            f"cannot read {path}: {error.strerror}; --settings FILE names what "
-            "`lotus tune` or `lotus balance` wrote"
+            f"cannot read {path}: {error.strerror}; create it with `lotus tune -o {path.name} -- "
+            "COMMAND`, or name another file with --settings"
         ) from None
     try:
         return _tuned(files.json_of(data, _MOST))

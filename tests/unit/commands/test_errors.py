@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("report sweep", "its runs can be read: lotus report sweep/runs/NAME"),
         ("sweep -o foreign -- true", "choose another directory with -o"),
         ("sweep --resume nothing", "make a sweep with: lotus sweep --workers 1,2,4"),
-        ("run --settings nothing.json -- true", "--settings FILE names what"),
+        ("run --settings nothing.json -- true", "create it with `lotus tune -o nothing.json"),
         ("tune", "try `lotus tune -- python train.py`"),
         ("schema nothing", "there are: advise, attach, "),
     ],
