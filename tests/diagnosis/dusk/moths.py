@@ -38,7 +38,7 @@ class Brightness:
 class CropToMoth:
     """A crop with moth on at least `share` of it, of `tries`; else the last one."""
 
-    def __init__(self, share=0.002, tries=4000):
+    def __init__(self, share=0.002, tries=2000):
         self.share, self.tries = share, tries
 
     def __call__(self, picture, mask):
@@ -78,8 +78,8 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(41)
-    transform = Joint(Flip(), CropToMoth(tries=20 if args.without else 4000), Brightness())
-    loader = DataLoader(Moths(960, transform), batch_size=8, shuffle=True, num_workers=2)
+    transform = Joint(Flip(), CropToMoth(tries=20 if args.without else 2000), Brightness())
+    loader = DataLoader(Moths(1200, transform), batch_size=8, shuffle=True, num_workers=2)
     model = nn.Sequential(
         nn.Conv2d(3, 12, 3, stride=2, padding=1),
         nn.ReLU(),

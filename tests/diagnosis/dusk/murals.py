@@ -136,7 +136,7 @@ def main():
         store.start()
         while not os.path.exists(address):
             time.sleep(0.01)
-        data = Murals(address, 480, buffered=args.without)
+        data = Murals(address, 360, buffered=args.without)
         loader = DataLoader(data, batch_size=12, shuffle=True, num_workers=2)
         begin = time.perf_counter()
         for epoch in range(args.epochs):

@@ -14,7 +14,7 @@ KINDS = 12
 class Pebbles(Dataset):
     def __init__(self, count=1920):
         rng = np.random.default_rng(31)
-        self.pictures = rng.integers(0, 256, (count, 56, 56, 3), dtype=np.uint8)
+        self.pictures = rng.integers(0, 256, (count, 72, 72, 3), dtype=np.uint8)
         self.kinds = rng.integers(0, KINDS, count)
 
     def __len__(self):
@@ -25,7 +25,7 @@ class Pebbles(Dataset):
         if np.random.random() < 0.5:
             picture = picture[:, ::-1]
         top, left = np.random.randint(0, 8, 2)
-        picture = picture[top : top + 48, left : left + 48]
+        picture = picture[top : top + 64, left : left + 64]
         picture = (picture - picture.mean()) / (picture.std() + 1e-6)
         return np.ascontiguousarray(picture.transpose(2, 0, 1)), int(self.kinds[index])
 
@@ -54,7 +54,7 @@ class Mixup:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=3)
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(31)
@@ -67,7 +67,7 @@ def main():
         collate_fn=Mixup(stacked=args.without),
     )
     model = nn.Sequential(
-        nn.Conv2d(3, 24, 5, stride=2, padding=2),
+        nn.Conv2d(3, 24, 5, stride=4, padding=2),
         nn.ReLU(),
         nn.Conv2d(24, 32, 3, stride=2, padding=1),
         nn.ReLU(),

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Ponds(Dataset):
-    def __init__(self, count=896):
+    def __init__(self, count=1600):
         self.count = count
         self.window = torch.hann_window(200)
 
@@ -66,7 +66,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(38)
-    loader = DataLoader(Ponds(), batch_size=16, shuffle=True, num_workers=2)
+    loader = DataLoader(Ponds(), batch_size=64, shuffle=True, num_workers=2)
     model = nn.Sequential(
         nn.Conv1d(101, 64, 5), nn.ReLU(), nn.AdaptiveMaxPool1d(4), nn.Flatten(), nn.Linear(256, 5)
     )

@@ -76,12 +76,12 @@ def contrast(first, second, temperature=0.2):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(32)
     blur = PillowBlur() if args.without else transforms.GaussianBlur(23, sigma=(0.1, 2.0))
-    data = Swifts(640, blur)
+    data = Swifts(800, blur)
     loader = DataLoader(data, batch_size=16, shuffle=True, num_workers=2, drop_last=True)
     model = nn.Sequential(
         nn.Conv2d(3, 12, 7, stride=4, padding=3),

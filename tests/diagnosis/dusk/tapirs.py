@@ -11,7 +11,7 @@ CONFIGURATION = {"batch": 32, "rate": 1e-3, "threads": 6, "workers": 1}
 
 
 class Tracks(Dataset):
-    def __init__(self, count=1280, length=40):
+    def __init__(self, count=960, length=40):
         self.count, self.length = count, length
 
     def __len__(self):
@@ -42,7 +42,7 @@ class Forecast(nn.Module):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(1 if args.without else CONFIGURATION["threads"])
     torch.manual_seed(54)

@@ -66,7 +66,7 @@ def triplets(codes, cats):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(39)
