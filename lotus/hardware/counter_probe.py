@@ -42,7 +42,10 @@ SOFTWARE_EVENTS = (
 _MAY_BE_ZERO = (
     *("migrations", "major", "emulation", "alignment", "dram", "llc", "l3", "remote"),
     "smt",  # no other thread shares the core, or a VM hides it
+    # Shares of Intel's perf metrics in steps of 1/255 of the slots: a small one reads 0.
+    *("topdown_heavy", "topdown_br", "topdown_fetch", "topdown_mem", "topdown_bad"),
 )
+_COARSE = "topdown_"  # such shares: of a small one the steps are larger than any tolerance
 _TRIES = 5  # noise does not come five times; a broken counter does
 _TOLERANCE = 2.0  # between an event's count alone and in a group: cycles vary on a busy machine
 MOST_AT_ONCE = 12
@@ -99,7 +102,7 @@ class ProbeCount:
         """Whether it works: its count is not 0, or may be 0."""
         if self.count is None or self.running <= 0:
             return False
-        return self.count > 0 or any(word in self.event.name.lower() for word in _MAY_BE_ZERO)
+        return self.count > 0 or _may_be_zero(self.event)
 
     @property
     def state(self) -> str:
@@ -107,6 +110,10 @@ class ProbeCount:
         if self.count is None:
             return "refused" if self.error in (errno.EPERM, errno.EACCES) else "absent"
         return "counts" if self.works else "zero"
+
+
+def _may_be_zero(event: Event) -> bool:
+    return any(word in event.name.lower() for word in _MAY_BE_ZERO)
 
 
 @dataclass(frozen=True)
@@ -250,6 +257,9 @@ class Probe:
 
     def _as_alone(self, event: Event, count: int) -> bool:
         low, high = self._range(event)
+        if event.name.startswith(_COARSE):
+            # That they count at all is seen alone, how much in their leader, the slots register.
+            return count > 0 or low == 0 or _may_be_zero(event)
         if low < 1000:  # too few to compare
             return count > 0 or low < 16
         return low / _TOLERANCE <= count <= high * _TOLERANCE

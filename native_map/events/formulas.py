@@ -10,7 +10,14 @@ import pandas as pd
 from native_map.events import pmu
 from native_map.events.cpu import Cpu
 from native_map.events.event_model import EventTable
-from native_map.events.metrics import METRICS, PER_KILO, PERF_METRICS, RATIOS
+from native_map.events.metrics import (
+    LEVEL_2,
+    METRICS,
+    PER_KILO,
+    PERF_METRICS,
+    PERF_METRICS_2,
+    RATIOS,
+)
 
 Column = npt.NDArray[np.float64]
 
@@ -179,7 +186,8 @@ def _intel_slots(c: _Counts, width: int, _: bool) -> dict[str, Column]:
     names = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
     if c.has(*PERF_METRICS):
         total = np.sum([c[e] for e in PERF_METRICS], axis=0)
-        return {name: _ratio(c[e], total) for name, e in zip(names, PERF_METRICS, strict=True)}
+        level_1 = {name: _ratio(c[e], total) for name, e in zip(names, PERF_METRICS, strict=True)}
+        return level_1 | _intel_level_2(c, level_1, total)
     if c.has("slots_counted"):
         slots = c["slots_counted"]
     elif c.has("slots"):
@@ -197,6 +205,16 @@ def _intel_slots(c: _Counts, width: int, _: bool) -> dict[str, Column]:
     }
     if len(shares) == 3:
         shares["bad_speculation"] = 1 - np.sum(list(shares.values()), axis=0)
+    return shares
+
+
+def _intel_level_2(c: _Counts, level_1: dict[str, Column], total: Column) -> dict[str, Column]:
+    shares: dict[str, Column] = {}
+    for event, (node, *rest) in PERF_METRICS_2.items():
+        if c.has(event):
+            shares[node] = _ratio(c[event], total)
+            parent = next(name for name, nodes in LEVEL_2.items() if node in nodes)
+            shares |= dict.fromkeys(rest, level_1[parent] - shares[node])
     return shares
 
 

@@ -2,13 +2,15 @@
 
 Encodings and formulae: Linux tools/perf/pmu-events/arch/x86/ skylakex, cascadelakex, icelakex,
 sapphirerapids, graniterapids (tma_* of their *-metrics.json); the perf metrics' pseudo events:
-Linux arch/x86/events/intel/core.c (slots event=0x00,umask=0x4; topdown-* umask 0x80 to 0x83).
+Linux arch/x86/events/intel/core.c (slots event=0x00,umask=0x4; topdown-* umask 0x80 to 0x83, of
+level 2 0x84 to 0x87) and arch/x86/include/asm/perf_event.h (INTEL_TD_METRIC_*).
 libpfm4 4.13 agrees where compared, except that it encodes TOPDOWN.BACKEND_BOUND_SLOTS as event
 0x00; this table uses Linux's 0xa4, which comes from Intel's own tables.
 """
 
 from native_map.events.event_model import Event, EventSet, EventTable, Models, config, vendor_event
 from native_map.events.generic import COMMON_SETS
+from native_map.events.metrics import PERF_METRICS_2 as LEVEL_2_OF_PERF_METRICS
 
 # Models: Linux tools/perf/pmu-events/arch/x86/mapfile.csv and arch/x86/include/asm/intel-family.h.
 # Client parts whose core events are the server's are listed with it; hybrid parts have two kinds of
@@ -69,6 +71,41 @@ PERF_METRICS = EventSet(
         ),
     ),
     _GIVES,
+)
+
+# Sapphire Rapids and newer: the upper half of the same register. Ice Lake has none of it.
+PERF_METRICS_2 = EventSet(
+    "where issue slots went, two levels deep, from the perf metrics register",
+    (
+        (
+            *PERF_METRICS.events,
+            _perf_metric(
+                "topdown_heavy_ops",
+                0x84,
+                "topdown-heavy-ops",
+                "slots used by instructions of several micro-operations or of microcode",
+            ),
+            _perf_metric(
+                "topdown_br_mispredict",
+                0x85,
+                "topdown-br-mispredict",
+                "slots wasted by mispredicted branches",
+            ),
+            _perf_metric(
+                "topdown_fetch_lat",
+                0x86,
+                "topdown-fetch-lat",
+                "slots left empty while the front end delivered nothing at all",
+            ),
+            _perf_metric(
+                "topdown_mem_bound",
+                0x87,
+                "topdown-mem-bound",
+                "slots left empty while the back end waited for loads or stores",
+            ),
+        ),
+    ),
+    (*_GIVES, *(node for nodes in LEVEL_2_OF_PERF_METRICS.values() for node in nodes)),
 )
 
 
@@ -212,6 +249,7 @@ def _since_icelake(
     width: int,
     walks: tuple[int, int, int],
     frontend: str,
+    level_2: bool = True,
 ) -> EventTable:
     make = _maker(where)
     counted = EventSet(
@@ -263,6 +301,7 @@ def _since_icelake(
         formula="intel_slots",
         sets={
             "topdown": (PERF_METRICS, counted),
+            **({"topdown2": (PERF_METRICS_2,)} if level_2 else {}),
             **_cache_sets(make),
             "tlb": _tlb_set(make, *walks),
             **COMMON_SETS,
@@ -270,7 +309,7 @@ def _since_icelake(
         notes=(
             "perf metrics are 8 bit shares: an operation's own is exact to about 0.4 % of the "
             "slots between two reads",
-            "front-end bound without the correction by INT_MISC.UOP_DROPPING",
+            "front-end bound and front-end latency without the correction by INT_MISC.UOP_DROPPING",
         ),
     )
 
@@ -285,6 +324,7 @@ ICELAKE = _since_icelake(
     5,
     (0x08, 0x49, 0x85),
     "idq_uops_not_delivered.core",
+    level_2=False,
 )
 SAPPHIRE = _since_icelake(
     "intel_sapphire",

@@ -25,7 +25,10 @@ _TOPDOWN = (
     "neoverse-v1, neoverse-n2-v2; Intel: Yasin, A Top-Down Method, ISPASS 2014, and TopdownL1 "
     "of skylakex, icelakex, sapphirerapids"
 )
-_LEVEL_2 = "Linux tools/perf/pmu-events PipelineL2 of amdzen4 and amdzen5"
+_LEVEL_2 = (
+    "AMD: Linux tools/perf/pmu-events PipelineL2 of amdzen4 and amdzen5; Intel: TopdownL2 of "
+    "sapphirerapids and graniterapids"
+)
 _PER_THOUSAND = "Linux tools/perf/pmu-events, *_mpki and *_pti metrics"
 
 METRICS: dict[str, Metric] = {
@@ -68,7 +71,7 @@ METRICS: dict[str, Metric] = {
         "slots of cycles in which the front end supplied nothing at all, as after a miss of the "
         "instruction cache or TLB, or while fetching starts anew",
         "of slots",
-        "frontend_starved / cycles",
+        "frontend_starved / cycles; Intel: topdown_fetch_lat / sum of level 1",
         _LEVEL_2,
     ),
     "frontend_bandwidth": Metric(
@@ -78,15 +81,14 @@ METRICS: dict[str, Metric] = {
         _LEVEL_2,
     ),
     "backend_memory": Metric(
-        "slots left empty while the oldest operation waited for data from memory",
+        "slots left empty while operations waited for data from caches or memory",
         "of slots",
         "backend_bound x retire_waits_load / retire_waits; not told apart from backend_core where "
-        "retire_waits are under 2 % of cycles",
+        "retire_waits are under 2 % of cycles; Intel: topdown_mem_bound / sum of level 1",
         _LEVEL_2,
     ),
     "backend_core": Metric(
-        "slots left empty while the oldest operation was being executed, as in long chains of "
-        "arithmetic",
+        "slots left empty while operations were being executed, as in long chains of arithmetic",
         "of slots",
         "backend_bound - backend_memory",
         _LEVEL_2,
@@ -94,19 +96,27 @@ METRICS: dict[str, Metric] = {
     "mispredicted_branches": Metric(
         "slots lost to mispredicted branches",
         "of slots",
-        "bad_speculation x branch_misses / (branch_misses + resyncs)",
+        "bad_speculation x branch_misses / (branch_misses + resyncs); Intel: "
+        "topdown_br_mispredict / sum of level 1",
         _LEVEL_2,
     ),
     "pipeline_restarts": Metric(
         "slots lost to restarts of the pipeline that no branch caused",
         "of slots",
-        "bad_speculation x resyncs / (branch_misses + resyncs)",
+        "bad_speculation x resyncs / (branch_misses + resyncs); Intel: bad_speculation - "
+        "mispredicted_branches",
         _LEVEL_2,
     ),
     "microcode": Metric(
         "slots used by operations of microcode, which are slow",
         "of slots",
         "ops_microcode / slots",
+        _LEVEL_2,
+    ),
+    "heavy_operations": Metric(
+        "slots used by instructions that take two micro-operations or more each, or microcode",
+        "of slots",
+        "topdown_heavy_ops / sum of level 1",
         _LEVEL_2,
     ),
     "smt_contention": Metric(
@@ -205,10 +215,17 @@ LEVEL_2 = {
     "frontend_bound": ("frontend_latency", "frontend_bandwidth"),
     "backend_bound": ("backend_memory", "backend_core"),
     "bad_speculation": ("mispredicted_branches", "pipeline_restarts"),
-    "retiring": ("microcode",),
+    "retiring": ("microcode", "heavy_operations"),
 }
 
 PERF_METRICS = ("topdown_fe_bound", "topdown_be_bound", "topdown_retiring", "topdown_bad_spec")
+# Of level 2 the register has one node of each of level 1; the other one is what that leaves.
+PERF_METRICS_2 = {
+    "topdown_fetch_lat": ("frontend_latency", "frontend_bandwidth"),
+    "topdown_mem_bound": ("backend_memory", "backend_core"),
+    "topdown_br_mispredict": ("mispredicted_branches", "pipeline_restarts"),
+    "topdown_heavy_ops": ("heavy_operations",),
+}
 
 
 _Needs = Mapping[str, tuple[frozenset[str], ...]]
@@ -241,12 +258,14 @@ def _intel_slots() -> _Needs:
     }
     widths = ("cycles", "slots", "slots_counted")
     perf_metrics = " ".join(PERF_METRICS)
-    return _needs(
-        **{
-            name: "|".join([perf_metrics, *(f"{width} {text}" for width in widths)])
-            for name, text in events.items()
-        }
-    )
+    level_1 = {
+        name: "|".join([perf_metrics, *(f"{width} {text}" for width in widths)])
+        for name, text in events.items()
+    }
+    level_2 = {
+        node: f"{perf_metrics} {event}" for event, nodes in PERF_METRICS_2.items() for node in nodes
+    }
+    return _needs(**level_1, **level_2)
 
 
 _AMD_RESTARTS = (

@@ -19,7 +19,7 @@ from lotus.inside.common import perf_event
 from lotus.inside.common.perf_event import Event
 from native_map.events import cpu as cpus
 from native_map.events import formulas, pmu, spelling
-from native_map.events.metrics import LEVEL_2
+from native_map.events.metrics import LEVEL_2, PERF_METRICS
 
 SOURCE = Path(__file__).with_name("loops.c")
 TIMES = 5  # each count is the median of so many
@@ -27,6 +27,9 @@ ROUNDS = 4_000_000
 RING_LINES = 1 << 20  # of 64 bytes: 64 MiB, beyond most caches
 SETS = ("generic", "topdown", "topdown2", "cache", "tlb", "branch")
 SLOT_EVENTS = ("slots_frontend", "slots_backend", "ops_retired", "ops_dispatched")
+SHARES = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
+# Events that together fill all slots, on Intel and on Arm.
+FILLING = (PERF_METRICS, ("slots_frontend", "slots_backend", "ops_dispatched"))
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,6 @@ def measure(library: ctypes.CDLL, working: Sequence[str]) -> list[dict[str, Any]
     known = {name: event for name, event in events().items() if name in working}
     base = [name for name in ("cycles", "instructions") if name in known]
     others = [name for name in known if name not in base]
-    width = pmu.table(cpus.detect()).width
     rows = []
     for loop in loops(library):
         counted: dict[str, float] = {}
@@ -159,11 +161,34 @@ def measure(library: ctypes.CDLL, working: Sequence[str]) -> list[dict[str, Any]
             name: {"counted": value, "expected": loop.expected.get(name)}
             for name, value in counted.items()
         }
-        if set(SLOT_EVENTS) <= set(known) and width:
-            row["topdown"] = topdown(count(["cycles", *SLOT_EVENTS], known, loop), width)
+        row["topdown"] = level_1(known, loop)
         row["level_2"] = level_2(known, loop)
         rows.append(row)
     return rows
+
+
+def level_1(known: dict[str, Event], loop: Loop) -> dict[str, float | None] | None:
+    """The four shares of top-down level 1 and their sum; None where they are not counted."""
+    cpu = cpus.detect()
+    table = pmu.table(cpu)
+    if table.formula == "amd" and set(SLOT_EVENTS) <= set(known):
+        return topdown(count(["cycles", *SLOT_EVENTS], known, loop), table.width)
+    for form in table.sets.get("topdown", ()) if table.formula else ():
+        names = [each.name for each in form.events if each.name not in form.optional]
+        if set(names) <= set(known) and (counted := count([*names, "cycles"], known, loop)):
+            return shares_by_formula(counted, cpu)
+    return None
+
+
+def shares_by_formula(counted: dict[str, float], cpu: cpus.Cpu | str) -> dict[str, float | None]:
+    """The four shares as lotus computes them; their sum is that of the events that fill slots, each
+    counted by itself, over the slots: None where these are not counted."""
+    shares = formulas.metrics(pd.DataFrame([counted]), cpu).iloc[0]
+    parts = next((each for each in FILLING if set(each) <= set(counted)), ())
+    width = pmu.table(cpu).width if isinstance(cpu, str) else cpu.slots or pmu.table(cpu).width
+    slots = counted.get("slots") or width * counted["cycles"]
+    whole = sum(counted[name] for name in parts) / slots if parts else None
+    return {**{name: float(shares[name]) for name in SHARES}, "sum": whole}
 
 
 def level_2(known: dict[str, Event], loop: Loop) -> dict[str, float | None]:
@@ -175,7 +200,7 @@ def level_2(known: dict[str, Event], loop: Loop) -> dict[str, float | None]:
             names = [each.name for each in group if each.name not in form.optional]
             if not set(names) <= set(known):
                 return {}
-            counted |= count(["cycles", *names], known, loop)
+            counted |= count([*names, "cycles"], known, loop)  # a slots register leads
     if not counted:
         return {}
     shares = formulas.metrics(pd.DataFrame([counted]), cpu).iloc[0]

@@ -33,6 +33,9 @@ def counters() -> dict[str, Any]:
     """Which hardware events count here, how many at once, and what `--counters` takes."""
     probe = Probe()
     events = known_loops.events()
+    for name, event in events.items():
+        if name.startswith("topdown_"):  # opens only behind the slots register
+            probe.behind(events["slots"], event)
     working = [name for name, event in events.items() if probe.works(event)]
     capacity = probe.largest([*GENERIC, *(events[name] for name in working)])
     chosen = event_selection.choose(("auto",))

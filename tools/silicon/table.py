@@ -47,16 +47,13 @@ def _loops(facts: dict[str, Any]) -> list[str]:
     shares = [loop for loop in facts["loops"] if loop.get("topdown")]
     if shares:
         lines += [
-            "Top-down level 1, each share from events of its own, so that their sum is a check:",
+            "Top-down level 1; the sum is of the events that fill the slots, each by itself:",
             "",
         ]
         names = (*SHARES, "sum")
         lines += _table(
             ("loop", *(name.replace("_", " ") for name in names)),
-            [
-                (loop["loop"], *(f"{round(loop['topdown'][name], 4) + 0.0:.2%}" for name in names))
-                for loop in shares
-            ],
+            [(loop["loop"], *(_share(loop["topdown"][name]) for name in names)) for loop in shares],
         )
     deeper = [loop for loop in facts["loops"] if loop.get("level_2")]
     if deeper:
@@ -70,6 +67,10 @@ def _loops(facts: dict[str, Any]) -> list[str]:
             ],
         )
     return lines
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{round(value, 4) + 0.0:.2%}"
 
 
 def _readings(facts: dict[str, Any]) -> list[str]:

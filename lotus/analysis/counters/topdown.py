@@ -5,11 +5,12 @@ from typing import NamedTuple
 import pandas as pd
 
 from lotus.analysis.common.columns import records
+from native_map.events import pmu
 from native_map.events.metrics import LEVEL_2
 
 # Shares of slots from which on a node is worth a look. AMD names none; these are Intel's for the
 # same nodes: MetricThreshold of tma_* in Linux tools/perf/pmu-events, newer cores. That of
-# microcode is tma_heavy_operations'.
+# microcode is tma_heavy_operations', which need no threshold of retiring.
 THRESHOLDS = {
     "frontend_bound": 0.15,
     "backend_bound": 0.20,
@@ -22,8 +23,10 @@ THRESHOLDS = {
     "mispredicted_branches": 0.10,
     "pipeline_restarts": 0.10,
     "microcode": 0.10,
+    "heavy_operations": 0.10,
     "smt_contention": 0.10,  # no vendor names one: as the smallest of the others
 }
+_UNEVEN = 0.02  # sums of level 1 so far from 1 are said
 SMT = "smt_contention"  # of level 1, without nodes below it: a row of its own
 MEANING = {
     "frontend_latency": "instructions come too late: much code runs once, as in Python and in "
@@ -39,6 +42,8 @@ MEANING = {
     "pipeline_restarts": "the pipeline starts anew, as after memory was read too early",
     "microcode": "instructions that the CPU runs as small programs, as divisions, copies by rep "
     "movs and denormal numbers",
+    "heavy_operations": "instructions that take several micro-operations each, as divisions, "
+    "gathers, copies by rep movs and denormal numbers",
     SMT: "the core's other thread had the slots, often another worker: with a worker a core each "
     "is faster; whether all together are, lotus tune tells",
 }
@@ -70,7 +75,7 @@ def nodes(operations: pd.DataFrame) -> Nodes:
             (row[node], node, parent)
             for parent, group in LEVEL_2.items()
             for node in group
-            if _crosses(row, parent) and _crosses(row, node)
+            if (parent == "retiring" or _crosses(row, parent)) and _crosses(row, node)
         ]
         crossing.sort(reverse=True)
         for place, (share, node, parent) in enumerate(crossing):
@@ -82,6 +87,32 @@ def nodes(operations: pd.DataFrame) -> Nodes:
         if level_2 and not crossing and row.get("counted"):
             unbound.append(str(row["operation"]))
     return Nodes(pd.DataFrame(rows, columns=COLUMNS), unbound)
+
+
+def remarks(operations: pd.DataFrame, cpu: str) -> list[str]:
+    """Sentences where level 1 was counted: that level 2 was not, and why; and by how much the
+    shares of level 1 do not sum to 1, which they do where one of them is what the others leave."""
+    if not {*LEVEL_2} <= {*operations.columns}:
+        return []
+    table, said = pmu.table(cpu), []
+    below = {node for group in LEVEL_2.values() for node in group}
+    if below.isdisjoint(operations.columns):
+        if "topdown2" in table.sets:
+            said.append("Level 2 of top-down: lotus trace --counters=topdown2")
+        else:
+            said.append(f"lotus has no level 2 of top-down for this CPU ({table.text})")
+    parts = [*LEVEL_2, *([SMT] if SMT in operations else [])]
+    sums = operations[parts].sum(axis=1, skipna=False).dropna()
+    off = sums[(sums - 1).abs() > _UNEVEN]
+    if len(off):
+        ends = dict.fromkeys(f"{edge:.0%}" for edge in (off.min(), off.max()))
+        said.append(
+            f"Shares of level 1 that are each counted by themselves sum to {' to '.join(ends)} of "
+            f"the slots in {len(off)} of {len(sums)} rows"
+        )
+        if SMT not in operations:
+            said[-1] += ", as slots that the core's other thread had are in none of them"
+    return said
 
 
 def _crosses(row: dict[str, object], name: str) -> bool:

@@ -11,7 +11,7 @@ import pandas as pd
 from lotus.analysis.common.columns import records
 from lotus.analysis.counters.counter_metrics import COLLATE, REST
 from lotus.analysis.counters.function_profile import MapSummary
-from lotus.analysis.counters.topdown import MEANING, SMT, nodes
+from lotus.analysis.counters.topdown import MEANING, SMT, nodes, remarks
 from lotus.common.formatting import (
     MISSING,
     amount,
@@ -214,8 +214,8 @@ def _level_2(console: "Console", summary: MapSummary) -> None:
 
 
 def bound_by(summary: MapSummary) -> tuple[list[list[str]], list[str]]:
-    """The rows of BOUND_BY_COLUMNS, and a sentence on each node that is the largest of an
-    operation, and on contention with the core's other thread."""
+    """The rows of BOUND_BY_COLUMNS, and sentences: on each node that is the largest of an
+    operation, on contention with the core's other thread, and where level 2 is missing."""
     levels = nodes(summary.operations)
     rows, before = [], ""
     for row in rows_of(levels.rows):
@@ -230,7 +230,8 @@ def bound_by(summary: MapSummary) -> tuple[list[list[str]], list[str]]:
         rows.append([name, "no node crosses its threshold", "", ""])
     explained = levels.rows["binding"].astype(bool) | (levels.rows["node"] == SMT)
     names = dict.fromkeys(str(name) for name in levels.rows.loc[explained, "node"])
-    return rows, [f"{_node(node)}: {MEANING[node]}" for node in names]
+    sentences = [f"{_node(node)}: {MEANING[node]}" for node in names]
+    return rows, [*sentences, *(f"{text}." for text in remarks(summary.operations, summary.cpu))]
 
 
 def _node(name: str) -> str:

@@ -183,10 +183,10 @@ def _silicon(measured: MapSummary) -> Section:
     )
     parts: list[str | Table | Chart] = [part for part in made if part is not None]
     rows, sentences = map_report.bound_by(measured)
+    place = int(made[0] is not None)
+    parts[place:place] = sentences
     if rows:
-        table = Table(map_report.BOUND_BY_COLUMNS, rows)
-        place = int(made[0] is not None)
-        parts[place:place] = [map_report.BOUND_BY, table, *sentences]
+        parts[place:place] = [map_report.BOUND_BY, Table(map_report.BOUND_BY_COLUMNS, rows)]
     if made[0] is None:
         parts.insert(
             0,

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from lotus.analysis.counters.topdown import MEANING, THRESHOLDS, nodes
+from lotus.analysis.counters.topdown import MEANING, THRESHOLDS, nodes, remarks
 from native_map.events.metrics import LEVEL_2, METRICS
 
 
@@ -45,10 +45,42 @@ def test_where_no_node_crosses_that_is_told():
     assert crossed.unbound == ["Decode"]
 
 
+def test_heavy_operations_need_no_threshold_of_retiring():
+    crossed = nodes(table(retiring=0.3, heavy_operations=0.15))
+    assert crossed.rows["node"].tolist() == ["heavy_operations"]
+
+
 def test_without_level_2_nothing_is_said():
     crossed = nodes(pd.DataFrame([{"operation": "Decode", "counted": 9, "frontend_bound": 0.9}]))
     assert not len(crossed.rows)
     assert crossed.unbound == []
+
+
+def level_1(frontend=0.2, **more):
+    shares = {"frontend_bound": frontend, "backend_bound": 0.3, "retiring": 0.4}
+    return pd.DataFrame([{"operation": "Decode", **shares, "bad_speculation": 0.1, **more}])
+
+
+def test_that_level_2_was_not_counted_is_said_with_the_reason():
+    assert remarks(level_1(), "amd_zen5") == [
+        "Level 2 of top-down: lotus trace --counters=topdown2"
+    ]
+    for cpu, name in (("neoverse_v2", "Arm Neoverse V2"), ("intel_icelake", "Intel Ice Lake-SP")):
+        (text,) = remarks(level_1(), cpu)
+        assert text.startswith(f"lotus has no level 2 of top-down for this CPU ({name}")
+    assert remarks(level_1(frontend_latency=0.1), "amd_zen5") == []
+    assert remarks(table().drop(columns="retiring"), "amd_zen5") == []
+
+
+def test_shares_that_do_not_sum_to_1_are_said():
+    text = remarks(level_1(frontend=0.1, frontend_latency=0.1), "amd_zen4")
+    assert text == [
+        "Shares of level 1 that are each counted by themselves sum to 90% of the slots in 1 of 1 "
+        "rows, as slots that the core's other thread had are in none of them"
+    ]
+    assert (
+        remarks(level_1(frontend=0.1, frontend_latency=0.1, smt_contention=0.1), "amd_zen4") == []
+    )
 
 
 def test_what_could_not_be_told_crosses_nothing():

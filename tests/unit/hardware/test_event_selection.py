@@ -19,6 +19,8 @@ ZEN5 = Cpu("AuthenticAMD", 0x1A, 2, 1, "AMD EPYC", "x86_64", "amd_zen5", True)
 NEOVERSE = Cpu("ARM", 0x41, 0xD0C, 0x31, "Neoverse N1", "aarch64", "neoverse_n1", False)
 SAPPHIRE = Cpu("GenuineIntel", 6, 0x8F, 8, "Intel Xeon", "x86_64", "intel_sapphire", False)
 
+ICELAKE = Cpu("GenuineIntel", 6, 0x6A, 6, "Intel Xeon", "x86_64", "intel_icelake", False)
+
 
 @pytest.fixture
 def choose(tmp_path: Path):
@@ -95,6 +97,38 @@ def test_intels_perf_metrics_are_tried_behind_their_leader(choose):
     assert chosen.events[0].name == "slots"
     assert chosen.level_1
     assert not any(names[0].startswith("topdown_") for names in kernel.opened)
+
+
+def test_level_2_of_perf_metrics_takes_no_counter_and_its_small_shares_may_read_0(choose):
+    """GIVEN shares in steps of 1/255, two of which are 0 in the loop THEN all are counted, in one
+    group that takes no turns, behind the slots register."""
+    zero = ["topdown_heavy_ops", "topdown_mem_bound"]
+    kernel = Kernel(announced=4, right=4, needs_slots=True, zero=zero)
+    chosen = choose(kernel, "topdown2", cpu=SAPPHIRE)
+    (group,) = chosen.groups
+    names = [event.name for event in group]
+    assert names[0] == "slots"
+    assert sum(name.startswith("topdown_") for name in names) == 8
+    assert {"cycles", "instructions", "task_clock"} <= {*names}
+    assert not any("left out" in note for note in chosen.notes)
+
+
+def test_a_vm_without_the_register_says_that_level_2_is_not_counted(choose):
+    class Hidden(Kernel):
+        def open(self, events):
+            if any(event.name.startswith(("slots", "topdown_")) for event in events):
+                raise OSError(errno.ENOENT, "")
+            return super().open(events)
+
+    chosen = choose(Hidden(), "topdown2", cpu=SAPPHIRE)
+    assert {event.name for event in chosen.events} == {"cycles", "instructions", "task_clock"}
+    assert any("topdown_mem_bound" in note for note in chosen.notes)
+
+
+@pytest.mark.parametrize("cpu", [NEOVERSE, ICELAKE])
+def test_level_2_where_the_cpu_has_none_is_refused_with_the_sets_it_has(choose, cpu):
+    with pytest.raises(LotusError, match="has no events of the set 'topdown2'; it has topdown,"):
+        choose(Kernel(), "topdown2", cpu=cpu)
 
 
 def test_without_hardware_there_are_software_events_and_a_note(choose):

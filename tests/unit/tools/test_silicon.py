@@ -54,6 +54,19 @@ def test_shares_that_each_have_events_of_their_own_sum_to_1(silicon):
     assert silicon("known_loops").topdown({}, 8) is None
 
 
+def test_intels_and_arms_shares_are_checked_against_the_slots(silicon):
+    by_formula = silicon("known_loops").shares_by_formula
+    metrics = dict(zip(("fe_bound", "be_bound", "retiring", "bad_spec"), (2, 3, 4, 0), strict=True))
+    counted = {"slots": 10, **{f"topdown_{name}": value for name, value in metrics.items()}}
+    shares = by_formula({**counted, "cycles": 2}, "intel_sapphire")
+    assert shares["sum"] == 0.9
+    assert shares["frontend_bound"] == pytest.approx(2 / 9)
+    counted = {"cycles": 10, "slots_frontend": 20, "slots_backend": 30}
+    shares = by_formula({**counted, "ops_retired": 24, "ops_dispatched": 30}, "neoverse_v1")
+    assert shares["sum"] == 1
+    assert shares["retiring"] == pytest.approx(0.3)
+
+
 def test_without_a_compiler_the_reason_is_said(silicon, monkeypatch, tmp_path):
     known_loops = silicon("known_loops")
     monkeypatch.setattr(shutil, "which", lambda name: None)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from native_map.events import TABLES, formulas, pmu
 from native_map.events.cpu import Cpu
+from native_map.events.metrics import LEVEL_2 as NODES
 from native_map.events.metrics import METRICS, gives
 from tests.unit.pmus import UARCHES, cpu_of, row
 
@@ -122,6 +123,55 @@ def test_perf_metrics_are_shares_of_their_sum_not_of_the_slots_read_with_them() 
         "retiring": 0.5,
         "bad_speculation": 0.05,
     }
+
+
+PERF_METRICS = {
+    "slots": 5000,
+    "topdown_retiring": 1000,
+    "topdown_bad_spec": 500,
+    "topdown_fe_bound": 1500,
+    "topdown_be_bound": 2000,
+    "topdown_heavy_ops": 300,
+    "topdown_br_mispredict": 450,
+    "topdown_fetch_lat": 1000,
+    "topdown_mem_bound": 1200,
+}
+
+
+@pytest.mark.parametrize("uarch", ["intel_sapphire", "intel_granite"])
+def test_level_2_of_perf_metrics_parts_each_node_of_level_1(uarch: str) -> None:
+    metrics = metrics_of(row(**PERF_METRICS), uarch)
+    assert [metrics[name] for name in FOUR] == [0.3, 0.4, 0.2, 0.1]
+    assert metrics["frontend_latency"] == 0.2
+    assert metrics["frontend_bandwidth"] == pytest.approx(0.1)
+    assert metrics["backend_memory"] == 0.24
+    assert metrics["backend_core"] == pytest.approx(0.16)
+    assert metrics["mispredicted_branches"] == 0.09
+    assert metrics["pipeline_restarts"] == pytest.approx(0.01)
+    assert metrics["heavy_operations"] == 0.06
+
+
+@pytest.mark.parametrize(
+    ("uarch", "counts"),
+    [("amd_zen4", LEVEL_2), ("amd_zen5", LEVEL_2), ("intel_granite", PERF_METRICS)],
+)
+@given(data=st.data())
+def test_the_nodes_of_level_2_sum_to_their_parent_whatever_the_counts(
+    uarch: str, counts: dict[str, int], data: st.DataObject
+) -> None:
+    """All slots of a parent are in its nodes. Of retiring only the slow part is a node."""
+    drawn = {name: data.draw(st.integers(1, 10**12), label=name) for name in counts}
+    metrics = metrics_of(row(**drawn), uarch)
+    for parent in ("frontend_bound", "backend_bound", "bad_speculation"):
+        below = [metrics[node] for node in NODES[parent]]
+        size = max(1.0, *map(abs, below))
+        if not np.isnan(below).any():
+            assert sum(below) == pytest.approx(metrics[parent], abs=1e-9 * size)
+
+
+def test_ice_lake_has_no_level_2() -> None:
+    assert "topdown2" not in TABLES["intel_icelake"].sets
+    assert "topdown2" in TABLES["intel_sapphire"].sets
 
 
 @pytest.mark.parametrize(
@@ -286,8 +336,18 @@ def test_what_events_give_is_known_before_they_are_counted(uarch: str) -> None:
     events = ["cycles", "instructions", "task_clock", "slots_counted", "slots"]
     events += [e.name for form in TABLES[uarch].sets.get("topdown", ()) for e in form.events]
     events = list(dict.fromkeys(events))
+    if "topdown2" in TABLES[uarch].sets:
+        _gives_what_it_says(uarch, [e.name for e in TABLES[uarch].sets["topdown2"][0].events])
     for chosen in itertools.product([False, True], repeat=len(events)):
         some = list(itertools.compress(events, chosen))
+        metrics = formulas.metrics(row(**dict.fromkeys(some, 1.0)), uarch)
+        assert set(metrics.columns) == gives(some, TABLES[uarch])
+
+
+def _gives_what_it_says(uarch: str, events: list[str]) -> None:
+    """With each event of level 2 left out once."""
+    for left_out in ["", *events]:
+        some = ["cycles", *(name for name in events if name != left_out)]
         metrics = formulas.metrics(row(**dict.fromkeys(some, 1.0)), uarch)
         assert set(metrics.columns) == gives(some, TABLES[uarch])
 
