@@ -137,8 +137,10 @@ def core_use(scope: Scope) -> CoreUse:
     kept = _of_kept_children(scope, loop)
     loop_ns, used_ns = total(number(loop, "loop_ns")), workers + main + children + beside + kept
     own = ratio(used_ns, loop_ns * scope.cores) if known else math.nan
-    used = _used_share(scope, loop)
-    others = max(min(used - own, _most_of_others(scope, loop)), 0.0)
+    used, most = _used_share(scope, loop), _most_of_others(scope, loop)
+    others = max(min(used - own, most), 0.0)
+    if math.isnan(used) and most < _LEAST_OTHERS:
+        others = most  # in loops too short to be read by themselves it is no more
     return CoreUse(
         fetch=fetch,
         step=step,
@@ -192,7 +194,7 @@ def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:
     What the program uses between and around its loops, as to start workers, is no one else's.
     """
     machine, spent = scope.machine, scope.program_cpu_ns
-    if len(machine) < 2 or math.isnan(spent):
+    if math.isnan(spent) or len(scope.ranks) > 1 or _span(machine, loop) is None:
         return math.inf
     used, _ = _machine_time(machine)
     cores_ns = total(number(loop, "loop_ns")) * scope.cores
@@ -205,21 +207,27 @@ def _used_share(scope: Scope, loop: pd.DataFrame) -> float:
     NaN where the machine was not read in that time, where the loops are too short for its clock
     ticks, and where the program did much else in between.
     """
-    machine = scope.machine
-    start, end = number(loop, "start_ns"), number(loop, "end_ns")
-    if len(machine) < 2 or not len(loop) or len(scope.ranks) > 1 or np.isnan([*start, *end]).any():
+    machine, span = scope.machine, _span(scope.machine, loop)
+    if span is None or len(scope.ranks) > 1:
         return math.nan
-    begin, last = float(start.min()), float(end.max())
-    if total(number(loop, "loop_ns")) < _MOST_OF_IT * (last - begin):
+    begin, last = span
+    if total(number(loop, "loop_ns")) < _MOST_OF_IT * (last - begin) or last - begin < _LEAST_NS:
         return math.nan
     times = number(machine, "time_ns")
-    if last - begin < _LEAST_NS or begin < times[0] or last > times[-1]:
-        return math.nan
     used, whole = _machine_time(machine)
     if whole[-1] - whole[0] > (times[-1] - times[0]) * (scope.cores + 0.5):
         return math.nan  # these are not the cores that the program kept to
     part, everything = (np.diff(np.interp([begin, last], times, each))[0] for each in (used, whole))
     return ratio(float(part), float(everything))
+
+
+def _span(machine: pd.DataFrame, loop: pd.DataFrame) -> tuple[float, float] | None:
+    """The first loop's start and the last one's end; None where the machine was not read around."""
+    start, end = number(loop, "start_ns"), number(loop, "end_ns")
+    if len(machine) < 2 or not len(loop) or np.isnan([*start, *end]).any():
+        return None
+    begin, last, times = float(start.min()), float(end.max()), number(machine, "time_ns")
+    return (begin, last) if times[0] <= begin and last <= times[-1] else None
 
 
 def _machine_time(machine: pd.DataFrame) -> tuple[Floats, Floats]:

@@ -146,6 +146,26 @@ def test_what_others_used_is_what_the_machine_used_beyond_the_program() -> None:
     assert np.isnan(core_use(scopes(run)[0]).others_share)
 
 
+@pytest.mark.parametrize(("others", "busy"), [(0.02, False), (2.0, True)])
+def test_others_had_no_more_of_a_short_loop_than_of_the_whole_run(
+    others: float, busy: bool
+) -> None:
+    run = cores(Plan(operations={"Slow": 2.0}, workers=2, cores=4).run(), (0.5, 0.5, 0.0), QUIET)
+    begin, end = float(run.epochs["start_ns"].min()), float(run.epochs["end_ns"].max())
+    ns = end - begin
+    assert ns < 1e9  # too short for the machine's clock ticks
+    run.program_cpu_ns = 6e9
+    run.machine = pd.DataFrame({"time_ns": [begin - 3e9, end + 3e9]}).assign(
+        busy_ns=[1e9, 7e9 + others * ns], idle_ns=[1e9, 9e9], stolen_ns=0.0
+    )
+    use = core_use(scopes(run)[0])
+    assert use.rivals == busy
+    assert (judged(run).doubt != "") == busy
+    assert np.isnan(use.others_share) == busy  # it may have been before the loop
+    run.program_cpu_ns = float("nan")
+    assert np.isnan(core_use(scopes(run)[0]).others_share)
+
+
 @pytest.mark.parametrize(
     ("threads", "workers", "kind"),
     [
