@@ -8,8 +8,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pandas as pd
+
 from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse
-from lotus.analysis.common.columns import ratio
+from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
@@ -169,7 +171,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     # What others kept from the cores is no part of the loop that is judged.
     free = max(1.0 - others - taken, _LEAST_FREE)
     own = max(inputs - others, 0.0) / free
-    brief = _is_brief(books, owed[STARTUP] + owed[SHUTDOWN])
+    brief = _is_brief(books, owed[STARTUP] + owed[SHUTDOWN]) or _came_once(books.epochs)
     # Neither without what others took: it is of both.
     at_edges = startup + shutdown > inputs and not brief
     kind, degree = _kind(own, (startup + shutdown - taken) / free if at_edges else 0.0)
@@ -360,10 +362,30 @@ def _is_brief(books: Account, edges_ns: float) -> bool:
     return bool(len(of_ranks)) and of_ranks.max() == 1 and edges_ns < _BRIEF_NS * len(of_ranks)
 
 
+def _came_once(epochs: pd.DataFrame) -> bool:
+    """Whether an epoch between others has little start-up and shut-down, as of kept workers.
+
+    A job of many epochs has the first start and the last end as this run has them: once.
+    """
+    if "rank" not in epochs:
+        return False
+    ordered, whose = epochs.sort_values("epoch"), ["rank", "loader"]
+    later, earlier = (ordered[ordered.duplicated(whose, keep=keep)] for keep in ("first", "last"))
+    start, starts = (_mean(rows, "iter_ns") + _mean(rows, "first_ns") for rows in (later, ordered))
+    end, ends = _mean(earlier, "tail_ns"), _mean(ordered, "tail_ns")
+    work = _mean(ordered, "loop_ns") - starts - ends
+    return bool(len(later)) and start + end <= HIGH * (work + start + end)
+
+
+def _mean(epochs: pd.DataFrame, name: str) -> float:
+    """The mean of a time of an epoch."""
+    return ratio(total(number(epochs, name)), len(epochs))
+
+
 def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> list[Charge]:
     """Largest first; the training step first where it sets the pace and last where it does not,
-    but for what its threads lose, which takes its place among the others. A brief start-up comes
-    after the waits.
+    but for what its threads lose, which takes its place among the others. A start-up that is brief
+    or came once comes after the waits.
 
     What has no record explains nothing and comes last, unless most of the waiting was broken off:
     then nothing else is the cause.

@@ -32,3 +32,32 @@ def test_the_longer_part_of_a_spawned_workers_start_is_named(
     text = advice(importing, reading)
     assert {word for word in ("if __name__", "memory maps") if word in text} == named
     assert ("(250 ms)" in text) == math.isfinite(importing)
+
+
+@pytest.mark.parametrize(
+    ("kept", "epochs", "kind", "first"),
+    [
+        (True, 3, "consumer-bound", "consumer"),
+        (False, 3, "start-up-bound", "start-up"),
+        (True, 1, "start-up-bound", "start-up"),  # whether more epochs follow is not known
+    ],
+)
+def test_a_start_of_workers_that_are_kept_is_no_finding(
+    kept: bool, epochs: int, kind: str, first: str
+) -> None:
+    plan = Plan(epochs=epochs, batches=40, step=20.0, spawn=2500.0, persistent=kept)
+    judgement = verdict(scopes(plan.run())[0])
+    assert (judgement.kind, judgement.causes[0].kind) == (kind, first)
+    assert judgement.startup_share > 0.2
+
+
+def test_an_end_of_workers_that_are_kept_is_no_finding_either() -> None:
+    run = Plan(epochs=2, batches=40, step=20.0, spawn=1000.0, persistent=True).run()
+    last = run.epochs.index[-1]
+    run.epochs.loc[last, ["shutdown_ns", "end_ns"]] += 1e9
+    assert verdict(scopes(run)[0]).kind == "consumer-bound"
+    # BUT where the first epoch ended so too, each had it
+    run.epochs["shutdown_ns"] = 1e9
+    run.epochs.loc[0, "end_ns"] += 1e9
+    run.epochs.loc[last, "start_ns"] += 1e9
+    assert verdict(scopes(run)[0]).kind == "start-up-bound"
