@@ -6,12 +6,13 @@ import re
 import pandas as pd
 
 from lotus.common import redaction
+from lotus.format import stack_frames
 from lotus.inside.common.guard import HOOK_FILE
 from lotus.reading.launcher_record import LauncherRecord
 
 _MOST_FRAMES = 200
 _MOST_CHARACTERS = 2000  # of a frame
-_MOST_DIGITS = 9  # of a line's number
+_MOST_TEXT = 200  # characters of a line of source
 FETCH, SAMPLER, STEP = "fetch", "sampler", "step"
 # torch's method that draws the indices of a batch from the sampler.
 _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
@@ -21,29 +22,36 @@ _MAIN = ("<module>", "_run_module_as_main")
 _OURS = re.compile(r"/lotus/inside/(?:\w+/)*\w+\.py$")
 _COLUMNS = {
     "part": "object", "stack": "int64", "depth": "int64",
-    "function": "object", "file": "object", "line": "int64", "samples": "int64",
+    "function": "object", "file": "object", "line": "int64", "text": "object",
+    "samples": "int64",
 }  # fmt: skip
 
 
 def table(record: LauncherRecord) -> pd.DataFrame:
     """Return the table `Run.own_code`, empty if it was not recorded."""
-    lines = record.values.get("own_code")
+    lines, known = record.values.get("own_code"), record.values.get("own_code_texts")
+    texts = known if isinstance(known, dict) else {}
     rows = []
     for place, line in enumerate(lines if isinstance(lines, list) else []):
-        part, frames, samples = _parsed(line)
+        part, frames, samples = _parsed(line, texts)
         rows += [(part, place, depth, *frame, samples) for depth, frame in enumerate(frames)]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
 
 
-def _parsed(line: object) -> tuple[str, list[tuple[str, str, int]], int]:
-    """Return the part that a stack belongs to and its frames there; "" if it is in none."""
+def _parsed(
+    line: object, texts: dict[object, object]
+) -> tuple[str, list[tuple[str, str, int, str]], int]:
+    """Return the part that a stack belongs to and its frames there; "" if it is in none.
+
+    `texts`: of lines, by `file:line`.
+    """
     if not isinstance(line, str):
         return "", [], 0
     text, _, count = line.rpartition(" ")
     if not (count.isascii() and count.isdecimal() and len(count) < 10):
         return "", [], 0
     words = [part for part in text.split(";")[:_MOST_FRAMES] if len(part) <= _MOST_CHARACTERS]
-    frames = [frame for word in words if (frame := _frame(word))]
+    frames = [frame for word in words if (frame := stack_frames.parsed(word))]
     hooks = [
         place
         for place, (_, file, _) in enumerate(frames)
@@ -65,21 +73,16 @@ def _parsed(line: object) -> tuple[str, list[tuple[str, str, int]], int]:
     elif not hooks and frames and frames[0][0] in _MAIN and not _in_loader(frames):
         part, first = STEP, 0
     own = frames[first:]
-    shown = [(redaction.text(name), redaction.text(file), row) for name, file, row in own]
+    shown = [
+        (redaction.text(name), redaction.text(file), row, _text(texts.get(f"{file}:{row}")))
+        for name, file, row in own
+    ]
     return part, shown, int(count)
 
 
-def _frame(text: str) -> tuple[str, str, int] | None:
-    """Return (function, file, line) of py-spy's `function (file:line)`; None for other text.
-
-    Without a pattern, as one with two parts of any length takes the square of the text's.
-    """
-    place, _, line = text.removesuffix(")").rpartition(":")
-    function, _, file = place.rpartition(" (")
-    number = line.isascii() and line.isdecimal() and len(line) <= _MOST_DIGITS
-    if not (text.endswith(")") and number and function and file) or "\n" in text:
-        return None
-    return function, file, int(line)
+def _text(found: object) -> str:
+    """On one line, without secrets."""
+    return redaction.text(" ".join(found[:_MOST_TEXT].split())) if isinstance(found, str) else ""
 
 
 def _in_loader(frames: list[tuple[str, str, int]]) -> bool:

@@ -356,8 +356,9 @@ class Run:
         in one process for two seconds; one row per frame.
 
         part ("fetch", "sampler", "step"), stack, depth (0: the function that the loader calls, of a
-        step the outermost one), function, file, line, samples (of its stack). Empty if none of
-        them took much of the time, or if py-spy was not installed or not allowed.
+        step the outermost one), function, file, line, text (of the program's innermost line; else
+        ""), samples (of its stack). Empty if none of them took much of the time, or if py-spy was
+        not installed or not allowed.
         """
         return own_code_table.table(self._launcher_record)
 

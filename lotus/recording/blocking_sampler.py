@@ -105,6 +105,7 @@ class BlockingSampler:
                 for process in {**self._children, **self._times.processes}
             ],
             "own_code": self._own_code.stacks,
+            "own_code_texts": self._own_code.texts,
         }
         with contextlib.suppress(LotusError):  # a full disk is said of what matters more
             files.write_json(self._directory / NAME, record, mode=0o600)

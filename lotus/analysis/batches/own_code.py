@@ -2,18 +2,17 @@
 their time."""
 
 import os
-import re
 from collections import Counter
 from dataclasses import dataclass
 
 import pandas as pd
 
 from lotus.analysis.common.columns import integer
+from lotus.format.stack_frames import LIBRARY
 
 _MOST = 0.5  # of the samples: where no callee has more, the caller is named
 _LEAST_SAMPLES = 10
 _LEAST_LINE, _MOST_LINES = 0.1, 3  # of the samples; lines that are named
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen ")
 
 
 @dataclass(frozen=True)
@@ -24,14 +23,20 @@ class HotFunction:
     file: str
     line: int  # the one that most samples were at
     share: float
+    text: str = ""  # of the line; "": not known
 
     def __str__(self) -> str:
         return f"{self.function} ({os.path.basename(self.file)}:{self.line})"
 
+    @property
+    def quoted(self) -> str:
+        """With the text of the line, where that is known."""
+        return f"{str(self)[:-1]}: `{self.text}`)" if self.text else str(self)
+
 
 def of_program(chain: list[HotFunction]) -> HotFunction:
     """The innermost function that is not of a library; else the innermost."""
-    own = [hot for hot in chain if not _LIBRARY.search(hot.file)]
+    own = [hot for hot in chain if not LIBRARY.search(hot.file)]
     return (own or chain)[-1]
 
 
@@ -68,14 +73,16 @@ def hot_lines(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
     rows, everything = _of_part(own_code, part)
     if everything < _LEAST_SAMPLES:
         return []
-    own = rows[~rows["file"].astype(str).str.contains(_LIBRARY)]
-    at = own.loc[own.groupby("stack")["depth"].idxmax(), ["function", "file", "line", "samples"]]
-    lines: Counter[tuple[str, str, int]] = Counter()
-    for function, file, line, samples in at.itertuples(index=False):
-        lines[str(function), str(file), int(line)] += int(samples)
+    own = rows[~rows["file"].astype(str).str.contains(LIBRARY)]
+    own = own if "text" in own else own.assign(text="")  # of a program that was attached to
+    names = ["function", "file", "line", "text", "samples"]
+    at = own.loc[own.groupby("stack")["depth"].idxmax(), names]
+    lines: Counter[tuple[str, str, int, str]] = Counter()
+    for function, file, line, text, samples in at.itertuples(index=False):
+        lines[str(function), str(file), int(line), str(text)] += int(samples)
     return [
-        HotFunction(*place, samples / everything)
-        for place, samples in lines.most_common(_MOST_LINES)
+        HotFunction(function, file, line, samples / everything, text)
+        for (function, file, line, text), samples in lines.most_common(_MOST_LINES)
         if samples >= _LEAST_LINE * everything
     ]
 

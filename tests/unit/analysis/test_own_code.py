@@ -29,6 +29,22 @@ def test_frames_are_those_above_the_hooks(tmp_path: Path) -> None:
     assert rows["samples"].tolist() == [7, 7]
 
 
+def test_the_text_of_a_line_is_shown_without_secrets(tmp_path: Path) -> None:
+    stacks = [
+        f"{BELOW};{HOOK};__getitem__ (/d.py:4);f (/d.py:9) 7",
+        "main (/d.py:1)",
+        f"{BELOW};{HOOK};g (/d.py:5) 7",
+    ]
+    texts = {"/d.py:9": "get(token='hf_abcdefghijklmnopqrstuvwxyzabcdefgh')", "/d.py:5": 7}
+    record = {"own_code": stacks, "own_code_texts": texts}
+    (tmp_path / launcher_record.NAME).write_text(json.dumps(record))
+    rows = own_code_table.table(launcher_record.read(tmp_path))
+    first, second, third = rows["text"]
+    assert (first, third) == ("", "")
+    assert second.startswith("get(token=")
+    assert "hf_" not in second
+
+
 @pytest.mark.parametrize(
     "stacks",
     [
@@ -124,6 +140,10 @@ def test_lines_of_the_training_step_are_named(tmp_path: Path) -> None:
     first = verdict(scopes(run)[0]).causes[0]
     assert first.title == "the training step, most of it at train (t.py:47)"
     assert "67% at train (t.py:47), 30% at train (t.py:41)" in first.advice
+    # AND with what stands there, where that was recorded
+    rows["text"] = ["gc.collect()" if line == 47 else "" for line in rows["line"]]
+    advice = verdict(scopes(run)[0]).causes[0].advice
+    assert "67% at train (t.py:47: `gc.collect()`), 30% at train (t.py:41)" in advice
 
 
 def test_a_frame_made_to_take_long_is_left_out(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from lotus.format.stack_frames import parsed
 from lotus.reading.launcher_record import LauncherRecord
-from lotus.reading.own_code_table import _frame, table
+from lotus.reading.own_code_table import table
 
 FRAME = re.compile(r"(.+) \((.+):(\d{1,9})\)", re.ASCII)
 
@@ -20,7 +21,7 @@ FRAME = re.compile(r"(.+) \((.+):(\d{1,9})\)", re.ASCII)
 )  # fmt: skip
 def test_a_frame_is_read_as_the_pattern_says(text: str) -> None:
     match = FRAME.fullmatch(text)
-    assert _frame(text) == (match and (match[1], match[2], int(match[3])))
+    assert parsed(text) == (match and (match[1], match[2], int(match[3])))
 
 
 @pytest.mark.parametrize("part", ["x (", " (:1", "x (a:1", "/lotus/inside/", "(" * 7])

@@ -43,7 +43,7 @@ COLUMNS = {
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",
-    "own_code": "part stack depth function file line samples",
+    "own_code": "part stack depth function file line text samples",
     "memory": "time_ns pid worker rss pss private shared anonymous descriptor_limit",
     "children": "pid worker cpu_ns own_cpu_ns own_ns kept_cpu_ns",
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes throttled_ns "

@@ -76,3 +76,22 @@ def test_without_py_spy_nothing_happens(folder: Path, monkeypatch: pytest.Monkey
     sampler.consider({12: 600}, 600, 0.5)
     sampler.finish()
     assert sampler.stacks == []
+
+
+def test_the_programs_innermost_lines_are_read_at_once(folder: Path) -> None:
+    # GIVEN a program, and a library in a folder of packages
+    program, library = folder / "train.py", folder / "site-packages" / "ml.py"
+    library.parent.mkdir()
+    program.write_text("def main():\n    gc.collect()\n" + "x" * 500)
+    library.write_text("secret")
+    (folder / "stacks").write_text(
+        f"main ({program}:2);run ({library}:1) 9\nmain ({program}:3) 4\n"
+        f"main ({program}:40) 2\nmain ({folder}:1) 2\nmain (<string>:1) 1\n"
+    )
+    stand_in(folder, 'cp "$(dirname "$0")/stacks" "$file"')
+    sampler = OwnCodeSampler(folder)
+    sampler.consider({12: 60}, 60, 0.5)
+    while sampler._child is not None:
+        sampler.consider({}, 0, 0.5)
+        time.sleep(0.01)
+    assert sampler.texts == {f"{program}:2": "gc.collect()", f"{program}:3": f"{'x' * 120}..."}

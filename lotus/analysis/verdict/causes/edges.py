@@ -53,7 +53,7 @@ def _step_reason(evidence: Evidence) -> str:
 def _against_step(charge: Charge, around: Circumstances) -> str:
     text = _loading_keeps_up(around)
     if around.hot_in_step:
-        lines = (f"{share(line.share)} at {line}" for line in around.hot_in_step)
+        lines = (f"{share(line.share)} at {line.quoted}" for line in around.hot_in_step)
         text += f" Its stacks were found {', '.join(lines)}."
     else:
         text += " `lotus attach PID` names its lines while it runs."
