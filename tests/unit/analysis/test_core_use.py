@@ -71,6 +71,16 @@ def test_helper_threads_without_cores_are_the_first_cause(workers: int) -> None:
     assert ("num_workers" in judgement.causes[0].advice) == (workers == 0)
 
 
+def test_threads_that_fight_for_cores_come_before_the_worker_that_lost_most_by_them() -> None:
+    plan = Plan(workers=2, operations={"Slow": lambda _, worker: 40.0 if worker else 10.0}, cores=2)
+    kinds = {}
+    for helpers in (0.0, 0.5):
+        run = cores(plan.run(), (0.2, 0.4, helpers), QUIET)
+        run.batches.loc[run.batches["worker"] == 0, "run_delay_ns"] *= 0.5
+        kinds[helpers] = judged(run).causes[0].kind
+    assert kinds == {0.0: "slow-worker", 0.5: "worker-threads"}
+
+
 def test_first_batches_lose_to_threads_what_the_others_lose() -> None:
     plan = Plan(workers=2, batches=6, operations={"Slow": 20.0}, step=400.0, cores=2)
 

@@ -1,7 +1,8 @@
 """The table of causes: a new one is a row in one of the modules here, and its place in CAUSES.
 
 Each row takes its time from what the rows before it have left, so their order matters: what is out
-of the ordinary comes before the ordinary, and what nothing explains comes last.
+of the ordinary comes before the ordinary, and what nothing explains comes last. Threads beyond the
+cores come before a slow worker: while they fight, which worker is slower is chance.
 """
 
 from lotus.analysis.verdict.causes.cause_row import CauseRow
@@ -39,8 +40,8 @@ CAUSES: tuple[CauseRow, ...] = (
     PREFETCH,
     STALLS,
     SLOW_BATCHES,
-    SLOW_WORKER,
     WORKER_THREADS,
+    SLOW_WORKER,
     AFFINITY,
     STARVED,
     COLD_FILES,
