@@ -399,8 +399,9 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
         if charge.kind == TRACING.kind:
             return (3, 0.0)  # nothing that a user could change
         row = BY_KIND[charge.kind]
-        if row.silent:
-            return (-1 if kind == "consumer-bound" and row.is_grave(charge) else 2, 0.0)
+        grave = kind == "consumer-bound" and row.is_grave(charge)
+        if row.silent or grave:
+            return (-1 if grave else 2, -charge.ns)
         if kind == "start-up-bound":
             group = 0 if part in (STARTUP, SHUTDOWN) else 1
         if brief and part in (STARTUP, SHUTDOWN):

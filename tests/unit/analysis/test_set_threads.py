@@ -19,6 +19,18 @@ def test_threads_that_the_program_sets_are_not_changed_by_a_variable(
     assert ("torch has 64" in first.advice) != by_variable
 
 
+@pytest.mark.parametrize(("threads", "kind"), [(16, "consumer"), (64, "step-threads")])
+def test_more_threads_than_the_machine_has_cores_come_before_the_step(
+    threads: int, kind: str
+) -> None:
+    run = cores(Plan(workers=4, step=100, cores=16).run(), QUIET, (0.7, 0.15, 0.6))
+    run.epochs["torch_threads"] = threads
+    judgement = judged(run)
+    assert judgement.kind == "consumer-bound"
+    assert judgement.causes[0].kind == kind
+    assert judgement.causes[0].share < 0.5 or kind == "consumer"
+
+
 def test_the_place_that_sets_them_is_named() -> None:
     run = cores(Plan(workers=4, step=100, cores=16).run(), QUIET, (0.42, 0.55, 0.95))
     run.epochs["torch_threads"] = 16

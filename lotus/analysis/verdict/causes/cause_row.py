@@ -72,7 +72,7 @@ class CauseRow:
     reason: Callable[[Evidence], str] = lambda evidence: ""
     remedy: Callable[[Charge, Circumstances], Remedy] = lambda charge, around: CODE
     silent: bool = False  # takes no time
-    # Of a silent one: whether it is worth a change where the loop waits for nothing else.
+    # Whether it is named before the training step where that sets the pace: a change is due anyway.
     is_grave: Callable[[Charge], bool] = lambda charge: False
 
 

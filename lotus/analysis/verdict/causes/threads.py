@@ -256,7 +256,11 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     if threads.crowded and not ledger.looks_of_main.tell:  # the other threads are the program's own
         lost = ledger.step_left_ns * threads.lost_share
         ledger.step_left_ns -= lost
-        yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, crowd_evidence(threads))
+        evidence = crowd_evidence(threads)
+        of_torch = max(integer(ledger.scope.epochs, "torch_threads"), default=-1)
+        evidence["main_torch_threads"] = float(of_torch) if of_torch > 0 else math.nan
+        evidence["machine_cores"] = ledger.scope.machine_cores
+        yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, evidence)
 
 
 def _kept_by_others(ledger: Ledger) -> bool:
@@ -284,6 +288,14 @@ def _step_title(charge: Charge, around: Circumstances) -> str:
     return f"the training step's threads: {rivals} more cores than there are"
 
 
+def _more_than_cores(charge: Charge) -> bool:
+    """Whether torch was told to compute in more threads than the machine has cores."""
+    threads, cores = (
+        charge.evidence.get(name, math.nan) for name in ("main_torch_threads", "machine_cores")
+    )
+    return threads > cores
+
+
 def _against_step(charge: Charge, around: Circumstances) -> str:
     return _with_fewer(around.use.step.affordable, around)
 
@@ -294,8 +306,13 @@ STEP_THREADS = CauseRow(
     full_title=_step_title,
     part=cause_row.STEP,
     charges=_of_step,
-    facts=_FACTS,
+    facts=_FACTS
+    | {
+        "main_torch_threads": "Threads in which torch computes in the main process, at most.",
+        "machine_cores": "Cores of the machine.",
+    },
     reason=_reason,
     advice=_against_step,
+    is_grave=_more_than_cores,
     remedy=lambda charge, around: _fewer(around.use.step.affordable, around),
 )
