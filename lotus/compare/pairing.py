@@ -15,7 +15,7 @@ from lotus.compare import measures
 from lotus.compare.totals import Operation, Wanted, operation_times
 
 MOST_OPERATIONS = 200  # operations with intervals, by time; all others have only values
-_MOST_COUNTED = 60
+_MOST_COUNTED, _MOST_NAMED = 60, 4
 
 # ── loaders ──────────────────────────────────────────────────────────────────────────────────
 
@@ -130,8 +130,11 @@ class SideOperations:
                 return SideOperations(operations, [], [])
             sums = counter_table(rows, "generic")
             mine = list(zip(sums["kind"].astype(str), sums["operation"].astype(str), strict=True))
+            # Where groups took turns, an operation may have met one of them in no batch.
+            names = [event for event in events_of(rows) if sums[event].notna().mean() > 0.5]
+            complete = sums[names].notna().all(axis=1).tolist()
+            mine = [pair for pair, known in zip(mine, complete, strict=True) if known]
             counted = mine if place == 0 else [pair for pair in counted if pair in mine]
-            names = [event for event in events_of(rows) if sums[event].notna().all()]
             events = names if place == 0 else [event for event in events if event in names]
         return SideOperations(operations.sort_values(ascending=False), counted, events)
 
@@ -164,8 +167,10 @@ class PairedOperations:
             letter = letters[0] if a.events else letters[1]
             notes.append(f"only {letter} was recorded with --counters: they are not compared")
         elif set(a.events) != set(b.events):
-            different = ", ".join(sorted(set(a.events) ^ set(b.events)))
-            notes.append(f"events that one side only counted have no lines: {different}")
+            different = sorted(set(a.events) ^ set(b.events))
+            more = f" and {len(different) - _MOST_NAMED} more" if different[_MOST_NAMED:] else ""
+            some = ", ".join(different[:_MOST_NAMED]) + more
+            notes.append(f"events that one side only counted have no lines: {some}")
         counted = counted if a.events and b.events else []
         top = self.pairs[:MOST_OPERATIONS]
         self.wanted = [

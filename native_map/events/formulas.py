@@ -53,6 +53,7 @@ def metrics(counts: pd.DataFrame, cpu: Cpu | str, known: EventTable | None = Non
 # A share that is computed as the remainder of others has all their errors; it may be this far
 # below 0.
 NEAR_ZERO = 0.05
+_SHOWN = 0.0005  # a smaller share below 0 is shown as 0.0 %
 
 
 def clip_shares(metrics: pd.DataFrame) -> pd.DataFrame:
@@ -69,7 +70,7 @@ def negative_share_notes(metrics: pd.DataFrame) -> list[str]:
     """Return a sentence about each share that `clip_shares` changes."""
     notes = []
     for name in metrics:
-        values = metrics[name][metrics[name] < 0]
+        values = metrics[name][metrics[name] < -_SHOWN]
         if not METRICS[str(name)].is_share or not len(values):
             continue
         near = values[values >= -NEAR_ZERO]

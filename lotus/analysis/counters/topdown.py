@@ -84,7 +84,8 @@ def nodes(operations: pd.DataFrame) -> Nodes:
         if _crosses(row, SMT):
             cells = (row["operation"], SMT, "", row[SMT], False)
             rows.append(dict(zip(COLUMNS, cells, strict=True)))
-        if level_2 and not crossing and row.get("counted"):
+        known = any(row.get(node) == row.get(node) for node in present if node in row)
+        if level_2 and known and not crossing and row.get("counted"):
             unbound.append(str(row["operation"]))
     return Nodes(pd.DataFrame(rows, columns=COLUMNS), unbound)
 

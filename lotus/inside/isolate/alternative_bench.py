@@ -260,7 +260,7 @@ def difference(before: Any, after: Any) -> dict[str, object]:
 def _tensor(value: Any) -> Any:
     torch: Any = sys.modules["torch"]
     if isinstance(value, torch.Tensor):
-        return value
+        return value.cpu() if value.is_cuda else value
     if hasattr(value, "getbands"):  # a picture of Pillow's
         value = sys.modules["numpy"].array(value)
     if hasattr(value, "__array_interface__"):

@@ -46,7 +46,7 @@ def top_down(measured: MapSummary) -> Chart | None:
         for name in names
     ]
     layout = {
-        "height": bars_height(len(shown)),
+        "height": bars_height(len(shown)) + 60,  # on a narrow screen the legend has four lines
         "barmode": "relative",
         "xaxis": {"title": {"text": "% of the slots of a cycle"}},
         "yaxis": names_axis(shown["operation"].map(operation_name).tolist()),

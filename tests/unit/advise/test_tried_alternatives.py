@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from lotus.inside.isolate.input_capture import Call, Catcher, fresh
 from lotus.reporters.advise import alternatives_report
 from lotus.reporters.base.console import plain_console
 from lotus.tune.search.trial_rates import Speedup
+from tests.fake_device import Event, FakeDevice
 
 FILE = """
 TITLE, CHANGE, KNOWN = "twice at once", "x * 4", "it is less work"
@@ -305,11 +307,88 @@ def test_floats_of_tensors_are_made_late_too() -> None:
     assert ["remove", "ToDtype"] in module.edits(operations)
 
 
+class Device(FakeDevice):
+    """Computes on the CPU's tensors, and is busy for a while after each that it gets."""
+
+    def __init__(self, busy_ms: float) -> None:
+        super().__init__()
+        self.busy_ms, self.asked = busy_ms, 0
+        self.contexts.add(torch.device("cpu"))
+
+    def current_device(self) -> torch.device:
+        self.asked += 1
+        self.launch(self.busy_ms)
+        return torch.device("cpu")
+
+    def Event(self) -> Event:
+        return super().Event(enable_timing=True)
+
+
+def on_a_device(
+    monkeypatch: pytest.MonkeyPatch, pipeline: list[Operation], device: FakeDevice
+) -> list[Any]:
+    """What is offered for flips, ToTensor and Normalize of pictures of one size."""
+    transforms = pytest.importorskip("torchvision.transforms")
+    to_tensor, normalize = pipeline[2:]
+    flips = [transforms.RandomHorizontalFlip(0.5), transforms.RandomVerticalFlip(0.3)]
+    steps = [
+        Operation(type(flip).__name__, [Call(flip.__call__, ((each,), {})) for each in pictures])
+        for flip in flips
+        for pictures in [to_tensor.inputs]
+    ]
+    for name in ("is_initialized", "current_device", "current_stream", "Event"):
+        monkeypatch.setattr(torch.cuda, name, getattr(device, name))
+    return list(offers_of(alternative_files.load("device_floats"), [*steps, to_tensor, normalize]))
+
+
+def test_flips_and_normalize_move_to_a_device_with_the_same_draws(
+    pipeline: list[Operation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a device that the program uses THEN the batch that it makes is that of the operations,
+    flipped by the same draws, and its time counts until the device has done its work."""
+    device = Device(busy_ms=5)
+    ((names, before, after, (inputs,)),) = on_a_device(monkeypatch, pipeline, device)
+    assert names == ("RandomHorizontalFlip", "RandomVerticalFlip", "ToTensor", "Normalize")
+    for seed in range(4):
+        torch.manual_seed(seed)
+        whole = before(fresh(inputs))
+        torch.manual_seed(seed)
+        start = time.monotonic_ns()
+        shown = difference(whole, after(fresh(inputs)))
+        assert shown["largest"] == pytest.approx(0, abs=1e-6)
+        assert device.free <= time.monotonic_ns()
+        assert time.monotonic_ns() - start >= 5e6  # as long as the device was busy
+
+
+def test_without_a_device_in_use_none_is_tried_or_initialised(
+    pipeline: list[Operation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device(busy_ms=0)
+    device.initialized = False
+    assert on_a_device(monkeypatch, pipeline, device) == []
+    assert (device.asked, device.made, device.initialized) == (0, 0, False)
+
+
+def test_a_device_that_fails_is_said_and_ends_nothing(
+    pipeline: list[Operation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device(busy_ms=0)
+    device.failing = "record"
+    offers = on_a_device(monkeypatch, pipeline, device)
+    assert offers
+    events: list[Mapping[str, Any]] = []
+    bench = AlternativeBench(str(FOLDER), 1, events.append, ["device_floats"])
+    bench._try_file("device_floats", pipeline)
+    (event,) = events
+    assert event["event"] == "untried"
+    assert "device lost in record" in event["why"]
+
+
 def test_the_table_of_tests_has_every_file() -> None:
     files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
     assert files == {
-        "batched_normalize", "draft_decode", "early_crop", "in_place_normalize", "late_float",
-        "opencv_decode", "reducing_resize", "simplejpeg_decode", "soundfile_read",
+        "batched_normalize", "device_floats", "draft_decode", "early_crop", "in_place_normalize",
+        "late_float", "opencv_decode", "reducing_resize", "simplejpeg_decode", "soundfile_read",
         "torchvision_decode", "uint8_resize", "uint8_tensors",
     }  # fmt: skip
 
