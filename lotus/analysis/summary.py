@@ -19,7 +19,6 @@ from lotus.analysis.batches.operation_statistics import (
 )
 from lotus.analysis.batches.slow_batches import slow_batches
 from lotus.analysis.batches.slow_samples import slowest_samples
-from lotus.analysis.batches.waits import PHASES
 from lotus.analysis.common.columns import integer, number, ratio, total
 from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.run_contents import Advance, Partials, one_process
@@ -191,7 +190,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
         verdict=verdict,
         held_up=last,
         times=_times(scope, ledger, ranks) | _limits(judged_scope, judged, judged_ranks),
-        phases={name: total(number(ledger.phases, name)) for name in PHASES},
+        phases=ledger.phases,
         operations=operation_table(scope),
         other_time=worker_time_table(scope),
         books=books(scope),

@@ -7,7 +7,7 @@ import copy
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,6 +135,12 @@ class EventLog:
             setattr(result, name, {**per_frame, **chosen})
         return result
 
+    def holding(self, fixed: Mapping[str, Array]) -> "EventLog":
+        """Return the log with these rows in place of its own of the same kinds of frames."""
+        result = copy.copy(self)
+        result.fixed = {**self.fixed, **fixed}
+        return result
+
     def _move(self, shift: Shift) -> None:
         """Convert all times to another clock.
 
@@ -230,35 +236,54 @@ class EventLog:
         The counts in `fixed[frame]["n_<array>"]` tell which frame a row belongs to.
         Raises LotusError if the file has changed since it was scanned.
         """
-        rows, places = self.fixed[frame], self._places[frame]
+        rows = self.fixed[frame]
         pieces: dict[str, list[Array]] = {name: [] for name in names}
         expected = dict(EXPECTED[frame].arrays)
         if any(rows[f"n_{name}"].any() for name in names):
-            kind = next(kind for kind in self._types.values() if kind.name == frame)
-            ends = places + length_of(kind, rows)
-            try:
-                with _open(self.directory, self.name) as fd:
-                    for first, last in windows(places, ends, self._apart):
-                        base = int(places[first])
-                        data = read_exactly(fd, base, int(ends[last - 1]) - base)
-                        inside = places[first:last] - base
-                        for name in names:
-                            taken = take(data, inside, rows[first:last], kind, name)
-                            pieces[name].append(taken)
-            except OSError as error:
-                raise LotusError(
-                    f"{self.name} changed while it was read ({error}); load the run again"
-                ) from None
+            kind = self._kind(frame)
+            for part, data, inside in self._bytes_of(frame, length_of(kind, rows)):
+                for name in names:
+                    pieces[name].append(take(data, inside, rows[part], kind, name))
         whole = {name: join(pieces[name], expected[name]) for name in names}
         if self._shifts:
             for name in names:
-                if name in _TIMES and frame == "loose":
+                if name in _TIMES and (frame == "loose" or name in _AT_ONCE.get(frame, ())):
                     moved = self._shift(whole[name]["start_ns"].astype(np.int64))
                     whole[name] = _moved(whole[name], _TIMES[name], moved)
                 elif name in _TIMES:
                     moved = np.repeat(self._shifts[frame], counts_of(rows, name))
                     whole[name] = _moved(whole[name], _TIMES[name], moved)
         return whole
+
+    def frames(self, frame: str) -> Array:
+        """Read the fixed fields of all frames of one kind again. Raises as `arrays`."""
+        fixed, parts = EXPECTED[frame].fixed, []
+        if len(self._places[frame]):
+            kind = self._kind(frame)
+            width = np.full(len(self._places[frame]), kind.fixed.itemsize)
+            for _, data, inside in self._bytes_of(frame, width):
+                parts.append(narrow(gather(data, inside, kind.fixed), fixed))
+        rows = join(parts, fixed)
+        times = _TIMES.get(frame, ())
+        return _moved(rows, times, self._shifts[frame]) if frame in self._shifts else rows
+
+    def _kind(self, frame: str) -> FrameType:
+        return next(kind for kind in self._types.values() if kind.name == frame)
+
+    def _bytes_of(self, frame: str, lengths: Array) -> Iterator[tuple[slice, bytes, Array]]:
+        """Yield (some frames of a kind, bytes, where in these each of them begins)."""
+        places = self._places[frame]
+        ends = places + lengths
+        try:
+            with _open(self.directory, self.name) as fd:
+                for first, last in windows(places, ends, self._apart):
+                    base = int(places[first])
+                    data = read_exactly(fd, base, int(ends[last - 1]) - base)
+                    yield slice(first, last), data, places[first:last] - base
+        except OSError as error:
+            raise LotusError(
+                f"{self.name} changed while it was read ({error}); load the run again"
+            ) from None
 
 
 def _moved(rows: Array, times: Sequence[str], shift: npt.NDArray[np.int64]) -> Array:
@@ -362,7 +387,9 @@ def _read_header(
         raise LotusError(newer(f"the event log {name}", schema))
     # A damaged description may still parse.
     own = not whole and schema == log_format.SCHEMA
-    types = frame_types(log_format.description() if own else header.get("frames"))
+    # Not kept: of a thousand ranks the descriptions alone take 100 MB.
+    described = header.pop("frames", None)
+    types = frame_types(log_format.description() if own else described)
     if schema < 1 or types is None:
         raise ForeignError("event log whose header is damaged")
     return header, types, prefix + length, whole

@@ -53,6 +53,15 @@ def read(directory: str | os.PathLike[str], named: bool = True) -> list[State]:
     return sorted(states, key=lambda state: (state.start_ns, state.pid))
 
 
+def open_waits(directory: Path, end_ns: int) -> list[tuple[int, ...]]:
+    """(pid, loader, epoch, batch, start, how long) of each wait of a run that ended then, ns."""
+    return [
+        (state.pid, state.loader, state.epoch, state.batch, state.since_ns, end_ns - state.since_ns)
+        for state in read(directory, named=False)
+        if state.worker < 0 and state.phase == "wait" and 0 < state.since_ns < end_ns
+    ]
+
+
 def settle(directory: Path) -> None:
     """Move the pages that killed processes left in /dev/shm into the run."""
     for link in _files(directory):

@@ -305,6 +305,12 @@ class Assembly:
         self.places["host"] = self.constant([self.hosts.index(p.host) for p in self.processes])
         self.places["pid"] = self.constant([process.pid for process in self.processes])
         self.ranks = self.places["rank"]
+        self.join_frames()
+        for process in self.processes:
+            self.lost += process.lost
+
+    def join_frames(self) -> None:
+        """Set `batch` and `wait`, and what is parallel to them, from the logs of the processes."""
         self.batch, self.slices = self._collect("batch")
         self.wait, self.wait_slices = self._collect("wait")
         self.batch_process = self._owner(self.slices)
@@ -324,8 +330,6 @@ class Assembly:
         bases = self.constant([process.base for process in self.processes])
         self.wait_loader = bases[self.wait_process] + self.wait["loader"].astype(np.int64)
         self.wait_epoch = self.wait["epoch"].astype(np.int64)
-        for process in self.processes:
-            self.lost += process.lost
 
     def recorded(self) -> list[dict[str, Any]]:
         """Return the manifest's `ranks`: an entry for each process that is not a worker."""
@@ -354,9 +358,9 @@ class Assembly:
             process.log.fixed[name] = joined[rows]  # one copy in memory, not two
         return joined, slices
 
-    def _owner(self, slices: Sequence[slice]) -> Ints:
+    def _owner(self, slices: Sequence[slice]) -> Array:
         counts = [rows.stop - rows.start for rows in slices]
-        return np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+        return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
 
     @cached_property
     def sends(self) -> tuple[Array, Ints]:

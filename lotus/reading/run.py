@@ -31,6 +31,7 @@ from lotus.reading import (
     table_pieces,
 )
 from lotus.reading.event_log import Lost
+from lotus.reading.held_frames import HeldFrames
 from lotus.reading.process_tree import Assembly, Ints
 
 
@@ -89,9 +90,10 @@ class Run:
                 "or record it again with: lotus trace -o DIRECTORY -- COMMAND"
             )
         hosts = job_ranks.names(self.manifest.get("hosts") or ())
-        self._assembly = Assembly(logs, bool(self.manifest.get("merged")), hosts)
-        self._lost += summary_tables.losses(self._assembly)
-        self.manifest["ranks"] = self._assembly.recorded()
+        assembly = Assembly(logs, bool(self.manifest.get("merged")), hosts)
+        self._lost += summary_tables.losses(assembly)
+        self.manifest["ranks"] = assembly.recorded()
+        self._frames = HeldFrames(assembly)
         self.manifest.setdefault("hosts", [])
 
     def __repr__(self) -> str:
@@ -100,9 +102,13 @@ class Run:
     def _repr_html_(self) -> str | None:
         return None if notebook.run_html is None else notebook.run_html(self)
 
-    @cached_property
-    def _follow(self) -> batches.Waits:
-        return batches.follow(self._assembly)
+    @property
+    def _assembly(self) -> Assembly:
+        return self._frames.whole
+
+    @property
+    def _outline(self) -> Assembly:
+        return self._frames.outline
 
     @cached_property
     def ops(self) -> pd.DataFrame:
@@ -114,7 +120,7 @@ class Run:
         operation of its sample or, outside samples, of its thread), start_ns, duration_ns; with
         level op+cpu also cpu_ns, minor_faults, major_faults, read_bytes.
         """
-        return sample_tables.operations(self._assembly, self._with_cpu())
+        return sample_tables.operations(self._outline, self._with_cpu())
 
     @cached_property
     def counters(self) -> pd.DataFrame:
@@ -133,7 +139,7 @@ class Run:
 
     @cached_property
     def _counted(self) -> tuple[pd.DataFrame, Ints]:
-        return counter_tables.counters(self._assembly)
+        return counter_tables.counters(self._outline)
 
     @cached_property
     def functions(self) -> pd.DataFrame:
@@ -168,7 +174,7 @@ class Run:
     def counted_events(self) -> list[dict[str, Any]]:
         """The events of `counters`, each once: name, type, config, config1, flags ("u": user
         space, "k": kernel)."""
-        return counter_tables.events_of(self._assembly)
+        return counter_tables.events_of(self._outline)
 
     @cached_property
     def intervals(self) -> pd.DataFrame:
@@ -179,13 +185,15 @@ class Run:
         intervals belongs to the innermost, so what remains of "fetch" is the data set's own code.
         row: the row in `ops`, for operations.
         """
-        return intervals.intervals(self._assembly, self.ops, self.waits, self.epochs, self.workers)
+        return intervals.intervals(
+            self._frames.once, self.ops, self.waits, self.epochs, self.workers
+        )
 
     @cached_property
     def other_intervals(self) -> pd.DataFrame:
         """`intervals` without the operations, of which there may be more than fit in memory."""
         none = table_pieces.empty(self).ops
-        return intervals.intervals(self._assembly, none, self.waits, self.epochs, self.workers)
+        return intervals.intervals(self._frames.once, none, self.waits, self.epochs, self.workers)
 
     @cached_property
     def exact(self) -> pd.DataFrame:
@@ -194,7 +202,7 @@ class Run:
         NaN if an interval was not counted. A count includes those of nested intervals.
         """
         counters, batch_rows = self._counted
-        names = counter_tables.names_of(self._assembly)
+        names = counter_tables.names_of(self._outline)
         return intervals.exact(self.intervals, counters, batch_rows, names)
 
     @cached_property
@@ -205,7 +213,7 @@ class Run:
         start_ns, duration_ns, ops_ns (its top-level operations), self_ns (the rest), many (the row
         is a whole batch, fetched in one call; its sample is -1).
         """
-        return sample_tables.samples(self._assembly)
+        return sample_tables.samples(self._outline)
 
     @cached_property
     def pieces(self) -> table_pieces.Pieces:
@@ -237,7 +245,7 @@ class Run:
         an earlier batch; "late": a batch requested later arrived or was returned first; "in turn";
         NaN if it was never taken), first (of its epoch).
         """
-        return batches.batches(self._assembly, self._follow)
+        return self._made("batches", batches.batches(self._assembly, self._frames.waits))
 
     @cached_property
     def waits(self) -> pd.DataFrame:
@@ -252,7 +260,7 @@ class Run:
         nothing left to do on the loop's stream during the `next`), device_busy_ns (at most, in the
         step; NaN where it had not finished it when it was last looked at).
         """
-        return batches.waits(self._assembly, self._follow)
+        return self._made("waits", batches.waits(self._assembly, self._frames.waits))
 
     @cached_property
     def syncs(self) -> pd.DataFrame:
@@ -265,7 +273,7 @@ class Run:
         included). Models on a GPU, FSDP and compiled DDP are not timed: they have no rows, and,
         except for compiled DDP, a note.
         """
-        return summary_tables.syncs(self._assembly)
+        return summary_tables.syncs(self._outline)
 
     @cached_property
     def models(self) -> pd.DataFrame:
@@ -274,7 +282,7 @@ class Run:
         rank, local_rank, world_size, host, pid, parameters (number of trained values), shapes
         (SHA-256 over one line per trained parameter with its name and sizes, sorted by name).
         """
-        return summary_tables.models(self._assembly)
+        return summary_tables.models(self._outline)
 
     @cached_property
     def workers(self) -> pd.DataFrame:
@@ -290,7 +298,7 @@ class Run:
         as "0-3,8"; "" if unknown), threads and torch_threads (that its process has, and in which
         torch computes in it, after its first batch; -1 if unknown).
         """
-        return summary_tables.workers(self._assembly)
+        return self._made("workers", summary_tables.workers(self._assembly))
 
     @cached_property
     def loaders(self) -> pd.DataFrame:
@@ -305,7 +313,7 @@ class Run:
         (`file:line` of a call of `torch.set_num_threads` in the main module or the file that
         iterates it).
         """
-        return summary_tables.loaders(self._assembly)
+        return summary_tables.loaders(self._outline)
 
     @cached_property
     def epochs(self) -> pd.DataFrame:
@@ -321,7 +329,7 @@ class Run:
         (CPU time of the tracer's work around `next`, in the training steps; NaN if unknown),
         state_dict_ns (`state_dict()` of a StatefulDataLoader, in the training steps; or NaN).
         """
-        return summary_tables.epochs(self._assembly)
+        return self._made("epochs", summary_tables.epochs(self._assembly))
 
     @cached_property
     def resources(self) -> pd.DataFrame:
@@ -330,7 +338,7 @@ class Run:
         rank, local_rank, world_size, host, pid, worker, time_ns, pss, rss (bytes), descriptors, shm
         (bytes). pss and rss are 0 where they were not read.
         """
-        return summary_tables.resources(self._assembly)
+        return summary_tables.resources(self._outline)
 
     @cached_property
     def blocking(self) -> pd.DataFrame:
@@ -344,7 +352,7 @@ class Run:
         observations found this state). Code that runs after an operation in the same sample counts
         as that operation.
         """
-        return blocking_table.table(self._launcher_record, self._assembly.processes)
+        return blocking_table.table(self._launcher_record, self._outline.processes)
 
     @cached_property
     def _launcher_record(self) -> launcher_record.LauncherRecord:
@@ -400,7 +408,7 @@ class Run:
     def operations(self) -> pd.DataFrame:
         """One row per operation that was found: operation, parent, index, kind, file, first, last
         (the lines of the function that it calls; "", -1, -1 if it is not a Python function)."""
-        return summary_tables.operations(self._assembly.processes)
+        return summary_tables.operations(self._outline.processes)
 
     @cached_property
     def paths(self) -> pd.DataFrame:
@@ -408,7 +416,7 @@ class Run:
 
         rank, local_rank, world_size, host, pid, worker, sample, path, duration_ns.
         """
-        return summary_tables.paths(self._assembly)
+        return summary_tables.paths(self._outline)
 
     @cached_property
     def first_batches(self) -> pd.DataFrame:
@@ -419,7 +427,7 @@ class Run:
         generator's state before that batch). A first batch has a row with the generator "", and
         one row per generator that it used.
         """
-        return summary_tables.first_batches(self._assembly)
+        return summary_tables.first_batches(self._outline)
 
     @cached_property
     def sample_digests(self) -> pd.DataFrame:
@@ -427,7 +435,7 @@ class Run:
 
         rank, local_rank, world_size, host, pid, worker, loader, epoch, samples (in all), digest.
         """
-        return summary_tables.sample_digests(self._assembly)
+        return summary_tables.sample_digests(self._outline)
 
     @cached_property
     def processes(self) -> pd.DataFrame:
@@ -463,19 +471,8 @@ class Run:
 
         pid, loader, epoch, batch, start_ns, wait_ns (until the run's end).
         """
-        end_ns = self.manifest.get("end_ns")
-        end = end_ns if isinstance(end_ns, int) else 0
-        rows = []
-        for state in process_states.read(self.path, named=False) if end else ():
-            if state.worker < 0 and state.phase == "wait" and 0 < state.since_ns < end:
-                place = (
-                    state.loader,
-                    state.epoch,
-                    state.batch,
-                    state.since_ns,
-                    end - state.since_ns,
-                )
-                rows.append((state.pid, *place))
+        end = self.manifest.get("end_ns")
+        rows = process_states.open_waits(self.path, end) if isinstance(end, int) and end else []
         columns = ["pid", "loader", "epoch", "batch", "start_ns", "wait_ns"]
         return pd.DataFrame(rows, columns=columns).astype("int64")
 
@@ -488,11 +485,15 @@ class Run:
         }
         return [{"what": what, "why": why} for what, why in sorted(reasons)]
 
+    def _made(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
+        self._frames.made(name)
+        return table
+
     def _events(self, name: str) -> list[dict[str, Any]]:
-        return [event for process in self._assembly.processes for event in process.events[name]]
+        return [event for process in self._outline.processes for event in process.events[name]]
 
     def _with_cpu(self) -> bool:
-        logs = [process.log for process in self._assembly.processes]
+        logs = [process.log for process in self._outline.processes]
         return self.manifest.get("level") == "op+cpu" or any(
             log.header.get("level") == "op+cpu" for log in logs
         )

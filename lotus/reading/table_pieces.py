@@ -24,7 +24,7 @@ class InProcesses(Protocol):
     """What pieces need of a `Run`."""
 
     @property
-    def _assembly(self) -> Assembly: ...
+    def _outline(self) -> Assembly: ...
 
     def _with_cpu(self) -> bool: ...
 
@@ -40,7 +40,7 @@ class Piece(NamedTuple):
 
 def whole(run: InProcesses) -> int:
     """Return the number of batches, samples and operations, as the total of a progress bar."""
-    batch = run._assembly.batch
+    batch = run._outline.batch
     return len(batch) + int(signed(batch["n_samples"]).sum() + signed(batch["n_ops"]).sum())
 
 
@@ -55,7 +55,7 @@ def of_process(run: InProcesses, number: int, loose: bool = True) -> Iterator[Pi
     The samples of all processes make up Run.samples. Without `loose` the operations are those in
     samples only; followed by those of `loose_of` they make up Run.ops.
     """
-    a = run._assembly
+    a = run._outline
     own = a.slices[number]
     for first, last in _ranges(a, number, ROWS):
         part = _part(a, number, np.arange(first, last), loose=False)
@@ -87,7 +87,7 @@ class Pieces(Sequence[Piece]):
     def __init__(self, run: InProcesses, rows: int = 0) -> None:
         """`rows`: about how many rows of both tables a piece has, at most; 0: 2^17."""
         self.run, self.rows = run, rows or ROWS
-        self._places = list(_places(run._assembly, self.rows))
+        self._places = list(_places(run._outline, self.rows))
 
     def __len__(self) -> int:
         return len(self._places)
@@ -101,7 +101,7 @@ class Pieces(Sequence[Piece]):
         if isinstance(place, slice):
             return [self[each] for each in range(len(self))[place]]
         number, until, frames, loose = self._places[place]
-        a, with_cpu = self.run._assembly, self.run._with_cpu()
+        a, with_cpu = self.run._outline, self.run._with_cpu()
         if loose and frames is not None:
             return Piece(number, slice(0, 0), empty(self.run).samples, loose_of(self.run, number))
         part = self._part(place)
@@ -122,7 +122,7 @@ class Pieces(Sequence[Piece]):
         return sample_tables.times(self._part(place))
 
     def _part(self, place: int) -> Assembly:
-        a, (number, until, frames, _) = self.run._assembly, self._places[place]
+        a, (number, until, frames, _) = self.run._outline, self._places[place]
         if frames is None:
             return _processes(a, number, until)
         return _part(a, number, np.arange(frames.start, frames.stop), loose=False)
@@ -164,14 +164,14 @@ def _processes(a: Assembly, first: int, last: int) -> Assembly:
 
 def empty(run: InProcesses) -> Piece:
     """Return empty tables with all columns."""
-    part = _processes(run._assembly, 0, 0)
+    part = _processes(run._outline, 0, 0)
     ops = sample_tables.operations(part, run._with_cpu())
     return Piece(-1, slice(0, 0), sample_tables.samples(part), ops)
 
 
 def loose_of(run: InProcesses, number: int) -> pd.DataFrame:
     """Return the operations of one process outside samples, as in Run.ops."""
-    a = run._assembly
+    a = run._outline
     own = a.slices[number]
     frames = np.flatnonzero(a.batch["n_loose"][own] > 0)
     part = _part(a, number, frames, loose=True)

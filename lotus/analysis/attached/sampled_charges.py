@@ -71,7 +71,7 @@ def charged(seen: Sampled, shares: LoopShares, settings: LoaderSettings) -> Samp
         own_ns=0.0,
         tail_ns=shares.of(phases.SHUTDOWN),
         epochs=empty,
-        phases=empty,
+        phases={},
         workers=empty,
         charges=sorted(charges, key=lambda charge: -charge.ns),
         use=use,

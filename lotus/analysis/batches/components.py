@@ -44,7 +44,7 @@ class Components:
     kinds: list[str]  # "operation", "dataset", "collate", "fetch", "snapshot"
     parts: Floats
     fetch: Floats  # (n,), 0 where no fetch was recorded
-    operations: InBatches  # as they were measured, in the first columns
+    operations: InBatches  # in the first columns, of which `took` is the matrix
 
     @property
     def own(self) -> int:
@@ -67,16 +67,14 @@ def components(
     batches: pd.DataFrame, fetched: LoaderSamples, calls: LoaderOperations
 ) -> Components:
     """Split the fetch of each batch. At a level without operations or samples those are 0."""
-    count = len(batches)
     fetch = np.nan_to_num(number(batches, "fetch_ns"))
-    operations = calls.in_batches(batches)
+    operations = calls.in_batches(batches, beside=4)
     names = operations.names
     width = len(names)
-    parts = np.zeros((count, width + 4))
-    parts[:, :width] = operations.took
+    parts = operations.took  # a matrix as large as the table of batches: none beside it
     parts[:, width] = fetched.in_batches(batches, "own_ns")
     parts[:, width + 1] = np.nan_to_num(number(batches, "collate_ns"))
-    parts = np.maximum(parts, 0.0)
+    np.maximum(parts, 0.0, out=parts)
     # Operations on several threads at once can add up to more than the fetch.
     made = parts.sum(axis=1)
     parts *= np.where(made > fetch, fetch / np.where(made > 0, made, 1.0), 1.0)[:, None]
@@ -265,20 +263,23 @@ def storage_parts(
     loaders: set[str],
     held: Floats,
     first: Bools,
-) -> Floats:
+) -> Floats | None:
     """How long each component waited for local storage (n, c), at most what storage can take.
+
+    None: nothing did.
 
     Per operation where its CPU time was recorded. Otherwise the batch's waiting, given first to
     operations that load files (names in `loaders`), then to all others alike. `first`: which
     batches are the first of their process.
     """
-    count, width = split.parts.shape
-    result = np.zeros((count, width))
     waited = np.maximum(off_cpu(batches, split.fetch) - held, 0.0)
     possible = storage_ns(number(batches, "read_bytes"), number(batches, "major_faults"))
     later = ~first & (split.fetch > 0)
     own = np.maximum(waited - _otherwise(waited, possible, later), 0.0)
     left = np.minimum(own, possible * _files_share(possible, first, later))
+    if not left.any():
+        return None
+    result = np.zeros(split.parts.shape)
     stalled = split.operations.stalled
     if stalled is not None:
         result[:, : stalled.shape[1]] = stalled

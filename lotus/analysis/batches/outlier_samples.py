@@ -178,26 +178,27 @@ def _starts(samples: pd.DataFrame) -> Iterator[tuple[object, Floats]]:
         yield name, start[rows]
 
 
-def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> list[Floats]:
-    """What each kind of outliers took beyond a typical sample, per batch and component (n, c).
+def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> tuple[Ints, list[Floats]]:
+    """The batches (r,) that have any, and what each kind of outliers took in them beyond a typical
+    sample, per component (r, c).
 
     Kinds: alone, by chance, together. Samples and operations are read again once, for all kinds.
     """
-    count, width = split.parts.shape
     kinds = (outliers.alone, outliers.by_chance, outliers.together)
-    excess = [np.zeros((count, width)) for _ in kinds]
     slow = outliers.samples
+    affected = np.unique(integer(slow, "row"))
+    shape = (len(affected), split.parts.shape[1])
+    excess = [np.zeros(shape) for _ in kinds]
     if not len(slow):
-        return excess
+        return affected, excess
     which = pd.DataFrame(
         {
-            "row": integer(slow, "row"),
+            "row": np.searchsorted(affected, integer(slow, "row")),
             "position": integer(slow, "position"),
             "share": 1.0 - number(slow, "typical_ns") / number(slow, "duration_ns"),
             "kind": np.argmax(kinds, axis=0),
         }
     )
-    affected = np.unique(which["row"])
     batches = scope.batches.iloc[affected]
     places = BatchPlaces(batches)
     column = {name: place for place, name in enumerate(split.operations.names)}
@@ -208,16 +209,16 @@ def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> list[F
         near = (row >= 0) & (position >= 0)
         their = pd.DataFrame(
             {
-                "row": affected[row[near]],
+                "row": row[near],
                 "position": position[near],
                 "code": code[near],
                 "took": took[near],
             }
         ).merge(which, on=["row", "position"])
         for kind, mine in their.groupby("kind"):
-            place = mine["row"].to_numpy() * width + mine["code"].to_numpy()
+            place = mine["row"].to_numpy() * shape[1] + mine["code"].to_numpy()
             beyond = (mine["took"] * mine["share"]).to_numpy()
-            sums = np.bincount(place, beyond, count * width).reshape(count, width)
+            sums = np.bincount(place, beyond, shape[0] * shape[1]).reshape(shape)
             excess[int(str(kind))] += sums
 
     for part in scope.fetched.contents.of_batches(batches):
@@ -227,4 +228,4 @@ def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> list[F
             inside = part.ops[~flag(part.ops, "nested")]
             code = inside["operation"].astype(str).map(column).fillna(-1)
             add(inside, np.asarray(code, np.int64), number(inside, "duration_ns"))
-    return [np.minimum(part, split.parts) for part in excess]
+    return affected, [np.minimum(part, split.parts[affected]) for part in excess]

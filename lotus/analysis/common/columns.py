@@ -14,6 +14,7 @@ import pandas as pd
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+ShortInts = npt.NDArray[np.signedinteger[Any]]  # int32 or int64
 
 KEYS = ("rank", "loader", "epoch", "batch")
 
@@ -33,6 +34,13 @@ def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
     if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "i":
         column = column.astype("Int64").fillna(missing)
     return np.asarray(column.to_numpy(), dtype=np.int64)
+
+
+def short(values: Ints) -> ShortInts:
+    """The values as int32 where all of them fit: tables of a row a batch are long."""
+    limit = np.iinfo(np.int32)
+    fits = not values.size or (values.min() >= limit.min and values.max() <= limit.max)
+    return values.astype(np.int32) if fits else values
 
 
 def flag(frame: pd.DataFrame, name: str) -> Bools:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import KEYS, Bools, Floats, Ints, batch_rows, integer
+from lotus.analysis.common.columns import KEYS, Bools, Floats, Ints, batch_rows, integer, total
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.analysis.common.operation_sums import BatchSums
 from lotus.analysis.common.run_contents import InEpochs, RunContents
@@ -17,11 +17,13 @@ from lotus.analysis.common.run_contents import InEpochs, RunContents
 class InBatches:
     """Operations in samples that are not nested, added up: (n, o), a row a batch of the table.
 
-    `cpu_ns` (o,) is that of all batches, NaN where it was not measured of each call.
+    `took` has columns of zeros beside them, for whoever asked. `took_ns` and `cpu_ns` (o,) are
+    those of all batches, the latter NaN where it was not measured of each call.
     """
 
     names: list[str]
     took: Floats
+    took_ns: Floats
     cpu_ns: Floats
     stalled: Floats | None  # None: no CPU time was recorded
 
@@ -85,14 +87,17 @@ class LoaderOperations:
         rows = np.split(row, ends[:-1])
         return [(part, mine, each) for (part, mine), each in zip(parts, rows, strict=True)]
 
-    def in_batches(self, batches: pd.DataFrame) -> InBatches:
-        """Add them up by the rows of a table of batches, and by operation."""
+    def in_batches(self, batches: pd.DataFrame, beside: int = 0) -> InBatches:
+        """Add them up by the rows of a table of batches, and by operation.
+
+        `beside`: how many more columns the matrix is to have.
+        """
         parts = self._rows(batches)
         used = {name for part, _, _ in parts for name in part.names}
         names = [name for name in self.names if name in used]
         place = {name: column for column, name in enumerate(names)}
-        shape = (len(batches), len(names))
-        took, stalled = np.zeros(shape), np.zeros(shape)
+        took = np.zeros((len(batches), len(names) + beside))
+        stalled = np.zeros((len(batches), len(names)))
         cpu, known_calls, unknown = (np.zeros(len(names)) for _ in range(3))
         for part, mine, row in parts:
             known = row >= 0
@@ -110,7 +115,8 @@ class LoaderOperations:
             known_calls[columns] += part.measured[chosen].sum(axis=0)
             unknown[columns] += part.unmeasured[chosen].sum(axis=0)
         cpu[(unknown > 0) | (known_calls == 0)] = np.nan
-        return InBatches(names, took, cpu, stalled if known_calls.any() else None)
+        took_ns = np.array([total(took[:, column]) for column in range(len(names))])
+        return InBatches(names, took, took_ns, cpu, stalled if known_calls.any() else None)
 
     def of_epochs(self, epochs: Ints, contents: RunContents) -> "LoaderOperations":
         """Those of some epochs alone, of which `contents` are."""

@@ -10,7 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import KEYS, Floats, Ints, flag, integer, number, starts_of_runs
+from lotus.analysis.common.columns import (
+    KEYS,
+    Floats,
+    Ints,
+    ShortInts,
+    flag,
+    integer,
+    number,
+    short,
+    starts_of_runs,
+)
 from lotus.analysis.common.durations import NONE, Durations
 
 # The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
@@ -31,7 +41,7 @@ class BatchSums:
     """
 
     piece: int
-    keys: Ints
+    keys: ShortInts
     names: list[str]
     took: Floats
     cpu: Floats | None
@@ -234,7 +244,7 @@ def _of_batches(
     return BatchSums(piece, keys, names, sums(took), cpu, measured, unmeasured, stalled)
 
 
-def _batches(ops: pd.DataFrame) -> tuple[Ints, Ints]:
+def _batches(ops: pd.DataFrame) -> tuple[ShortInts, Ints]:
     """The batches of the rows, and which of them each row is of.
 
     Most rows have the batch of the row before: only where it changes are keys compared.
@@ -247,4 +257,4 @@ def _batches(ops: pd.DataFrame) -> tuple[Ints, Ints]:
     differs[1:] = (runs[order][1:] != runs[order][:-1]).any(axis=1)
     number_of = np.empty(len(order), np.int64)
     number_of[order] = np.cumsum(differs) - 1
-    return runs[order][differs], np.repeat(number_of, np.diff(np.append(first, len(ops))))
+    return short(runs[order][differs]), np.repeat(number_of, np.diff(np.append(first, len(ops))))

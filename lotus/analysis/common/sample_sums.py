@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import KEYS, Floats, integer, number, starts_of_runs
+from lotus.analysis.common.columns import KEYS, Floats, integer, number, short, starts_of_runs
 
 # `own_ns` is the time outside operations, or all of it where none were recorded.
 SUMS = ("samples", "duration_ns", "own_ns", "self_ns", "known_self_ns")
@@ -21,16 +21,16 @@ def sample_sums(samples: pd.DataFrame, piece: int = 0) -> pd.DataFrame:
     first = starts_of_runs(columns)
     took, alone = number(samples, "duration_ns"), number(samples, "self_ns")
     known = ~np.isnan(alone)
-    values = {
-        "samples": np.ones(len(samples)),
+    values: dict[str, np.ndarray] = {
+        "samples": np.ones(len(samples), np.int32),
         "duration_ns": np.nan_to_num(took),
         "own_ns": own_time(samples),
         "self_ns": np.nan_to_num(alone),
-        "known_self_ns": known.astype(np.float64),
+        "known_self_ns": known.astype(np.int32),
     }
     sums = {name: np.add.reduceat(each, first) for name, each in values.items()}
-    keys = {name: column[first] for name, column in zip(_KEYS, columns, strict=True)}
-    return pd.DataFrame({**keys, **sums, "piece": piece})
+    keys = {name: short(column[first]) for name, column in zip(_KEYS, columns, strict=True)}
+    return pd.DataFrame({**keys, **sums, "piece": np.full(len(first), piece, np.int32)})
 
 
 def own_time(samples: pd.DataFrame) -> Floats:

@@ -23,8 +23,8 @@ _LEAST_SHARE = 0.01  # of the loop: how less of it varies is of no weight
 class Account:
     """The loop of one loader, all epochs and ranks added up.
 
-    `charges` add up to `loop_ns`. `epochs` is `waits.loop_times`, `phases` is `waits.wait_phases`
-    per batch, `workers` is `components.slow_workers`, `use` is `core_use`, and
+    `charges` add up to `loop_ns`. `epochs` is `waits.loop_times`, `phases` has the sums of
+    `waits.wait_phases`, `workers` is `components.slow_workers`, `use` is `core_use`, and
     `shares` is `divided_data`.
     """
 
@@ -35,7 +35,7 @@ class Account:
     own_ns: float  # part of step_ns: lotus's own work
     tail_ns: float
     epochs: pd.DataFrame
-    phases: pd.DataFrame
+    phases: dict[str, float]
     workers: pd.DataFrame
     charges: list[Charge]
     use: CoreUse

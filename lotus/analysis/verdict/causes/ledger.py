@@ -9,6 +9,7 @@ ordinary.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -35,8 +36,17 @@ from lotus.analysis.batches.outlier_samples import (
 from lotus.analysis.batches.repeated_samples import divided_data
 from lotus.analysis.batches.sampler_draws import drawn_ns
 from lotus.analysis.batches.slow_batches import slow_as_a_whole
-from lotus.analysis.batches.waits import loop_times, paced, wait_phases
-from lotus.analysis.common.columns import Bools, Floats, flag, integer, number, ratio, total
+from lotus.analysis.batches.waits import PHASES, loop_times, paced, wait_phases
+from lotus.analysis.common.columns import (
+    Bools,
+    Floats,
+    Ints,
+    flag,
+    integer,
+    number,
+    ratio,
+    total,
+)
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
 
@@ -49,6 +59,7 @@ CROWDED = 0.7
 ALONE, BY_CHANCE, TOGETHER = range(3)
 # The longest that sending takes with a core; of tensors, the pipe has little but their names.
 _SENDING_NS, _SENDING_NS_PER_BYTE = 2e6, 100.0
+_BLOCK = 1 << 16  # batches whose matrices are computed at a time
 # Others had the cores where they did for more than this share of the time of the fetches.
 SHARED = 0.2
 
@@ -59,7 +70,9 @@ class Ledger:
     `making`: waits in which a batch was being made. The other waits: `sending`, `pinning`,
     `handover`, `index`, and in `startup` the parts of the start-up. `take` hands out what is left
     of `making`, `take_phase` what is left of the others. `drawn_ns`: what the sampler took before
-    the first batches, in `iter()` or, without workers, in `next`.
+    the first batches, in `iter()` or, without workers, in `next`. `phases`: sums of `wait_phases`.
+
+    Of a million batches a matrix takes 100 MB: none is made but to be kept.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -71,7 +84,6 @@ class Ledger:
         self.loop = loop_times(scope.epochs, scope.waits)
         self.components = components(batches, scope.fetched, scope.calls)
         self.first = first_of_process(batches, scope.workers)
-        self.phases = wait_phases(batches, scope.workers)
         self.crowded = _crowded(scope, self.use)
         whole = slow_as_a_whole(scope).whole
         self.outliers = outlier_samples(scope, self.first, whole)
@@ -94,6 +106,7 @@ class Ledger:
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
         self.step_left_ns = self.step_ns  # that no cause has taken
         self._split_waits(excess)
+        self.making = self._rate * self.components.parts
         self.crowded_first_ns = self._crowded_first()
         self.start_without_core = self._start_without_core()
         self._storage = self._storage_limit()
@@ -131,10 +144,12 @@ class Ledger:
 
     def _split_waits(self, excess: Floats) -> None:
         batches = self.scope.batches
+        phases = wait_phases(batches, self.scope.workers)
+        self.phases = {name: total(number(phases, name)) for name in PHASES}
         charged = {
-            name: column.to_numpy()
-            for name, column in paced(self.phases, batches, self.first).items()
+            name: column.to_numpy() for name, column in paced(phases, batches, self.first).items()
         }
+        del phases
         making = np.where(self._known, charged["making"], 0.0)
         unknown = total(np.where(self._known, 0.0, charged["making"]))
         self._without_record = total(charged["unseen"]) + unknown
@@ -175,31 +190,37 @@ class Ledger:
         self.sending = self.sending + held
         # The excess of a first batch is already charged: the rest is split in proportion.
         self._rate = ((making - held) / self._making_ns)[:, None]
-        self.making = self._rate * self.components.parts
 
-    def _storage_limit(self) -> Floats:
+    def _storage_limit(self) -> Floats | None:
         scope, split = self.scope, self.components
         if self.crowded:
-            return np.zeros_like(split.parts)
+            return None
         kinds = scope.operations
         names: set[str] = set()
         if len(kinds):
             names = set(kinds.loc[kinds["kind"].astype(str) == "loader", "operation"].astype(str))
         parts = storage_parts(split, scope.batches, names, self.held, self.first)
-        parts *= self._rate
+        if parts is not None:
+            parts *= self._rate
         return parts
 
-    @property
-    def storage(self) -> Floats:
-        """What is left of `making` in which batches waited for storage (n, c)."""
-        return np.minimum(self._storage, self.making)
+    def storage(self, rows: slice) -> Floats:
+        """What is left of `making` in which these batches waited for storage (n, c)."""
+        limit: float | Floats = 0.0 if self._storage is None else self._storage[rows]
+        return np.minimum(limit, self.making[rows])
 
     @property
     def cold(self) -> Bools:
         """The components that wait for storage (c,)."""
-        own = (self.making * self.own_part[:, None]).sum(axis=0)
-        waited: Floats = self.storage.sum(axis=0)
+        own, waited = (np.zeros(len(self.components.names)) for _ in range(2))
+        for rows in self._blocks():
+            own += (self.making[rows] * self.own_part[rows, None]).sum(axis=0)
+            waited += self.storage(rows).sum(axis=0)
         return np.asarray((waited > 0) & (waited >= COLD_SHARE * own), np.bool_)
+
+    def _blocks(self) -> Iterator[slice]:
+        """The batches, so many at a time that a matrix of them takes little memory."""
+        return (slice(at, at + _BLOCK) for at in range(0, len(self.making), _BLOCK))
 
     def _crowded_first(self) -> float:
         """Take from the start-up what first batches lost to threads that fight for the cores.
@@ -266,11 +287,21 @@ class Ledger:
             self.sending = kept
         return self.take_phase("sending")
 
-    def take(self, part: Floats) -> float:
-        """Take from `making` (n, c), as far as there is as much; return how much it was."""
-        taken = np.minimum(part, self.making)
-        self.making -= taken
-        return total(taken)
+    def take(self, part: Callable[[slice], Floats]) -> float:
+        """Take from `making`, as far as there is as much; return how much it was.
+
+        `part` tells of some batches how much is to be taken (n, c).
+        """
+        ns = 0.0
+        for rows in self._blocks():
+            taken = np.minimum(part(rows), self.making[rows])
+            self.making[rows] -= taken
+            ns += total(taken)
+        return ns
+
+    def take_share(self, share: float) -> float:
+        """Take this share of `making`; return how much it was."""
+        return self.take(lambda rows: self.making[rows] * share)
 
     def take_made(self, ns: float) -> float:
         """Take from the waits for batches that were made; return how much it was."""
@@ -302,10 +333,13 @@ class Ledger:
 
     def take_component(self, place: int) -> float:
         """Take all that is left of a component."""
-        part = np.zeros_like(self.making)
-        part[:, place] = self.making[:, place]
+        ns = 0.0
+        for rows in self._blocks():
+            part = np.zeros(self.making[rows].shape)
+            part[:, place] = self.making[rows, place]
+            ns += total(part)
         self.making[:, place] = 0.0
-        return total(part)
+        return ns
 
     @cached_property
     def better_prefetch(self) -> Prefetch:
@@ -316,7 +350,7 @@ class Ledger:
         return NOTHING if self.use.full else enough_prefetch(self.scope, self.slow_every > 0)
 
     @cached_property
-    def _excess(self) -> list[Floats]:
+    def _excess(self) -> tuple[Ints, list[Floats]]:
         """What the outliers took beyond what is typical: alone, by chance, together."""
         return outlier_parts(self.components, self.scope, self.outliers)
 
@@ -326,13 +360,23 @@ class Ledger:
         `kind`: ALONE, BY_CHANCE or TOGETHER. Return how much it was, and the component that most of
         it was in ("": none).
         """
-        parts = self._excess[kind]
+        affected, parts = self._excess[0], self._excess[1][kind]
         if self.use.rivals:
-            parts = parts * _of_the_samples(parts.sum(axis=1), self.own_part, self.components.fetch)
+            excess = np.zeros(len(self.own_part))
+            excess[affected] = parts.sum(axis=1)
+            part = _of_the_samples(excess, self.own_part, self.components.fetch)
+            parts = parts * part[affected]
         each = parts.sum(axis=0)
         most = int(np.argmax(each)) if each.size else 0
         named = each.size and each[most] > 0.5 * each.sum()
-        return self.take(self._rate * parts), self.components.names[most] if named else ""
+
+        def taken(rows: slice) -> Floats:
+            mine = slice(*np.searchsorted(affected, (rows.start, rows.stop)))
+            result = np.zeros(self.making[rows].shape)
+            result[affected[mine] - rows.start] = self._rate[affected[mine]] * parts[mine]
+            return result
+
+        return self.take(taken), self.components.names[most] if named else ""
 
     def lag(self) -> Floats:
         """The fraction of each batch's making that is owed to its worker being slow (n,)."""

@@ -327,7 +327,8 @@ def _slow_worker(ledger: Ledger) -> Iterable[Charge]:
     if len(slow):
         facts = ("rank", "worker", "own_ns", "others_ns", "times")
         evidence = {name: float(slow.iloc[-1][name]) for name in facts}
-        ns = ledger.take((ledger.making - ledger.storage) * ledger.lag()[:, None])
+        lag = ledger.lag()[:, None]
+        ns = ledger.take(lambda rows: (ledger.making[rows] - ledger.storage(rows)) * lag[rows])
         yield Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence)
 
 

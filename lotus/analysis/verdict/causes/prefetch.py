@@ -31,7 +31,7 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
             "slow_every": float(ledger.slow_every or math.nan),
             "long_steps": float(better.long_steps or math.nan),
         }
-        yield Charge(PREFETCH.kind, PREFETCH.title, ledger.take(ledger.making * part), evidence)
+        yield Charge(PREFETCH.kind, PREFETCH.title, ledger.take_share(part), evidence)
 
 
 def _title(charge: Charge, around: Circumstances) -> str:

@@ -15,7 +15,7 @@ def _repeated(ledger: Ledger) -> Iterable[Charge]:
         again = 1.0 - 1.0 / times
         step = ledger.step_left_ns * again
         ledger.step_left_ns -= step
-        ns = ledger.take(ledger.making * again) + step
+        ns = ledger.take_share(again) + step
         yield Charge(SAMPLES_TWICE.kind, SAMPLES_TWICE.title, ns, {"times_read": float(times)})
 
 
@@ -54,7 +54,7 @@ def _starved(ledger: Ledger) -> Iterable[Charge]:
     """What the making would have been shortened by, if all workers had made equal parts."""
     shares = ledger.shares
     if shares.lost:
-        ns = ledger.take(ledger.making * shares.lost)
+        ns = ledger.take_share(shares.lost)
         evidence = {
             "workers_without_data": float(shares.empty),
             "workers": float(ledger.scope.num_workers),

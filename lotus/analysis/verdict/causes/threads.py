@@ -39,7 +39,7 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     if of_main and _kept_by_others(ledger):
         return
     if threads.crowded and not (of_main and ledger.looks_of_main.tell):
-        ns = ledger.take(ledger.making * threads.lost_share) + ledger.crowded_first_ns
+        ns = ledger.take_share(threads.lost_share) + ledger.crowded_first_ns
         evidence = crowd_evidence(threads)
         workers = ledger.scope.workers
         for name in () if of_main else ("threads", "torch_threads"):
@@ -164,7 +164,7 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
             "bound_workers": float(bound),
             "throttled_ns": within_loops(scope, "throttled_ns"),
         }
-        ns = ledger.take(ledger.making * delay)
+        ns = ledger.take_share(delay)
         yield Charge(AFFINITY.kind, AFFINITY.title, ns, evidence)
 
 
@@ -214,7 +214,7 @@ def _of_others(ledger: Ledger) -> Iterable[Charge]:
     use = ledger.use
     if use.rivals:
         ledger.delay_share = min(use.fetch.delay_share, 1.0)
-        ns = ledger.made_without_core + ledger.take(ledger.making * ledger.delay_share)
+        ns = ledger.made_without_core + ledger.take_share(ledger.delay_share)
         evidence = {
             "run_delay_share": use.fetch.delay_share,
             "others_share": use.others_share,

@@ -167,7 +167,7 @@ def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
     if ledger.crowded and np.isnan(number(batches, "run_delay_ns")).all():
         return float("nan")
     if parts.kinds[place] == OPERATION.kind and not np.isnan(parts.operations.cpu_ns[place]):
-        took = total(parts.operations.took[:, place])
+        took = float(parts.operations.took_ns[place])
         return 1.0 - min(ratio(float(parts.operations.cpu_ns[place]), took), 1.0)
     if np.isnan(number(batches, "cpu_ns")).all():
         return float("nan")

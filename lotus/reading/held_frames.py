@@ -1,0 +1,132 @@
+"""The frames of a run's logs in memory: all of them, while tables are to be made of them.
+
+Once the tables `batches`, `waits`, `epochs` and `workers` exist, what is left to be read are
+samples and operations. To find them takes a fifth of what the frames take, so of a large run the
+rest is given back; who needs it later gets it from the logs again.
+"""
+
+import copy
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from lotus.reading.batch_tables import Waits, follow
+from lotus.reading.event_log import EventLog
+from lotus.reading.frame_scanner import EXPECTED, narrow
+from lotus.reading.process_tree import Assembly, Process
+
+# Of fewer frames what is kept is of no weight.
+MANY = 1 << 17
+_TABLES = ("batches", "waits", "epochs", "workers")
+# Fields of which the tables of samples and operations are made; beside them the numbers of rows of
+# the frame's arrays.
+_KEPT = {"batch": ("worker", "batch", "tid", "flags"), "wait": ()}
+# And where operations outside samples are to be given to the batch in whose fetch they lie.
+_OF_LOOSE = {"batch": ("fetch_start_ns", "fetch_ns"), "wait": ()}
+
+
+class HeldFrames:
+    """The assembly of a run, and as much of its frames as is still needed."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self._whole: Assembly | None = assembly
+        self._left = weakref.ref(assembly)  # once it was given back: whoever still uses it
+        self._waits: Waits | None = None
+        self._to_make = set(_TABLES)
+        # With at least the fields that tell which samples and operations the frames have.
+        self.outline = assembly
+
+    @property
+    def whole(self) -> Assembly:
+        """The assembly with all of its frames, which are kept from then on."""
+        self._whole = self.once
+        return self._whole
+
+    @property
+    def once(self) -> Assembly:
+        """The same for those who need it once. Raises LotusError if a log has changed."""
+        return self._whole or self._left() or _read_again(self.outline)
+
+    @property
+    def waits(self) -> Waits:
+        """What `follow` says of the frames."""
+        if self._waits is None:
+            self._waits = follow(self.whole)
+        return self._waits
+
+    def made(self, table: str) -> None:
+        """Note that a table was made; with the last one, give back what nothing else needs."""
+        if table not in self._to_make or self._whole is None:
+            return
+        self._to_make.remove(table)
+        if self._to_make:
+            return
+        self._waits = None
+        # Counts are joined with all that is known of their batches.
+        counted = any(len(process.log.fixed["counts"]) for process in self._whole.processes)
+        if len(self._whole.batch) + len(self._whole.wait) >= MANY and not counted:
+            self.outline = _outline(self._whole)
+            self._whole = None
+
+
+def _outline(a: Assembly) -> Assembly:
+    """The assembly with the fields alone that reading samples and operations takes."""
+    part = copy.copy(a)
+    part.__dict__.pop("sends", None)
+    for name in ("wait_process", "wait_loader", "wait_epoch"):
+        delattr(part, name)
+    loose = any(
+        process.log.fixed[name]["n_loose"].any()
+        for process in a.processes
+        for name in ("batch", "wait", "loose")
+    )
+    part.batch, part.wait = (
+        narrow(frames, _dtype(name, _KEPT[name] + (_OF_LOOSE[name] if loose else ())))
+        for name, frames in (("batch", a.batch), ("wait", a.wait))
+    )
+    slices = {
+        id(process): {"batch": part.batch[batches], "wait": part.wait[waits]}
+        for process, batches, waits in zip(a.processes, a.slices, a.wait_slices, strict=True)
+    }
+
+    def without(process: Process) -> EventLog:
+        log = process.log.holding(slices[id(process)])
+        log.sends, log.pins = log.sends[:0].copy(), log.pins[:0].copy()
+        del log.samples_ns
+        return log
+
+    part.processes = _with_logs(a, without)
+    return part
+
+
+def _dtype(frame: str, names: tuple[str, ...]) -> "np.dtype[np.void]":
+    fixed = EXPECTED[frame].fixed
+    chosen = [name for name in fixed.names or () if name in names or name.startswith("n_")]
+    return np.dtype([(name, fixed[name]) for name in chosen])
+
+
+def _read_again(outline: Assembly) -> Assembly:
+    """The assembly with all frames; without pins and the sums of samples, of which is `batches`."""
+
+    def whole(process: Process) -> EventLog:
+        log = process.log.holding({name: process.log.frames(name) for name in _KEPT})
+        log.sends = log.arrays("batch", ("sends",))["sends"]
+        return log
+
+    result = copy.copy(outline)
+    result.processes = _with_logs(outline, whole)
+    result.join_frames()
+    return result
+
+
+def _with_logs(a: Assembly, log: Callable[[Process], EventLog]) -> list[Process]:
+    """Copies of the processes with other logs."""
+    copies: Mapping[int, Process] = {id(process): copy.copy(process) for process in a.processes}
+    for process in a.processes:
+        mine = copies[id(process)]
+        mine.log = log(process)
+        if process.origin is not None:
+            mine.origin = replace(process.origin, process=copies[id(process.origin.process)])
+    return list(copies.values())
