@@ -40,8 +40,8 @@ _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
 _WITHOUT_CORES = {  # what keeps a step from the cores, as the summary has it
-    STEP_THREADS.kind: "as the training step's threads have fewer cores than they need",
-    STEP_DELAY.kind: "as the workers use the cores that the training step needs",
+    STEP_THREADS.kind: "because the training step's threads have fewer cores than they need",
+    STEP_DELAY.kind: "because the workers use the cores that the training step needs",
 }
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
@@ -178,11 +178,11 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     near = own < _NEAR_MODERATE and (low - others) / free < MODERATE
     unclear = ""
     if kind == "input-bound" and degree == "moderately" and near:
-        unclear = f", which is not shown to be more than {MODERATE:.0%}"
+        unclear = f", which is not significantly more than {MODERATE:.0%}"
     elif kind == "input-bound" and degree == "moderately" and _largest(books) / free < MODERATE:
-        unclear = f", of which no cause takes {MODERATE:.0%}"
+        unclear = f", and no single cause takes {MODERATE:.0%}"
     elif kind == "input-bound" and own < _NEAR_MODERATE and own - sent / free < MODERATE:
-        unclear = f", {sent:.1%} for batches on their way from the workers"
+        unclear = f", of which {sent:.1%} is batches on their way from the workers"
     if unclear:
         kind, degree = "consumer-bound", "not"
     ranked = _ranked(books.charges, kind, 1.0 - books.delay_share, brief)
@@ -248,18 +248,19 @@ def _doubt(use: CoreUse) -> str:
     others = f"other programs used {use.others_share:.0%} of its cores, and "
     others = others if math.isfinite(use.others_share) else ""
     (what, threads), *more = slowed
-    waited = f"the {what} was ready without a core for {threads.delay_share:.0%} of its time"
+    waited = f"the {what} waited for a core for {threads.delay_share:.0%} of its time"
     waited += "".join(f", the {what} for {threads.delay_share:.0%}" for what, threads in more)
     if use.step.crowded:
         waited += ", and the threads of a step waited for each other"
-    return f"The machine was busy: {others}{waited}. Times are longer than on a free machine."
+    return f"The machine was busy: {others}{waited}. Times are longer than on an idle machine."
 
 
 def _left_out(books: Account) -> Iterator[str]:
     if books.warm_up_ns >= LITTLE * books.loop_ns:
         yield (
-            f"The first training step took {duration(books.warm_up_ns)} longer than a usual one "
-            "(compilation, late set-up), which these shares leave out: a job has it once."
+            f"The first training step took {duration(books.warm_up_ns)} longer than a typical "
+            "one (warm-up: compilation, late set-up). It happens once per job; these shares leave "
+            "it out."
         )
 
 
@@ -267,14 +268,14 @@ def _flaws(around: Circumstances) -> Iterator[str]:
     use = around.use
     if use.kept_cores >= _MUCH_KEPT and use.fetch.delay_share >= LEAST_DELAY:
         yield (
-            f"Other processes that the program started used {use.kept_cores:.1f} cores beside its "
-            "workers, and the making of batches was ready without a core for "
-            f"{use.fetch.delay_share:.0%} of its time: have fewer of them, or run them elsewhere, "
-            "or at another time."
+            f"Other processes that the program started, besides its workers, used "
+            f"{use.kept_cores:.1f} cores, and the making of batches waited for a core for "
+            f"{use.fetch.delay_share:.0%} of its time: run fewer of them, or run them elsewhere or "
+            "at another time."
         )
     if around.times_read > 1:
         yield (
-            f"Each sample comes {around.times_read} times an epoch: every worker reads all of the "
+            f"Each sample comes {around.times_read} times per epoch: every worker reads all of the "
             "data."
         )
 
@@ -282,14 +283,14 @@ def _flaws(around: Circumstances) -> Iterator[str]:
 def _near_limits(around: Circumstances) -> Iterator[str]:
     if around.descriptor_limit >= around.descriptors >= _NEAR * around.descriptor_limit:
         yield (
-            f"A process had {around.descriptors:,.0f} of the {around.descriptor_limit:,.0f} "
-            "descriptors open that it may: raise the limit (ulimit -n), or send tensors by "
+            f"A process had {around.descriptors:,.0f} file descriptors open, of at most "
+            f"{around.descriptor_limit:,.0f}: raise the limit (ulimit -n), or send tensors with "
             "torch.multiprocessing.set_sharing_strategy('file_system')."
         )
     if around.shm_share >= _NEAR:
         yield (
-            f"/dev/shm was {around.shm_share:.0%} full, by which batches are sent: enlarge it "
-            "(docker run --shm-size), or have fewer batches made ahead."
+            f"/dev/shm, through which batches are sent, was {around.shm_share:.0%} full: enlarge "
+            "it (docker run --shm-size), or prefetch fewer batches."
         )
 
 
@@ -304,8 +305,8 @@ def _short_memory(around: Circumstances, loop_ns: float) -> Iterator[str]:
     if stalled >= _STALLED:
         parts.append(f"threads waited for memory for {min(stalled, 1.0):.0%} of the time")
     yield (
-        f"Memory was full: {', '.join(parts)}. Have fewer workers or a smaller prefetch_factor, or "
-        "hold less data in memory."
+        f"Memory was full: {', '.join(parts)}. Use fewer workers or a smaller prefetch_factor, or "
+        "keep less data in memory."
     )
 
 
@@ -329,7 +330,7 @@ def _ruled_out(books: Account, around: Circumstances, causes: list[Cause]) -> It
         if words and share < LITTLE:
             yield words
     if math.isfinite(around.use.own_share) and around.use.fetch.delay_share < LITTLE:
-        yield "missing cores"
+        yield "too few cores"
 
 
 def _kind(inputs: float, edges: float) -> tuple[str, str]:

@@ -51,7 +51,7 @@ def test_a_larger_prefetch_factor_is_to_be_tried_and_promised_at_most() -> None:
     judged = busy(plan, delay=0.3)
     first = next(cause for cause in judged.causes if cause.kind == "prefetch")
     assert first.advice.startswith("Try to raise prefetch_factor from 1 to")
-    assert "less, or nothing, while other programs have the cores" in first.advice
+    assert "smaller, or none, while other programs use the cores" in first.advice
     assert coverage.gain_words(first, judged).startswith("at most ")
     assert not first.remedy.expected.is_possible
 

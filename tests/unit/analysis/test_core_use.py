@@ -127,7 +127,7 @@ def test_a_busy_machine_is_said_and_more_workers_are_not_advised() -> None:
     judgement = judged(cores(plan.run(), (0.3, 0.65, 0.0), (0.3, 0.65, 0.0)))
     assert judgement.causes[0].kind == "operation"
     assert "more will not help" in judgement.causes[0].advice
-    assert "ready without a core for 65% of its time" in judgement.doubt
+    assert "waited for a core for 65% of its time" in judgement.doubt
     assert "other programs used" not in judgement.doubt  # the machine was not read
 
 
@@ -203,7 +203,7 @@ def test_threads_that_only_others_keep_from_the_cores_are_left_alone(
     assert judgement.kind == "consumer-bound"
     assert judgement.causes[0].kind == kind
     # What others did to the step is said first.
-    assert "the training step was ready without a core for 50% of its time" in judgement.doubt
+    assert "the training step waited for a core for 50% of its time" in judgement.doubt
     assert "the threads of a step waited for each other" in judgement.doubt
 
 
@@ -250,7 +250,7 @@ def test_a_start_up_without_cores_gives_way_to_what_had_them() -> None:
     shares = [{cause.kind: cause.share for cause in each.causes} for each in (before, after)]
     assert shares[0] == shares[1]
     startup = next(cause for cause in after.causes if cause.kind == "start-up")
-    assert startup.title.endswith("(98% of it without a core)")
+    assert startup.title.endswith("(98% of it waiting for a core)")
 
 
 def test_on_a_busy_machine_a_cause_is_gone_with_its_time_without_a_core() -> None:
@@ -267,16 +267,16 @@ def test_on_a_busy_machine_a_cause_is_gone_with_its_time_without_a_core() -> Non
 def test_a_step_that_waits_is_told_from_one_that_computes() -> None:
     plan = Plan(step=40.0, batches=60)
     waits = judged(cores(plan.run(), QUIET, (0.5, 0.1, 0.0))).causes[0]
-    assert (waits.kind, waits.title) == ("consumer", "the training step, which for a part waits")
+    assert (waits.kind, waits.title) == ("consumer", "the training step, which partly waits")
     assert waits.evidence["waiting_share"] == pytest.approx(0.4)
     assert "at least 40% of the time between batches the main process waits" in waits.advice
-    assert "at least 40% of it no thread" in waits.reason
+    assert "at least 40% of that time, no thread" in waits.reason
     run = cores(plan.run(), QUIET, (0.5, 0.1, 0.0))
     looks = [("(step)", "computing", 60), ("(step)", "storage", 30), ("(next)", "sleep", 90)]
     run.blocking = pd.DataFrame(looks, columns=["operation", "reason", "looks"])
     run.blocking = run.blocking.assign(pid=1, worker=-1)
     stored = judged(run).causes[0]
-    assert stored.title == "the training step, which for a part waits for storage"
+    assert stored.title == "the training step, which partly waits for storage"
     assert stored.evidence["looks"] == 90
     # AND not where it was found running: a hypervisor took the time that is missing.
     run.blocking["looks"] = [60, 3, 90]
@@ -302,7 +302,7 @@ def test_cores_are_what_the_processes_may_use_themselves() -> None:
     run.epochs["cpus"] = "3"
     run.workers["cpus"] = "3"
     assert scopes(run)[0].cores == 1
-    assert "have 1 core:" in judged(run).causes[0].advice
+    assert "share 1 core:" in judged(run).causes[0].advice
     run.workers["cpus"] = ["0-1,5", "2"]
     assert scopes(run)[0].cores == 5
     run.workers["cpus"] = run.epochs["cpus"] = ""
@@ -356,7 +356,7 @@ def test_a_program_that_may_use_few_of_the_cores_is_told_so() -> None:
     assert "More workers will not help" in first.advice
     assert "quota" not in first.reason  # nobody read whether one held it back
     run.machine = during(run, throttled_ns=[1e9, 6e9])
-    assert "held threads back for 5.00 s" in judged(run).causes[0].reason
+    assert "throttled threads for 5.00 s" in judged(run).causes[0].reason
 
 
 def during(run: SimpleNamespace, **counters: list[float]) -> pd.DataFrame:
@@ -408,4 +408,4 @@ def test_workers_that_are_bound_to_fewer_cores_are_seen(cpus: str, named: bool) 
     run.epochs["cpus"], run.workers["cpus"] = "0-1", cpus
     first = judged(run).causes[0]
     assert (first.kind == "affinity") == named
-    assert ("the workers may use 1 of the machine's 2 cores" in first.title) == named
+    assert ("the workers may use only 1 of the machine's 2 cores" in first.title) == named

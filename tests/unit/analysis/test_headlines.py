@@ -16,14 +16,14 @@ def test_a_step_whose_threads_fight_for_cores_is_not_only_called_not_input_bound
     assert judgement.causes[0].kind == "step-threads"
     assert verdict_words(judgement) == "NOT INPUT-BOUND, BUT SHORT OF CORES"
     lost = f"{judgement.causes[0].share:.0%} of the loop is lost"
-    assert f"{lost}, as the training step's threads have fewer cores" in judgement.summary
+    assert f"{lost}, because the training step's threads have fewer cores" in judgement.summary
 
 
 def test_a_step_that_workers_keep_from_the_cores_is_said_to_be() -> None:
     delayed, quiet = judged(loop(beside=1.6)), judged(loop(beside=0.0))
     assert delayed.causes[0].kind == "step-delay"
     assert verdict_words(delayed) == "NOT INPUT-BOUND, BUT SHORT OF CORES"
-    assert "is lost, as the workers use the cores" in delayed.summary
+    assert "is lost, because the workers use the cores" in delayed.summary
     assert verdict_words(quiet) == "NOT INPUT-BOUND"
     assert "is lost" not in quiet.summary
 
@@ -77,6 +77,6 @@ def test_waits_of_which_no_cause_takes_5_percent_do_not_make_a_loop_input_bound(
     judgement = judged(Plan(**small).run())  # type: ignore[arg-type]
     assert judgement.input_share > 0.05
     assert judgement.kind == "consumer-bound"
-    assert "of which no cause takes 5%" in judgement.summary
+    assert "and no single cause takes 5%" in judgement.summary
     large = judged(Plan(**(small | {"operations": {"One": 0.9}})).run())  # type: ignore[arg-type]
     assert large.causes[0].title == "One"

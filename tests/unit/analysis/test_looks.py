@@ -34,8 +34,12 @@ def slow(cpu: float = 0.05, **plan: float) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("reason", "title", "advice"),
     [
-        ("sleep", "Slow (sleeps, not computing)", "more workers overlap it"),
-        ("socket", "Slow (waits for the network, not computing)", "more workers overlap it"),
+        ("sleep", "Slow (sleeps, not computing)", "more workers overlap these waits"),
+        (
+            "socket",
+            "Slow (waits for the network, not computing)",
+            "more workers overlap these waits",
+        ),
         ("file", "Slow (waits for files, not computing)", "faster or local disk"),
         ("storage", "Slow (waits for storage, not computing)", "faster or local disk"),
         ("lock", "Slow (waits for other threads of its process, not computing)", "what they do"),
@@ -54,7 +58,7 @@ def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
     first = judged(with_looks(slow(workers=4), **{"shared-lock": 60, "sleep": 30, "computing": 10}))
     # Without the lock they work side by side, and no faster.
     assert first.causes[0].gain == first.causes[0].at_once == 4.0
-    assert "takes turns at a lock" in first.causes[0].title
+    assert "waits for a lock that processes share" in first.causes[0].title
     assert "more workers will not help" in first.causes[0].advice
     assert "Raise num_workers" not in first.causes[0].advice
 
@@ -62,7 +66,7 @@ def test_workers_that_take_turns_at_a_lock_are_not_advised_to_be_more() -> None:
 def test_a_process_that_waits_itself_may_answer_more_workers() -> None:
     first = judged(with_looks(slow(workers=2), **{"local-socket": 95, "computing": 5})).causes[0]
     assert "waits for another process of this machine, over a local socket" in first.title
-    assert "as far as that process answers several at a time" in first.advice
+    assert "if that process answers several at a time" in first.advice
     assert "Raise num_workers" in first.advice
 
 
@@ -70,14 +74,14 @@ def test_behind_a_limit_that_they_share_workers_are_not_advised_to_be_more() -> 
     run = with_looks(slow(workers=4), sleep=90, computing=10)
     apart = judged(run).causes[0]
     assert "Raise num_workers" in apart.advice
-    assert "unless a limit is shared" in apart.advice
+    assert "unless all of them share one limit" in apart.advice
     # GIVEN samples of which one ends every 5 ms, whichever worker makes it
     end = (run.samples["start_ns"] + run.samples["duration_ns"]).rank(method="first") * 5e6
     run.samples["start_ns"] = (end - run.samples["duration_ns"]).astype("int64")
     shared = judged(run).causes[0]
     assert shared.title == apart.title
-    assert "A sample came every 5.00 ms, evenly" in shared.reason
-    assert "limit or one line that all workers share" in shared.advice
+    assert "Samples arrived at even intervals of 5.00 ms" in shared.reason
+    assert "shared a rate limit or one connection" in shared.advice
     assert "Raise num_workers" not in shared.advice
     assert not shared.remedy.setting
 
@@ -94,7 +98,7 @@ def test_samples_that_another_process_keeps_are_to_be_shared_not_asked_for(
     first = judged(run).causes[0]
     assert "waits for another process of this machine, over a local socket" in first.title
     assert "multiprocessing.Manager()" in first.advice
-    assert "more of them will not help" in first.advice
+    assert "more workers will not help" in first.advice
     assert not first.remedy.setting
 
 
@@ -102,13 +106,13 @@ def test_samples_that_another_process_keeps_are_to_be_shared_not_asked_for(
 def test_programs_that_it_starts_and_that_compute_need_cores(reason: str) -> None:
     run = with_looks(slow(cpu=0.2), **{reason: 90, "computing": 10})
     waits = judged(run).causes[0]
-    assert "more workers overlap it" in waits.advice
+    assert "more workers overlap these waits" in waits.advice
     made = run.batches.groupby("pid")["fetch_ns"].sum()
     run.children = pd.DataFrame({"pid": made.index, "worker": 0, "cpu_ns": 0.7 * made.to_numpy()})
     starts = judged(run).causes[0]
     assert "programs that it starts" in starts.title
     assert "starts a program" in starts.advice
-    assert "overlap it" not in starts.advice
+    assert "overlap these waits" not in starts.advice
 
 
 UNEVEN = {sample: 200.0 + 80.0 * (sample // 37 % 9) for sample in range(30, 400, 37)}
@@ -126,7 +130,7 @@ def awaiting(slow: dict[int, float], **looks: int) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize(
-    ("reason", "words"), [("sleep", "locked"), ("shared-lock", "hold it for less")]
+    ("reason", "words"), [("sleep", "locked"), ("shared-lock", "hold it for less time")]
 )
 def test_what_waits_now_and_then_for_its_turn_is_no_slow_sample(reason: str, words: str) -> None:
     # GIVEN samples that wait for uneven times, as for a data base that another one has locked
@@ -211,8 +215,8 @@ def test_a_step_that_waits_for_the_interpreter_as_well_is_said_to(lock: int, tol
     run.blocking = pd.concat([run.blocking, of_step, computing], ignore_index=True)
     first = judged(run).causes[0]
     assert first.kind == "interpreter"
-    assert ("in the training step too" in first.title) == told
-    assert ("60% of looks, so the step is slowed" in first.reason) == told
+    assert ("also during the training step" in first.title) == told
+    assert ("60% of observations, so the step is slowed" in first.reason) == told
 
 
 def test_with_pinned_memory_next_always_waits_at_a_lock() -> None:

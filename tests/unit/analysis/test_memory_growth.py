@@ -101,11 +101,14 @@ def test_what_nears_a_limit_is_a_flaw() -> None:
     pid = int(run.resources["pid"].iloc[0])
     run.memory = pd.DataFrame({"pid": [pid], "worker": 0, "time_ns": 1, "descriptor_limit": 1024})
     (descriptors,) = judged(run).flaws
-    assert "900 of the 1,024 descriptors" in descriptors
+    assert "900 file descriptors open, of at most 1,024" in descriptors
     run.resources["descriptors"] = 1500  # it has raised its limit since
     assert judged(run).flaws == ()
     run.resources["shm"] = 60 * MIB
-    assert any("/dev/shm was 94% full" in flaw for flaw in judged(run).flaws)
+    assert any(
+        "/dev/shm, through which batches are sent, was 94% full" in flaw
+        for flaw in judged(run).flaws
+    )
 
 
 def test_what_one_worker_alone_holds_may_be_the_main_process_s_doing() -> None:

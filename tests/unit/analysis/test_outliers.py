@@ -1,4 +1,4 @@
-"""What is out of the ordinary: samples that are slow at equal distances, one worker's batches."""
+"""What is out of the ordinary: samples that are slow at regular intervals, one worker's batches."""
 
 import numpy as np
 import pandas as pd
@@ -48,7 +48,7 @@ def opening(every: int) -> Plan:
 def test_files_opened_at_equal_distances_ask_for_more_prefetch() -> None:
     first = judged(opening(96)).causes[0]
     assert first.kind == "prefetch"
-    assert first.title.startswith("one in 96 samples is slow, at equal distances")
+    assert first.title.startswith("one in 96 samples is slow, at regular intervals")
     assert first.remedy.setting["prefetch_factor"] > 2
     assert "shuffle" not in first.advice
 
@@ -65,7 +65,7 @@ def test_a_few_slow_samples_are_named_with_what_was_slow_and_the_prefetch_that_h
 
 @pytest.mark.parametrize(
     ("sampler", "words"),
-    [("SequentialSampler", "by their order"), ("RandomSampler", "slow worker")],
+    [("SequentialSampler", "because of their order"), ("RandomSampler", "slow worker")],
 )
 def test_the_batches_of_one_worker(sampler: str, words: str) -> None:
     cost = {"Read": lambda _, worker: 20.0 if worker == 1 else 1.0}

@@ -41,7 +41,7 @@ def test_the_advice_is_to_make_it_once() -> None:
     (loader,) = summarise(remade()).loaders
     first = loader.verdict.causes[0]
     assert first.kind == "start-up"
-    assert "made anew 3 times at train.py:12" in first.advice
+    assert "creates this loader 3 times at train.py:12" in first.advice
     assert loader.times["epochs"] == 3
 
 

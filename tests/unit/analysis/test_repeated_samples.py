@@ -32,7 +32,7 @@ def test_equal_first_batches_mean_that_all_workers_read_the_same() -> None:
     judgement = judged(run)
     assert judgement.causes[0].kind == "samples-twice"
     assert "get_worker_info" in judgement.causes[0].advice
-    assert any("3 times an epoch" in flaw for flaw in judgement.flaws)
+    assert any("3 times per epoch" in flaw for flaw in judgement.flaws)
     run.loaders["dataset_kind"] = "map"  # the main process deals the samples out
     assert judged(run).causes[0].kind == "operation"
 
@@ -44,7 +44,7 @@ def test_workers_with_unequal_shares_of_the_data_do_not_read_the_same() -> None:
     judgement = judged(run)
     # THEN the uneven shares are the cause, and nothing is said that excludes them
     assert judgement.causes[0].kind == "starved-workers"
-    assert not [flaw for flaw in judgement.flaws if "times an epoch" in flaw]
+    assert not [flaw for flaw in judgement.flaws if "times per epoch" in flaw]
 
 
 def test_different_first_batches_and_those_of_different_epochs_do_not() -> None:

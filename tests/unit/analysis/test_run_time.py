@@ -101,7 +101,7 @@ def test_time_between_loops_is_the_first_cause_where_it_is_most() -> None:
     assert judged.kind == "outside"
     assert judged.causes[0].kind == "outside"
     assert judged.causes[0].ns == pytest.approx(5e9)
-    assert "No setting of a loader" in judged.causes[0].advice
+    assert "No loader setting" in judged.causes[0].advice
     assert summarise(run).loaders[0].verdict.kind != "outside"
 
 

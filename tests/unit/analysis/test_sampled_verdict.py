@@ -62,7 +62,7 @@ def test_an_operation_that_computes() -> None:
     [
         ("sleep", "Blur (sleeps, not computing)"),
         ("socket", "Blur (waits for the network, not computing)"),
-        ("shared-lock", "Blur (takes turns at a lock that processes share, not computing)"),
+        ("shared-lock", "Blur (waits for a lock that processes share, not computing)"),
         ("pipe", "Blur (waits for another process, not computing)"),
     ],
 )
@@ -98,7 +98,7 @@ def test_what_the_samples_cannot_tell_is_no_reason_for_a_change() -> None:
     assert verdict is not None
     assert verdict.input_low < 0.05 < verdict.input_share
     assert (verdict.kind, verdict.causes[0].kind) == ("consumer-bound", "consumer")
-    assert "not shown to be more than 5%" in verdict.summary
+    assert "not significantly more than 5%" in verdict.summary
 
 
 def test_without_workers_the_making_is_in_next() -> None:
@@ -199,7 +199,7 @@ def test_workers_that_are_kept_but_start_anew_belong_to_loaders_that_are_made_an
     verdict = judged(Program(main, workers, settings=[{"persistent": 1}] * 2)).verdict
     assert verdict is not None
     assert verdict.causes[0].kind == "start-up"
-    assert "The loader is made anew 5 times: make it once" in verdict.causes[0].advice
+    assert "The program creates this loader 5 times: create it once" in verdict.causes[0].advice
 
 
 def test_settings_are_told_where_all_frames_agree() -> None:
@@ -259,7 +259,7 @@ def test_snapshots_of_the_state_are_told_as_such() -> None:
     verdict = judged(program).verdict
     assert verdict is not None
     assert verdict.causes[0].kind == "snapshots"
-    assert "80% of the making of batches" in verdict.causes[0].reason
+    assert "80% of the time in which batches are made" in verdict.causes[0].reason
     in_next = judged(Program(turns(((phases.STATE, ""), 6), (STEP, 4)), [turns((IDLE, 1))])).verdict
     assert in_next is not None
     assert in_next.causes[0].kind == "snapshots"
@@ -291,7 +291,7 @@ def test_a_process_that_the_program_keeps_is_no_other_program() -> None:
     verdict = judged(asks).verdict
     assert verdict is not None
     assert "over a local socket" in verdict.causes[0].title
-    assert "more of them will not help" in verdict.causes[0].advice
+    assert "more workers will not help" in verdict.causes[0].advice
 
 
 @pytest.mark.parametrize(("made", "alone"), [(1, True), (8, False)])
@@ -346,7 +346,9 @@ def test_threads_of_the_step_beyond_the_cores() -> None:
 
 def test_too_few_cores_for_the_program() -> None:
     program = Program(STARVING, [always(BLUR)] * 2, ready=0.6, cores=1.0)
-    assert first_of(program).startswith("affinity: the program may use 1 of the machine's 4 cores")
+    assert first_of(program).startswith(
+        "affinity: the program may use only 1 of the machine's 4 cores"
+    )
 
 
 def test_other_programs_are_a_doubt() -> None:

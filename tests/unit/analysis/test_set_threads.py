@@ -16,7 +16,7 @@ def test_threads_that_the_program_sets_are_not_changed_by_a_variable(
     assert first.kind == "step-threads"
     assert bool(first.remedy.environment) == by_variable
     assert "torch.set_num_threads(8)" in first.advice
-    assert ("torch has 64" in first.advice) != by_variable
+    assert ("torch uses 64" in first.advice) != by_variable
 
 
 @pytest.mark.parametrize(("threads", "kind"), [(16, "consumer"), (64, "step-threads")])

@@ -69,7 +69,7 @@ def test_a_share_that_is_not_shown_to_matter_asks_for_no_change(often: float, ki
     unclear = judged.input_low < 0.05 <= judged.input_share
     assert unclear == (often == 0.1)
     assert judged.kind == kind
-    assert ("which is not shown to be more than 5%" in judged.summary) == unclear
+    assert ("which is not significantly more than 5%" in judged.summary) == unclear
 
 
 def test_what_others_kept_it_from_does_not_count() -> None:
@@ -88,4 +88,4 @@ def test_what_others_kept_it_from_does_not_count() -> None:
     judged = judge(replace(books, charges=[*rest, others]), circumstances(scope, books.use))
     assert judged.input_low > 0.05
     assert judged.kind == "consumer-bound"
-    assert "which is not shown to be more than 5%" in judged.summary
+    assert "which is not significantly more than 5%" in judged.summary

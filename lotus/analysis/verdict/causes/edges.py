@@ -38,15 +38,15 @@ def _step_title(charge: Charge, around: Circumstances) -> str:
         text += f", most of it at {lines[0]}"
     if not _step_waits(charge):
         return text
-    return f"{text}, which for a part {mostly_blocked(charge) or 'waits'}"
+    return f"{text}, which partly {mostly_blocked(charge) or 'waits'}"
 
 
 def _step_reason(evidence: Evidence) -> str:
     if not evidence["waiting_share"] >= _STEP_WAITS:
         return ""
     return (
-        f"For at least {share(evidence['waiting_share'])} of it no thread of the main process "
-        "computed, or was ready to."
+        f"For at least {share(evidence['waiting_share'])} of that time, no thread of the main "
+        "process was computing or ready to run."
     )
 
 
@@ -54,9 +54,9 @@ def _against_step(charge: Charge, around: Circumstances) -> str:
     text = _loading_keeps_up(around)
     if around.hot_in_step:
         lines = (f"{share(line.share)} at {line.quoted}" for line in around.hot_in_step)
-        text += f" Its stacks were found {', '.join(lines)}."
+        text += f" Stack samples: {', '.join(lines)}."
     else:
-        text += " `lotus attach PID` names its lines while it runs."
+        text += " While it runs, `lotus attach PID` shows which lines take the time."
     if _step_waits(charge):
         text += (
             f" For at least {share(charge.evidence['waiting_share'])} of the time between batches "
@@ -69,11 +69,11 @@ def _against_step(charge: Charge, around: Circumstances) -> str:
 def _loading_keeps_up(around: Circumstances) -> str:
     text = "Loading keeps up"
     if around.workers:
-        text += f": the workers are idle {around.idle_share:.0%} of their time"
+        text += f": the workers are idle {around.idle_share:.0%} of the time"
         enough = math.ceil(around.needed * HEADROOM) if around.needed > 0 else 0
         if 0 < enough < around.workers:
-            text += f", and {enough} would keep up as well"
-    return f"{text}. What is left to gain is in the training step itself."
+            text += f", and {enough} would be enough"
+    return f"{text}. To go faster, speed up the training step itself."
 
 
 TRAINING_STEP = CauseRow(
@@ -96,10 +96,10 @@ def _tracing(ledger: Ledger) -> Iterable[Charge]:
 
 TRACING = CauseRow(
     kind="tracing",
-    title="lotus's own work around each batch, which an untraced run does not have",
+    title="the overhead of lotus for each batch, which an untraced run does not have",
     part=cause_row.STEP,
     charges=_tracing,
-    advice=fixed("Larger batches have less of it. Nothing of it is in a run without lotus."),
+    advice=fixed("Larger batches reduce this overhead. A run without lotus does not have it."),
 )
 
 
@@ -118,18 +118,18 @@ def _startup_reason(evidence: Evidence) -> str:
     parts = (
         ("iter_ns", "in iter()"),
         ("workers_ns", "until the workers were ready"),
-        ("first_batch_ns", "for first batches"),
-        ("first_send_ns", "for their sending"),
+        ("first_batch_ns", "for the first batches"),
+        ("first_send_ns", "for sending them"),
     )
     spent = [f"{duration(evidence[key])} {words}" for key, words in parts if evidence[key] > 0]
     return f"In {plural(evidence['epochs'], 'epoch')}: {', '.join(spent)}."
 
 
 def _startup_title(charge: Charge, around: Circumstances) -> str:
-    again = f", of a loader that was made {around.made} times" if around.made > 1 else ""
+    again = f", of a loader that was created {around.made} times" if around.made > 1 else ""
     text = "start-up: from iter() to the first batch" + again
     taken = ratio(charge.taken_ns, charge.ns)
-    return text + (f" ({share(taken)} of it without a core)" if taken >= _MUCH_TAKEN else "")
+    return text + (f" ({share(taken)} of it waiting for a core)" if taken >= _MUCH_TAKEN else "")
 
 
 def _against_startup(charge: Charge, around: Circumstances) -> str:
@@ -141,45 +141,45 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
     if again and around.made > 1:
         where = f" at {around.call_site}" if around.call_site else ""
         return (
-            f"The loader is made anew {around.made} times{where}: make it once, before the "
-            "epochs, with persistent_workers=True. Where its data differ each time: use fewer "
-            f"workers, or none{', or start them by fork' if around.spawned else ''}."
+            f"The program creates this loader {around.made} times{where}: create it once, before "
+            "the loop over epochs, with persistent_workers=True. If its data differ each time, use "
+            f"fewer workers, or none{', or start them with fork' if around.spawned else ''}."
         )
     if again and not around.persistent:
-        text = "Keep the workers between epochs: persistent_workers=True. "
+        text = "Keep the workers between epochs: set persistent_workers=True. "
     if largest == "first_batch_ns":
         before = "before the workers start" if around.workers else "before the loop"
         return text + (
-            f"Most of it is the first batch: open files and build indices once, {before}, not in "
-            f"the first __getitem__{' of each' if around.workers else ''}."
+            f"Most of it is making the first batch: open files and build indices once, {before}, "
+            f"not in the first __getitem__{' of each worker' if around.workers else ''}."
         )
     if largest == "first_send_ns":
         return text + (
-            "Most of it is the first sending of each worker, which imports what pickling needs: "
-            "use fewer workers, or a newer torch."
+            "Most of it is the first send of each worker, which imports what pickling needs: "
+            "use fewer workers or a newer torch."
         )
     if around.spawned and largest == "iter_ns":
         return text + (
-            "Most of it is iter(), which waits where the pickled data set is larger than a pipe "
-            f"holds. {_against_spawn(evidence)}"
+            "Most of it is iter(), which blocks if the pickled data set is larger than a pipe's "
+            f"buffer. {_against_spawn(evidence)}"
         )
     if around.spawned:
         return text + _against_spawn(evidence)
     if largest == "workers_ns":
         return text + (
-            "Most of it is the workers' own start: look at worker_init_fn, at what the data set "
-            "does in a new worker, and at the number of workers."
+            "Most of it is starting the workers: check worker_init_fn, what the data set does in "
+            "a new worker, and the number of workers."
         )
     return text + (
-        "Most of it is iter() itself: starting workers copies the main process's memory map; use "
+        "Most of it is iter() itself: starting a worker copies the main process's memory map. Use "
         "fewer workers, or start them before large data is loaded."
     )
 
 
 def _against_spawn(evidence: Mapping[str, float]) -> str:
-    imports = 'import what only training needs below `if __name__ == "__main__":`'
-    data = "keep only paths in the data set, or hold it in memory maps or shared tensors"
-    text = "Each worker that spawn or forkserver starts imports the program anew"
+    imports = 'move imports that only training needs below `if __name__ == "__main__":`'
+    data = "keep only paths in the data set, or its data in memory maps or shared tensors"
+    text = "Each worker that spawn or forkserver starts imports the program again"
     importing, reading = (evidence.get(name, math.nan) for name in _OF_SPAWN)
     if math.isnan(importing + reading):
         return f"{text} and reads the pickled data set: {imports}; {data}; or use fork."
@@ -220,10 +220,10 @@ def _shutdown(ledger: Ledger) -> Iterable[Charge]:
 
 def _against_shutdown(charge: Charge, around: Circumstances) -> str:
     if around.made > 1:
-        return "Make the loader once, before the epochs, with persistent_workers=True."
+        return "Create the loader once, before the loop over epochs, with persistent_workers=True."
     if around.persistent:
-        return "The workers are kept until the end, whose share is less in a longer run."
-    return "Keep the workers: persistent_workers=True."
+        return "The workers already persist until the end; in a longer run this share is smaller."
+    return "Keep the workers between epochs: set persistent_workers=True."
 
 
 SHUTDOWN = CauseRow(
@@ -245,14 +245,14 @@ def _rest(ledger: Ledger) -> Iterable[Charge]:
         yield Charge(REST.kind, REST.title, ns, {"broken_off_ns": min(broken, ns)})
     elif ledger.charged_ns <= sum(ledger.startup.values()):
         # No wait is known by which those of the other batches could be divided.
-        yield Charge(REST.kind, "waits of batches that were not recorded", ledger.take_rest())
+        yield Charge(REST.kind, "waits for batches that were not recorded", ledger.take_rest())
 
 
 def _rest_reason(evidence: Evidence) -> str:
     if not evidence["broken_off_ns"] > 0:
         return ""
     waited = duration(evidence["broken_off_ns"])
-    return f"{waited} of waiting ended before the batch was there, by an error or a signal."
+    return f"{waited} of waiting was cut short by an error or a signal, before the batch arrived."
 
 
 def _against_rest(charge: Charge, around: Circumstances) -> str:
@@ -261,14 +261,14 @@ def _against_rest(charge: Charge, around: Circumstances) -> str:
             "Record every batch (no --batches, --every or --max-log) to see what they waited for."
         )
     return (
-        "The run or a worker ended while it made them, or their log was lost: `lotus top RUN` "
-        "shows at what each process was."
+        "The run or a worker ended while these batches were being made, or their log was lost: "
+        "`lotus top RUN` shows what each process was doing."
     )
 
 
 REST = CauseRow(
     kind="unseen",
-    title="waits without a record of their batch",
+    title="waits for batches that have no record",
     charges=_rest,
     facts={"broken_off_ns": "Waits that ended before their batch was there, nanoseconds."},
     reason=_rest_reason,

@@ -1,4 +1,4 @@
-"""Another thread of the main process holds the interpreter while a batch is there."""
+"""Another thread of the main process holds the interpreter lock (GIL) while a batch is ready."""
 
 from collections.abc import Iterable
 
@@ -30,19 +30,20 @@ def _evidence(looks: Looks, threads: int) -> dict[str, float]:
 
 def _reason(evidence: Evidence) -> str:
     return (
-        f"At {share(evidence['held_looks_share'])} of {amount(evidence['held_looks'])} looks the "
-        "main thread stood at a lock of its own process, and the program had "
-        f"{plural(evidence['python_threads'], 'Python thread')} beside it."
+        f"In {share(evidence['held_looks_share'])} of {amount(evidence['held_looks'])} "
+        "observations the main thread was waiting for a lock of its own process, and the program "
+        f"had {plural(evidence['python_threads'], 'other Python thread')}."
         + _reason_of_step(evidence)
     )
 
 
 def _reason_of_step(evidence: Evidence) -> str:
     if not _holds_step(evidence):
-        return " The training step needs the interpreter as well, and may be slowed by it too."
+        return " The training step needs the GIL as well and may also be slowed down."
     return (
-        f" In the training step it stood at one at {share(evidence['step_held_looks_share'])} of "
-        "looks, so the step is slowed by it too."
+        f" During the training step it was waiting for one in "
+        f"{share(evidence['step_held_looks_share'])} of observations, so the step is slowed down "
+        "too."
     )
 
 
@@ -51,13 +52,13 @@ def _holds_step(evidence: Evidence) -> bool:
 
 
 def _title(charge: Charge, around: Circumstances) -> str:
-    of_step = ", in the training step too" if _holds_step(Evidence(charge.evidence)) else ""
+    of_step = ", also during the training step" if _holds_step(Evidence(charge.evidence)) else ""
     return INTERPRETER.title + of_step
 
 
 INTERPRETER = CauseRow(
     kind="interpreter",
-    title="another thread of the main process holds the interpreter",
+    title="another thread of the main process holds the interpreter lock (GIL)",
     full_title=_title,
     charges=_interpreter,
     facts={
@@ -69,7 +70,7 @@ INTERPRETER = CauseRow(
     },
     reason=_reason,
     advice=fixed(
-        "Only one thread of a process runs Python at a time: let the other thread do less, or move "
-        "its work to a process. More workers will not help."
+        "Only one thread of a process runs Python code at a time: let the other thread do less, or "
+        "move its work to another process. More workers will not help."
     ),
 )

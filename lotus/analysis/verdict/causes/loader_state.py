@@ -32,15 +32,15 @@ def _reason(evidence: Evidence) -> str:
     sentences = [f"A snapshot takes {' and '.join(took)}."] if took else []
     if evidence["snapshot_making_share"] > 0:
         part = share(evidence["snapshot_making_share"])
-        sentences.append(f"Snapshots are {part} of the making of batches.")
+        sentences.append(f"Snapshots take {part} of the time in which batches are made.")
     return " ".join(sentences)
 
 
 def _advice(charge: Charge, around: Circumstances) -> str:
     return (
-        "Take them less often: snapshot_every_n_steps of the StatefulDataLoader. A loader that "
-        "goes on from a state then fetches up to as many batches again. Or keep what does not "
-        "change out of the state_dict() of the data set."
+        "Take snapshots less often: raise snapshot_every_n_steps of the StatefulDataLoader. A "
+        "loader that resumes from a state then fetches up to that many batches again. Or leave "
+        "what does not change out of the data set's state_dict()."
     )
 
 

@@ -41,7 +41,7 @@ def _is_grave(charge: Charge) -> bool:
 
 def _title(charge: Charge, around: Circumstances) -> str:
     if charge.evidence["copied_bytes"] >= charge.evidence["allocated_bytes"]:
-        return "the workers' memory grows by copies of the data set's objects (copy-on-write)"
+        return "the workers' memory grows, as they copy the data set's objects (copy-on-write)"
     return "the workers' memory grows"
 
 
@@ -50,10 +50,10 @@ def _reason(evidence: Evidence) -> str:
     text = f"One worker's own memory grew by {size(copied + allocated)}"
     if copied >= allocated:
         text += (
-            f", {size(copied)} of it copies of pages that it had shared with the main process; it "
-            f"may copy {size(evidence['shared_bytes'])} more"
+            f", of which {size(copied)} are copies of pages that it shared with the main process; "
+            f"it may copy {size(evidence['shared_bytes'])} more"
         )
-    text += ". It costs the loop little time"
+    text += ". This costs the loop little time"
     if evidence.has("left_ns"):
         what = "the machine's memory"
         if evidence.has("limit_bytes"):
@@ -61,20 +61,19 @@ def _reason(evidence: Evidence) -> str:
                 f"the {size(evidence['limit_bytes'])} of memory that its container or job may use"
             )
         return f"{text}, but would fill {what} in {duration(evidence['left_ns'])}."
-    return f"{text}, but each worker more needs as much."
+    return f"{text}, but each additional worker needs as much."
 
 
 def _advice(charge: Charge, around: Circumstances) -> str:
     if charge.evidence["copied_bytes"] >= charge.evidence["allocated_bytes"]:
         return (
-            "Hold the data set's records in numpy arrays, torch tensors or an Arrow table instead "
-            "of lists and dicts of Python objects, whose reference counts are written to each time "
-            "that a worker reads them. Every worker has copies of its own: more workers need more "
-            "memory."
+            "Store the data set's records in numpy arrays, torch tensors or an Arrow table instead "
+            "of lists and dicts: to read a Python object changes its reference count, and so "
+            "copies its page. Each worker makes its own copies, so more workers need more memory."
         )
     return (
-        "Look for what the data set keeps from one sample to the next: a cache without a limit, a "
-        "list that is appended to, files that stay open."
+        "Find what the data set keeps from one sample to the next: a cache without a limit, a list "
+        "that only grows, files that stay open."
     )
 
 

@@ -45,16 +45,16 @@ _LEAST_UNEVEN, _UNEVEN = 8, 2.0
 # What lasts as long as somebody else holds it, whichever sample asks; and what helps.
 _AWAITED = {
     "sleep": (
-        "It sleeps now and then, as who tries again while another one has what it wants: a data "
-        "base or a file that is locked, a server that refuses. See who has it for how long: make "
-        "that shorter (small transactions), let readers read beside it (SQLite: "
-        "journal_mode=WAL), or read from a copy."
+        "Its code sleeps now and then, as a retry loop does while a database or a file is locked, "
+        "or a server refuses. Find out who holds it, and for how long: shorten that (small "
+        "transactions), allow concurrent readers (SQLite: journal_mode=WAL), or read from a copy."
     ),
     SHARED_LOCK: (
-        "Now and then it waits at a lock that processes share: see who holds it for so long, and "
-        "hold it for less, or give each worker a file or connection of its own."
+        "Now and then its code waits for a lock that processes share: find out who holds it that "
+        "long, and hold it for less time, or give each worker its own file or connection."
     ),
-    "lock": "Now and then it waits for another thread of its process: see what that does then.",
+    "lock": "Now and then its code waits for another thread of its process: see what that thread "
+    "does.",
 }
 _LEAST_BLOCKED = 0.6  # blocked_share: the slow samples wait, and do not compute
 
@@ -150,13 +150,13 @@ def _slow_samples_title(charge: Charge, around: Circumstances) -> str:
 
 def _slow_samples_reason(evidence: Evidence) -> str:
     text = (
-        f"The slowest took {duration(evidence['slowest_ns'])}, a typical one of its worker "
-        f"{duration(evidence['typical_ns'])}; the batches after it wait their turn."
+        f"The slowest took {duration(evidence['slowest_ns'])}, a typical sample of the same worker "
+        f"{duration(evidence['typical_ns'])}; later batches wait for it."
     )
     if evidence["most_fetches"] <= 1:
         text += (
-            " Each was fetched once: one epoch cannot tell a slow sample from a chance stall, a "
-            "second one can."
+            " Each was fetched only once: a second epoch would tell slow samples from random "
+            "stalls."
         )
     return text
 
@@ -166,16 +166,16 @@ def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
     text = f"Look at {where}{_kept(where)}. " if where else "Look at these samples. "
     if _is_waiting(charge):
         words = mostly_blocked(charge)
-        done = f"Their code {words}" if words else "They wait"
+        done = f"Their code {words}" if words else "Their code waits"
         text += (
-            f"{done}, as for a lock, a server, a retry or storage: see what for, and give up on "
-            "it sooner, or fetch it ahead of time"
+            f"{done}: find out for what (a lock, a server, a retry, storage), and give up sooner, "
+            "or fetch it ahead of time"
         )
     else:
         text += "Reduce or re-encode them ahead of time"
     spare = around.idle_share >= _SPARE
     if around.workers > 1 and around.in_order and spare:
-        text += "; in-order batches wait behind them, which in_order=False (torch >= 2.6) ends"
+        text += "; later batches wait behind them, which in_order=False (torch >= 2.6) avoids"
     if "prefetch_factor" in charge.evidence:
         text += (
             f"; or raise prefetch_factor from {around.prefetch} to "
@@ -186,7 +186,7 @@ def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
 
 def _kept(path: str) -> str:
     """What to know of a file before it is looked for."""
-    return ", in a temporary folder, which may be gone" if _TEMPORARY.search(path) else ""
+    return " (in a temporary folder, which may be gone)" if _TEMPORARY.search(path) else ""
 
 
 def _slow_samples_remedy(charge: Charge, around: Circumstances) -> Remedy:
@@ -234,9 +234,9 @@ def _stalls_reason(evidence: Evidence) -> str:
         f"The slowest took {duration(evidence['slowest_ns'])}, a typical one of its worker "
         f"{duration(evidence['typical_ns'])}; "
         + (
-            "each was fetched once, but waits as uneven as these point to what is waited for."
+            "each was fetched only once, but waits this uneven do not depend on the sample."
             if evidence.has("uneven_times")
-            else "fetched again they were not slow."
+            else "when fetched again, they were not slow."
         )
     )
 
@@ -245,9 +245,9 @@ def _against_stalls(charge: Charge, around: Circumstances) -> str:
     reason = blocked_reason(charge) if _is_waiting(charge) else ""
     if reason in _AWAITED:
         return f"No sample is to blame. {_AWAITED[reason]}"
-    text = "The same samples were quick in other epochs: no sample is to blame. "
-    words = f", whose code {mostly_blocked(charge)} there" if reason else ""
-    return text + f"See what else the machine, its storage or its network did then{words}."
+    text = "The same samples were fast in other epochs, so no sample is to blame. "
+    words = f" (their code {mostly_blocked(charge)})" if reason else ""
+    return text + f"Check what else the machine, its storage or its network was doing{words}."
 
 
 STALLS = CauseRow(
@@ -297,8 +297,8 @@ def _slow_batches_title(charge: Charge, around: Circumstances) -> str:
 
 def _slow_batches_reason(evidence: Evidence) -> str:
     return (
-        f"A typical sample of the slowest took {duration(evidence['slowest_sample_ns'])}, one "
-        f"of its worker otherwise {duration(evidence['typical_ns'])}."
+        f"In the slowest, a typical sample took {duration(evidence['slowest_sample_ns'])}; "
+        f"otherwise that worker takes {duration(evidence['typical_ns'])}."
     )
 
 
@@ -316,8 +316,8 @@ SLOW_BATCHES = CauseRow(
     },
     reason=_slow_batches_reason,
     advice=fixed(
-        "All their samples were slow at once: no sample is to blame. See what else the machine "
-        "or its storage did then, and record again: what comes back is worth a search."
+        "All their samples were slow at once, so no sample is to blame. Check what else the "
+        "machine or its storage was doing, and record again: investigate only what recurs."
     ),
 )
 
@@ -337,7 +337,7 @@ def _slow_worker_title(charge: Charge, around: Circumstances) -> str:
     rank = f" of rank {int(evidence['rank'])}" if evidence["rank"] > 0 else ""
     which = f"worker {int(evidence['worker'])}{rank}"
     if _dealt_in_order(around):
-        return f"one worker's batches are costly, by their order or by the worker: {which}"
+        return f"one worker's batches are slow, because of their order or of the worker: {which}"
     return f"one slow worker: {which}"
 
 
@@ -354,17 +354,18 @@ def _slow_worker_reason(evidence: Evidence) -> str:
 
 
 def _against_slow_worker(charge: Charge, around: Circumstances) -> str:
-    text = f"Its samples take {amount(charge.evidence.get('times', math.nan))} times the others'. "
+    text = f"Its samples take {amount(charge.evidence.get('times', math.nan))} times as long as "
+    "others. "
     if _dealt_in_order(around):
         text += (
             f"Without shuffling it gets the same batches in each epoch, one in {around.workers}: "
-            "spread the costly samples over the workers, by shuffle=True or another order of the "
+            "spread the slow samples over the workers, with shuffle=True or another order of the "
             "data. "
         )
-    see = "If that changes nothing, see" if _dealt_in_order(around) else "See"
+    see = "If that changes nothing, check" if _dealt_in_order(around) else "Check"
     return text + (
-        f"{see} what only this worker does: its shard or files, worker_init_fn, CPU affinity, a "
-        "neighbour on its core. Batches come back in order, so all wait for it."
+        f"{see} what only this worker does: its shard or files, worker_init_fn, CPU affinity, "
+        "another process on its core. Batches are delivered in order, so all wait for it."
     )
 
 

@@ -5,7 +5,7 @@ from lotus.common.formatting import duration, plural
 
 OUTSIDE_PART = "outside"  # of all loops
 ADVICE = (
-    "No setting of a loader changes it: look at what the program does there (checkpoints, "
+    "No loader setting changes this: look at what the program does there (checkpoints, "
     "evaluation, logging, loading of data or models). To see its functions: "
     "py-spy record -o profile.svg -- python train.py"
 )
@@ -16,7 +16,7 @@ def _reason(evidence: Evidence) -> str:
     text = f"All loops together waited {waits}"
     if evidence["pauses"] > 0:
         each = duration(evidence["between_ns"] / evidence["pauses"])
-        text += f"; between two of them passed {each}, {plural(evidence['pauses'], 'time')}"
+        text += f"; {plural(evidence['pauses'], 'pause')} between loops took {each} on average"
     return text + "."
 
 

@@ -40,15 +40,15 @@ def _title(charge: Charge, around: Circumstances) -> str:
         count = charge.evidence["long_steps"]
         what = f"{count:,.0f} training steps are far longer than the others"
     if charge.evidence["slow_every"] > 0:
-        what = f"one in {charge.evidence['slow_every']:,.0f} samples is slow, at equal distances"
+        what = f"one in {charge.evidence['slow_every']:,.0f} samples is slow, at regular intervals"
     return f"{what}: a prefetch factor of {around.prefetch} is too small"
 
 
 def _reason(evidence: Evidence) -> str:
     idle = "during the long steps" if evidence["long_steps"] > 0 else "between the bursts"
     return (
-        f"The workers are idle {idle}. Replayed with the measured times of each batch, "
-        f"a prefetch factor of {evidence['prefetch_factor']:.0f} would save "
+        f"The workers are idle {idle}. In a replay with the measured times of each "
+        f"batch, a prefetch factor of {evidence['prefetch_factor']:.0f} would save "
         f"{share(evidence['saved_share'])} of the waits."
     )
 
@@ -59,14 +59,16 @@ def _advice(charge: Charge, around: Circumstances) -> str:
     tried = "Try to raise" if around.use.rivals else "Raise"
     text = f"{tried} prefetch_factor from {around.prefetch} to {factor}"
     if around.batch_bytes > 0:
-        text += f": up to {plural(held, 'batch')} are held ({size(held * around.batch_bytes)})"
+        text += (
+            f": up to {plural(held, 'batch')} are then queued ({size(held * around.batch_bytes)})"
+        )
     regular = charge.evidence["slow_every"] > 0
     if around.in_sequence and not regular:
-        text += ". Or order the data so that costly samples do not come together: shuffle=True"
+        text += ". Or spread the slow samples over the epoch, as with shuffle=True"
     if regular:
-        text += ". Or do ahead of time, in a thread, what that sample does, such as opening a file"
+        text += ". Or do the extra work of that sample, such as opening a file, ahead in a thread"
     if around.use.rivals:
-        text += ". It gains less, or nothing, while other programs have the cores"
+        text += ". The gain is smaller, or none, while other programs use the cores"
     return f"{text}."
 
 

@@ -16,13 +16,13 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
 
 def _title(charge: Charge, around: Circumstances) -> str:
     workers = charge.evidence["alike_workers"]
-    return f"{workers:.0f} workers draw the same random numbers (of {plain(charge.name)})"
+    return f"{workers:.0f} workers draw the same random numbers (from {plain(charge.name)})"
 
 
 def _reason(evidence: Evidence) -> str:
     return (
-        f"{evidence['alike_workers']:.0f} workers began with the same random numbers: what is "
-        "drawn for a sample in one of them is drawn again in the others."
+        f"{evidence['alike_workers']:.0f} workers started with the same random numbers: "
+        "what one of them draws for a sample, the others draw again."
     )
 
 
@@ -34,9 +34,9 @@ SAME_RANDOM = CauseRow(
     facts={"alike_workers": "Workers that began with the same state of a random generator."},
     reason=_reason,
     advice=fixed(
-        "Seed the generator of each worker differently: by "
+        "Seed the generator differently in each worker: with "
         "torch.utils.data.get_worker_info().seed, in worker_init_fn or where the data set first "
-        "uses it."
+        "uses the generator."
     ),
     silent=True,
     is_grave=lambda charge: True,

@@ -21,21 +21,22 @@ def _repeated(ledger: Ledger) -> Iterable[Charge]:
 
 def _repeated_title(charge: Charge, around: Circumstances) -> str:
     times = charge.evidence["times_read"]
-    return f"samples come {times:.0f} times an epoch: each worker reads all of the data"
+    return f"samples come {times:.0f} times per epoch: each worker reads all of the data"
 
 
 def _repeated_reason(evidence: Evidence) -> str:
     return (
-        "The workers' first batches are equal, or all their samples in another order, or an epoch "
-        f"has {evidence['times_read']:.0f} times the samples that the data set says it has."
+        "The workers' first batches are identical, or they read the same samples in another order, "
+        f"or an epoch has {evidence['times_read']:.0f} times the data set's number of samples."
     )
 
 
 def _against_repeated(charge: Charge, around: Circumstances) -> str:
     return (
-        "Divide the data among the workers: in __iter__, torch.utils.data.get_worker_info() tells "
-        "each its id and how many there are; let a worker read every so many-th sample or shard, "
-        "beginning at its id. Until then a further worker would only read everything once more."
+        "Divide the data among the workers: in __iter__, torch.utils.data.get_worker_info() gives "
+        "each worker its id and how many there are. With n workers, each should read every n-th "
+        "sample or shard, starting at its id. Until then, another worker would only read "
+        "everything once more."
     )
 
 
@@ -75,16 +76,16 @@ def _starved_title(charge: Charge, around: Circumstances) -> str:
 
 def _starved_reason(evidence: Evidence) -> str:
     if not evidence["workers_without_data"]:
-        return "When the others have come to the end of their data, one worker alone makes batches."
+        return "When the others have reached the end of their data, one worker makes batches alone."
     made = evidence["workers"] - evidence["workers_without_data"]
-    return f"All batches came from {plural(made, 'worker')}; the others had none in the whole run."
+    return f"All batches came from {plural(made, 'worker')}; the others made none in the whole run."
 
 
 def _against_starved(charge: Charge, around: Circumstances) -> str:
     if not charge.evidence["workers_without_data"]:
         return (
-            "Divide the data evenly: shards of equal size, or a part of each shard, of which a "
-            "worker reads every num_workers-th sample."
+            "Divide the data evenly: use shards of equal size, or let each worker read every "
+            "num_workers-th sample of each shard."
         )
     return (
         "Split the data into at least as many shards as there are workers, or divide the samples "

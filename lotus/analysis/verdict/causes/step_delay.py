@@ -27,18 +27,18 @@ def _beside(charge: Charge) -> bool:
 
 def _title(charge: Charge, around: Circumstances) -> str:
     what = "threads that the workers keep running" if _beside(charge) else "the workers"
-    return f"the training step without a core, which {what} use"
+    return f"the training step waits for cores, which {what} use"
 
 
 def _reason(evidence: Evidence) -> str:
     text = (
-        f"The step was ready to run without a core for {share(evidence['run_delay_share'])} of its "
-        "time, while the program itself kept the cores busy"
+        f"The step was ready to run but had no core for {share(evidence['run_delay_share'])} of "
+        "its time, while the program itself kept the cores busy"
     )
     if evidence["beside_cores"] >= _MUCH:
         text += (
-            f"; its workers used {evidence['beside_cores']:.1f} cores for something else than "
-            "making batches"
+            f"; its workers used {evidence['beside_cores']:.1f} cores for something other "
+            "than making batches"
         )
     return text + "."
 
@@ -47,17 +47,17 @@ def _advice(charge: Charge, around: Circumstances) -> str:
     if _beside(charge):
         return (
             "Look for threads that worker_init_fn, the data set or a library starts in the workers "
-            "and that go on beside the making of batches: `lotus attach PID` names what they do."
+            "and that run while batches are made: `lotus attach PID` shows what they do."
         )
     return (
-        "Workers and step need more cores than there are: make samples cheaper, or do it once, "
-        "ahead of time, or have fewer workers where they are idle."
+        "The workers and the step need more cores than there are: make samples cheaper, or make "
+        "them once, ahead of time, or use fewer workers if they are idle."
     )
 
 
 STEP_DELAY = CauseRow(
     kind="step-delay",
-    title="the training step without a core, which the workers use",
+    title="the training step waits for cores, which the workers use",
     full_title=_title,
     part=cause_row.STEP,
     charges=_charges,

@@ -36,8 +36,8 @@ def _reason(evidence: Evidence) -> str:
     on_cpu = evidence["cpu_ns"] / evidence["fetch_ns"] if evidence["fetch_ns"] else math.nan
     return (
         f"{size(evidence['read_bytes'])} came from storage, with "
-        f"{amount(evidence['major_faults'])} major faults; the fetches were on a CPU "
-        f"{share(on_cpu)} of their time."
+        f"{amount(evidence['major_faults'])} major faults; the fetches spent "
+        f"{share(on_cpu)} of their time on a CPU."
     )
 
 
@@ -55,7 +55,7 @@ COLD_FILES = CauseRow(
     reason=_reason,
     advice=fixed(
         "The files came from storage, not from the page cache: keep them on a faster or local "
-        "disk, in memory, or in fewer and larger files. More workers read more at a time."
+        "disk, in memory, or in fewer and larger files. More workers read more files at once."
     ),
     remedy=lambda charge, around: set_workers(around, waits=True, steady=False),
 )

@@ -55,13 +55,13 @@ def _not_torch(charge: Charge, around: Circumstances) -> bool:
 
 def _workers_title(charge: Charge, around: Circumstances) -> str:
     if around.workers == 0:
-        return "making batches in several threads, without the cores for them"
+        return "making batches in several threads, with too few cores for them"
     if _not_torch(charge, around):
         return (
             "several threads in each worker, of numpy's BLAS or another library than torch, "
-            "without the cores for them"
+            "with too few cores for them"
         )
-    return "several threads in each worker, without the cores for them"
+    return "several threads in each worker, with too few cores for them"
 
 
 def _reason(evidence: Evidence) -> str:
@@ -74,10 +74,10 @@ def _reason(evidence: Evidence) -> str:
                 whose = "numpy's BLAS, OpenCV or the like"
         own += ". "
     return (
-        f"{own}The thread that has the work in hand was ready to run without a core for "
+        f"{own}The thread that does the work was ready to run but had no core for "
         f"{share(evidence['run_delay_share'])} of its time, while "
         f"{share(evidence['helper_share'])} of the CPU time went to its helper "
-        f"threads ({whose}): it waits until they are done."
+        f"threads ({whose}), for which it waits."
     )
 
 
@@ -85,22 +85,22 @@ def _against_workers(charge: Charge, around: Circumstances) -> str:
     if around.workers == 0:
         fewer = _with_fewer(around.use.fetch.affordable, around)
         return (
-            f"{fewer} Workers compute in one thread each: "
-            "num_workers=1 or more is another way, where a core is left for them."
+            f"{fewer} Or set num_workers to 1 or more: a worker computes in one thread, if there "
+            "is a core left for it."
         )
     if _not_torch(charge, around):
         return (
-            "Let each worker compute in one thread. Torch has one there, so the others are of "
-            "another library, and most often of numpy's BLAS, which takes all cores: start the "
-            f"program with {_OF_NUMPY}=1 in its environment (MKL_NUM_THREADS=1 where numpy is "
-            "built with MKL; torch's own step may then have one thread too). Of others: "
+            "Let each worker compute in one thread. Torch uses one there, so the others belong "
+            "to another library, most often numpy's BLAS, which uses all cores: start the "
+            f"program with {_OF_NUMPY}=1 in its environment (MKL_NUM_THREADS=1 if numpy is "
+            "built with MKL; the training step may then have one thread too). Other libraries: "
             "cv2.setNumThreads(0), NUMEXPR_NUM_THREADS=1."
         )
     return (
         "Let each worker compute in one thread: torch.set_num_threads(1), cv2.setNumThreads(0) or "
-        f"OMP_NUM_THREADS=1 where worker_init_fn or the data set sets more"
-        f"{f' (look at {around.threads_set_at})' if around.threads_set_at else ''}, and "
-        f"{_OF_NUMPY}=1 for numpy's BLAS, which takes all cores by itself."
+        f"OMP_NUM_THREADS=1 if worker_init_fn or the data set sets more"
+        f"{f' (see {around.threads_set_at})' if around.threads_set_at else ''}, and "
+        f"{_OF_NUMPY}=1 for numpy's BLAS, which uses all cores by default."
     )
 
 
@@ -108,13 +108,13 @@ def _with_fewer(count: int, around: Circumstances) -> str:
     if around.threads_are_set and around.threads_set_at:
         return (
             f"Compute in fewer threads: torch.set_num_threads({count}) instead of what "
-            f"{around.threads_set_at} sets; OMP_NUM_THREADS does not help against such a call."
+            f"{around.threads_set_at} sets; such a call overrides OMP_NUM_THREADS."
         )
     if around.threads_are_set:
         return (
-            f"Compute in fewer threads: torch has {around.torch_threads}, more than the machine's "
-            f"cores, so something sets them. Call torch.set_num_threads({count}) there instead; "
-            "OMP_NUM_THREADS does not help against such a call."
+            f"Compute in fewer threads: torch uses {around.torch_threads}, more than the machine "
+            f"has cores, so something sets them. Call torch.set_num_threads({count}) there "
+            "instead; such a call overrides OMP_NUM_THREADS."
         )
     return (
         f"Compute in fewer threads: start the program with OMP_NUM_THREADS={count} in its "
@@ -171,19 +171,19 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
 def _cores_title(charge: Charge, around: Circumstances) -> str:
     cores, whole = (charge.evidence[name] for name in ("cores", "machine_cores"))
     who = "workers" if charge.evidence.get("bound_workers") else "program"
-    return f"the {who} may use {cores:g} of the machine's {plural(whole, 'core')}"
+    return f"the {who} may use only {cores:g} of the machine's {plural(whole, 'core')}"
 
 
 def _cores_reason(evidence: Evidence) -> str:
     text = (
-        "The making of batches was ready to run without a core for "
+        "The making of batches was ready to run but had no core for "
         f"{share(evidence['run_delay_share'])} of its time"
     )
     text += "." if evidence["bound_workers"] > 0 else ", while the program kept its cores busy."
     if evidence["throttled_ns"] > 0:
         text += (
-            f" The CPU quota of its container or job held threads back for "
-            f"{duration(evidence['throttled_ns'])}, added up over the cores."
+            f" The CPU quota of its container or job throttled threads for "
+            f"{duration(evidence['throttled_ns'])}, summed over the cores."
         )
     return text
 
@@ -202,9 +202,9 @@ AFFINITY = CauseRow(
     },
     reason=_cores_reason,
     advice=fixed(
-        "Give more: look for os.sched_setaffinity, taskset, numactl, GOMP_CPU_AFFINITY or "
-        "KMP_AFFINITY, in worker_init_fn too, a library that pins its process at import, and the "
-        "CPU limit of the container or job. More workers will not help."
+        "Allow more cores: check os.sched_setaffinity, taskset, numactl, GOMP_CPU_AFFINITY and "
+        "KMP_AFFINITY (also in worker_init_fn), libraries that pin the process when imported, and "
+        "the CPU limit of the container or job. More workers will not help."
     ),
 )
 
@@ -224,7 +224,7 @@ def _of_others(ledger: Ledger) -> Iterable[Charge]:
 
 def _others_reason(evidence: Evidence) -> str:
     text = (
-        "The making of batches was ready to run without a core for "
+        "The making of batches was ready to run but had no core for "
         f"{share(evidence['run_delay_share'])} of its time, and the program did not keep the cores "
         "busy itself"
     )
@@ -235,7 +235,7 @@ def _others_reason(evidence: Evidence) -> str:
 
 OTHERS = CauseRow(
     kind="other-programs",
-    title="other programs on the cores",
+    title="other programs use the cores",
     charges=_of_others,
     facts={
         "run_delay_share": _FACTS["run_delay_share"],
@@ -243,8 +243,8 @@ OTHERS = CauseRow(
     },
     reason=_others_reason,
     advice=fixed(
-        "Measure again where the cores are free, or give the program cores of its own; no setting "
-        "of a loader helps against it."
+        "Measure again when the cores are free, or give the program its own cores; no loader "
+        "setting helps."
     ),
 )
 

@@ -40,9 +40,10 @@ def _sending_reason(evidence: Evidence) -> str:
     if not evidence.has("mean_pickle_ns"):
         return ""
     text = (
-        f"Per batch: pickling {duration(evidence['mean_pickle_ns'])}, lock "
-        f"{duration(evidence['mean_lock_ns'])}, writing {duration(evidence['mean_write_ns'])}, "
-        f"the main process's reading and unpickling {duration(evidence['mean_receive_ns'])}"
+        f"Per batch: pickling {duration(evidence['mean_pickle_ns'])}, waiting for the "
+        f"queue's lock {duration(evidence['mean_lock_ns'])}, writing "
+        f"{duration(evidence['mean_write_ns'])}, reading and unpickling in the main process "
+        f"{duration(evidence['mean_receive_ns'])}"
     )
     if evidence.has("mean_pipe_bytes"):
         text += f"; {size(evidence['mean_pipe_bytes'])} through the pipe"
@@ -56,28 +57,28 @@ def _against_sending(charge: Charge, around: Circumstances) -> str:
     if (piped and not (of_tensors and _has_many_parts(charge))) or not around.batch_bytes > 0:
         return (
             "Batches go through a pipe as pickled Python objects or arrays: return torch tensors "
-            "(they travel in shared memory), fewer and larger ones, of a smaller dtype."
+            "(they are passed in shared memory), fewer and larger ones, of a smaller dtype."
         )
     if _has_many_parts(charge):
         text = (
-            "Batches are small, but pickling them takes long, as of many small tensors, each of "
-            "which has shared memory of its own. Put them together in collate_fn (torch.cat, with "
-            "their lengths), or return numpy arrays, which are pickled as they are."
+            "Batches are small, but pickling them takes long, as it does for many small "
+            "tensors, each in its own shared memory. Concatenate them in collate_fn (torch.cat, "
+            "with their lengths), or return numpy arrays, which are pickled directly."
         )
         return text + _without_sending(charge, around)
     if around.batch_bytes < _SMALL_BATCH:
         return (
-            "Batches are small: what is waited for is the way between the processes, not the "
-            "copying. Make fewer and larger batches, or of fewer parts."
+            "Batches are small: the time goes to communication between processes, not to copying. "
+            "Use fewer and larger batches, or batches of fewer parts."
         ) + _without_sending(charge, around)
     if _sampled_quicker(charge, around):
         return (
-            f"All making of batches takes {share(evidence['making_over_sending'])} of the time "
-            "that is spent on sending them: with num_workers=0 the main process makes them itself."
+            f"Making all batches takes {share(evidence['making_over_sending'])} of the time spent "
+            "on sending them: with num_workers=0 the main process makes them itself."
         )
     return (
-        "Make batches smaller (uint8 instead of float32, convert after loading; crop or reduce "
-        "before collate); batches of many small tensors cost a descriptor each."
+        "Make batches smaller: use uint8 instead of float32 and convert after loading, crop or "
+        "reduce before collate. Each small tensor of a batch costs a file descriptor."
     )
 
 
@@ -114,8 +115,8 @@ def _without_sending(charge: Charge, around: Circumstances) -> str:
     evidence = charge.evidence
     return (
         f" Making a batch takes {duration(evidence['mean_fetch_ns'])}, receiving it "
-        f"{duration(evidence['mean_receive_ns'])}: num_workers=0 makes it without sending"
-        + (", and without persistent_workers" if around.persistent else "")
+        f"{duration(evidence['mean_receive_ns'])}: set num_workers=0, which avoids sending"
+        + (" (without persistent_workers)" if around.persistent else "")
         + "."
     )
 
@@ -196,13 +197,13 @@ def _against_handover(charge: Charge, around: Circumstances) -> str:
     if _draws_first(charge):
         return (
             "Look at what the sampler's __iter__ does before it yields its first index: read "
-            "labels or lengths from a table that is made once, not from the samples, and draw "
-            "with numpy or torch."
+            "labels or lengths from a table that is built once, not from the samples, and draw "
+            "indices with numpy or torch."
         )
     if around.hot_in_sampler:
         hot = around.hot_in_sampler[-1]
         return (
-            f"Make the sampler cheaper: {hot.share:.0%} of its stacks were in {hot}. It "
+            f"Make the sampler faster: {hot.share:.0%} of its stack samples were in {hot}. It "
             "runs in the main process: draw many indices at a time, ahead of the epoch, with "
             "numpy or torch."
         )
@@ -211,7 +212,7 @@ def _against_handover(charge: Charge, around: Circumstances) -> str:
 
 HANDOVER = CauseRow(
     kind="main-process",
-    title="the sampler, and other work of the main process in next",
+    title="the sampler and other work of the main process in next()",
     full_title=_handover_title,
     charges=_handover,
     facts={"drawn_ns": "What the sampler took before the first batches, nanoseconds."},
@@ -227,13 +228,13 @@ def _index(ledger: Ledger) -> Iterable[Charge]:
 def _against_index(charge: Charge, around: Circumstances) -> str:
     return (
         "The workers were idle while the loop waited: raise prefetch_factor "
-        f"({around.prefetch} now) and look for a slow sampler."
+        f"(now {around.prefetch}) and look for a slow sampler."
     )
 
 
 INDEX = CauseRow(
     kind="index",
-    title="nobody had asked for the batch",
+    title="the batch was not requested in time",
     charges=_index,
     advice=_against_index,
 )

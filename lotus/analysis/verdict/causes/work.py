@@ -33,14 +33,14 @@ _IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
 _FAR_MORE, _NEARLY_ALL = 4.0, 0.8
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 # What a thread may be blocked in: in words, and what helps.
-_OVERLAPS = "more workers overlap it at no cost in cores. "
-_BY_LIMIT = "more workers overlap it at no cost in cores, unless a limit is shared by all of them. "
-_BY_PROCESS = "more workers overlap it, as far as that process leaves cores free. "
-_BY_LINE = "more workers overlap it at no cost in cores, while its bandwidth lasts. "
-_BY_ANSWERS = "more workers overlap it, as far as that process answers several at a time. "
+_OVERLAPS = "more workers overlap these waits without using more cores. "
+_BY_LIMIT = "more workers overlap these waits, unless all of them share one limit. "
+_BY_PROCESS = "more workers overlap these waits, if that process leaves cores free. "
+_BY_LINE = "more workers overlap these waits, as long as there is bandwidth left. "
+_BY_ANSWERS = "more workers overlap these waits, if that process answers several at a time. "
 _STORAGE = (
     "keep the files on a faster or local disk, in memory, or in fewer and larger files. More "
-    "workers read more at a time. "
+    "workers read more files at once. "
 )
 _PACED = ("sleep", "socket", "events")  # how a thread awaits its turn at a limit
 _MOST_OF_FETCH = 0.5
@@ -49,8 +49,8 @@ _PACKS, _ANSWERS_CORES = 0.25, 0.3
 # What more workers may slow down for each other.
 _UNSTEADY = ("storage", "file", "page-fault", LOCAL_SOCKET)
 _REASONS = {
-    SHARED_LOCK: ("takes turns at a lock that processes share", ""),
-    "lock": ("waits for other threads of its process", "look at what they do. "),
+    SHARED_LOCK: ("waits for a lock that processes share", ""),
+    "lock": ("waits for other threads of its process", "find out what they do. "),
     "sleep": ("sleeps", _BY_LIMIT),
     "socket": ("waits for the network", _BY_LINE),
     LOCAL_SOCKET: ("waits for another process of this machine, over a local socket", _BY_ANSWERS),
@@ -179,19 +179,19 @@ def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
 def _reason(evidence: Evidence) -> str:
     if not evidence.has("fetch_share"):
         return ""
-    text = f"It is {share(evidence['fetch_share'])} of the time in which batches are made"
+    text = f"It takes {share(evidence['fetch_share'])} of the time in which batches are made"
     if evidence.has("waiting_share") and evidence["waiting_share"] > 0.1:
         least = "" if evidence["looks"] >= LEAST_LOOKS else "at least "
-        text += f", off the CPU for {least}{share(evidence['waiting_share'])} of it"
+        text += f", off the CPU for {least}{share(evidence['waiting_share'])} of that"
     parts = [(evidence[_fact(reason)], words) for reason, (words, _) in _REASONS.items()]
     parts = sorted((part for part in parts if part[0] >= _SEEN), reverse=True)[:2]
     if parts and evidence["looks"] >= LEAST_LOOKS:
         seen = ", ".join(f"{share(part)} found that it {words}" for part, words in parts)
-        text += f"; of {amount(evidence['looks'])} looks at it {seen}"
+        text += f"; of {amount(evidence['looks'])} observations, {seen}"
     if evidence.has("shared_pace_ns"):
         text += (
-            f". A sample came every {duration(evidence['shared_pace_ns'])}, evenly, whichever "
-            "worker asked"
+            f". Samples arrived at even intervals of {duration(evidence['shared_pace_ns'])}, "
+            "whichever worker asked"
         )
     return text + "."
 
@@ -215,47 +215,47 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
     reason = _looked(charge).reason
     if _takes_turns(reason, around):
         return (
-            "Processes take turns at a lock, so more workers will not help. Hold it for less, give "
-            f"each worker a file or connection of its own, or do without it.{look}"
+            "Processes wait for each other at a lock, so more workers will not help. Hold it for "
+            f"less time, give each worker its own file or connection, or avoid the lock.{look}"
         )
     if _is_paced(charge):
         return (
-            f"A sample came every {duration(charge.evidence['shared_pace_ns'])}, whichever worker "
-            "asked, as behind a rate limit or one line that all workers share: with a higher "
-            "num_workers each would wait for longer. Ask for several samples at a time or for "
-            f"fewer bytes, keep a copy near, or raise the limit.{look}"
+            f"A sample arrived every {duration(charge.evidence['shared_pace_ns'])}, whichever "
+            "worker asked, as if all workers shared a rate limit or one connection: with a "
+            "higher num_workers, each would wait longer. Request several samples at a time or "
+            f"fewer bytes, keep a copy nearby, or raise the limit.{look}"
         )
     if _asks_who_computes(charge, around):
         computes = (
-            "which computes the answers for all workers: more of them will not help"
+            "which computes the answers for all workers: more workers will not help"
             if around.use.kept_cores >= _ANSWERS_CORES
-            else "and if that computes the answers for all workers, more of them will not help"
+            else "and if it computes the answers for all workers, more workers will not help"
         )
         return (
             f"Each access is a message to that process, {computes}. If it is a "
-            "multiprocessing.Manager(), whose dict() and list() work so, keep the data in an array "
+            "multiprocessing.Manager(), whose dict() and list() do this, keep the data in an array "
             "or tensor that the workers share by fork or in shared memory; or open it once in each "
             f"worker.{look}"
         )
     if _starts_programs(charge, around):
         return (
-            "It starts a program for each sample or batch, which computes: do it in the worker by "
-            "a library, for many samples at a time, or once, ahead of time. "
+            "It starts a program for each sample or batch: do its work in the worker with a "
+            "library, for many samples at a time, or once, ahead of time. "
             f"{more_workers(around)}{look}"
         )
     if _waits(charge, around) and reason in ("child", "pipe") and around.use.all_used:
         return (
             "It waits for another process while all cores are in use: if that process computes, "
-            "more workers will not help. Do its work in the worker by a library, or once, ahead of "
-            f"time.{look}"
+            "more workers will not help. Do its work in the worker with a library, or once, ahead "
+            f"of time.{look}"
         )
     if _waits(charge, around):
         words, helps = _REASONS.get(reason, ("waits (network, lock, sleep)", _OVERLAPS))
         return f"It {words}: {helps}{more_workers(around, waits=True)}{look}"
     if _off_cpu(charge):
         return (
-            "It was off the CPU while others had the cores, which no number of workers mends: "
-            f"measure again where they are free.{look}"
+            "It was off the CPU while other programs used the cores, and more workers will not "
+            f"help: measure again when the cores are free.{look}"
         )
     if not workers_help(around) or _dwarfs_the_cores(charge, around):
         return f"Make it cheaper{_ahead(charge)} {more_workers(around)}{look}"
@@ -268,8 +268,8 @@ def _ahead(charge: Charge) -> str:
     """Whether it can be done once, which what draws random numbers cannot."""
     if charge.kind == OPERATION.kind and _RANDOM.search(charge.name):
         return (
-            ". It is random by its name: done once, ahead of time, it would be the same in each "
-            "epoch."
+            ". Its name suggests that it is random: done once, ahead of time, it would be the same "
+            "in each epoch."
         )
     return ", or do it once, ahead of time."
 
@@ -360,10 +360,10 @@ def _dataset_title(charge: Charge, around: Circumstances) -> str:
 def _against_dataset(charge: Charge, around: Circumstances) -> str:
     if around.level == "sample":
         return _record_operations(around)
-    look = " Its functions: lotus trace --py-spy, then lotus map."
+    look = " To see its functions: lotus trace --py-spy, then lotus map."
     if around.hot:
         chain = " > ".join(map(str, around.hot[-_CHAIN:]))
-        look = f" {around.hot[-1].share:.0%} of its stacks were in {chain}."
+        look = f" {around.hot[-1].share:.0%} of its stack samples were in {chain}."
     return _against_work(charge, around, look)
 
 

@@ -13,7 +13,7 @@ HEADROOM = 1.1  # over the workers that keep up on average
 _MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
 _LEAST_GAIN = 1.05  # times as fast: less is no reason to start processes
 _KEPT = "persistent_workers=True"
-_TRY_FIRST = "; try it first, as they may cost more here than they save"
+_TRY_FIRST = "; measure it, as workers may cost more here than they save"
 _LITTLE_STEP = 10.0  # times as long as a step: making a batch gains little from running beside it
 
 
@@ -55,15 +55,15 @@ def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
     most = min(cores, around.affordable, _most_for_waiting(around) if waits else math.inf)
     count = _worth_their_start(around, int(min(math.ceil(wanted), max(most, around.workers + 1))))
     if count == around.workers:
-        short = "In epochs as short as these, more workers start for longer than they save."
+        short = "Epochs are so short that starting more workers takes longer than it saves."
         return WorkerAdvice(short)
     short = f"Raise num_workers from {around.workers} to"
     if count >= wanted:
         return WorkerAdvice(f"{short} about {count}.", count)
-    why = "the cores there are; " if count == cores else ""
-    why = "what memory there is for; " if count < cores and count >= around.affordable - 1 else why
+    why = "limited by the cores; " if count == cores else ""
+    why = "limited by memory; " if count < cores and count >= around.affordable - 1 else why
     if wanted < 1000:
-        why += f"to keep up it would take about {math.ceil(wanted)}"
+        why += f"keeping up would take about {math.ceil(wanted)}"
     else:
         why += "the training step takes next to no time"
     return WorkerAdvice(f"{short} {count} ({why}).", count)
@@ -103,15 +103,15 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
     kept = count is not None and _worth_keeping(around, count)
     shown = f"num_workers={count}" if count else "num_workers"
     shown += f" and {_KEPT}" if kept else ""
-    why = "to overlap it with the step"
+    why = "to overlap this with the step"
     if around.needed > _LITTLE_STEP:
-        why = "to make batches side by side" if count != 1 else "to make it beside the step"
+        why = "to make batches in parallel" if count != 1 else "to make them during the step"
     text = "The main process makes every batch itself"
     gain = around.replayed.with_workers(count, kept) if around.replayed and count else UNKNOWN
     if gain.is_possible and gain.gain < _LEAST_GAIN:
         if around.use.much_taken:
             taken = "other programs leave no core for workers"
-            text = f"{text}, and {taken}: where they do not run, try {shown}."
+            text = f"{text}, and {taken}: when they are not running, try {shown}."
         else:
             text = f"{text}, and workers would cost about what they save, or more."
         return WorkerAdvice(text, advised=False)
@@ -143,7 +143,7 @@ def _futile(around: Circumstances, waits: bool) -> str:
             "divide the data evenly first."
         )
     if workers >= cores:
-        who = "worker has" if workers == 1 else f"{workers} workers have"
+        who = "worker already has" if workers == 1 else f"{workers} workers already share"
         return (
             f"The {who} {plural(around.cores, 'core')}: more workers will not help without more "
             "cores."
@@ -151,7 +151,7 @@ def _futile(around: Circumstances, waits: bool) -> str:
     if not waits and around.use.fetch.delay_share >= SHARED:
         who = "worker was" if workers == 1 else f"{workers} workers were"
         return (
-            f"The {who} ready without a free core for "
+            f"The {who} ready to run but had no core for "
             f"{around.use.fetch.delay_share:.0%} of the time: more will not help."
         )
     if not waits and around.use.full:
