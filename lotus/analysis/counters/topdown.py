@@ -47,6 +47,14 @@ MEANING = {
     SMT: "the core's other thread had the slots, often another worker: with a worker a core each "
     "is faster; whether all together are, lotus tune tells",
 }
+# Files of lotus/inside/alternatives/ that spare what a node stands for, for `lotus advise`.
+ADVICE = {
+    "frontend_latency": ("batched_normalize", "uint8_tensors"),
+    "frontend_bandwidth": ("uint8_resize", "uint8_tensors"),
+    "backend_memory": ("in_place_normalize", "late_float", "early_crop"),
+    "backend_core": ("reducing_resize", "draft_decode"),
+    "mispredicted_branches": ("draft_decode", "torchvision_decode"),
+}
 
 
 class Nodes(NamedTuple):
@@ -88,6 +96,13 @@ def nodes(operations: pd.DataFrame) -> Nodes:
         if level_2 and known and not crossing and row.get("counted"):
             unbound.append(str(row["operation"]))
     return Nodes(pd.DataFrame(rows, columns=COLUMNS), unbound)
+
+
+def meaning(node: str) -> str:
+    """What a node means, what usually helps, and which alternatives `lotus advise` measures."""
+    *some, last = ADVICE.get(node, ("",))
+    names = " and ".join([", ".join(some), last] if some else [last])
+    return f"{MEANING[node]} (lotus advise measures {names})" if names else MEANING[node]
 
 
 def remarks(operations: pd.DataFrame, cpu: str) -> list[str]:

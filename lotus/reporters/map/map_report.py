@@ -11,7 +11,7 @@ import pandas as pd
 from lotus.analysis.common.columns import records
 from lotus.analysis.counters.counter_metrics import COLLATE, REST
 from lotus.analysis.counters.function_profile import MapSummary
-from lotus.analysis.counters.topdown import MEANING, SMT, nodes, remarks
+from lotus.analysis.counters.topdown import SMT, meaning, nodes, remarks
 from lotus.common.formatting import (
     MISSING,
     amount,
@@ -229,8 +229,11 @@ def bound_by(summary: MapSummary) -> tuple[list[list[str]], list[str]]:
         name = plain(operation_name(operation))
         rows.append([name, "no node crosses its threshold", "", ""])
     explained = levels.rows["binding"].astype(bool) | (levels.rows["node"] == SMT)
-    names = dict.fromkeys(str(name) for name in levels.rows.loc[explained, "node"])
-    sentences = [f"{_node(node)}: {MEANING[node]}" for node in names]
+    named = {str(row["node"]): str(row["parent"]) for row in rows_of(levels.rows[explained])}
+    sentences = [
+        f"{f'{_SHARES[parent]}, ' if parent else ''}{_node(node)}: {meaning(node)}"
+        for node, parent in named.items()
+    ]
     return rows, [*sentences, *(f"{text}." for text in remarks(summary.operations, summary.cpu))]
 
 

@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from lotus.analysis.counters.topdown import MEANING, THRESHOLDS, nodes, remarks
+from lotus.analysis.counters.topdown import ADVICE, MEANING, THRESHOLDS, meaning, nodes, remarks
+from lotus.inside.common import alternative_files
 from native_map.events.metrics import LEVEL_2, METRICS
 
 
@@ -43,6 +44,15 @@ def test_where_no_node_crosses_that_is_told():
     crossed = nodes(table(retiring=0.6))
     assert not len(crossed.rows)
     assert crossed.unbound == ["Decode"]
+
+
+def test_a_node_names_what_lotus_advise_can_measure():
+    assert {name for names in ADVICE.values() for name in names} <= {*alternative_files.names()}
+    assert set(ADVICE) <= set(MEANING)
+    text = "(lotus advise measures draft_decode and torchvision_decode)"
+    assert meaning("mispredicted_branches").endswith(text)
+    assert meaning("backend_memory").endswith("in_place_normalize, late_float and early_crop)")
+    assert meaning("pipeline_restarts") == MEANING["pipeline_restarts"]
 
 
 def test_heavy_operations_need_no_threshold_of_retiring():
