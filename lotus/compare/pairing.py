@@ -134,7 +134,8 @@ class SideOperations:
             names = [event for event in events_of(rows) if sums[event].notna().mean() > 0.5]
             complete = sums[names].notna().all(axis=1).tolist()
             mine = [pair for pair, known in zip(mine, complete, strict=True) if known]
-            counted = mine if place == 0 else [pair for pair in counted if pair in mine]
+            of_run = set(mine)  # thousands, where a run has as many operations
+            counted = mine if place == 0 else [pair for pair in counted if pair in of_run]
             events = names if place == 0 else [event for event in events if event in names]
         return SideOperations(operations.sort_values(ascending=False), counted, events)
 
@@ -162,7 +163,8 @@ class PairedOperations:
             letter = letters[1] if len(left_ns) else letters[0]
             notes.append(f"no operations were recorded in {letter}: see its --level")
         events = [name for name in a.events if name in b.events]
-        counted = [name for name in a.counted if name in b.counted][:_MOST_COUNTED]
+        known = set(b.counted)
+        counted = [name for name in a.counted if name in known][:_MOST_COUNTED]
         if bool(a.events) != bool(b.events):
             letter = letters[0] if a.events else letters[1]
             notes.append(f"only {letter} was recorded with --counters: they are not compared")

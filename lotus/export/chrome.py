@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lotus.common.formatting import shorten
 from lotus.export import torch_trace
 from lotus.export.counter_tracks import Points
 from lotus.export.export_request import ExportRequest, Progress
+from lotus.export.spreadsheet_cells import LONGEST_REPEATED
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Slices, Timeline
 from lotus.export.tracks import Track
 from lotus.reading import table_pieces
@@ -40,7 +42,8 @@ def pieces(
     yield b'{"displayTimeUnit": "ms",\n"traceEvents": [\n'
     between = ""
     for chunk in timeline.chunks():
-        names += [json.dumps(name) for name in chunk.names]
+        # Each slice repeats its name.
+        names += [json.dumps(shorten(name, LONGEST_REPEATED)) for name in chunk.names]
         places |= {place.id: place for place in chunk.tracks}
         events = [event for place in chunk.tracks for event in _metadata(place)]
         events += _slices(chunk.slices, names, places)

@@ -119,6 +119,15 @@ def test_exports_hold_such_names(run, tmp_path, capfd, form):
             json.loads(data)
 
 
+@pytest.mark.parametrize(("form", "file"), [("csv", "ops.csv"), ("chrome", "")])
+def test_a_row_does_not_repeat_a_name_of_a_megabyte(run, tmp_path, form, file):
+    path = tmp_path / "out"
+    assert cli.main(["export", "--format", form, "-o", str(path), str(run)]) == 0
+    text = (path / file if file else path).read_text(encoding="utf-8")
+    assert LONG not in text
+    assert sum("n" * 500 in line for line in text.splitlines()) >= 6  # each row has it, shortened
+
+
 def test_the_run_itself_is_read(run):
     loaded = lotus.load(run)
     assert LONG in set(loaded.ops["operation"].astype(str))
