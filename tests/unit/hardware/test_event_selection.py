@@ -113,6 +113,23 @@ def test_level_2_of_perf_metrics_takes_no_counter_and_its_small_shares_may_read_
     assert not any("left out" in note for note in chosen.notes)
 
 
+@pytest.mark.parametrize("uarch", ["neoverse_n2", "neoverse_v1", "neoverse_v2"])
+def test_neoverse_counts_level_1_with_its_seven_counters_and_says_what_fewer_leave_out(
+    choose, uarch
+):
+    cpu = Cpu("ARM", 0x41, 0xD40, 3, "Neoverse", "aarch64", uarch, False)
+    chosen = choose(Kernel(announced=7, right=7), cpu=cpu)
+    (group,) = chosen.groups
+    assert chosen.level_1
+    assert {event.name for event in group} == {
+        *("cycles", "instructions", "slots_frontend", "slots_backend", "ops_retired"),
+        *("ops_dispatched", "branch_misses_spec", "task_clock"),
+    }
+    few = choose(Kernel(announced=4, right=4), cpu=cpu)
+    assert not few.level_1
+    assert any("retiring, bad_speculation" in note for note in few.notes)
+
+
 def test_a_vm_without_the_register_says_that_level_2_is_not_counted(choose):
     class Hidden(Kernel):
         def open(self, events):
