@@ -191,7 +191,7 @@ def _metrics(
     lines: list[MeasureLine] = []
 
     def metrics(sums: Totals, place: int, cpu: tuple[str, EventTable]) -> pd.DataFrame:
-        counts = {event: sums(f"event:{place}:{event}") for event in sums.wanted.events}
+        counts = {event: sums.count(place, event) for event in sums.wanted.events}
         return formulas.metrics(pd.DataFrame(counts), *cpu)
 
     for place, label in enumerate(labels.counted):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,7 @@ class SideOperations:
     operations: pd.Series
     counted: list[tuple[str, str]]
     events: list[str]
+    turned: list[str] = field(default_factory=list)  # of groups that took turns by batch
 
     @staticmethod
     def of(loops: Sequence[Scope], runs: Sequence[RunLike]) -> "SideOperations":
@@ -125,6 +126,7 @@ class SideOperations:
             operations = operations.add(other, fill_value=0.0)
         counted: list[tuple[str, str]] = []
         events: list[str] = []
+        turned: set[str] = set()
         for place, rows in enumerate(counter_rows(runs, loops)):
             if not len(rows):
                 return SideOperations(operations, [], [])
@@ -132,12 +134,15 @@ class SideOperations:
             mine = list(zip(sums["kind"].astype(str), sums["operation"].astype(str), strict=True))
             # Where groups took turns, an operation may have met one of them in no batch.
             names = [event for event in events_of(rows) if sums[event].notna().mean() > 0.5]
+            known = rows.loc[rows[names].notna().any(axis=1), names]
+            turned |= {name for name in names if known[name].isna().any()}
             complete = sums[names].notna().all(axis=1).tolist()
-            mine = [pair for pair, known in zip(mine, complete, strict=True) if known]
+            mine = [pair for pair, whole in zip(mine, complete, strict=True) if whole]
             of_run = set(mine)  # thousands, where a run has as many operations
             counted = mine if place == 0 else [pair for pair in counted if pair in of_run]
             events = names if place == 0 else [event for event in events if event in names]
-        return SideOperations(operations.sort_values(ascending=False), counted, events)
+        some = [event for event in events if event in turned]
+        return SideOperations(operations.sort_values(ascending=False), counted, events, some)
 
 
 class PairedOperations:
@@ -176,7 +181,12 @@ class PairedOperations:
         counted = counted if a.events and b.events else []
         top = self.pairs[:MOST_OPERATIONS]
         self.wanted = [
-            Wanted([pair[place] for pair in top], counted, side.events if counted else [])
+            Wanted(
+                [pair[place] for pair in top],
+                counted,
+                side.events if counted else [],
+                side.turned if counted else [],
+            )
             for place, side in enumerate((a, b))
         ]
         names = [mine[1] for mine, _ in top]

@@ -56,11 +56,16 @@ Interval = tuple[str, str]  # kind, operation: what was counted
 
 @dataclass(frozen=True)
 class Wanted:
-    """The operations and counters that have columns, the same for all runs."""
+    """The operations and counters that have columns, the same for all runs.
+
+    `turned` are the events of groups that took turns by batch. Their counts are scaled to all
+    batches, by the weight of those in which they were seen: both have columns too.
+    """
 
     operations: Sequence[Operation] = ()
     counted: Sequence[Interval] = ()
     events: Sequence[str] = ()
+    turned: Sequence[str] = ()
     columns: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,6 +77,8 @@ class Wanted:
         names += ["operations:made", "cpu:made", "counted:made"]
         for place in range(len(self.counted)):
             names += [f"event:{place}:{event}" for event in self.events]
+            names += [f"seen:{place}:{event}" for event in self.turned]
+            names += [f"weight:{place}"] if self.turned else []
         object.__setattr__(self, "columns", {name: place for place, name in enumerate(names)})
 
 
@@ -91,6 +98,20 @@ class Totals:
 
     def __call__(self, name: str) -> Floats:
         return np.asarray(self.table[:, self.wanted.columns[name]], np.float64)
+
+    def count(self, place: int, event: str) -> Floats:
+        """Return the sum of an event in a counted interval, and its replicates.
+
+        A replicate draws batches of all turns, more or fewer of them of the event's own: it is
+        scaled by those that it has drawn.
+        """
+        counts = self(f"event:{place}:{event}")
+        if event not in self.wanted.turned:
+            return counts
+        seen, weight = self(f"seen:{place}:{event}"), self(f"weight:{place}")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale = weight / seen
+            return np.where(seen > 0, counts * scale / scale[0], np.nan)
 
     def __add__(self, other: "Totals") -> "Totals":
         return Totals(
@@ -356,6 +377,8 @@ class _MadeBatches:
         events = [event for event in wanted.events if event in events_of(counters)]
         self.with_counts = np.zeros(count)
         self.counts = np.zeros((count, 0))
+        self.seen: dict[str, Floats] = {}  # by event that took turns
+        self.weight: Floats = np.zeros((count, 0))
         if not len(counters) or not wanted.counted or len(events) < len(wanted.events):
             return
         row = batch_rows(self.batches, counters)
@@ -406,6 +429,8 @@ class _MadeBatches:
             whole, covered = weight.sum(axis=0), weight[seen].sum(axis=0)
             scale = np.where(covered > 0, whole / np.where(covered > 0, covered, 1.0), 0.0)
             self.counts[:, place :: len(events)] *= seen[:, None] * scale
+            self.seen[events[place]] = weight * seen[:, None]
+        self.weight = weight
 
     def of(self, rank: int) -> _Part:
         columns, batches, wanted = self.wanted.columns, self.batches, self.wanted
@@ -427,6 +452,12 @@ class _MadeBatches:
         for at in range(self.counts.shape[1]):
             place, event = divmod(at, len(wanted.events))
             rows.add(columns[f"event:{place}:{wanted.events[event]}"], self.counts[:, at])
+        if wanted.turned and self.counts.shape[1]:
+            for place in range(len(wanted.counted)):
+                rows.add(columns[f"weight:{place}"], self.weight[:, place])
+                for name in wanted.turned:
+                    seen = self.seen.get(name, self.weight)
+                    rows.add(columns[f"seen:{place}:{name}"], seen[:, place])
         more = [columns[f"operation:{place}"] for place in range(min(len(wanted.operations), 4))]
         return rows.part(columns["fetch"], columns["made"], more)
 

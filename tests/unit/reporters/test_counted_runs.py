@@ -81,6 +81,17 @@ def test_who_buys_machines_sees_which_operation_gains(runs) -> None:
     assert "and 14 more" in text
 
 
+def test_turns_do_not_widen_the_interval_of_a_share(runs) -> None:
+    """GIVEN events of which each cycle counts the same WHEN batches are drawn of all turns THEN the
+    shares of each drawing are those of all batches."""
+    comparison = compare(Side("a", [runs["intel"]], "A"), Side("b", [runs["zen"]], "B"))
+    lines = {line.id: line for line in comparison.loaders[0].lines}
+    for name, gap in (("frontend_bound", 0.04), ("frontend_latency", 0.09)):
+        line = lines[f"counter:Loader:{name}"]
+        assert line.b - line.a == pytest.approx(gap, abs=1e-3)
+        assert line.difference.high - line.difference.low < 0.01
+
+
 def test_an_operation_that_no_turn_met_takes_the_others_nothing(runs) -> None:
     """GIVEN an operation that occurs in no batch of one group's turn WHEN CPUs are compared THEN it
     has no shares, and all others have theirs."""
