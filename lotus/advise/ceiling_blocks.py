@@ -171,9 +171,9 @@ class _Blocks:
     def _leave_out(self, kind: str, why: str) -> None:
         self._kinds = [other for other in self._kinds if other != kind]
         if kind == SAME:
-            self._notes.append(f"storage is not told from the rest of the wait: {why}")
+            self._notes.append(f"storage cannot be separated from the rest of the wait: {why}")
         elif kind == UNSENT:
-            self._notes.append(f"delivery is not told from the rest of the wait: {why}")
+            self._notes.append(f"delivery cannot be separated from the rest of the wait: {why}")
         else:
             self._refused[kind] = why
 

@@ -25,7 +25,7 @@ def _on_files(habits: Mapping[str, Any]) -> list[str]:
     for path, known in habits["again"]:
         of = "" if known is None else f" ({size(known)})"
         made.append(
-            f"{os.path.basename(path)}{of} was opened anew for each of "
+            f"{os.path.basename(path)}{of} was opened again for each of "
             f"{plural(samples, 'sample')}: open it once in each worker, when it makes "
             "its first sample, and keep it open; what that gains was not measured"
         )

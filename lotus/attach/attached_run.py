@@ -211,14 +211,14 @@ def _rows(content: Mapping[str, Any], name: str, row_of: Any, columns: list[str]
 
 def _process(row: Any) -> list[int]:
     if not isinstance(row, dict):
-        raise ValueError("a process is no object")
+        raise ValueError("a process is not an object")
     row = {"kept_ns": -1, **row}  # a run of an older lotus has none
     return [checked_values.whole(row[name], sound, name) for name, sound in PROCESS.items()]
 
 
 def _loop(row: Any) -> list[Any]:
     if not isinstance(row, dict):
-        raise ValueError("a loop is no object")
+        raise ValueError("a loop is not an object")
     lines = [checked_values.whole(row.get(name), _PIDS, name) for name in ("head", "first", "last")]
     return [checked_values.text(row.get("function")), checked_values.text(row.get("file")), *lines]
 

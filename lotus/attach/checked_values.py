@@ -15,12 +15,12 @@ def columns(content: Mapping[str, Any], name: str, kinds: Mapping[str, range]) -
     """A table of whole numbers, `kinds` by column. Raises ValueError."""
     table = content.get(name)
     if not isinstance(table, dict):
-        raise ValueError(f"{name} is no table")
+        raise ValueError(f"{name} is not a table")
     arrays = {}
     for column, sound in kinds.items():
         values = table.get(column)
         if not isinstance(values, list) or len(values) > MOST_ROWS:
-            raise ValueError(f"{name}.{column} is no list")
+            raise ValueError(f"{name}.{column} is not a list")
         if any(type(value) is not int or value not in sound for value in values):
             raise ValueError(f"{name}.{column} has a value that lotus does not write")
         arrays[column] = np.array(values, dtype=np.int64)
@@ -33,7 +33,7 @@ def items(content: Mapping[str, Any], name: str) -> list[Any]:
     """A list. Raises ValueError."""
     value = content.get(name)
     if not isinstance(value, list):
-        raise ValueError(f"{name} is no list")
+        raise ValueError(f"{name} is not a list")
     return value
 
 

@@ -45,7 +45,7 @@ def load(directory: Path, labels: int) -> FunctionEvidence | None:
     try:
         content = files.read_json(path, _MOST_BYTES)
         if not isinstance(content, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not an object")
         return _evidence(content, labels)
     except OSError as error:
         raise LotusError(f"cannot read {path}: {error.strerror}; see: ls -ld {path}") from None

@@ -87,7 +87,7 @@ def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> li
         return [_program(facts, processes, children)]
     if not facts.torch and not facts.python and (facts.torch is None or not ranks):
         raise LotusError(
-            f"process {pid} ({facts.words}) is no Python program; lotus attach without a number "
+            f"process {pid} ({facts.words}) is not a Python program; lotus attach without a number "
             "lists those with torch"
         )
     if facts.torch is False and ranks:  # a shell, uv, or a launcher of its own

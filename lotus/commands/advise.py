@@ -13,7 +13,7 @@ from lotus.common.errors import LotusError
 
 NAME = "advise"
 DEFAULT = Path("advice.json")
-HELP = "measure what better data loading could gain, and try other ways to do the same"
+HELP = "measure how much faster data loading could make a program, and try alternatives"
 EPILOG = """\
 examples:
   lotus advise -- python train.py
@@ -41,7 +41,7 @@ get SIGTERM. Its model is trained on repeated data meanwhile, so let it write
 what it writes to a place that may be thrown away.
 
 Without --ceilings there are blocks with known equivalents of its operations,
-which lotus can put in, too. Then the program is started once more, up to its
+which lotus can put in as well. Then the program is started once more, up to its
 first batch: all known equivalents run on copies of inputs that its operations
 had, and it is ended again. Operations that write files, use the network or
 start processes are not run again, as far as Python sees that.

@@ -5,7 +5,7 @@ import argparse
 from lotus.commands.common import arguments, options, output
 
 NAME = "attach"
-HELP = "look at a running program from outside: the verdict without a restart"
+HELP = "sample a running program from outside: a verdict without a restart"
 EPILOG = """\
 Nothing is installed in the program and no code runs in it: py-spy reads its
 Python stacks, and /proc tells what its threads wait for. PID is the training's

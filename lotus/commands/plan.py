@@ -7,7 +7,7 @@ from lotus.commands.common import arguments, options
 from lotus.commands.common import output as outputs
 
 NAME = "plan"
-HELP = "say whether keeping samples pays, and write the settings for it"
+HELP = "say whether caching samples pays, and write the settings for it"
 DEFAULT = Path("plan.json")
 EPILOG = """\
 examples:
@@ -27,7 +27,7 @@ What is predicted is the time of samples in their workers: collate and sending
 stay as they are. Where the training step binds, nothing is gained: first ask
 lotus advise --ceilings.
 
-writes: the file of -o, where keeping samples pays
+writes: the file of -o, if caching samples pays
 
 exit codes: 0 it was measured, also if keeping samples does not pay; 1 samples
   of this loader cannot be kept; 2 the program could not be measured

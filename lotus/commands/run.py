@@ -58,18 +58,19 @@ statistics from each rank's own samples. With --rebalance-every (experimental)
 shares keep following the time of each rank's steps: they change if that saves
 5 % of a step beyond chance.
 
---mode sets how ranks arrive at one model. sync averages gradients in each step,
-as DistributedDataParallel does, and allows unequal numbers of batches (Join).
-local averages parameters every H batches instead; hybrid averages gradients in
-groups of ranks, and parameters between them. In async (experimental) ranks wait
-for each other only as --staleness says; changes are averaged in the background,
-and the next batch goes to the rank that is free. All modes but sync learn
-differently from the program: compare the loss. They apply to every loader that
-the model trains on; async hands out the batches of the first loader only, and
-the same number to each rank where ranks meet in each step. All ranks hold the
-same model at the end of an epoch, but not in a program that leaves its loop
-before, or that reads a batch ahead. lotus balance RUN predicts the step time of
-each mode. If a rank cannot use the mode, all run the program as it is written.
+--mode sets how ranks synchronise the model. sync averages gradients in each
+step, as DistributedDataParallel does, and allows unequal numbers of batches
+(Join). local averages parameters every H batches instead; hybrid averages
+gradients in groups of ranks, and parameters between them. In async
+(experimental) ranks wait for each other only as --staleness says; changes are
+averaged in the background, and the next batch goes to the rank that is free.
+All modes but sync learn differently from the program: compare the loss. They
+apply to every loader that the model trains on; async hands out the batches of
+the first loader only, and the same number to each rank where ranks meet in each
+step. All ranks hold the same model at the end of an epoch, but not in a program
+that leaves its loop before, or that reads a batch ahead. lotus balance RUN
+predicts the step time of each mode. If a rank cannot use the mode, all run the
+program as it is written.
 
 exit codes: the command's own; 126, 127 it cannot be started; 2 a file of
   settings cannot be read, or is for another script, and the command was not
@@ -104,8 +105,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mode",
         choices=settings_run.MODES,
-        help="how the ranks arrive at one model; async is experimental (default: as the program is "
-        "written)",
+        help="how the ranks synchronise the model; async is experimental (default: as the program "
+        "is written)",
     )
     mode = settings_run.ModeOptions("sync")
     parser.add_argument(

@@ -8,7 +8,7 @@ from pathlib import Path
 from lotus.commands.common import arguments, options
 
 NAME = "top"
-HELP = "show what a run does now, once a second, or what a killed run did last"
+HELP = "show what a run is doing, once a second, or what a killed run did last"
 EPILOG = """\
 examples:
   lotus top lotus-runs/train-20260101-120000

@@ -64,7 +64,7 @@ def _none(verb: str, which: str = "") -> LotusError:
     words = verb.split()
     named = verb if len(words) > 1 else f"{verb} RUN"
     return LotusError(
-        f"no run was named, and there is none{which} in {RUNS}/ of this directory "
+        f"no run was given, and there is none{which} in {RUNS}/ of this directory "
         f"({os.getcwd()}); name one: lotus {named}, or record one: lotus trace -- python train.py"
     )
 

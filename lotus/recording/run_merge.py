@@ -101,7 +101,7 @@ def _refuse_others(runs: Sequence[Run]) -> None:
             raise LotusError(f"{run.path} holds no recorded process; merge the others without it")
         if all(rank["world_size"] == 1 for rank in run.manifest["ranks"]):
             raise LotusError(
-                f"{run.path} is no part of a job of several ranks; `lotus compare` sets runs "
+                f"{run.path} is not part of a job of several ranks; `lotus compare` sets runs "
                 "beside each other"
             )
     for run in runs[1:]:

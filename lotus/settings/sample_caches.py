@@ -103,7 +103,7 @@ def remove(cache: ListedCache) -> int:
     """Remove a cache, in use or not; return the bytes that this freed. Raises LotusError."""
     before = read(cache.folder)
     if before is None:
-        raise LotusError(f"{cache.folder} is no cache of samples")
+        raise LotusError(f"{cache.folder} is not a cache of samples")
     # Without this file no program writes into the folder any more.
     with contextlib.suppress(OSError):
         os.unlink(cache.folder / "used")
@@ -119,7 +119,7 @@ def _named(caches: Sequence[ListedCache], name: str) -> ListedCache:
     if os.sep in name:
         cache = read(Path(os.path.abspath(name)))
         if cache is None:
-            raise LotusError(f"{name} is no cache of samples; lotus cache ls lists them")
+            raise LotusError(f"{name} is not a cache of samples; lotus cache ls lists them")
         return cache
     for cache in caches:
         if cache.folder.name == name:

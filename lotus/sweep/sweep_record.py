@@ -162,13 +162,13 @@ def _not_elsewhere(path: Path, directories: Iterable[str]) -> None:
 def _list(manifest: Mapping[str, Any], name: str) -> list[Any]:
     items = manifest.get(name)
     if not isinstance(items, list) or not 0 < len(items) <= _MOST:
-        raise ValueError(f"{name} is no list of one to {_MOST}")
+        raise ValueError(f"{name} is not a list of one to {_MOST}")
     return items
 
 
 def _row(run: Any, settings: Sequence[Setting]) -> dict[str, Any]:
     if not isinstance(run, dict):
-        raise ValueError("a run is no object")
+        raise ValueError("a run is not an object")
     place, repeat, directory = run.get("setting"), run.get("repeat"), run.get("directory")
     if type(place) is not int or not 0 <= place < len(settings):
         raise ValueError(f"a run is of setting {place!r:.50}, which is not there")

@@ -31,7 +31,7 @@ class Workload:
 _ALL = (
     Workload(
         name="image_classification",
-        about="a small ResNet on JPEGs of the size of ImageNet's",
+        about="a small ResNet on ImageNet-sized JPEGs",
         maker="jpegs",
         version=1,
         noun="pictures",
@@ -41,7 +41,7 @@ _ALL = (
     ),
     Workload(
         name="segmentation",
-        about="a small 3-D U-Net on scans as KiTS19's, operations as MLPerf's",
+        about="a small 3-D U-Net on scans like those of KiTS19, with MLPerf's operations",
         maker="volumes",
         version=1,
         noun="volumes",
@@ -51,7 +51,7 @@ _ALL = (
     ),
     Workload(
         name="detection",
-        about="a small detector on JPEGs and boxes as COCO's, operations as MLPerf's",
+        about="a small detector on JPEGs and boxes like those of COCO, with MLPerf's operations",
         maker="coco",
         version=1,
         noun="pictures",
@@ -61,7 +61,7 @@ _ALL = (
     ),
     Workload(
         name="audio",
-        about="a small speech recogniser on sound files as LJ Speech's",
+        about="a small speech recogniser on sound files like those of LJ Speech",
         maker="speech",
         version=1,
         noun="clips",
@@ -81,7 +81,7 @@ _ALL = (
     ),
     Workload(
         name="tiny_images",
-        about="a tiny network on images in memory as CIFAR-10's, microseconds each",
+        about="a tiny network on images in memory like those of CIFAR-10, microseconds each",
         maker="cifar",
         version=1,
         noun="pictures",

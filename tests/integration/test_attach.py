@@ -161,7 +161,7 @@ def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
         wait_until(lambda: b") T " in Path(f"/proc/{still.pid}/stat").read_bytes())
         for pid, words in (
             (1 << 22, "there is no process"),
-            (other.pid, "no Python program"),
+            (other.pid, "not a Python program"),
             (still.pid, f"kill -CONT {still.pid}"),
         ):
             done = attach(str(pid), "-o", str(tmp_path / "refused"))

@@ -39,7 +39,7 @@ MEANING = {
     "cheaper method helps",
     "mispredicted_branches": "branches depend on the data, as in decoding compressed pictures or "
     "text; a faster decoder or smaller inputs help",
-    "pipeline_restarts": "the pipeline starts anew, as after memory was read too early",
+    "pipeline_restarts": "the pipeline restarts, as after memory was read too early",
     "microcode": "instructions that the CPU runs as small programs, as divisions, copies by rep "
     "movs and denormal numbers",
     "heavy_operations": "instructions that take several micro-operations each, as divisions, "

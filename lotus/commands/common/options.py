@@ -69,9 +69,9 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend",
         choices=("one", "processes", "dask"),
-        help="who reads the samples and operations of a run: this process alone, processes of this "
-        "machine, or the workers of a dask cluster, which see the run at the same path (default: "
-        "processes for more than 30 million on four cores or more, else one)",
+        help="what reads the samples and operations of a run: this process alone, processes of "
+        "this machine, or the workers of a dask cluster, which see the run at the same path "
+        "(default: processes for more than 30 million on four cores or more, else one)",
     )
     parser.add_argument(
         "--scheduler", metavar="ADDRESS", help="of the dask cluster, for --backend dask"

@@ -230,7 +230,7 @@ class Isolator(Tracer):
                 self.say({"event": "skipped", "operation": name, "why": why})
             calls.clear()  # free the memory of its inputs
         for name in sorted(catcher.missed):
-            text = f"{name} was called anew in {LOADER}, whose functions may be {name}'s too"
+            text = f"{name} was called again in {LOADER}, whose functions may be {name}'s too"
             self.say({"event": "note", "text": text})
 
 

@@ -69,7 +69,7 @@ def write(console: Console, result: Alternatives, *, ceiling: Speedup | None) ->
     if not result.tried and not result.untried:
         print_paragraph(console, "none", "no alternative is known for these operations")
     if ceiling is not None and ceiling.low > _GAINS:
-        print_paragraph(console, "next", "lotus plan -- COMMAND says whether keeping samples pays")
+        print_paragraph(console, "next", "lotus plan -- COMMAND says whether caching samples pays")
 
 
 def _write_faster(

@@ -214,7 +214,7 @@ def _changes(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
     if offer.cut.number < len(planning.cuts) - 1:
         following = planning.cuts[offer.cut.number + 1]
         if following.draws:
-            text = f"{following.name} draws random numbers: what stands behind it runs every time"
+            text = f"{following.name} draws random numbers: the operations after it run every time"
             lines.append(("limit", text))
     text = "where the training step binds, not the loader, nothing is gained"
     lines.append(("no gain", text))

@@ -77,7 +77,7 @@ def _tables(cpus: CpuPair, letters: Sequence[str]) -> list[tuple[str, _Columns, 
         if any(row[f"a_{node}"] == row[f"a_{node}"] for node in nodes):
             pairs = [[share(row[f"{side}_{node}"]) for side in "ab"] for node in nodes]
             shares.append([name, *(f"{first} | {second}" for first, second in pairs)])
-    title = "Operations on two CPUs (a sample; in brackets: not told apart)"
+    title = "Operations on two CPUs (a sample; in brackets: no significant difference)"
     shown = [(title, columns, times)]
     if shares:
         heads: _Columns = [("", LEFT), *((_NODES[node], RIGHT) for node in nodes)]

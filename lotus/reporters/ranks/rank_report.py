@@ -237,14 +237,14 @@ def _clocks(summary: RankSummary) -> Iterator[str]:
         more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
         yield (
             f"How far the clock of host {names}{more} is off is not known: lateness against "
-            "other hosts' ranks is not certain, and nobody is named last there."
+            "other hosts' ranks is not certain, so no rank is named last there."
         )
     elif errors.max(initial=0.0) > 0:
         worst = sorted(set(errors))[-2:]
         yield f"Clocks of two hosts may be {duration(float(sum(worst)))} apart at most."
     if summary.undecided:
         reason = "by less than that" if errors.max(initial=0.0) > 0 else "at the same moment"
-        yield f"In {plural(summary.undecided, 'step')} the last came {reason}: nobody is named."
+        yield f"In {plural(summary.undecided, 'step')} the last came {reason}: no rank is named."
 
 
 def _absent(summary: RankSummary) -> Iterator[str]:

@@ -25,7 +25,8 @@ _REASONS = {
     "trace --perf tells)",
     sampled_functions.REGULAR: "operations follow one another too regularly to tell them from "
     "outside (lotus trace --perf tells)",
-    sampled_functions.ALIKE: "not told apart from the other operations (lotus trace --perf tells)",
+    sampled_functions.ALIKE: "not separable from the other operations (lotus trace --perf "
+    "separates them)",
 }
 
 

@@ -57,7 +57,7 @@ def contents(
     if chosen is None and summary.loaders:
         chosen = summary.loaders[0]
     if chosen is None:
-        heading = Section("No DataLoader was iterated in what was recorded", [*stopped, *lines])
+        heading = Section("No DataLoader was iterated in this run", [*stopped, *lines])
         return heading, [_footer(summary)]
     following = trial.trial_command(summary)
     if following:

@@ -26,7 +26,7 @@ def lines(summary: Summary) -> list[str]:
     """The same for a summary."""
     first = [part for line in coverage.open_waits(summary) for part in _wrap(line)]
     if not summary.loaders:
-        result = ["no DataLoader was iterated in what was recorded"]
+        result = ["no DataLoader was iterated in this run"]
     else:
         judged = summary.verdict
         result = [] if judged is None else _verdict(summary, judged)
@@ -70,7 +70,7 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
     if math.isfinite(gain):
         words = coverage.gain_words(judged.causes[0], judged)
         of = "this loop" if len(summary.loaders) > 1 else "the loop"
-        result += _wrap(f"if the first cost nothing: {of} {words}")
+        result += _wrap(f"without the first cause: {of} {words}")
     if judged.as_large:
         result += _wrap(f"not sure which is larger: the first, or {plain(judged.as_large)}")
     if judged.ruled_out:

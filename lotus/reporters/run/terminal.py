@@ -45,7 +45,7 @@ def write(
         console.print()
         print_paragraph(console, "", line)
     if not summary.loaders:
-        console.print("\nNo DataLoader was iterated in what was recorded.", style="bold")
+        console.print("\nNo DataLoader was iterated in this run.", style="bold")
     chosen = summary.loaders[0].scope.loader if summary.loaders and loader is None else loader
     ordered = sorted(summary.loaders, key=lambda each: each.scope.loader != chosen)
     for each in ordered[:_MOST_LOADERS]:
@@ -81,7 +81,7 @@ def _loader(console: "Console", loader: LoaderSummary, summary: Summary, in_full
         _books(console, loader)
     else:
         number = loader.scope.loader
-        console.print(f"  All of it: lotus report --loader {number} ...", style="dim")
+        console.print(f"  Full report: lotus report --loader {number} ...", style="dim")
 
 
 def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full: bool) -> None:
@@ -198,7 +198,7 @@ def _workers(console: "Console", loader: LoaderSummary) -> None:
         print_paragraph(
             console,
             "",
-            "grew -: not known, as the memory of that worker was read once in this run.",
+            "grew -: not known, because the memory of that worker was read only once.",
         )
 
 

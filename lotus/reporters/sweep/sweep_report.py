@@ -86,7 +86,7 @@ def heading_lines(summary: SweepSummary) -> list[str]:
     torch = f", torch {known['torch']}" if known.get("torch") else ""
     lines = [
         f"{plain(summary.path)}: {command(_command(known))}",
-        f"{plain(known.get('host') or 'an unknown host')}: {plain(model or 'CPU not told')}{cores}"
+        f"{plain(known.get('host') or 'an unknown host')}: {plain(model or 'unknown CPU')}{cores}"
         f"{plain(torch)}",
         f"{plural(len(summary.settings), 'setting')}, {summary.done} of "
         f"{plural(summary.planned, 'run')} done"

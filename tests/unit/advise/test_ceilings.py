@@ -120,7 +120,8 @@ def test_workers_that_send_all_the_same_leave_delivery_in_the_rest() -> None:
     result = measured(Fed(workers=2, refuses={UNSENT: "its workers send all that they make"}))
     assert [each.stall for each in result.shares()] == ["storage", "making", "interference", "step"]
     assert result.notes == (
-        "delivery is not told from the rest of the wait: its workers send all that they make",
+        "delivery cannot be separated from the rest of the wait: its workers send all that they "
+        "make",
     )
     # AND a stream's delivery is told from the rest of its wait.
     stream = measured(Fed(workers=2, refuses={SAME: "it is a stream"}))
@@ -150,7 +151,9 @@ def test_without_repeated_samples_the_wait_stays_whole() -> None:
     result = measured(program)
     assert program.kinds.count(SAME) == 1
     assert [each.stall for each in result.shares()] == ["waiting", "interference", "step"]
-    assert result.notes == ("storage is not told from the rest of the wait: it is a stream",)
+    assert result.notes == (
+        "storage cannot be separated from the rest of the wait: it is a stream",
+    )
     assert result.storage_speedup is None
     assert result.speedup is not None
 
@@ -238,7 +241,7 @@ def test_a_loop_of_steps_has_nothing_to_gain() -> None:
     waits = rounds((1.0, 0.001, 0.00001), (1.0, 0.001, 0.000011), (1.0, 0.001, 0.00001))
     assert "more than 100 times" in waits.sentence()
     unclear = [(0.01, 0.02, 0.02), (0.0, 0.02, 0.03), (0.01, 0.02, 0.022)]
-    assert rounds(*unclear).sentence().endswith("which is not told from no gain")
+    assert rounds(*unclear).sentence().endswith("which is not significant")
 
 
 def test_one_round_is_no_answer() -> None:

@@ -322,7 +322,7 @@ def test_clocks_that_cannot_tell_name_nobody() -> None:
     text = report_text(summary)
     assert text.startswith("Too few steps to say who holds the others up: who was last")
     assert "Clocks of two hosts may be 30.0 ms apart at most." in text
-    assert "In 59 steps the last came by less than that: nobody is named." in text
+    assert "In 59 steps the last came by less than that: no rank is named." in text
     made.errors = {"a": 0.0}
     assert "How far the clock of host b is off is not known" in report_text(summary_of(made))
 

@@ -69,7 +69,7 @@ def test_a_shell_of_several_trainings_lists_them() -> None:
 
 def test_what_may_not_be_looked_at_and_is_no_python_is_refused() -> None:
     init = process(1, 0, command=("init",), python=None, torch=None)
-    with pytest.raises(LotusError, match="no Python program"):
+    with pytest.raises(LotusError, match="not a Python program"):
         process_discovery.programs_of(1, table(init, process(10, 1)))
 
 
@@ -84,7 +84,7 @@ def test_a_shell_stands_for_the_training_that_it_started() -> None:
         (process(9), "no process 10"),
         (process(10, state="Z"), "has ended"),
         (process(10, state="T"), "kill -CONT 10"),
-        (process(10, python=False, torch=False, command=("sleep", "9")), "no Python program"),
+        (process(10, python=False, torch=False, command=("sleep", "9")), "not a Python program"),
         (process(10, torch=False), "not loaded torch"),
     ],
 )

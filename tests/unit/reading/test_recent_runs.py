@@ -103,7 +103,7 @@ def test_where_there_is_none_the_line_to_type_is_said(
     options = ["--format", "csv"] if verb == "export" else []
     assert cli.main([verb, *options]) == 2
     errors = capfd.readouterr().err
-    assert "no run was named" in errors
+    assert "no run was given" in errors
     assert f"lotus {verb} " + ("A B" if verb == "compare" else "RUN") in errors
 
 

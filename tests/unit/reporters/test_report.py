@@ -74,7 +74,7 @@ def test_memory_that_was_read_once_is_shown_as_unknown() -> None:
     text = shown(run)
     rows = [line.split() for line in text.partition("\nWorkers")[2].splitlines()[2:4]]
     assert [row[-2:] for row in rows] == [["1.00MiB", "-"], ["3.00MiB", "2.00MiB"]]
-    assert "grew -: not known, as the memory of that worker was read once" in text
+    assert "grew -: not known, because the memory of that worker was read only once" in text
     workers = run_document.document(summarise(run))["loaders"][0]["workers"]
     assert [worker["pss_growth_bytes"] for worker in workers] == [None, 2 * 2**20]
     assert [worker["pss_growth_reason"] for worker in workers] == ["its memory was read once", ""]
@@ -124,7 +124,7 @@ def test_steps_after_the_first_are_numbered_and_the_gain_says_of_what() -> None:
     assert next_steps.later_causes(summarise(run).loaders[0].verdict)
     text = "\n".join(short_report.short_report(run))
     assert text.index("\nnext step: ") < text.index("\nstep 2, for ")
-    assert "\nif the first cost nothing: the loop " in text
+    assert "\nwithout the first cause: the loop " in text
     assert "Step 2" in shown(run)
 
 
@@ -227,7 +227,7 @@ def test_a_run_without_a_loader_says_so() -> None:
     for name in ("ops", "samples", "batches", "waits", "epochs", "loaders"):
         setattr(run, name, getattr(run, name).iloc[:0])
     assert "No DataLoader was iterated" in shown(run)
-    assert short_report.short_report(run) == ["no DataLoader was iterated in what was recorded"]
+    assert short_report.short_report(run) == ["no DataLoader was iterated in this run"]
     assert run_document.document(summarise(run))["verdict"] is None
 
 

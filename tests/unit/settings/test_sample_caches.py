@@ -142,7 +142,7 @@ def test_a_program_goes_on_without_the_cache_that_was_removed(root: Path) -> Non
     assert store.get("00" + "0" * 30) is None
     assert not store.put("00" + "0" * 30, [b"x"])
     assert len(notes) == 1
-    with pytest.raises(LotusError, match="is no cache"):
+    with pytest.raises(LotusError, match="is not a cache"):
         sample_caches.remove(cache)
 
 

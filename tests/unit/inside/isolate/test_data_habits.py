@@ -44,7 +44,7 @@ def test_files_that_are_opened_for_each_sample_are_told_from_its_own(tmp_path: P
     assert habits["again"] == [[str(tmp_path / "all.bin"), 5000]]
     assert (habits["samples"], habits["own_files"], habits["own_bytes"]) == (6, 6, 300)
     again, own = known_advice(habits, workers=2)
-    assert again.startswith("all.bin (4.88 KiB) was opened anew for each of 6 samples: ")
+    assert again.startswith("all.bin (4.88 KiB) was opened again for each of 6 samples: ")
     assert "a file of its own, of 300 B in the median" in own
     assert "was not measured" in again
     assert "was not measured" in own
