@@ -123,6 +123,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd.DataFrame]:
     """The settings and runs of a manifest. Raises LotusError if they are not valid."""
     try:
+        _known_words(manifest)
         listed = _list(manifest, "settings")
         settings = [Setting.from_json(entry) for entry in listed]
         for value in (
@@ -157,6 +158,19 @@ def _not_elsewhere(path: Path, directories: Iterable[str]) -> None:
                 f"{path / NAME} names {what}, which is a link, and nothing outside of a sweep is "
                 "read; move the run itself there"
             )
+
+
+def _known_words(manifest: Mapping[str, Any]) -> None:
+    """Raise ValueError where the command, the notes or the plan are no such things."""
+    for name in ("command", "notes"):
+        words = manifest.get(name) or []
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError(f"{name} is no list of texts")
+    plan = manifest.get("plan") or {}
+    if not isinstance(plan, dict):
+        raise ValueError("plan is no object")
+    if type(plan.get("repeat", 1)) is not int:
+        raise ValueError(f"repeat of the plan is {plan['repeat']!r:.50}")
 
 
 def _list(manifest: Mapping[str, Any], name: str) -> list[Any]:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import plain_value
 from lotus.common.formatting import duration, size
+from lotus.common.stderr import printable
 from lotus.reporters.base.display_names import shorten_apart
 from lotus.reporters.base.grey_cells import GreyCell
 
@@ -21,9 +22,9 @@ LEFT, RIGHT = "left", "right"
 
 def plain_console(file: IO[str] | None = None, width: int | None = None) -> "Console":
     """A console that shows text as it is, without markup; on the standard output by default."""
-    from rich.console import Console
+    from lotus.reporters.base.harmless_console import HarmlessConsole
 
-    return Console(file=file, highlight=False, markup=False, emoji=False, width=width)
+    return HarmlessConsole(file=file, highlight=False, markup=False, emoji=False, width=width)
 
 
 def tight(ns: float) -> str:
@@ -60,7 +61,7 @@ def print_table(
     from rich.cells import cell_len
     from rich.text import Text
 
-    rows = list(rows)
+    rows = [[_harmless(cell) for cell in row] for row in rows]
     if not rows:
         return
     names = [name for name, _ in columns]
@@ -105,6 +106,11 @@ def print_table(
             console.print(text, soft_wrap=True)
 
 
+def _harmless(text: str) -> str:
+    """The text as it may go to a terminal: escapes are written before it is measured."""
+    return text if text.isprintable() else printable(text)
+
+
 def _told_apart(texts: Sequence[str], width: int) -> bool:
     """Whether those that differ still do without their ends."""
     return len({_ended(text, width) for text in texts}) == len(set(texts))
@@ -139,7 +145,7 @@ def print_paragraph(console: "Console", label: str, text: str) -> None:
     indent = "  " + (f"{label:11} " if label else "")
     width = max(min(console.width, WIDEST) - 1, len(indent) + 20)
     wrapped = textwrap.wrap(
-        text,
+        _harmless(text),
         width,
         initial_indent=indent,
         subsequent_indent=" " * len(indent),

@@ -96,7 +96,7 @@ def lines(functions: FunctionSummary) -> list[str]:
     kernel = "" if functions.kernel else ", the kernel left out"
     lost = f" ({amount(functions.lost)} more were lost)" if functions.lost else ""
     text = (
-        f"perf sampled {functions.event} {functions.frequency} times a second{kernel}: "
+        f"perf sampled {plain(functions.event)} {functions.frequency} times a second{kernel}: "
         f"{amount(functions.samples)} samples{lost}. {amount(functions.matched)} of "
         f"{amount(functions.stacks)} Python stacks have one within a millisecond; the other "
         f"{share(functions.apart_share)} of the samples are told of whole processes only."

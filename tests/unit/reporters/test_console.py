@@ -4,8 +4,15 @@ import io
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
-from lotus.reporters.base.console import LEFT, RIGHT, print_table
+from lotus.reporters.base.console import (
+    LEFT,
+    RIGHT,
+    plain_console,
+    print_paragraph,
+    print_table,
+)
 
 PATH = "/data/train/a long folder/" + "deep/" * 20 + "42.jpg"
 
@@ -51,3 +58,17 @@ def test_prose_in_the_last_column_is_wrapped_between_words() -> None:
 def test_wide_characters_keep_the_columns() -> None:
     columns = [("", LEFT), ("n", RIGHT)]
     assert lines(40, columns, [["日本", "1"], ["abcd", "2"]])[3:] == ["  日本  1", "  abcd  2"]
+
+
+def test_no_text_steers_the_terminal() -> None:
+    steers = "\x1b]0;owned\x07\x1b[2J\u202ename"
+    file = io.StringIO()
+    shown = plain_console(file, width=80)
+    shown.print(steers, style="bold")
+    shown.print(Text(steers, style="dim"))
+    print_paragraph(shown, "note", f"of {steers}")
+    print_table(shown, "title", [("name", LEFT)], [[steers]])
+    text = file.getvalue()
+    assert text.replace("\n", "").isprintable()
+    assert text.count("name") == 5
+    assert "\\x1b]0;owned" in text

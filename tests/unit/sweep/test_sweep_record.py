@@ -81,6 +81,17 @@ def test_a_run_that_is_not_as_written_is_refused(tmp_path: Path, run: dict[str, 
     assert str(error.value).isprintable()
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"command": 1}, {"command": [["a"]]}, {"notes": "x"}, {"plan": [1]}, {"plan": {"repeat": {}}}],
+)
+def test_words_and_plan_of_another_kind_are_a_line(tmp_path: Path, changed: dict[str, Any]) -> None:
+    sweep_record.write(tmp_path, _manifest(**changed))
+    with pytest.raises(LotusError, match="is damaged") as error:
+        sweep_record.load(tmp_path)
+    assert str(error.value).isprintable()
+
+
 def test_names_of_settings_tell_apart_what_is_varied() -> None:
     varied = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "start_method")
     assert sweep_record.name_of(Setting(2, 4), ("num_workers",)) == "workers2"
