@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from lotus.analysis.common.scope import scopes
@@ -61,3 +62,22 @@ def test_an_end_of_workers_that_are_kept_is_no_finding_either() -> None:
     run.epochs.loc[0, "end_ns"] += 1e9
     run.epochs.loc[last, "start_ns"] += 1e9
     assert verdict(scopes(run)[0]).kind == "start-up-bound"
+
+
+def test_loops_that_are_left_early_begin_with_nothing_made_ahead() -> None:
+    plan = Plan(workers=4, batches=5, epochs=12, operations={"Slow": 80.0}, step=1.0, shutdown=200)
+    run = plan.run()
+    whole = verdict(scopes(run)[0])
+    # A worker makes the fifth batch while it is waited for: a quarter of its wait is each one's.
+    assert (whole.kind, whole.causes[0].kind) == ("start-up-bound", "start-up")
+    assert "epochs of more batches" in whole.causes[0].advice
+    assert whole.causes[0].remedy.setting == {"persistent_workers": True}
+    # AND where no loop came to its end, workers that are kept would still be left in their work
+    run.epochs["exhausted"] = False
+    run.waits.loc[run.waits["batch"] == 4, "step_ns"] = np.nan
+    left = verdict(scopes(run)[0]).causes
+    assert left[0].kind == "start-up"
+    for cause in left:
+        if cause.kind in ("start-up", "shut-down"):
+            assert "iter(loader)" in cause.advice
+            assert not cause.remedy.setting

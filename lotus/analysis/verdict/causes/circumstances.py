@@ -58,6 +58,7 @@ class Circumstances:
     memory_stall_ns: float  # in which some thread waited for memory then; 0.0: none, or not known
     affordable: float  # workers that the machine's memory is enough for; inf: not known
     epochs: int = 1
+    left: bool = False  # each of several iterations was left before its end
     machine_cores: float = math.nan  # NaN: not known
     torch_threads: int = -1  # in which torch computes in the main process; -1: not known
     threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
@@ -133,6 +134,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         memory_stall_ns=within_loops(scope, "memory_stall_ns"),
         affordable=_affordable(scope),
         epochs=len(scope.epochs),
+        left=len(scope.epochs) > 1 and not flag(scope.epochs, "exhausted").any(),
         machine_cores=scope.machine_cores,
         torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),
         threads_set_at=str(settings.get("threads_set_at") or ""),

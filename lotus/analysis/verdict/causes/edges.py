@@ -105,6 +105,7 @@ TRACING = CauseRow(
 
 def _startup(ledger: Ledger) -> Iterable[Charge]:
     evidence = ledger.startup | {"epochs": float(len(ledger.loop))}
+    evidence["first_excess_ns"] = ledger.first_excess_ns
     for name in _OF_SPAWN:
         evidence[name] = median(number(ledger.scope.workers, name))
     ns = sum(ledger.startup.values())
@@ -145,8 +146,15 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
             "the loop over epochs, with persistent_workers=True. If its data differ each time, use "
             f"fewer workers, or none{', or start them with fork' if around.spawned else ''}."
         )
+    if again and around.left:
+        return _AGAINST_LEAVING
     if again and not around.persistent:
         text = "Keep the workers between epochs: set persistent_workers=True. "
+    if largest == "first_batch_ns" and _is_filling(evidence):
+        return text + (
+            "Most of it is the wait for the first batch of each epoch, as no batch was prefetched: "
+            "epochs of more batches wait less often, and smaller batches are ready sooner."
+        )
     if largest == "first_batch_ns":
         before = "before the workers start" if around.workers else "before the loop"
         return text + (
@@ -176,6 +184,19 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
     )
 
 
+# Workers that are kept first end what they had begun: nothing is won by that.
+_AGAINST_LEAVING = (
+    "The program leaves each loop before its end, and the batches that its workers have "
+    "prefetched are thrown away: take all batches from one iterator, with `batches = iter(loader)` "
+    "before the loops and `next(batches)` in them."
+)
+
+
+def _is_filling(evidence: Mapping[str, float]) -> bool:
+    """Whether first batches took little longer than others, and are waited for as none is ahead."""
+    return evidence.get("first_excess_ns", math.inf) < 0.5 * evidence.get("first_batch_ns", 0.0)
+
+
 def _against_spawn(evidence: Mapping[str, float]) -> str:
     imports = 'move imports that only training needs below `if __name__ == "__main__":`'
     data = "keep only paths in the data set, or its data in memory maps or shared tensors"
@@ -188,7 +209,8 @@ def _against_spawn(evidence: Mapping[str, float]) -> str:
 
 
 def _kept_workers(around: Circumstances, epochs: float = 2.0) -> Remedy:
-    if around.made > 1 or around.persistent or not around.workers or epochs < 2:
+    once = around.made > 1 or around.persistent or around.left
+    if once or not around.workers or epochs < 2:
         return CODE
     return keep_workers(around)
 
@@ -203,6 +225,7 @@ STARTUP = CauseRow(
         "iter_ns": "Blocked in iter(), nanoseconds.",
         "workers_ns": "Waited for workers to start, nanoseconds.",
         "first_batch_ns": "Waited for first batches, nanoseconds.",
+        "first_excess_ns": "Of it, what first batches took beyond later ones, nanoseconds.",
         "first_send_ns": "Waited for the first sending of a process, nanoseconds.",
         "epochs": "How many epochs.",
         "import_ns": "Importing the program in a worker that was spawned, median, nanoseconds.",
@@ -221,6 +244,8 @@ def _shutdown(ledger: Ledger) -> Iterable[Charge]:
 def _against_shutdown(charge: Charge, around: Circumstances) -> str:
     if around.made > 1:
         return "Create the loader once, before the loop over epochs, with persistent_workers=True."
+    if around.left:
+        return _AGAINST_LEAVING
     if around.persistent:
         return "The workers already persist until the end; in a longer run this share is smaller."
     return "Keep the workers between epochs: set persistent_workers=True."

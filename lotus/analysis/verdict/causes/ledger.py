@@ -161,7 +161,7 @@ class Ledger:
         charged["sending"] = charged["sending"] - late
 
         # The first batch of an epoch is waited for whatever the pipeline: its making is start-up,
-        # but for as much as later batches are waited for as well.
+        # but for as much as a later batch is waited for as well.
         first = flag(batches, "first")
         drawn = np.zeros(len(batches))
         if not self.scope.num_workers:  # nothing else comes before the making of a first batch
@@ -170,8 +170,10 @@ class Ledger:
             drawn = np.where(first, before, 0.0)
             charged["handover"] = charged["handover"] - drawn
         rest = making + charged["sending"] + charged["pinning"] + charged["handover"]
-        fill, steady = total(rest[first]), total(rest[~first] - charged["handover"][~first])
-        weight = np.where(first, min(1.0, steady / fill) if fill > 0 else 1.0, 1.0)
+        later = ~first & ~np.isnan(number(batches, "wait_ns"))
+        fill, steady = mean(rest[first]), mean((rest - charged["handover"])[later])
+        alike = min(float(np.nan_to_num(steady)) / fill, 1.0) if fill > 0 else 1.0
+        weight = np.where(first, alike, 1.0)
         making, self.sending, self.pinning, self.handover = (
             part * weight
             for part in (making, charged["sending"], charged["pinning"], charged["handover"])
@@ -179,6 +181,7 @@ class Ledger:
         self.index = charged["index"]
         in_iter = drawn_ns(self.scope, self.loop)
         self.drawn_ns = in_iter + total(drawn)
+        self.first_excess_ns = total(lazily)  # of `first_batch_ns`: beyond later batches
         self.startup = {
             "iter_ns": self.iter_ns - in_iter,
             "workers_ns": total(charged["startup"]),
