@@ -14,11 +14,25 @@ ORDERS = ("early", "in turn", "late")
 # Time of a thread on a core and ready to run without one; CPU time of its whole process.
 CPU_COLUMNS = ("cpu_ns", "run_delay_ns", "process_cpu_ns")
 _I32 = np.dtype(np.int32)
+LONG = 1 << 16  # rows of a table from which on its memory is of weight
 
 
 def frame(columns: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a DataFrame that uses the arrays without copying them, one block per column."""
-    return pd.DataFrame(columns, copy=False)
+    """Return a DataFrame that uses the arrays without copying them, one block per column.
+
+    A long column of one value, as of what was not measured, takes the memory of that value.
+    """
+    return pd.DataFrame({name: _thin(values) for name, values in columns.items()}, copy=False)
+
+
+def _thin(values: Any) -> Any:
+    if not isinstance(values, np.ndarray) or len(values) < LONG:
+        return values
+    for some in (values[:16], values):  # most columns differ at once
+        one = some == some[0] if some[0] == some[0] else np.isnan(some)
+        if not one.all():
+            return values
+    return np.broadcast_to(values[:1].copy(), values.shape)
 
 
 def categories(codes: Array, names: Sequence[str]) -> Any:

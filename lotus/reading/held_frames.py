@@ -77,6 +77,9 @@ def _outline(a: Assembly) -> Assembly:
     part.__dict__.pop("sends", None)
     for name in ("wait_process", "wait_loader", "wait_epoch"):
         delattr(part, name)
+    part.batch_loader, part.batch_epoch = (
+        keys.astype(np.int32) for keys in (a.batch_loader, a.batch_epoch)
+    )
     loose = any(
         process.log.fixed[name]["n_loose"].any()
         for process in a.processes

@@ -315,8 +315,8 @@ class Assembly:
         self.wait, self.wait_slices = self._collect("wait")
         self.batch_process = self._owner(self.slices)
         self.wait_process = self._owner(self.wait_slices)
-        self.batch_loader = np.full(len(self.batch), -1, np.int64)
-        self.batch_epoch = np.full(len(self.batch), -1, np.int64)
+        self.batch_loader: Array = np.full(len(self.batch), -1, np.int64)
+        self.batch_epoch: Array = np.full(len(self.batch), -1, np.int64)
         for process, rows in zip(self.processes, self.slices, strict=True):
             loader, epoch = self.batch["loader"][rows], self.batch["epoch"][rows].astype(np.int64)
             own = loader >= 0

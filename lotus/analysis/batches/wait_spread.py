@@ -1,6 +1,7 @@
 """How sure the share of the waits is: its interval, from how it varies between batches."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from lotus.analysis.common.scope import Scope
 from lotus.common import bootstrap
 
 LEAST_BATCHES = 16
+_BLOCK = 1 << 16  # rows that are added up at a time
 _SEED = 0  # a report of one run always says the same
 
 
@@ -27,17 +29,17 @@ def spread_of(rows: Floats) -> tuple[float, float]:
     whole = rows.sum(axis=0)
     if len(rows) < LEAST_BATCHES or not whole[0] > 0:
         return math.nan, math.nan
-    low, high = np.quantile(replicated_shares(rows)[:, 0], [0.025, 0.975])
+    bins = binned(len(rows), lambda some: rows[some])
+    low, high = np.quantile(replicated_shares(bins)[:, 0], [0.025, 0.975])
     return max(float(low), 0.0), float(high)
 
 
 def replicated_shares(rows: Floats) -> Floats:
     """Each part's share of the whole in replicates of a loop, relative to its share in `rows`.
 
-    `rows`: the parts (n, c), and all time (n, 1) of one part of a loop after the other. Blocks of
-    them are drawn, the same for all parts: (REPLICATES, c). NaN for parts of nothing.
+    `rows`: the parts (n, c), and all time (n, 1) of one part of a loop after the other, `binned`.
+    Blocks of them are drawn, the same for all parts: (REPLICATES, c). NaN for parts of nothing.
     """
-    rows = _binned(rows)
     whole = rows.sum(axis=0)
     means = whole[:-1] / whole[-1]
     length = bootstrap.block_length(rows[:, :-1] - means * rows[:, -1:])
@@ -63,8 +65,16 @@ def _rows(scope: Scope) -> Floats:
     return np.stack([wait, wait + number(frame, "step")], axis=1)
 
 
-def _binned(rows: Floats) -> Floats:
-    """Neighbours added up, to MOST_BINS rows at most; the last few may be left out."""
-    width = -(-len(rows) // bootstrap.MOST_BINS)
-    count = len(rows) // width
-    return np.asarray(rows[: count * width].reshape(count, width, rows.shape[1]).sum(axis=1))
+def binned(count: int, rows: Callable[[slice], Floats]) -> Floats:
+    """Neighbours added up, to MOST_BINS rows at most; the last few may be left out.
+
+    `rows` returns some of `count` rows. It is asked for a few at a time: a matrix of a million
+    takes much memory.
+    """
+    width = -(-count // bootstrap.MOST_BINS)
+    step, bins = max(_BLOCK // width, 1), count // width
+    parts = []
+    for at in range(0, bins, step):
+        some = rows(slice(at * width, min(at + step, bins) * width))
+        parts.append(some.reshape(-1, width, some.shape[1]).sum(axis=1))
+    return np.concatenate(parts)

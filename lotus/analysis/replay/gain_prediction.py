@@ -113,7 +113,7 @@ class GainPrediction:
 
     @cached_property
     def _epochs(self) -> list[RecordedEpoch]:
-        return recorded_epochs(self._scope, _LEAST_OF_EPOCH)
+        return list(recorded_epochs(self._scope, _LEAST_OF_EPOCH))
 
     @cached_property
     def _rows(self) -> Floats:

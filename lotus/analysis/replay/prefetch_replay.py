@@ -54,17 +54,14 @@ def enough_prefetch(scope: Scope, few: bool = False) -> Prefetch:
     long_steps = _long_steps(number(scope.waits, "step_ns"))
     if scope.num_workers < 1 or not (few or long_steps or _has_bursts(scope.batches)):
         return NOTHING
-    epochs = recorded_epochs(scope)
-    measured = sum(float(epoch.wait[1:].sum()) for epoch in epochs)
-    if measured <= 0:
-        return NOTHING
     factors = [now]
     while factors[-1] < most:
         factors.append(min(2 * factors[-1], most))
-    waits = np.zeros(len(factors))
-    for epoch in epochs:
+    measured, waits = 0.0, np.zeros(len(factors))
+    for epoch in recorded_epochs(scope):
+        measured += float(epoch.wait[1:].sum())
         waits += _with_prefetch(epoch, factors).waits[1:].sum(axis=0)
-    if abs(waits[0] - measured) > _TOLERANCE * measured:
+    if measured <= 0 or abs(waits[0] - measured) > _TOLERANCE * measured:
         return NOTHING
     saved = waits[0] - waits
     best = int(np.argmax(saved >= _ENOUGH * saved[-1]))

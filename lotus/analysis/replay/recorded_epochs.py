@@ -1,15 +1,26 @@
 """The epochs of a loader as times that can be replayed."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, integer, number, ratio, total
+from lotus.analysis.common.columns import (
+    Floats,
+    Ints,
+    integer,
+    number,
+    ratio,
+    starts_of_runs,
+    total,
+)
 from lotus.analysis.common.scope import Scope
 
 LEAST_BATCHES = 16  # of an epoch that is replayed
 _MOST_BATCHES = 20_000
+_BLOCK = 1 << 16  # batches that are joined with what was taken of them at a time
+_NAMES = ("rank", "epoch", "batch")
 
 
 @dataclass(frozen=True)
@@ -25,42 +36,86 @@ class RecordedEpoch:
     begin: Floats  # when each worker could begin with its first one (workers,); empty without any
 
 
-def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> list[RecordedEpoch]:
+def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[RecordedEpoch]:
     """The epochs of which every batch was recorded, and was made by the worker whose turn it was.
 
     Of an epoch's batches at most the first 20,000; no epoch with fewer than `least`. What was made
     and not taken, as at the end of an iterable data set, is left out.
     """
     if scope.partial or scope.settings.get("in_order") is False:
-        return []
-    names = ("rank", "epoch", "batch")
+        return
     batches, waits = scope.batches, scope.waits
-    frame = pd.DataFrame(
-        {
-            **{name: integer(batches, name) for name in (*names, "worker")},
-            "start": number(batches, "fetch_start_ns"),
-            "fetch": number(batches, "fetch_ns"),
-            "end": number(batches, "ready_ns"),
-            "arrival": number(batches, "arrival_ns"),
-            "made_cpu": number(batches, "process_cpu_ns"),
-            "thread_cpu": number(batches, "cpu_ns"),
-        }
-    )
-    steps = pd.DataFrame(
-        {
-            **{name: integer(waits, name) for name in names},
-            "wait": number(waits, "wait_ns"),
-            "step": np.nan_to_num(number(waits, "step_ns")),
-            "main_cpu": number(waits, "wait_process_cpu_ns") + _step_cpu(waits),
-        }
-    )
-    frame = frame.merge(steps, on=list(names), how="left")
-    frame = frame.sort_values(list(names), kind="stable")
-    epochs = (
-        _epoch(rows[: _taken(rows)].head(_MOST_BATCHES), scope.num_workers, least)
-        for _, rows in frame.groupby(["rank", "epoch"], sort=False)
-    )
-    return [epoch for epoch in epochs if epoch is not None]
+    main_cpu = number(waits, "wait_process_cpu_ns") + _step_cpu(waits)
+    for made, taken in _blocks(batches, waits):
+        frame = pd.DataFrame(
+            {
+                **{name: integer(batches, name)[made] for name in (*_NAMES, "worker")},
+                "start": number(batches, "fetch_start_ns")[made],
+                "fetch": number(batches, "fetch_ns")[made],
+                "end": number(batches, "ready_ns")[made],
+                "arrival": number(batches, "arrival_ns")[made],
+                "made_cpu": number(batches, "process_cpu_ns")[made],
+                "thread_cpu": number(batches, "cpu_ns")[made],
+            }
+        )
+        steps = pd.DataFrame(
+            {
+                **{name: integer(waits, name)[taken] for name in _NAMES},
+                "wait": number(waits, "wait_ns")[taken],
+                "step": np.nan_to_num(number(waits, "step_ns")[taken]),
+                "main_cpu": main_cpu[taken],
+            }
+        )
+        frame = frame.merge(steps, on=list(_NAMES), how="left")
+        frame = frame.sort_values(list(_NAMES), kind="stable")
+        for _, rows in frame.groupby(["rank", "epoch"], sort=False):
+            rows = rows[: _taken(rows)].head(_MOST_BATCHES)
+            epoch = _epoch(rows, scope.num_workers, least)
+            if epoch is not None:
+                yield epoch
+
+
+def _blocks(batches: pd.DataFrame, waits: pd.DataFrame) -> Iterator[tuple[Ints, Ints]]:
+    """Rows of both tables of some whole epochs, as many as _BLOCK batches, in their order.
+
+    Of an epoch with more than _MOST_BATCHES: those, and one that was taken later if any was.
+    """
+    made, taken = _ordered(batches), _ordered(waits)
+    key, key_of_taken = _epoch_keys(batches)[made], _epoch_keys(waits)[taken]
+    number_of, number_taken = integer(batches, "batch"), integer(waits, "batch")
+    known = ~np.isnan(number(waits, "wait_ns"))
+    begins = starts_of_runs([key]) if len(key) else np.zeros(0, np.int64)
+    first, last = (np.searchsorted(key_of_taken, key[begins], side) for side in ("left", "right"))
+    parts: list[tuple[Ints, Ints]] = []
+    held = 0  # batches in `parts`
+    for place, mine in enumerate(np.split(made, begins[1:]) if len(begins) else ()):
+        their = taken[first[place] : last[place]]
+        if len(mine) > _MOST_BATCHES:
+            further = mine[_MOST_BATCHES:]
+            later = further[np.isin(number_of[further], number_taken[their[known[their]]])]
+            mine = np.concatenate((mine[:_MOST_BATCHES], later[:1]))
+            their = their[np.isin(number_taken[their], number_of[mine])]
+        parts.append((mine, their))
+        held += len(mine)
+        if held >= _BLOCK:
+            yield _together(parts)
+            parts, held = [], 0
+    if parts:
+        yield _together(parts)
+
+
+def _together(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+    return np.concatenate([mine for mine, _ in parts]), np.concatenate([rows for _, rows in parts])
+
+
+def _ordered(frame: pd.DataFrame) -> Ints:
+    """The rows by rank, epoch and batch."""
+    return np.lexsort(tuple(integer(frame, name) for name in reversed(_NAMES)))
+
+
+def _epoch_keys(frame: pd.DataFrame) -> Ints:
+    """One number for the rank and epoch of each row, both of which are 32 bits wide."""
+    return (integer(frame, "rank") << 32) + integer(frame, "epoch")
 
 
 def _step_cpu(waits: pd.DataFrame) -> Floats:

@@ -57,8 +57,7 @@ def account(scope: Scope) -> Account:
     if scope.partial:
         charges = _extrapolated(charges, ledger.uncharged_ns)
     charges = sorted(charges, key=lambda charge: -charge.ns)
-    least = _LEAST_SHARE * ledger.loop_ns
-    return Account(
+    made = Account(
         loop_ns=ledger.loop_ns,
         iter_ns=ledger.iter_ns,
         wait_ns=ledger.wait_ns,
@@ -70,11 +69,13 @@ def account(scope: Scope) -> Account:
         phases=ledger.phases,
         workers=ledger.workers,
         charges=charges,
-        spread=cause_spread(scope, [charge for charge in charges if charge.ns > least]),
         use=ledger.use,
         shares=ledger.shares,
         delay_share=ledger.delay_share,
     )
+    del ledger  # its matrices take as much memory as what follows
+    large = [charge for charge in charges if charge.ns > _LEAST_SHARE * made.loop_ns]
+    return replace(made, spread=cause_spread(scope, large))
 
 
 def _taken(row: CauseRow, ledger: Ledger) -> Iterator[Charge]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lotus.analysis.batches.wait_spread import LEAST_BATCHES, replicated_shares
+from lotus.analysis.batches.wait_spread import LEAST_BATCHES, binned, replicated_shares
 from lotus.analysis.common.columns import Floats, flag, number
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.causes.cause_row import Charge
@@ -52,12 +52,19 @@ def cause_spread(scope: Scope, charges: Sequence[Charge]) -> CauseSpread:
     known = [charge for charge in charges if charge.by_batch is not None]
     if steady.sum() < LEAST_BATCHES or not known:
         return UNKNOWN
-    rows = np.empty((int(steady.sum()), len(known) + 1))
-    for place, charge in enumerate(known):
-        assert charge.by_batch is not None
-        rows[:, place] = np.maximum(np.nan_to_num(charge.by_batch[steady]), 0.0)
-    rows[:, -1] = whole[steady]
-    parts, shares = rows[:, :-1], replicated_shares(rows)
+    rows = np.flatnonzero(steady)
+    sums = np.zeros(len(known))
+
+    def parts(some: slice) -> Floats:
+        result = np.empty((some.stop - some.start, len(known) + 1))
+        for place, charge in enumerate(known):
+            assert charge.by_batch is not None
+            result[:, place] = np.maximum(np.nan_to_num(charge.by_batch[rows[some]]), 0.0)
+        result[:, -1] = whole[rows[some]]
+        sums[:] += result[:, :-1].sum(axis=0)
+        return result
+
+    shares = replicated_shares(binned(len(rows), parts))
     own = np.array([charge.ns for charge in known])
-    shares[:, ~(parts.sum(axis=0) > (1.0 - _MOST_AT_EDGES) * own)] = np.nan
+    shares[:, ~(sums > (1.0 - _MOST_AT_EDGES) * own)] = np.nan
     return CauseSpread(known, shares)

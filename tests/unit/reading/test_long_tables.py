@@ -1,0 +1,47 @@
+"""Of a long table, a column of one value takes no memory and is what it was."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from lotus.analysis.summary import summarise
+from lotus.reading import batch_tables
+from lotus.reading.run import load
+from lotus.reporters.run import run_document
+from tests.simulation import simulate
+
+TABLES = ("batches", "waits", "samples", "ops")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return simulate(tmp_path / "run", workers=2, batches=20, batch_size=4, epochs=2)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_table_is_the_same(table, path, monkeypatch):
+    expected = getattr(load(path), table)
+    monkeypatch.setattr(batch_tables, "LONG", 1)
+    pd.testing.assert_frame_equal(getattr(load(path), table), expected)
+
+
+def test_columns_of_one_value_take_no_memory(path, monkeypatch):
+    def strides(name: str) -> int:
+        return int(load(path).batches[name].to_numpy().strides[0])
+
+    assert strides("pin_ns")
+    monkeypatch.setattr(batch_tables, "LONG", 1)
+    assert not strides("pin_ns")  # nothing was pinned: all are NaN
+    assert not strides("rank")
+    assert strides("fetch_start_ns")
+
+
+def test_the_report_is_the_same(path, monkeypatch):
+    def report() -> str:
+        return json.dumps(run_document.document(summarise(load(path))))
+
+    expected = report()
+    monkeypatch.setattr(batch_tables, "LONG", 1)
+    assert report() == expected
