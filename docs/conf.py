@@ -24,13 +24,15 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 smartquotes_action = "qe"  # not dashes: an option is written --perf
 html_theme = "furo"
 html_title = "lotus"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_show_copyright = False
 html_copy_source = False
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 
-_SECTION = re.compile(r"^([A-Z][\w ]+)\n\n((?:- .+\n(?:  .+\n)*)+)", re.M)
+_SECTION = re.compile(r"^## ([A-Z][\w ]+)\n\n((?:- .+\n(?:  .+\n)*)+)", re.M)
 _PAGE = re.compile(r"\]\(([\w/-]+)\.md\)")
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([\w/]+\.md)\)")
 # A list of names, each with its meaning beside it, as docstrings have them.

@@ -183,7 +183,7 @@ def test_epochs_that_are_left_and_streams_go_on(results):
         assert document["ceiling"]["mean"] > 1.2, text
     _, stream, _ = results["stream"]
     assert [each["stall"] for each in stream["shares"]] == ["waiting", "interference", "step"]
-    assert any("storage is not told" in note for note in stream["notes"])
+    assert any("storage cannot be separated" in note for note in stream["notes"])
 
 
 def test_without_ceilings_the_program_is_started_again_for_other_ways(results):
