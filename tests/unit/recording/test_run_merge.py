@@ -284,7 +284,7 @@ def test_what_is_no_run_of_a_job_is_refused(hosts, tmp_path):
     for paths, words in (
         ([hosts[0]], "nothing to merge"),
         ([whole, hosts[0]], "merged already"),
-        ([hosts[0], single], "no part of a job"),
+        ([hosts[0], single], "not part of a job"),
         ([hosts[0], old], "one had ended when the other began"),
     ):
         # WHEN they are merged, THEN each is refused in a line of its own
