@@ -79,7 +79,8 @@ def runs(torch, tmp_path_factory):
         "ended": ([*LONG, "finally"], {"do": IN_TURN, "best": MORE}),
         "applied": (LONG, {"do": IN_TURN, "best": MORE, "apply": True}),
         "from_workers": (persistent, {"do": IN_TURN, "best": {"num_workers": 0}, "apply": True}),
-        "to_the_end": (["finally"], {"do": TO_THE_END}),
+        "to_the_end": ([], {"do": TO_THE_END, "apply": True}),
+        "again": (["finally"], {"do": "train(program, found.best, 50)"}),
         "left": (["leave=14", "finally"], {"do": TO_THE_END, "best": MORE}),
         "back": (LONG, {"do": BACK, "best": MORE, "apply": True}),
         "back_new": (["new", *LONG], {"do": BACK, "best": MORE, "apply": True}),
@@ -146,7 +147,13 @@ def test_it_trains_on_the_same_samples_in_the_same_order(runs, name, plain, work
 def test_the_end_of_the_epoch_ends_it(runs):
     truth = truth_of(runs["to_the_end"])
     assert truth["counts"] == [[3, 3, 3, 12, 4, True]]
-    assert (runs["to_the_end"].code, runs["to_the_end"].out) == (0, b"")
+    assert runs["to_the_end"].code == 0
+
+
+def test_an_epoch_begins_again_in_a_program_that_is_ended_afterwards(runs):
+    (again,) = truth_of(runs["again"])["counts"]
+    assert (again[0], again[-1]) == (50, False)  # of an epoch of 16
+    assert (runs["again"].code, runs["again"].out) == (0, b"")
 
 
 def test_an_epoch_that_the_program_leaves_ends_it(runs):

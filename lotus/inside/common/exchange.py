@@ -55,6 +55,12 @@ class Link:
                 os.close(descriptor)
         self._tells = self._asks = -1
 
+    def is_read(self) -> bool:
+        """Return whether lotus is still there to read what this process tells."""
+        poll = select.poll()
+        poll.register(self._tells, 0)
+        return not any(events & select.POLLERR for _, events in poll.poll(0))
+
     def claim(self) -> bool:
         """Return whether this process is the first of the program to claim the trials."""
         try:

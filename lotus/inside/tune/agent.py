@@ -16,7 +16,7 @@ from ..apply import epoch_handover, settings_applier
 from ..common import exchange, patching, worker_errors
 from ..common.guard import edge
 from ..common.process_identity import is_worker
-from . import iterator_hooks, switched_alternatives, unsent_batches
+from . import endless_indices, iterator_hooks, switched_alternatives, unsent_batches
 from .fed_training import FedTraining
 from .live_validation import LiveValidation
 from .loader_choice import LoaderChoice
@@ -282,6 +282,8 @@ class Agent:
         do = message["do"]
         entry = self.own if do == "leave" else trial_requests.entry_of(message)
         self.leave(hooks=False)
+        if do == "train" and not self.config.apply:
+            endless_indices.never_end(loader, iterator, self.session().lotus_is_there)
         if do != "leave" or entry != epoch_handover.as_it_is(loader):
             quiet = do != "apply"
             epoch_handover.change(self.applier, loader, iterator, entry, epochs, quiet=quiet)

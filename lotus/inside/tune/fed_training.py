@@ -10,13 +10,13 @@ exact, all  what the loader gives, made with alternatives: see switched_alternat
 
 from __future__ import annotations
 
-import itertools
 import sys
 import threading
 import weakref
 
 from ..apply import epoch_handover
-from . import switched_alternatives, unsent_batches
+from . import switched_alternatives
+from .endless_indices import EndlessIndices
 from .observer import KEY
 from .pausing import wait_until_idle
 from .repeated_batches import RepeatedBatches
@@ -24,51 +24,12 @@ from .timed_training import TimedTraining
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
     from .candidates.trial_requests import Feed, TrainedBatches
 
 _WARM = 2  # batches after a change that are not counted, besides those in flight
 _AGAIN = 4  # batches of indices that are repeated, at least
-
-
-class Indices:
-    """A sampler's iterator that goes on for ever: at the end of the epoch it begins again.
-
-    While `repeats`, it gives the latest `again` indices again and again. While `unsent`, it marks
-    them. Where `again` is 0, as for a stream, it repeats nothing and ends as before.
-    """
-
-    def __init__(self, indices: Iterator[Any], again: int) -> None:
-        self.repeats = self.unsent = False
-        self.wrapped = False  # whether the epoch was over
-        self._indices, self._again = indices, again
-        self._past: list[Any] = []
-        self._number = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        batch = self._next()
-        return unsent_batches.marked(batch) if self.unsent else batch
-
-    def _next(self) -> Any:
-        if self.repeats and self._past:
-            latest = self._past[-self._again :]
-            self._number += 1
-            return latest[self._number % len(latest)]
-        try:
-            batch = next(self._indices)
-        except StopIteration:
-            if not self._past:
-                raise
-            self.wrapped, self._indices = True, itertools.cycle(self._past)
-            batch = next(self._indices)
-        if not self.wrapped and self._again:
-            self._past.append(batch)
-        return batch
 
 
 class FedTraining(TimedTraining):
@@ -81,7 +42,7 @@ class FedTraining(TimedTraining):
     def __init__(self, loader: Any, iterator: Any) -> None:
         super().__init__(loader, iterator)
         self.kept = RepeatedBatches()
-        self._indices: Indices | None = None  # of an epoch that goes on for ever
+        self._indices: EndlessIndices | None = None  # of an epoch that goes on for ever
         self._kind = "real"
         self._unsent = False  # whether the batch that is received now was not sent
         self._sent = 0  # batches that were counted and should not have been sent
@@ -102,7 +63,7 @@ class FedTraining(TimedTraining):
             if not _is_stream(iterator):
                 return
             again = 0
-        self._indices = iterator._sampler_iter = Indices(iterator._sampler_iter, again)
+        self._indices = iterator._sampler_iter = EndlessIndices(iterator._sampler_iter, again)
         self._set()
 
     def _set(self) -> None:

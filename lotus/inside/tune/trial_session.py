@@ -85,6 +85,10 @@ class TrialSession:
             if link is not self._link:
                 link.close()
 
+    def lotus_is_there(self) -> bool:
+        """Return whether lotus still waits for the program, which trains on meanwhile."""
+        return self._link is not None and self._link.is_read()
+
     def _first(
         self, link: exchange.Link, iterator: Any, observer: LoaderObserver, exhausted: bool
     ) -> dict[str, Any]:
@@ -139,7 +143,10 @@ class TrialSession:
         trials = None
         try:
             trials = Trials(observer.loader, folder=self._config.exchange)
-            link.tell({"watched": self.describe(trials, observer, notes)})
+            ends = exhausted or self._config.apply
+            endless = not ends and not epoch_handover.why_not_fed(observer.loader, iterator)
+            watched = self.describe(trials, observer, notes) | {"endless": endless}
+            link.tell({"watched": watched})
             with self._recorded():
                 serve = partial(trial_server.serve, link, trials, lambda: self._signals.raised)
                 return self._receive(link, serve)

@@ -21,6 +21,11 @@ _MUCH_GROWN = 32 << 20  # growth of the main process in bytes from which it is r
 _MUCH_READ = 1 << 20  # bytes read per batch from which storage is reported
 _TIMES_READ = 4.0  # how many times as much the first trial must read as later ones
 
+BEYOND_EPOCH = (
+    "the program ended in the check, which repeats batches when an epoch is over. A schedule with "
+    "a fixed number of steps, such as OneCycleLR, raises an error then: your code is right. Use "
+    "--check 0s to leave out the check"
+)
 FEW_LEFT = "the epoch had too few batches left"
 NOTHING_KNOWN = (
     "the memory of its batches and workers is not known, as no trial of a smaller setting worked"

@@ -77,6 +77,8 @@ def check(
             result = judged(result, checked)
     tried = [setting for setting in comparison.seen if setting.torch_threads is not None]
     result = torch_threads.with_best(result, comparison, tried)
+    if program.problem and comparison.beyond_epoch():
+        result = dataclasses.replace(result, notes=(*result.notes, search_notes.BEYOND_EPOCH))
     return dataclasses.replace(result, interrupted=stopped and not program.problem)
 
 

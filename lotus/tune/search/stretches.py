@@ -134,11 +134,15 @@ class Stretches:
         self.seen = {setting: _Seen() for setting in settings}
         self.stretches = 0
         watched = program.watched
-        self.left = left_in(watched)
+        self.left = left_of(watched)
         self.in_flight = _in_flight(own)
         times = [wait + step for wait, step in zip(watched.waits_s, watched.steps_s, strict=False)]
         self.batch_s = statistics.median(times) if times else 0.0  # an estimate with warm-up
         self.stretch_s = _stretch_s(len(settings), until - clock())
+
+    def beyond_epoch(self) -> bool:
+        """Return whether the program was given more batches than its epoch has."""
+        return self.program.watched.endless and self.left < 0
 
     def untried(self) -> list[Setting]:
         """Return the settings that have not been trained with."""
@@ -230,9 +234,12 @@ class Stretches:
         mean = statistics.mean(seen) if seen else self.batch_s
         wanted = max(_LEAST, min(int(self.stretch_s / mean), _MOST)) if mean > 0 else _LEAST
         spare = self.left - self.in_flight - 1 - setting.num_workers
-        if self.stretches < len(self.seen):  # leave as many for those that follow
+        first = self.stretches < len(self.seen)
+        if first:  # leave as many for those that follow
             later = self.settings[self.stretches + 1 :]
             spare = (spare - _passed(setting, later)) / (1 + len(later))
+        if self.program.watched.endless and (not first or spare < _LEAST):
+            spare = math.inf
         return int(min(wanted, max(spare, 0)))
 
     def compared(self, setting: Setting, other: Setting | None = None) -> Checked | None:
@@ -295,11 +302,16 @@ def _alike_in_rare_steps(new: _Seen, own: _Seen) -> tuple[_Seen, _Seen]:
     return new.shared(limit_s, each_s), own.shared(limit_s, each_s)
 
 
-def left_in(watched: Watched) -> float:
-    """The number of batches left in the epoch."""
+def left_of(watched: Watched) -> float:
+    """The number of batches left of the epoch that the program is in; inf: not known."""
     if watched.batches is None:
         return math.inf
     return max(watched.batches - len(watched.waits_s) - len(watched.alone_s), 0)
+
+
+def left_in(watched: Watched) -> float:
+    """The number of batches until the epoch ends; inf: not known, or it begins again at its end."""
+    return math.inf if watched.endless else left_of(watched)
 
 
 def fitting(best: Setting, own: Setting, watched: Watched) -> Setting:

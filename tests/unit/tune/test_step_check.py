@@ -150,6 +150,37 @@ def test_a_short_epoch_gives_what_it_has(batches: int) -> None:
     assert min(result.checked.batches, result.checked.own_batches) >= 9
 
 
+def endless(program: Trains, *, dies: bool = False) -> Trains:
+    """Let the epoch begin again at its end, or the program end in the second round."""
+    program.watched = dataclasses.replace(program.watched, endless=True)
+    program.left = math.inf
+    if dies:
+        program.raises[2] = TrialFailed("the program ended")
+        program.problem = "the program ended"
+    return program
+
+
+@pytest.mark.parametrize("batches", [15, 60, 100])
+def test_an_epoch_that_begins_again_is_as_good_as_a_long_one(batches: int) -> None:
+    short = checked(Trains(0.1, 0.08, batches=batches, noise=0.3))
+    again = checked(endless(Trains(0.1, 0.08, batches=batches, noise=0.3)))
+    assert again.checked is not None
+    if short.checked is not None:
+        assert again.checked.batches > 2 * short.checked.batches
+        assert again.checked.speedup.precision < short.checked.speedup.precision
+
+
+def test_the_rest_of_the_epoch_is_compared_before_it_begins_again() -> None:
+    program = endless(Trains(0.1, 0.05, batches=60), dies=True)
+    result = checked(program)
+    assert result.checked is not None
+    assert sum(count for _, count, _ in program.blocks[:2]) < 48
+    assert result.benefit
+    assert search_notes.BEYOND_EPOCH not in result.notes  # it was not beyond
+    program = endless(Trains(0.1, 0.05, batches=20), dies=True)
+    assert search_notes.BEYOND_EPOCH in checked(program).notes
+
+
 def test_what_is_prefetched_fits_into_a_short_epoch() -> None:
     best, fewer = Setting(2, prefetch_factor=16), Setting(2, prefetch_factor=2)
     program = Trains(0.1, 0.05, best=best, batches=60)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
-from lotus.inside.tune.fed_training import Indices
+from lotus.inside.tune import endless_indices
+from lotus.inside.tune.endless_indices import EndlessIndices
 from lotus.inside.tune.repeated_batches import RepeatedBatches
 from lotus.inside.tune.unsent_batches import UnsentIndices
 
@@ -102,7 +104,7 @@ def test_tensors_of_inference_mode_are_put_back_too() -> None:
 
 
 def test_an_epoch_of_indices_begins_again() -> None:
-    indices = Indices(iter([[0], [1], [2]]), again=2)
+    indices = EndlessIndices(iter([[0], [1], [2]]), again=2)
     assert [next(indices) for _ in range(3)] == [[0], [1], [2]]
     assert not indices.wrapped
     assert [next(indices) for _ in range(4)] == [[0], [1], [2], [0]]
@@ -110,7 +112,7 @@ def test_an_epoch_of_indices_begins_again() -> None:
 
 
 def test_indices_repeat_while_they_shall_and_go_on_where_they_were() -> None:
-    indices = Indices(iter([[number] for number in range(9)]), again=2)
+    indices = EndlessIndices(iter([[number] for number in range(9)]), again=2)
     assert [next(indices) for _ in range(4)] == [[0], [1], [2], [3]]
     indices.repeats = True
     assert {tuple(next(indices)) for _ in range(5)} == {(2,), (3,)}
@@ -120,7 +122,7 @@ def test_indices_repeat_while_they_shall_and_go_on_where_they_were() -> None:
 
 def test_indices_of_batches_that_are_not_sent_are_marked_also_of_streams() -> None:
     for again in (2, 0):
-        indices = Indices(iter([[number] for number in range(3)]), again)
+        indices = EndlessIndices(iter([[number] for number in range(3)]), again)
         assert type(next(indices)) is list
         indices.unsent = True
         marked = next(indices)
@@ -131,9 +133,25 @@ def test_indices_of_batches_that_are_not_sent_are_marked_also_of_streams() -> No
         next(indices)
 
 
+def test_an_epoch_never_ends_once_and_with_the_batches_that_were_left_of_it() -> None:
+    loader = DataLoader(TensorDataset(torch.arange(4)), batch_size=1)
+    iterator = iter(loader)
+    next(iterator)
+    for _ in range(2):
+        endless_indices.never_end(loader, iterator, lambda: True)
+    assert [int(batch) for (batch,) in itertools.islice(iterator, 7)] == [1, 2, 3, 1, 2, 3, 1]
+
+
+def test_an_epoch_ends_once_nobody_asks_for_more_of_it() -> None:
+    loader, asked = DataLoader(TensorDataset(torch.arange(3)), batch_size=1), [True, False]
+    iterator = iter(loader)
+    endless_indices.never_end(loader, iterator, lambda: asked.pop(0))
+    assert [int(batch) for (batch,) in iterator] == [0, 1, 2, 0, 1, 2]
+
+
 def test_no_indices_at_all_are_the_end() -> None:
     with pytest.raises(StopIteration):
-        next(Indices(iter([]), again=2))
+        next(EndlessIndices(iter([]), again=2))
 
 
 def again(value: Any) -> tuple[Any, Any]:

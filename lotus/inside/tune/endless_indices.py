@@ -1,0 +1,72 @@
+"""Lets an epoch begin again at its end, in a program that is ended before it could tell.
+
+`lotus tune` and `lotus advise` compare settings in the program's own steps: a short epoch would end
+before there are enough of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..apply import epoch_handover
+from . import unsent_batches
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+
+class EndlessIndices:
+    """A sampler's iterator that goes on for ever: at the end of the epoch it begins again.
+
+    While `repeats`, it gives the latest `again` indices again and again. While `unsent`, it marks
+    them. Where `again` is 0, as for a stream, it repeats nothing and ends as before; so it does
+    where `goes_on` says at its end that it shall not begin again.
+    """
+
+    def __init__(
+        self, indices: Iterator[Any], again: int, goes_on: Callable[[], bool] | None = None
+    ) -> None:
+        self.repeats = self.unsent = False
+        self.wrapped = False  # whether the epoch was over
+        self._indices, self._again, self._goes_on = indices, again, goes_on
+        self._past: list[Any] = []
+        self._number = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        batch = self._next()
+        return unsent_batches.marked(batch) if self.unsent else batch
+
+    def _next(self) -> Any:
+        if self.repeats and self._past:
+            latest = self._past[-self._again :]
+            self._number += 1
+            return latest[self._number % len(latest)]
+        try:
+            batch = next(self._indices)
+        except StopIteration:
+            if not self._past or (self._goes_on is not None and not self._goes_on()):
+                raise
+            self.wrapped, self._indices = True, iter(self._past)
+            batch = next(self._indices)
+        if not self.wrapped and self._again:
+            self._past.append(batch)
+        return batch
+
+
+def never_end(loader: Any, iterator: Any, goes_on: Callable[[], bool]) -> None:
+    """Let the epoch of an iterator begin again at its end, with the batches that are left of it.
+
+    It ends where `goes_on` says so, and in a child that the program forks: it may be waited for.
+    """
+    changed = epoch_handover.KEY in iterator.__dict__  # its indices are with another one already
+    if changed or epoch_handover.why_not_fed(loader, iterator):
+        return
+    pid = os.getpid()
+    iterator._sampler_iter = EndlessIndices(
+        iterator._sampler_iter, 1, lambda: os.getpid() == pid and goes_on()
+    )
