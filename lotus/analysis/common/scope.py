@@ -11,6 +11,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import (
     batch_rows,
+    flag,
     integer,
     median,
     number,
@@ -93,6 +94,11 @@ class Scope:
         if not isinstance(known, int):
             known = int(max(integer(self.batches, "worker"), default=-1)) + 1
         return min(max(known, 0), _MOST_WORKERS)
+
+    @property
+    def each_is_left(self) -> bool:
+        """Whether there are several iterations, and each was left before its end."""
+        return len(self.epochs) > 1 and not flag(self.epochs, "exhausted").any()
 
     @property
     def title(self) -> str:

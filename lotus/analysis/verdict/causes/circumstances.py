@@ -134,7 +134,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         memory_stall_ns=within_loops(scope, "memory_stall_ns"),
         affordable=_affordable(scope),
         epochs=len(scope.epochs),
-        left=len(scope.epochs) > 1 and not flag(scope.epochs, "exhausted").any(),
+        left=scope.each_is_left,
         machine_cores=scope.machine_cores,
         torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),
         threads_set_at=str(settings.get("threads_set_at") or ""),

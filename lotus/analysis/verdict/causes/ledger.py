@@ -161,7 +161,9 @@ class Ledger:
         charged["sending"] = charged["sending"] - late
 
         # The first batch of an epoch is waited for whatever the pipeline: its making is start-up,
-        # but for as much as a later batch is waited for as well.
+        # but for as much as later ones are waited for as well. Those come one from each worker, so
+        # that a batch which takes as long is waited for by as many of them together; unless what
+        # workers have prefetched is thrown away, which the next first batch could have been.
         first = flag(batches, "first")
         drawn = np.zeros(len(batches))
         if not self.scope.num_workers:  # nothing else comes before the making of a first batch
@@ -172,7 +174,8 @@ class Ledger:
         rest = making + charged["sending"] + charged["pinning"] + charged["handover"]
         later = ~first & ~np.isnan(number(batches, "wait_ns"))
         fill, steady = mean(rest[first]), mean((rest - charged["handover"])[later])
-        alike = min(float(np.nan_to_num(steady)) / fill, 1.0) if fill > 0 else 1.0
+        shared = 1 if self.scope.each_is_left else max(self.scope.num_workers, 1)
+        alike = min(float(np.nan_to_num(steady)) * shared / fill, 1.0) if fill > 0 else 1.0
         weight = np.where(first, alike, 1.0)
         making, self.sending, self.pinning, self.handover = (
             part * weight
