@@ -5,6 +5,7 @@ import os
 import select
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Iterator
 
 _NOTICED_S = 2.0  # of work without a word
@@ -37,7 +38,12 @@ def say(text: str, start: str = "", style: Callable[[str], str] = str) -> None:
 
 def printable(text: str) -> str:
     """The text with an escape for what could steer a terminal; lines stay lines."""
-    return "".join(char if char.isprintable() or char == "\n" else _escape(char) for char in text)
+    return "".join(char if is_harmless(char) else _escape(char) for char in text)
+
+
+def is_harmless(character: str) -> bool:
+    """Whether it steers no terminal: a line's end and the spaces of any script do not."""
+    return character.isprintable() or character == "\n" or unicodedata.category(character) == "Zs"
 
 
 def _escape(character: str) -> str:

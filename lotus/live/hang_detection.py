@@ -218,8 +218,8 @@ def _lost(loop: Loop, quiet_ns: int) -> HangVerdict:
         headline = f"HUNG: next() of batch {awaited} lasts {duration(main.since_ns)}"
         lines = [_line(main), "its sampler or its data set waits: it is not making a sample"]
         return HangVerdict("hung", headline, lines, [_dump(main)], quiet_ns, main.pid, -1, awaited)
-    headline = f"DEADLOCK: nothing has moved for {duration(quiet_ns)}; no process is making batch "
-    f"{awaited}"
+    since = duration(quiet_ns)
+    headline = f"DEADLOCK: nothing has moved for {since}; no process is making batch {awaited}"
     lines = [_line(main)]
     if loop.awaited_made:
         lines.append(

@@ -26,7 +26,8 @@ def frame(columns: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _thin(values: Any) -> Any:
-    if not isinstance(values, np.ndarray) or len(values) < LONG:
+    """The values, in the memory of one where all are equal: those cannot be written to."""
+    if not isinstance(values, np.ndarray) or len(values) < LONG or values.dtype.kind not in "biuf":
         return values
     for some in (values[:16], values):  # most columns differ at once
         one = some == some[0] if some[0] == some[0] else np.isnan(some)

@@ -97,8 +97,9 @@ class Scope:
 
     @property
     def each_is_left(self) -> bool:
-        """Whether there are several iterations, and each was left before its end."""
-        return len(self.epochs) > 1 and not flag(self.epochs, "exhausted").any()
+        """Whether a rank has several iterations, and each was left before its end."""
+        of_ranks = np.unique(integer(self.epochs, "rank"), return_counts=True)[1]
+        return of_ranks.max(initial=0) > 1 and not flag(self.epochs, "exhausted").any()
 
     @property
     def title(self) -> str:

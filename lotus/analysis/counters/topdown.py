@@ -120,14 +120,14 @@ def remarks(operations: pd.DataFrame, cpu: str) -> list[str]:
     parts = [*LEVEL_2, *([SMT] if SMT in operations else [])]
     sums = operations[parts].sum(axis=1, skipna=False).dropna()
     off = sums[(sums - 1).abs() > _UNEVEN]
-    if len(off):
+    if len(off) and table.formula == "amd":
         ends = dict.fromkeys(f"{edge:.0%}" for edge in (off.min(), off.max()))
         said.append(
             f"Shares of level 1 that are each counted by themselves sum to {' to '.join(ends)} of "
             f"the slots in {len(off)} of {len(sums)} rows"
         )
-        if SMT not in operations:
-            said[-1] += ", as slots that the core's other thread had are in none of them"
+        if SMT not in operations and off.max() < 1:
+            said[-1] += "; slots that the core's other thread had are in none of them"
     return said
 
 

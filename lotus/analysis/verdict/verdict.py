@@ -171,9 +171,9 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     # What others kept from the cores is no part of the loop that is judged.
     free = max(1.0 - others - taken, _LEAST_FREE)
     own = max(inputs - others, 0.0) / free
-    brief = _is_brief(books, owed[STARTUP] + owed[SHUTDOWN]) or _came_once(books.epochs)
+    brief = _is_brief(books, owed[STARTUP] + owed[SHUTDOWN])
     # Neither without what others took: it is of both.
-    at_edges = startup + shutdown > inputs and not brief
+    at_edges = startup + shutdown > inputs and not brief and not _came_once(books.epochs)
     kind, degree = _kind(own, (startup + shutdown - taken) / free if at_edges else 0.0)
     near = own < _NEAR_MODERATE and (low - others) / free < MODERATE
     unclear = ""
@@ -385,8 +385,8 @@ def _mean(epochs: pd.DataFrame, name: str) -> float:
 
 def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> list[Charge]:
     """Largest first; the training step first where it sets the pace and last where it does not,
-    but for what its threads lose, which takes its place among the others. A start-up that is brief
-    or came once comes after the waits.
+    but for what its threads lose, which takes its place among the others. A brief start-up comes
+    after the waits.
 
     What has no record explains nothing and comes last, unless most of the waiting was broken off:
     then nothing else is the cause.

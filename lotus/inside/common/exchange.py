@@ -57,9 +57,11 @@ class Link:
 
     def is_read(self) -> bool:
         """Return whether lotus is still there to read what this process tells."""
+        if self._tells < 0:
+            return False
         poll = select.poll()
         poll.register(self._tells, 0)
-        return not any(events & select.POLLERR for _, events in poll.poll(0))
+        return not any(events & (select.POLLERR | select.POLLNVAL) for _, events in poll.poll(0))
 
     def claim(self) -> bool:
         """Return whether this process is the first of the program to claim the trials."""

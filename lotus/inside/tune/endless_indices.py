@@ -64,6 +64,7 @@ def never_end(loader: Any, iterator: Any, goes_on: Callable[[], bool]) -> None:
     It ends where `goes_on` says so, and in a child that the program forks: it may be waited for.
     """
     changed = epoch_handover.KEY in iterator.__dict__  # its indices are with another one already
+    changed = changed or isinstance(iterator._sampler_iter, EndlessIndices)
     if changed or epoch_handover.why_not_fed(loader, iterator):
         return
     pid = os.getpid()

@@ -61,7 +61,7 @@ def print_table(
     from rich.cells import cell_len
     from rich.text import Text
 
-    rows = [[_harmless(cell) for cell in row] for row in rows]
+    rows = [[printable(cell) for cell in row] for row in rows]  # before they are measured
     if not rows:
         return
     names = [name for name, _ in columns]
@@ -106,11 +106,6 @@ def print_table(
             console.print(text, soft_wrap=True)
 
 
-def _harmless(text: str) -> str:
-    """The text as it may go to a terminal: escapes are written before it is measured."""
-    return text if text.isprintable() else printable(text)
-
-
 def _told_apart(texts: Sequence[str], width: int) -> bool:
     """Whether those that differ still do without their ends."""
     return len({_ended(text, width) for text in texts}) == len(set(texts))
@@ -145,7 +140,7 @@ def print_paragraph(console: "Console", label: str, text: str) -> None:
     indent = "  " + (f"{label:11} " if label else "")
     width = max(min(console.width, WIDEST) - 1, len(indent) + 20)
     wrapped = textwrap.wrap(
-        _harmless(text),
+        printable(text),
         width,
         initial_indent=indent,
         subsequent_indent=" " * len(indent),

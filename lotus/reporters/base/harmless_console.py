@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from lotus.common.stderr import printable
+from lotus.common.stderr import is_harmless, printable
 
 
 class HarmlessConsole(Console):
@@ -19,10 +19,8 @@ class HarmlessConsole(Console):
 def _harmless(shown: Any) -> Any:
     if isinstance(shown, str):
         return printable(shown)
-    if isinstance(shown, Text) and not shown.plain.replace("\n", "").isprintable():
+    if isinstance(shown, Text) and not all(map(is_harmless, shown.plain)):
         shown = shown.copy()
         # One for one: its styles refer to places.
-        shown.plain = "".join(
-            char if char.isprintable() or char == "\n" else "?" for char in shown.plain
-        )
+        shown.plain = "".join(char if is_harmless(char) else "?" for char in shown.plain)
     return shown

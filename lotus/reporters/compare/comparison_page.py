@@ -31,7 +31,7 @@ _SYMBOLS = (
     ("better", COLOURS[4], "triangle-up"),
     ("worse", COLOURS[5], "triangle-down"),
     ("different", COLOURS[3], "diamond"),
-    ("not told apart", COLOURS[7], "circle"),
+    ("no significant difference", COLOURS[7], "circle"),
 )
 _LINE_COLUMNS = [("", LEFT), ("A", RIGHT), ("B", RIGHT), ("change", RIGHT)]
 _LINE_COLUMNS += [("95 % interval", RIGHT), ("", LEFT)]
@@ -197,7 +197,7 @@ def _forest(name: str, loader: LoaderComparison, comparison: Comparison) -> Char
 
 def _kind(line: MeasureLine) -> str:
     if not line.different:
-        return "not told apart"
+        return "no significant difference"
     if line.better == 0:
         return "different"
     return "better" if line.slowdown[0] < 0 else "worse"

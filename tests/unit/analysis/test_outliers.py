@@ -72,6 +72,7 @@ def test_the_batches_of_one_worker(sampler: str, words: str) -> None:
     judgement = judged(Plan(workers=4, batches=80, operations=cost), sampler=sampler)
     assert judgement.causes[0].kind == "slow-worker"
     assert words in judgement.causes[0].title
+    assert "times as long as others. " in judgement.causes[0].advice
     assert ("shuffle=True" in judgement.causes[0].advice) == (sampler == "SequentialSampler")
 
 

@@ -72,6 +72,7 @@ def test_loops_that_are_left_early_begin_with_nothing_made_ahead() -> None:
     assert (whole.kind, whole.causes[0].kind) == ("input-bound", "operation")
     # AND where no loop came to its end, workers that are kept would still be left in their work
     run.epochs["exhausted"] = False
+    assert scopes(run)[0].each_is_left
     run.waits.loc[run.waits["batch"] == 4, "step_ns"] = np.nan
     left = verdict(scopes(run)[0]).causes
     assert left[0].kind == "start-up"
@@ -79,3 +80,10 @@ def test_loops_that_are_left_early_begin_with_nothing_made_ahead() -> None:
         if cause.kind in ("start-up", "shut-down"):
             assert "iter(loader)" in cause.advice
             assert not cause.remedy.setting
+
+
+def test_ranks_that_leave_their_only_loop_have_one_iterator_each() -> None:
+    run = Plan(workers=1, batches=5, epochs=2, operations={"Slow": 8.0}).run()
+    run.epochs["exhausted"] = False
+    run.epochs["rank"] = [0, 1]
+    assert not scopes(run)[0].each_is_left

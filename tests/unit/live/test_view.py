@@ -435,6 +435,8 @@ def test_nobody_makes_the_batch() -> None:
     idle = [IDLE, doing(1, "idle")]
     verdict = judge(Loop(WAIT, idle, awaited=5))
     assert verdict.kind == "lost"
+    assert verdict.headline.startswith("DEADLOCK: ")
+    assert verdict.headline.endswith("no process is making batch 5")
     assert "all 2 workers are idle" in verdict.lines[1]
     verdict = judge(Loop(WAIT, idle, awaited=5, awaited_made=True))
     assert verdict.kind == "lost"

@@ -67,6 +67,21 @@ def everything() -> dict[str, dict[str, Defined]]:
     }
 
 
+def test_no_text_stands_by_itself() -> None:
+    """The second line of a text in two lines is lost where its parentheses are missing."""
+    lost = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for folder in ("lotus", "native_map", "tools")
+        for path in (ROOT / folder).rglob("*.py")
+        for parent in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for body in (getattr(parent, name, ()) for name in ("body", "orelse", "finalbody"))
+        for node in (body[1:] if isinstance(body, list) else ())
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant | ast.JoinedStr)
+        if not isinstance(node.value, ast.Constant) or isinstance(node.value.value, str)
+    ]
+    assert lost == []
+
+
 def test_everything_public_has_a_docstring() -> None:
     known = everything()
     # What a protocol or another class of a kind documents, its other classes need not repeat.

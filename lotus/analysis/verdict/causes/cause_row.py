@@ -72,7 +72,7 @@ class CauseRow:
     reason: Callable[[Evidence], str] = lambda evidence: ""
     remedy: Callable[[Charge, Circumstances], Remedy] = lambda charge, around: CODE
     silent: bool = False  # takes no time
-    # Whether it is named before the training step where that sets the pace: a change is due anyway.
+    # Whether it should be changed in any case: named before the training step that sets the pace.
     is_grave: Callable[[Charge], bool] = lambda charge: False
 
 

@@ -244,7 +244,7 @@ def _shutdown(ledger: Ledger) -> Iterable[Charge]:
 def _against_shutdown(charge: Charge, around: Circumstances) -> str:
     if around.made > 1:
         return "Create the loader once, before the loop over epochs, with persistent_workers=True."
-    if around.left:
+    if around.left and around.workers:
         return _AGAINST_LEAVING
     if around.persistent:
         return "The workers already persist until the end; in a longer run this share is smaller."

@@ -237,6 +237,7 @@ class Ledger:
             return 0.0
         ns = float(np.nan_to_num(self.startup["first_batch_ns"] * self.use.fetch.lost_share))
         self.startup["first_batch_ns"] -= ns
+        self.first_excess_ns *= 1.0 - float(np.nan_to_num(self.use.fetch.lost_share))
         return ns
 
     def _start_without_core(self) -> float:

@@ -234,7 +234,7 @@ def _stalls_reason(evidence: Evidence) -> str:
         f"The slowest took {duration(evidence['slowest_ns'])}, a typical one of its worker "
         f"{duration(evidence['typical_ns'])}; "
         + (
-            "each was fetched only once, but waits this uneven do not depend on the sample."
+            "each was fetched only once, but waits this uneven point to what is waited for."
             if evidence.has("uneven_times")
             else "when fetched again, they were not slow."
         )
@@ -354,8 +354,8 @@ def _slow_worker_reason(evidence: Evidence) -> str:
 
 
 def _against_slow_worker(charge: Charge, around: Circumstances) -> str:
-    text = f"Its samples take {amount(charge.evidence.get('times', math.nan))} times as long as "
-    "others. "
+    times = amount(charge.evidence.get("times", math.nan))
+    text = f"Its samples take {times} times as long as others. "
     if _dealt_in_order(around):
         text += (
             f"Without shuffling it gets the same batches in each epoch, one in {around.workers}: "
