@@ -20,13 +20,13 @@ class Block(nn.Module):
 
 
 class Averages:
-    """Moving averages of a model's weights."""
+    """Moving averages of a model's weights.
+
+    Subclasses hold them as they like, and `update` them.
+    """
 
     def __init__(self, model, decays=(0.99, 0.999, 0.9999)):
         self.model, self.decays = model, decays
-
-    def update(self):
-        raise NotImplementedError
 
 
 class ByName(Averages):

@@ -15,14 +15,14 @@ ENTRY = re.compile(r"^(\w+)\t([\w ]+)$", re.MULTILINE)
 
 
 class Opened(Dataset):
-    """A data set of one open file, which each process opens for itself."""
+    """A data set of one open file, which each process opens for itself.
+
+    Subclasses say with `open` what they do with it.
+    """
 
     def __init__(self, path):
         self.path = path
         self.open()
-
-    def open(self):
-        raise NotImplementedError
 
     def __getstate__(self):
         return {"path": self.path}

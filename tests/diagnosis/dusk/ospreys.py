@@ -15,7 +15,10 @@ RECORD = 4 * 256
 
 
 class Shards(IterableDataset):
-    """Records out of files; each worker reads files of its own, or some records of each file."""
+    """Records out of files; each worker reads files of its own, or some records of each file.
+
+    Subclasses `parse` a record.
+    """
 
     def __init__(self, paths, by_record):
         self.paths, self.by_record = paths, by_record
@@ -38,9 +41,6 @@ class Shards(IterableDataset):
                 file.seek(record * RECORD)
                 time.sleep(LINE_S)
                 yield self.parse(np.frombuffer(file.read(RECORD), np.float32))
-
-    def parse(self, record):
-        raise NotImplementedError
 
 
 class Flights(Shards):

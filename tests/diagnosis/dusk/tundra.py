@@ -22,7 +22,10 @@ def copy_shard(number, records=80):
 
 
 class Shards(IterableDataset):
-    """The records of all shards, shared among the workers."""
+    """The records of all shards, shared among the workers.
+
+    Subclasses `prepare` a record.
+    """
 
     def __init__(self, count):
         self.count = count
@@ -36,9 +39,6 @@ class Shards(IterableDataset):
             buffer = copy_shard(number)
             buffer.seek(0)
             yield from map(self.prepare, np.load(buffer))
-
-    def prepare(self, record):
-        raise NotImplementedError
 
 
 class Profiles(Shards):
