@@ -1,13 +1,13 @@
 """py-spy is started once, where the data set's own code takes long, and is ended with the run."""
 
 import stat
-import time
 from pathlib import Path
 
 import pytest
 
 from lotus.recording import own_code_sampler
 from lotus.recording.own_code_sampler import OwnCodeSampler
+from tests.waiting import wait_until
 
 STAND_IN = """#!/bin/sh
 for word; do case $word in --output=*) file=${word#--output=};; esac; done
@@ -31,15 +31,25 @@ def stand_in(folder: Path, ending: str = "") -> None:
     path.chmod(stat.S_IRWXU)
 
 
+def collect(sampler: OwnCodeSampler) -> None:
+    """Wait for the stand-in to end, and let the sampler read what it wrote."""
+    child = sampler._child
+    assert child is not None
+
+    def is_collected() -> bool:
+        sampler.consider({}, 0, 0.5)
+        return sampler._child is None
+
+    wait_until(is_collected, child, pause_s=0.01)
+
+
 def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
     stand_in(folder)
     sampler = OwnCodeSampler(folder)
     sampler.consider({11: 5, 12: 30}, 100, 0.5)  # too few looks
     assert not (folder / "calls").exists()
     sampler.consider({11: 5, 12: 60}, 100, 0.5)
-    while sampler._child is not None:
-        sampler.consider({}, 0, 0.5)
-        time.sleep(0.01)
+    collect(sampler)
     assert sampler.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]
     sampler.consider({11: 500}, 500, 0.5)
     calls = (folder / "calls").read_text().splitlines()
@@ -63,8 +73,7 @@ def test_one_that_still_runs_is_ended(folder: Path) -> None:
     sampler.consider({12: 60}, 60, 0.5)
     child = sampler._child
     assert child is not None
-    while not (folder / "calls").exists():
-        time.sleep(0.01)
+    wait_until((folder / "calls").exists, child, pause_s=0.01)
     sampler.finish()
     assert child.poll() is not None
 
@@ -91,7 +100,5 @@ def test_the_programs_innermost_lines_are_read_at_once(folder: Path) -> None:
     stand_in(folder, 'cp "$(dirname "$0")/stacks" "$file"')
     sampler = OwnCodeSampler(folder)
     sampler.consider({12: 60}, 60, 0.5)
-    while sampler._child is not None:
-        sampler.consider({}, 0, 0.5)
-        time.sleep(0.01)
+    collect(sampler)
     assert sampler.texts == {f"{program}:2": "gc.collect()", f"{program}:3": f"{'x' * 120}..."}
