@@ -60,7 +60,7 @@ def _ready(run: "Run", tracks: Tracks) -> Iterator[Points]:
 
 
 def _memory(run: "Run", tracks: Tracks) -> Iterator[Points]:
-    for number, process in enumerate(run._assembly.processes):
+    for number, process in enumerate(run._outline.processes):
         rows = process.log.fixed["resources"]
         for name in _MEMORY if len(rows) else ():
             track = tracks.counter(number, f"{tracks.label(number)}: {name}", "bytes")
@@ -75,7 +75,7 @@ def _counted(run: "Run", tracks: Tracks) -> Iterator[Points]:
     Between operations the rate is not known, and shown as zero.
     """
     counters = run.counters
-    events = counter_tables.names_of(run._assembly)
+    events = counter_tables.names_of(run._outline)
     for first in range(0, len(counters) if events else 0, _ROWS):
         rows = counters.iloc[first : first + _ROWS]
         rows = rows[(rows["kind"] == "operation") & ~rows["nested"] & (rows["duration_ns"] > 0)]

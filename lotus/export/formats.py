@@ -135,14 +135,14 @@ def _limits(run: "Run") -> Iterator[str]:
     lost = run.lost
     if len(lost):
         yield f"records were lost ({plain(lost['what'][0])}, ...): {again} tells what"
-    if len({process.machine for process in run._assembly.processes}) > 1:
+    if len({process.machine for process in run._outline.processes}) > 1:
         yield _clocks(run)
 
 
 def _clocks(run: "Run") -> str:
     from lotus.analysis.ranks.rank_steps import clock_errors
 
-    hosts = sorted({process.host for process in run._assembly.processes})
+    hosts = sorted({process.host for process in run._outline.processes})
     errors = sorted(clock_errors(run.manifest, hosts).tolist())
     if len(hosts) > 1 and errors[-1] < float("inf"):
         apart = duration(sum(errors[-2:]))

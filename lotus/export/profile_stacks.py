@@ -68,7 +68,7 @@ class EventStacks:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.counted = counter_tables.names_of(self.run._assembly)
+        self.counted = counter_tables.names_of(self.run._outline)
         self._functions: pd.DataFrame | None = None
 
     @property
@@ -238,7 +238,7 @@ class _StackSums:
     def _loader(self, owner: int, loader: int) -> str:
         if loader < 0:
             return "outside of loaders"
-        return self._tracks.loader(self._run._assembly.processes[owner].rank, loader)
+        return self._tracks.loader(self._run._outline.processes[owner].rank, loader)
 
     def _child(self, above: int, frame: str, operation: bool) -> int:
         key = (above, frame, operation)
@@ -249,7 +249,7 @@ class _StackSums:
 
     def rows(self) -> list[StackRow]:
         rows = []
-        processes = self._run._assembly.processes
+        processes = self._run._outline.processes
         for at, value in enumerate(self._sums.tolist()):
             if value <= 0:
                 continue

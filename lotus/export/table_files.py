@@ -82,7 +82,7 @@ def _write_tables(
     whole, done = table_pieces.whole(run), 0
     none = table_pieces.empty(run)
     with kind(folder, "samples", none.samples) as samples, kind(folder, "ops", none.ops) as ops:
-        for number in range(len(run._assembly.processes)):
+        for number in range(len(run._outline.processes)):
             for piece in table_pieces.of_process(run, number, loose=False):
                 samples.add(piece.samples)
                 ops.add(piece.ops)
