@@ -340,11 +340,7 @@ class Ledger:
 
     def take_component(self, place: int) -> float:
         """Take all that is left of a component."""
-        ns = 0.0
-        for rows in self._blocks():
-            part = np.zeros(self.making[rows].shape)
-            part[:, place] = self.making[rows, place]
-            ns += total(part)
+        ns = total(self.making[:, place])
         self.making[:, place] = 0.0
         return ns
 
