@@ -68,8 +68,9 @@ class CoreUse:
     """The cores during a loop, as shares of all cores' time, 0 to 1; NaN: not measured.
 
     `own_share`: used by the program. `others_share`: used by other programs, or taken from this
-    virtual machine. `children_share`: CPU time of processes that workers started, as a share of
-    that in which batches were made; 0.0 where that is not known.
+    virtual machine; at most, where the loops could not be read by themselves. `children_share`: CPU
+    time of processes that workers started, as a share of that in which batches were made; 0.0 where
+    that is not known.
     """
 
     fetch: Threads
@@ -140,7 +141,7 @@ def core_use(scope: Scope) -> CoreUse:
     used, most = _used_share(scope, loop), _most_of_others(scope, loop)
     others = max(min(used - own, most), 0.0)
     if math.isnan(used) and most < _LEAST_OTHERS:
-        others = most  # in loops too short to be read by themselves it is no more
+        others = most  # at most, where the loops cannot be read by themselves
     return CoreUse(
         fetch=fetch,
         step=step,

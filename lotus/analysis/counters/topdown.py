@@ -71,7 +71,8 @@ COLUMNS = ["operation", "node", "parent", "share", "binding"]
 
 def nodes(operations: pd.DataFrame) -> Nodes:
     """Of a table of operations (see `counter_table`) the nodes of level 2 that cross their
-    thresholds, as their parents do; without level 2 there are none, and nothing is unbound."""
+    thresholds, as their parents do (retiring's need not); without level 2 there are none, and
+    nothing is unbound."""
     present = [node for group in LEVEL_2.values() for node in group]
     level_2 = any(node in operations.columns for node in present)
     if not level_2 and SMT not in operations.columns:

@@ -79,6 +79,7 @@ def _wait(cuda: Any, device: Any) -> None:
         pass
 
 
+# These four are the same in late_float.py, as each file here is loaded by itself.
 def _is_of(transform: Any, name: str) -> bool:
     kind = type(transform)
     return kind.__name__ == name and kind.__module__.startswith("torchvision.transforms.")

@@ -78,6 +78,7 @@ def edits(operations: Sequence[Any]) -> list[list[str]]:
     ]
 
 
+# These four are the same in device_floats.py, as each file here is loaded by itself.
 def _is_of(transform: Any, name: str) -> bool:
     kind = type(transform)
     return kind.__name__ == name and kind.__module__.startswith("torchvision.transforms.")
