@@ -9,6 +9,7 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.clock_offset import NONE, labels_of_looks, nearest
 from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.analysis.attached.worker_pace import WorkerPace, pace_of
 from lotus.analysis.common.columns import Floats, Ints, ratio
 
 # A component of the making of batches: (phase, name of the operation).
@@ -26,8 +27,8 @@ class LoopShares:
     `phases`: time of the thread that iterates. `making`: waits, by what was being made meanwhile;
     `receiving`: time of receiving in which workers made batches; `by_worker`: `making` by worker's
     place, which workers of one epoch after the other share. `made`: time that whoever makes batches
-    spent in each component. `idle_ns`: of the workers. `rows`: (time, in a wait, whole) of each
-    sample.
+    spent in each component. `idle_ns`: of the workers; `paces`: how long they made batches, by
+    place. `rows`: (time, in a wait, whole) of each sample.
     """
 
     loop: int
@@ -42,6 +43,7 @@ class LoopShares:
     index_ns: float = 0.0
     idle_ns: float = 0.0
     idle_by: dict[int, float] = field(default_factory=dict)
+    paces: dict[int, WorkerPace] = field(default_factory=dict)
     left_out_ns: float = 0.0  # the program's first start-up, which says nothing of its epochs
     begun: bool = False  # while it was watched, and little but its start-up was seen
     alone_ns: float = 0.0  # waits in which one worker of several made a batch
@@ -120,12 +122,18 @@ def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
     # Each epoch starts its workers in the same order.
     shares.starts = max(-(-len(workers) // max(shares.workers, 1)), 1)
     places = [place % max(shares.workers, 1) for place in range(len(workers))]
+    span = int(samples["time_ns"].min()), int(samples["time_ns"].max())
+    rank = int(mine["rank"].iloc[0])
     for place, pid in zip(places, workers, strict=True):
         own = of_workers[(of_workers["pid"] == pid) & (of_workers["tid"] == pid)]
         _made(shares, own[own["phase"].isin(phases.MAKING)], place)
         idle = float(own.loc[own["phase"] == phases.IDLE, "weight_ns"].sum())
         shares.idle_ns += idle
         shares.idle_by[place] = shares.idle_by.get(place, 0.0) + idle
+        if len(own):
+            pace = pace_of(own, seen.looks[seen.looks["pid"] == pid], span, rank)
+            before = shares.paces.get(place)
+            shares.paces[place] = before.joined(pace) if before else pace
     for component, ns in _components(in_main).items():
         shares.making[component] = shares.making.get(component, 0.0) + ns
     _charge_waits(shares, main_samples, of_workers, workers, places)
@@ -323,6 +331,7 @@ def added(parts: list[LoopShares]) -> LoopShares:
         _add(whole.by_worker, _moved(part.by_worker, base))
         _add(whole.made_by, _moved(part.made_by, base))
         _add(whole.idle_by, _moved(part.idle_by, base))
+        whole.paces |= {place + base: pace for place, pace in part.paces.items()}
         whole.sending_ns += part.sending_ns
         whole.startup_ns += part.startup_ns
         whole.index_ns += part.index_ns

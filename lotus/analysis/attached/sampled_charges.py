@@ -9,6 +9,7 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.loop_shares import Component, LoopShares, Sampled, idle_share
+from lotus.analysis.attached.worker_pace import slow_worker
 from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse, Threads
 from lotus.analysis.batches.data_shares import DataShares
 from lotus.analysis.batches.looks import COMPUTING, LEAST_LOCKED, LEAST_LOOKS, LOCK
@@ -44,7 +45,6 @@ _KINDS = {
     phases.COLLATE: COLLATE.kind,
 }
 _SNAPSHOT = (phases.SNAPSHOT, "")
-_SLOW_TIMES = 1.5  # a worker's making over the others'
 _LEAST_NS = 1e6
 _STARVED = 0.02  # of its time: a worker that makes less has no data
 
@@ -115,7 +115,6 @@ class _Ledger:
         ns = made[HANDOVER.kind]
         result.append(Charge(HANDOVER.kind, HANDOVER.title, ns, {"drawn_ns": ns * drawn}))
         result.append(Charge(INDEX.kind, INDEX.title, shares.index_ns))
-        result += self._workers()
         result += self._cores(without)
         result.append(self._snapshots(made[SNAPSHOTS.kind]))
         result += self._components()
@@ -178,35 +177,34 @@ class _Ledger:
             taken += ns * held
         return [Charge(INTERPRETER.kind, INTERPRETER.title, taken, evidence)]
 
-    def _workers(self) -> list[Charge]:
-        """One slow worker, and workers without data."""
-        shares, result = self._shares, []
-        count = shares.workers
-        if self.starved:
-            ns = self._take(ratio(self.starved, count))
-            evidence = {"workers_without_data": float(self.starved), "workers": float(count)}
-            result.append(Charge(STARVED.kind, STARVED.title, ns, evidence))
-            return result
-        busy = {place: shares.made_by.get(place, 0.0) for place in shares.idle_by}
-        if count < 2 or len(busy) != count:
-            return result
-        slowest = max(busy, key=lambda place: busy[place])
-        others = [ns for place, ns in busy.items() if place != slowest]
-        typical = float(np.median(others))
-        waited = ratio(shares.by_worker.get(slowest, 0.0), sum(shares.by_worker.values()))
-        times = ratio(busy[slowest], typical) if typical > 0 else math.inf
-        if times >= _SLOW_TIMES and waited >= 1.0 / count + 0.5 * (1.0 - 1.0 / count):
-            # All make as many batches: their times are as their makings.
-            evidence = {
-                "rank": 0.0,
-                "worker": float(slowest),
-                "own_ns": busy[slowest],
-                "others_ns": typical,
-                "times": times,
-            }
-            ns = self._take(waited * (1.0 - 1.0 / times))
-            result.append(Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence))
-        return result
+    def _slow_worker(self) -> list[Charge]:
+        """One slow worker."""
+        found = slow_worker(self._shares.paces)
+        if found is None:
+            return []
+        by_worker = self._shares.by_worker
+        waited = ratio(by_worker.get(found.place, 0.0), sum(by_worker.values()))
+        evidence = {
+            "rank": float(max(found.rank, 0)),
+            "worker": float(found.place - self._first_place(found.rank)),
+            "own_ns": found.own_ns,
+            "others_ns": found.others_ns,
+            "times": found.times,
+        }
+        ns = self._take(waited * (1.0 - 1.0 / found.times)) if waited > 0 else 0.0
+        return [Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence)]
+
+    def _first_place(self, rank: int) -> int:
+        return min(place for place, pace in self._shares.paces.items() if pace.rank == rank)
+
+    def _without_data(self) -> list[Charge]:
+        """Workers without data."""
+        if not self.starved:
+            return []
+        count = self._shares.workers
+        ns = self._take(ratio(self.starved, count))
+        evidence = {"workers_without_data": float(self.starved), "workers": float(count)}
+        return [Charge(STARVED.kind, STARVED.title, ns, evidence)]
 
     def _snapshots(self, in_next: float) -> Charge:
         """Those of the loader's state, in workers and in `next`."""
@@ -247,13 +245,15 @@ class _Ledger:
         return taken
 
     def _cores(self, without: float) -> list[Charge]:
-        """Threads beyond the cores, too few cores, cold files, and other programs on the cores."""
+        """What workers lack, in the order of CAUSES: while threads fight for cores, which worker is
+        slower is chance."""
         use, facts, result = self._use, self._seen.evidence.facts, []
         if use.fetch.crowded and (self._shares.workers or not self._interpreter()):
             ns = self._take(use.fetch.lost_share)
             result.append(
                 Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, crowd_evidence(use.fetch))
             )
+        result += [] if self.starved else self._slow_worker()
         delay = use.fetch.delay_share
         if facts["cores"] < facts["machine_cores"] and use.full and delay >= LEAST_DELAY:
             evidence = {
@@ -262,6 +262,7 @@ class _Ledger:
                 "machine_cores": facts["machine_cores"],
             }
             result.append(Charge(AFFINITY.kind, AFFINITY.title, self._take(delay), evidence))
+        result += self._without_data()
         result += self._cold()
         if use.rivals:
             ns = without + self._take(min(delay, 1.0))

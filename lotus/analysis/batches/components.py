@@ -157,8 +157,10 @@ def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataF
     times = own / np.where(others > 0, others, np.nan)
     slow = times >= WORKER_TIMES
     for row in np.flatnonzero(slow):
-        of_rank = frame[integer(frame, "rank") == rank[row]]
-        slow[row] = _mostly_above(of_rank, int(table["worker"].iloc[row]))
+        of_rank = integer(frame, "rank") == rank[row]
+        mine = integer(frame, "worker") == int(table["worker"].iloc[row])
+        took = frame["own"].to_numpy(np.float64)
+        slow[row] = mostly_above(took[of_rank & mine], took[of_rank & ~mine])
     for name in np.unique(rank):
         mine = rank == name
         if slow[mine].sum() > mine.sum() / 2:
@@ -175,16 +177,15 @@ def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataF
     )
 
 
-def _mostly_above(frame: pd.DataFrame, worker: int) -> bool:
+def mostly_above(own: Floats, others: Floats) -> bool:
     """Whether most of a worker's values exceed most of the others', and not the medians alone.
 
     Where some batches cost far more than the rest, medians differ by chance.
     """
-    mine = integer(frame, "worker") == worker
-    place = frame["own"].rank().to_numpy(np.float64)
-    own, others = int(mine.sum()), int((~mine).sum())
-    above = place[mine].sum() - own * (own + 1) / 2  # pairs in which this worker's is larger
-    return bool(above >= _MOSTLY * own * others)
+    place = pd.Series(np.concatenate([own, others])).rank().to_numpy(np.float64)
+    # Pairs in which this worker's is larger.
+    above = place[: len(own)].sum() - len(own) * (len(own) + 1) / 2
+    return bool(above >= _MOSTLY * len(own) * len(others))
 
 
 def interpreter_held(batches: pd.DataFrame, fetch: Floats) -> Floats:

@@ -332,6 +332,13 @@ def test_one_slow_worker() -> None:
     )
 
 
+def test_threads_beyond_the_cores_come_before_a_slow_worker() -> None:
+    fast = turns((BLUR, 2), (IDLE, 8))
+    crowded = {"ready": 0.7, "helpers": 1.0, "cores": 2.0, "machine_cores": 2.0}
+    program = Program(STARVING, [fast, always(BLUR), fast], **crowded)
+    assert first_of(program).startswith("worker-threads:")
+
+
 def test_threads_of_the_workers_beyond_the_cores() -> None:
     program = Program(STARVING, [always(BLUR)] * 2, ready=0.5, helpers=1.0, cores=2.0,
                       machine_cores=2.0)  # fmt: skip

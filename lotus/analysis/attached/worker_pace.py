@@ -1,0 +1,98 @@
+"""Which worker of a sampled loop is slow: by the rule for a recorded loop, as far as it is seen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.attached import phases
+from lotus.analysis.batches.components import WORKER_TIMES, mostly_above
+from lotus.analysis.common.columns import Floats, median, ratio
+
+_PIECE_NS = 500_000_000
+_LEAST_PIECES = 8  # of the time: fewer do not tell a slow worker from a slow batch
+
+
+@dataclass(frozen=True)
+class WorkerPace:
+    """How long a worker made batches.
+
+    `made`: nanoseconds in each piece of the time that was watched, without those in which it had no
+    core; NaN where the worker was not there.
+    """
+
+    rank: int
+    made: Floats
+
+    @property
+    def made_ns(self) -> float:
+        """All of it."""
+        return float(np.nansum(self.made))
+
+    def joined(self, other: "WorkerPace") -> "WorkerPace":
+        """The same with a worker of another epoch."""
+        made = np.where(np.isnan(self.made), other.made, self.made + np.nan_to_num(other.made))
+        return WorkerPace(self.rank, made)
+
+
+@dataclass(frozen=True)
+class SlowWorker:
+    """The slowest of a rank's workers: how long it and a usual one of the others made batches."""
+
+    place: int
+    rank: int
+    own_ns: float
+    others_ns: float
+
+    @property
+    def times(self) -> float:
+        """How many times as long it takes: in order, all make as many batches."""
+        return ratio(self.own_ns, self.others_ns)
+
+
+def pace_of(
+    samples: pd.DataFrame, looks: pd.DataFrame, span: tuple[int, int], rank: int
+) -> WorkerPace:
+    """The pace of one worker, from the samples and looks of its main thread.
+
+    `span`: the first and the last nanosecond that was watched.
+    """
+    first, last = span
+    count = (last - first) // _PIECE_NS + 1
+    piece = ((samples["time_ns"].to_numpy(np.int64) - first) // _PIECE_NS).clip(0, count - 1)
+    making = samples["phase"].isin(phases.MAKING).to_numpy()
+    weight = samples["weight_ns"].to_numpy(np.float64) * making
+    mine = looks[looks["phase"].isin(phases.MAKING)]
+    held = ratio(float(mine["delay_ns"].sum()), float(mine["wall_ns"].sum()))
+    made = np.bincount(piece, weight, count) * (1.0 - min(np.nan_to_num(held), 1.0))
+    there = np.bincount(piece, minlength=count) > 0
+    return WorkerPace(rank, np.where(there, made, np.nan))
+
+
+def slow_worker(paces: Mapping[int, WorkerPace]) -> SlowWorker | None:
+    """The slowest of those workers, by place, that are slow; None where none is.
+
+    Slow is one whose time is 1.5 times that of a usual one of the others of its rank, in all and
+    in most pieces of the time; at most half of a rank's workers are.
+    """
+    slow: list[SlowWorker] = []
+    for rank in sorted({pace.rank for pace in paces.values()}):
+        mine = {place: pace for place, pace in paces.items() if pace.rank == rank}
+        each = [found for place in mine if (found := _compared(mine, place))]
+        slow += each if len(each) <= len(mine) / 2 else []
+    return max(slow, key=lambda found: found.times, default=None)
+
+
+def _compared(paces: Mapping[int, WorkerPace], place: int) -> SlowWorker | None:
+    """One worker against the others of its rank; None: it is not slow."""
+    pace = paces[place]
+    others = [other for each, other in paces.items() if each != place]
+    typical = median(np.array([other.made_ns for other in others]))
+    found = SlowWorker(place, pace.rank, pace.made_ns, typical)
+    own = pace.made[~np.isnan(pace.made)]
+    theirs = np.concatenate([other.made for other in others]) if others else own[:0]
+    theirs = theirs[~np.isnan(theirs)]
+    if min(len(own), len(theirs)) < _LEAST_PIECES or not found.times >= WORKER_TIMES:
+        return None
+    return found if mostly_above(own, theirs) else None
