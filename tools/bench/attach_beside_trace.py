@@ -7,9 +7,9 @@ The six demos and ten programs of tests/diagnosis run by themselves under `lotus
 than they are watched: with more epochs, else again and again in one process. --after seconds after
 their first worker (or 4 s of CPU after torch) they are watched for --seconds, and then ended.
 So both say something of the same process: trace of all of its run, attach of a part. Printed are
-the first cause of each, whether it is that of the label (the demos have none), and the share of the
-loop in waits for data, start-up included: by attach with its 95 % interval, and by the log of trace
-in just that part. A row that stands in --rows already is not measured again. It judges nothing.
+the first cause of each, and whether it is that of the label (the demos have none). Shares of time
+are compared by attach_shares.py, as trace itself changes those of short steps. A row that stands in
+--rows already is not measured again. It judges nothing.
 """
 
 import argparse
@@ -27,15 +27,11 @@ from typing import Any
 
 import attach
 import diagnosis
-import numpy as np
 import overhead
-import pandas as pd
 import provenance
 from row_file import RowFile, printed
 
-from lotus.attach import attached_run
 from lotus.attach.thread_readings import children_of
-from lotus.reading.run import Run, load
 from lotus.workloads.catalogue import WORKLOADS
 
 DEMO = "demo"
@@ -103,35 +99,6 @@ def judged(run: Path) -> tuple[dict[str, Any], str]:
     return json.loads(document), " ".join(text.split())
 
 
-def waits_of(run: Run, begin_ns: float, end_ns: float) -> float:
-    """Share of `iter` and `next` in a stretch of the loop with the most time in it; NaN: none."""
-    sites = run.loaders.drop_duplicates("loader").set_index("loader")["call_site"]
-    epochs, waits = run.epochs, run.waits
-    begins = epochs["start_ns"].to_numpy(np.float64)
-    ends = epochs["end_ns"].to_numpy(np.float64)
-    ends = np.where(np.isnan(ends), end_ns, ends)  # the one that was broken off
-    loop = pd.Series(_within(begins, ends, begin_ns, end_ns)).groupby(
-        epochs["loader"].map(sites).to_numpy()
-    ).sum()  # fmt: skip
-    if not len(loop) or not loop.max() > 0:
-        return float("nan")
-    chosen = loop.idxmax()
-    mine = (epochs["loader"].map(sites) == chosen).to_numpy()
-    in_iter = begins + epochs["iter_ns"].to_numpy(np.float64)
-    waited = _within(begins[mine], in_iter[mine], begin_ns, end_ns).sum()
-    own = waits[waits["loader"].map(sites) == chosen]
-    start = own["start_ns"].to_numpy(np.float64)
-    end = start + own["wait_ns"].to_numpy(np.float64)
-    waited += _within(start, end, begin_ns, end_ns).sum()
-    return float(waited / loop[chosen])
-
-
-def _within(begins: Any, ends: Any, first: float, last: float) -> Any:
-    """The part of each interval that lies in a stretch."""
-    inside = np.minimum(ends, last) - np.maximum(begins, first)
-    return np.nan_to_num(np.maximum(inside, 0.0))
-
-
 def row_of(corpus: str, name: str, args: argparse.Namespace) -> dict[str, Any]:
     """What both say of one run."""
     row: dict[str, Any] = {"corpus": corpus, "program": name}
@@ -151,21 +118,7 @@ def row_of(corpus: str, name: str, args: argparse.Namespace) -> dict[str, Any]:
         row["trace"] = attach.scored(document["verdict"] or {}, text, label)
         document, text = judged(seen) if not done.returncode else ({"verdict": {}}, "")
         row["attach"] = attach.scored(document["verdict"] or {}, text, label)
-        if not done.returncode and document["loops"]:
-            row |= _shares(document["loops"][0], seen, load(run))
     return row
-
-
-def _shares(loop: Mapping[str, Any], seen: Path, run: Run) -> dict[str, Any]:
-    """Waits and start-up by attach, with its interval, and by trace in the same stretch."""
-    verdict, times = loop["verdict"], attached_run.load(seen).samples["time_ns"]
-    begin = float(times.min()) + loop["left_out_ns"]
-    startup = verdict["startup_share"]
-    figures = {
-        name: verdict[name] + startup if verdict[name] is not None else None
-        for name in ("input_share", "input_low", "input_high")
-    }
-    return {**figures, "waits": waits_of(run, begin, float(times.max()))}
 
 
 def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -189,30 +142,18 @@ def line_of(row: Mapping[str, Any]) -> str:
         + (" (wrong)" if row["planted"] and not row[how]["right"] else "")
         for how in ("trace", "attach")
     ]
-    share = " | "
-    if "waits" in row:
-        low, high = row["input_low"], row["input_high"]
-        interval = "" if low is None else f" ({low:.0%} to {high:.0%})"
-        share = f"{row['waits']:.0%} | {row['input_share']:.0%}{interval}"
     planted = ", ".join(row["planted"]) or "-"
     name = f"`{row['corpus']}/{row['program']}`"
-    return f"| {name} | {row['load']} | {planted} | {causes[0]} | {causes[1]} | {share} |"
+    return f"| {name} | {row['load']} | {planted} | {causes[0]} | {causes[1]} |"
 
 
 def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """How often both are right, agree, and how often the interval holds."""
+    """How often both are right, and how often they agree."""
     labelled = [row for row in shown if row["planted"]]
     for how in ("trace", "attach"):
         yield f"{how}: {sum(row[how]['right'] for row in labelled)} of {len(labelled)} labels"
     same = sum(row["trace"]["first"] == row["attach"]["first"] for row in shown)
     yield f"the same kind of cause first: {same} of {len(shown)}"
-    known = [row for row in shown if row.get("input_low") is not None]
-    held = sum(row["input_low"] <= row["waits"] <= row["input_high"] for row in known)
-    off = [abs(row["input_share"] - row["waits"]) for row in known]
-    yield (
-        f"waits within the interval of attach: {held} of {len(known)}; off by "
-        f"{np.median(off):.1%} (median; at most {max(off):.1%})"
-    )
 
 
 def main() -> None:
@@ -224,8 +165,8 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="file of rows, a JSON object a line")
     args = parser.parse_args()
     print(provenance.header(more=f"\nwatched  {args.seconds:g} s, {args.after:g} s after a worker"))
-    print("| program | load | label | first cause, trace | first cause, attach | waits | attach |")
-    print("|---|---|---|---|---|---|---|")
+    print("| program | load | label | first cause, trace | first cause, attach |")
+    print("|---|---|---|---|---|")
     print("\n".join(summary(printed(rows(args), line_of))))
 
 

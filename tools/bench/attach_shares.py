@@ -220,8 +220,8 @@ def judged(folder: Path) -> Iterator[dict[str, Any]]:
             continue
         evidence = attached_run.load(seen)
         summary = sampled_verdict.summarise(evidence)
-        if not summary.loops:
-            continue
+        if not summary.loops or summary.loops[0].verdict.kind == "unknown":
+            continue  # too little was seen, and attach says so
         loop = summary.loops[0]
         site, verdict = evidence.loops.iloc[loop.loop], loop.verdict
         lines = range(int(site["head"]), int(site["last"]) + 1) if site["last"] else range(1 << 31)
@@ -232,7 +232,7 @@ def judged(folder: Path) -> Iterator[dict[str, Any]]:
             "waits": waits_of(stamps, lines, begin, float(times.max())),
             "share": verdict.input_share + startup,
             "low": verdict.input_low + startup,
-            "high": verdict.input_high + startup,
+            "high": min(verdict.input_high + startup, 1.0),
         }
 
 
@@ -258,11 +258,11 @@ def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def line_of(row: Mapping[str, Any]) -> str:
     """A row of a table in Markdown."""
-    each = [
-        f"{seen['waits']:.0%} | {seen['share']:.0%} ({seen['low']:.0%} to {seen['high']:.0%})"
-        + ("" if _holds(seen) else " (outside)")
-        for seen in row["watched"]
-    ]
+    each = []
+    for seen in row["watched"]:
+        interval = f" ({seen['low']:.0%} to {seen['high']:.0%})" if np.isfinite(seen["low"]) else ""
+        outside = " (outside)" if interval and not _holds(seen) else ""
+        each.append(f"{seen['waits']:.0%} | {seen['share']:.0%}{interval}{outside}")
     return f"| `{row['corpus']}/{row['program']}` | {row['load']} | {' | '.join(each)} |"
 
 

@@ -9,6 +9,12 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.clock_offset import NONE, labels_of_looks, nearest
 from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.analysis.attached.wait_interval import (
+    WaitRow,
+    first_left_out,
+    reading_times,
+    wait_rows,
+)
 from lotus.analysis.attached.worker_pace import WorkerPace, pace_of
 from lotus.analysis.common.columns import Floats, Ints, ratio
 
@@ -28,7 +34,7 @@ class LoopShares:
     `receiving`: time of receiving in which workers made batches; `by_worker`: `making` by worker's
     place, which workers of one epoch after the other share. `made`: time that whoever makes batches
     spent in each component. `idle_ns`: of the workers; `paces`: how long they made batches, by
-    place. `rows`: (time, in a wait, whole) of each sample.
+    place. `rows`: of each sample of the thread that iterates.
     """
 
     loop: int
@@ -47,7 +53,7 @@ class LoopShares:
     left_out_ns: float = 0.0  # the program's first start-up, which says nothing of its epochs
     begun: bool = False  # while it was watched, and little but its start-up was seen
     alone_ns: float = 0.0  # waits in which one worker of several made a batch
-    rows: list[tuple[float, float, float]] = field(default_factory=list)
+    rows: list[WaitRow] = field(default_factory=list)
     workers: int = 0
     starts: int = 1  # of workers, one after the other
 
@@ -73,11 +79,15 @@ class LoopShares:
 
 @dataclass(frozen=True)
 class Sampled:
-    """The evidence with labels joined: `samples` with phase, name and loop; `looks` the same."""
+    """The evidence with labels joined: `samples` with phase, name and loop; `looks` the same.
+
+    `read_ns`: when stacks were read, as far as it is known.
+    """
 
     evidence: AttachEvidence
     samples: pd.DataFrame
     looks: pd.DataFrame
+    read_ns: Ints
 
 
 def sampled(evidence: AttachEvidence) -> Sampled:
@@ -93,7 +103,7 @@ def sampled(evidence: AttachEvidence) -> Sampled:
         name=np.where(number == NONE, "", known["name"].fillna("").to_numpy()),
         loop=known["loop"].fillna(-1).to_numpy().astype(np.int64),
     )
-    return Sampled(evidence, samples, looks)
+    return Sampled(evidence, samples, looks, reading_times(evidence.samples))
 
 
 def loops_of(seen: Sampled) -> list[int]:
@@ -139,10 +149,11 @@ def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
     _charge_waits(shares, main_samples, of_workers, workers, places)
     if seen.evidence.facts["state"] != "ended":
         _leave_out_start(shares, main_samples.sort_values("time_ns")["phase"].to_numpy())
-    waited = main_samples["phase"].isin(phases.IN_NEXT).to_numpy()
-    weight = main_samples["weight_ns"].to_numpy(np.float64)
-    time = main_samples["time_ns"].astype(float).tolist()
-    shares.rows = list(zip(time, (waited * weight).tolist(), weight.tolist(), strict=True))
+    iterating = main_samples["tid"].mode()
+    thread = samples[(samples["pid"] == main) & samples["tid"].isin(iterating)]
+    thread = thread.sort_values("time_ns", kind="stable")
+    rows = wait_rows(thread, (thread["loop"] == loop).to_numpy(), seen.read_ns)
+    shares.rows = first_left_out(rows, shares.left_out_ns) if shares.left_out_ns else rows
     return shares
 
 

@@ -3,19 +3,18 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.loop_shares import Component, LoopShares, Sampled, idle_share
+from lotus.analysis.attached.wait_interval import wait_spread
 from lotus.analysis.attached.worker_pace import slow_worker
 from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse, Threads
 from lotus.analysis.batches.data_shares import DataShares
 from lotus.analysis.batches.looks import COMPUTING, LEAST_LOCKED, LEAST_LOOKS, LOCK
 from lotus.analysis.batches.memory_growth import MemoryGrowth, growth_of
 from lotus.analysis.batches.own_code import hot_functions, hot_lines
-from lotus.analysis.batches.wait_spread import spread_of
 from lotus.analysis.common.columns import number, ratio
 from lotus.analysis.verdict.account import Account
 from lotus.analysis.verdict.causes.cause_row import Charge
@@ -421,6 +420,12 @@ def _sends_tensors(seen: Sampled) -> bool:
     return not len(sent) or bool((sent["name"] == phases.TENSORS).any())
 
 
+def _input_share(shares: LoopShares) -> float:
+    """Waits beyond the start-up, as a share of the loop."""
+    owed = shares.of(phases.STEP, phases.STARTUP, phases.SHUTDOWN) + shares.startup_ns
+    return ratio(shares.loop_ns - owed, shares.loop_ns)
+
+
 def _circumstances(
     seen: Sampled, shares: LoopShares, settings: LoaderSettings, account: Account
 ) -> Circumstances:
@@ -456,7 +461,7 @@ def _circumstances(
         in_sequence=bool(settings.in_sequence),
         paths={},
         use=use,
-        wait_spread=spread_of(np.array(sorted(shares.rows), np.float64).reshape(-1, 3)[:, 1:]),
+        wait_spread=wait_spread(shares.rows, _input_share(shares)),
         descriptors=float(descriptors.max(initial=-1.0)),
         descriptor_limit=math.nan,
         shm_share=math.nan,
