@@ -115,9 +115,9 @@ class LimitedProgram:
         poll = select.poll()
         poll.register(handle, select.POLLIN | select.POLLHUP)
         while True:
-            left = self.limits.wait_s - self._waited
+            remaining_s = self.limits.wait_s - self._waited
             began = time.monotonic()
-            ready = poll.poll(max(left, 0.0) * 1000)
+            ready = poll.poll(max(remaining_s, 0.0) * 1000)
             self._waited += time.monotonic() - began
             if not ready:
                 self._stop(f"it took more than {self.limits.wait_s:.0f} s")
@@ -135,16 +135,16 @@ class LimitedProgram:
 
     def lines(self) -> Iterator[bytes]:
         """Yield its output by lines with their ends; lines above LONGEST_LINE in parts."""
-        rest = b""
+        partial = b""
         for piece in self.pieces():
-            *whole, rest = (rest + piece).split(b"\n")
-            for line in whole:
+            *complete, partial = (partial + piece).split(b"\n")
+            for line in complete:
                 yield line + b"\n"
-            while len(rest) > LONGEST_LINE:
-                yield rest[:LONGEST_LINE]
-                rest = rest[LONGEST_LINE:]
-        if rest:
-            yield rest
+            while len(partial) > LONGEST_LINE:
+                yield partial[:LONGEST_LINE]
+                partial = partial[LONGEST_LINE:]
+        if partial:
+            yield partial
 
     def _stop(self, why: str) -> None:
         self.stopped = self.stopped or why

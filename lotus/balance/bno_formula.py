@@ -1,6 +1,6 @@
 """BalanceNet Orchestrator ("A KQV-based Dynamic Task Allocation for Distributed Deep Learning").
 
-Equations 1 to 5 to the letter, for N nodes:
+Equations 1 to 5, unchanged, for N nodes:
 
     K_i    = OPS_i / sum_k OPS_k                                                   (1)
     MW_i   = 1 - MU_i / sum_k MU_k                                                 (2)
@@ -8,9 +8,9 @@ Equations 1 to 5 to the letter, for N nodes:
     NCW_ij = 1 - NL_ij / max_k NL_ik                                               (4)
     BS_i   = max(floor((K_i + MW_i + sum_j NCW_ij) / 3 x B), 1)                    (5)
 
-The sums over k and j run from 1 to N, so j = i is among them. The sum of all BS_i is no fixed
-multiple of B: that of K is 1, that of MW is N - 1, that of NCW is anything up to N (N - 1), and
-N where all nodes are as far from each other (NL_ii = 0).
+The sums over k and j run from 1 to N and include j = i. The sum of all BS_i is not a fixed multiple
+of B: the K sum to 1 and the MW to N - 1, but the NCW can sum to anything up to N (N - 1). They sum
+to N if all nodes are equally far from each other (NL_ii = 0).
 """
 
 import math
@@ -23,7 +23,7 @@ from lotus.analysis.common.columns import Floats
 
 @dataclass(frozen=True)
 class Orchestrated:
-    """The quantities of each node (N,), and what they give."""
+    """The quantities of each node (N,), and the resulting batch sizes."""
 
     k: Floats
     mw: Floats
@@ -32,11 +32,11 @@ class Orchestrated:
 
 
 def orchestrate(ops: Floats, memory: Floats, latency: Floats, base: float) -> Orchestrated:
-    """Batch sizes of N nodes.
+    """Return the batch sizes of N nodes.
 
     `ops` (N,): operations per second. `memory` (N,): bytes in use. `latency` (N, N): NL_ij in any
-    unit. `base`: the baseline batch size B. Where a node's latencies are all 0, equation 4 divides
-    by 0: its weights are taken as 1, as those of the nearest are.
+    unit. `base`: the baseline batch size B. If all latencies of a node are 0, equation 4 would
+    divide by 0; its weights are then 1, like those of the nearest node.
     """
     if not (ops > 0).all():
         raise ValueError("operations per second must be above 0")

@@ -1,4 +1,4 @@
-"""BalanceNet Orchestrator's quantities, each as a run tells it, and in words how."""
+"""The quantities of BalanceNet Orchestrator as measured in a run, and how each was obtained."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from lotus.common.errors import LotusError
 
 @dataclass(frozen=True)
 class Quantities:
-    """What equations 1 to 5 are given; `how` has words for OPS, MU, NL and B."""
+    """The inputs of equations 1 to 5. `how` says in words how OPS, MU, NL and B were obtained."""
 
     ops: Floats  # (N,) samples per second
     memory: Floats  # (N,) bytes
@@ -26,27 +26,28 @@ class Quantities:
 def quantities(
     job: Job, latencies: Mapping[tuple[int, int], float] | None = None, base: float | None = None
 ) -> Quantities:
-    """`latencies`: ns between pairs of ranks, either way round, where they are known otherwise.
+    """Return the quantities of a job's ranks.
 
-    Raises LotusError for a rank that there is not.
+    `latencies` maps pairs of ranks, in either order, to ns, if they are known from elsewhere.
+    Raises LotusError for a rank that does not exist.
     """
-    how = {}
+    basis = {}
     ops = np.array([rank.sizes.sum() / max(rank.step_ns.sum(), 1.0) * 1e9 for rank in job.ranks])
-    how["OPS"] = "samples per second of the rank's own steps" + (
+    basis["OPS"] = "samples per second of the rank's own steps" + (
         ", exposed synchronisation taken out" if job.synchronised else ""
     )
     memory = np.array([rank.memory_bytes for rank in job.ranks])
-    how["MU"] = "memory of the rank's processes, the most that was seen"
+    basis["MU"] = "memory of the rank's processes, the most that was seen"
     if np.isnan(memory).any():
         memory = np.ones(len(job.ranks))
-        how["MU"] = "not measured (no rank's epoch came to its end): taken as equal on all ranks"
-    latency, how["NL"] = _latency(job, latencies or {})
+        basis["MU"] = "not measured (no rank's epoch came to its end): taken as equal on all ranks"
+    latency, basis["NL"] = _latency(job, latencies or {})
     if base is None:
         base = job.global_batch / len(job.ranks)
-        how["B"] = f"the traced batch of a rank, {base:g} samples on average"
+        basis["B"] = f"the traced batch of a rank, {base:g} samples on average"
     else:
-        how["B"] = f"{base:g} samples, as given"
-    return Quantities(ops, memory, latency, base, how)
+        basis["B"] = f"{base:g} samples, as given"
+    return Quantities(ops, memory, latency, base, basis)
 
 
 def _latency(job: Job, links: Mapping[tuple[int, int], float]) -> tuple[Floats, str]:
@@ -54,42 +55,42 @@ def _latency(job: Job, links: Mapping[tuple[int, int], float]) -> tuple[Floats, 
     after = np.array([rank.after_ns for rank in job.ranks])
     known = not np.isnan(after).any()
     if known:
-        # A collective does not tell pairs apart.
-        made = (after[:, None] + after[None, :]) / 2.0
-        how = (
+        # A collective does not distinguish pairs of ranks.
+        matrix = (after[:, None] + after[None, :]) / 2.0
+        basis = (
             "not measured for pairs: the mean of what both ranks took from the last rank's arrival "
             "to the averaged gradients"
         )
         if len({rank.host for rank in job.ranks}) > 1:
-            how += ", within the error of the hosts' clocks"
+            basis += ", within the error of the hosts' clocks"
     else:
-        made = np.ones((count, count))
-        how = "not measured (no synchronisation was traced): taken as equal between all ranks"
-    np.fill_diagonal(made, 0.0)
+        matrix = np.ones((count, count))
+        basis = "not measured (no synchronisation was traced): taken as equal between all ranks"
+    np.fill_diagonal(matrix, 0.0)
     for pair, time in links.items():
         if max(pair) >= count or pair[0] == pair[1]:
             raise LotusError(
                 f"--link {pair[0]}-{pair[1]}: the run has ranks 0 to {count - 1}, and a link "
                 "joins two of them"
             )
-        made[pair] = made[pair[::-1]] = time
+        matrix[pair] = matrix[pair[::-1]] = time
     if links:
-        whole = len({tuple(sorted(pair)) for pair in links}) == count * (count - 1) // 2
-        if not whole and not known:
+        all_given = len({tuple(sorted(pair)) for pair in links}) == count * (count - 1) // 2
+        if not all_given and not known:
             raise LotusError(
                 "no latency was measured in this run, so --link must give that of every pair"
             )
-        how = "as given" if whole else f"as given for {len(links)} pairs; else {how}"
-    return made, how
+        basis = "as given" if all_given else f"as given for {len(links)} pairs; else {basis}"
+    return matrix, basis
 
 
-def run(made: Quantities) -> Orchestrated:
-    """The formula on what was measured."""
-    return orchestrate(made.ops, made.memory, made.latency, made.base)
+def run(measured: Quantities) -> Orchestrated:
+    """Apply the formula to the measured quantities."""
+    return orchestrate(measured.ops, measured.memory, measured.latency, measured.base)
 
 
 def sum_words(result: Orchestrated, job: Job) -> str:
-    """Whether the formula keeps the global batch, with the figure."""
+    """Say whether the formula keeps the global batch, with the figure."""
     total, was = sum(result.sizes), job.global_batch
     weights = f"its sum over NCW is {math.fsum(result.ncw.tolist()):.2f} for {len(job.ranks)} ranks"
     if total == was:

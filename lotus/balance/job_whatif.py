@@ -1,4 +1,4 @@
-"""A traced job with more ranks, stragglers, other links, another split: `lotus whatif --ranks`."""
+"""Predicts a traced job with other ranks, stragglers, links or splits: `lotus whatif --ranks`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_TIMES = 5000  # of one rank that are drawn from
 
 @dataclass(frozen=True)
 class JobChange:
-    """What is to be different; None: as traced. Times are nanoseconds, bandwidth bytes/s."""
+    """The changes to a job; None: as traced. Times are nanoseconds, bandwidth is bytes/s."""
 
     ranks: int
     workers: int | None = None
@@ -45,7 +45,7 @@ class JobChange:
 
 @dataclass(frozen=True)
 class JobPrediction:
-    """What the job does today and would do then, both simulated."""
+    """The job as traced and as changed, both simulated."""
 
     job: Job
     question: JobChange
@@ -56,24 +56,24 @@ class JobPrediction:
 
     @property
     def measured_s(self) -> float:
-        """Mean step of the traced job; NaN: not known."""
+        """Mean step of the traced job; NaN if it is not known."""
         return self.job.measured_ns / 1e9
 
     @property
     def error(self) -> float:
-        """Of the simulated step of the job itself, relative to the measured one."""
+        """The relative error of the simulated step of the unchanged job."""
         return self.today.step_s / self.measured_s - 1.0 if self.measured_s > 0 else math.nan
 
     @property
     def times(self) -> float | None:
-        """Samples a second then, over today; None where the simulation is too far off today."""
+        """The speed-up in samples per second; None if that error is too large."""
         if not model_error.predicts(self.error):
             return None
         return self.then.samples_per_s / self.today.samples_per_s
 
 
 def answer(job: Job, question: JobChange) -> JobPrediction:
-    """Simulate the job as it was and as asked. Raises LotusError for what makes no sense."""
+    """Simulate the job with and without the changes. Raises LotusError for impossible changes."""
     own = 0.0 if math.isnan(job.collective_ns) else job.collective_ns
     notes = list(job.notes)
     collective, words = _collective(job, question, notes)
@@ -119,28 +119,31 @@ def answer(job: Job, question: JobChange) -> JobPrediction:
         stragglers=question.stragglers,
         seed=question.seed,
     )
-    made = JobPrediction(job, question, today, then, words, ())
-    if model_error.far_off(made.error):
-        notes.insert(0, model_error.far_off(made.error))
+    prediction = JobPrediction(job, question, today, then, words, ())
+    if model_error.far_off(prediction.error):
+        notes.insert(0, model_error.far_off(prediction.error))
     return JobPrediction(job, question, today, then, words, tuple(dict.fromkeys(notes)))
 
 
 def _member(
     rank: Rank, workers: int | None = None, prefetch: int | None = None, size: int | None = None
 ) -> Member:
-    """The rank with batches of one size: its usual one, or the one asked about."""
-    wanted = float(rank.batch if size is None else size)
-    made = curve(rank)
+    """Return the rank with batches of one size: the requested one, else its usual one."""
+    requested = float(rank.batch if size is None else size)
+    rank_curve = curve(rank)
     own_workers = rank.workers if workers is None else workers
-    step = rank.step_ns * _scale(made.step.at(wanted), [made.step.at(n) for n in rank.sizes])
+    step = rank.step_ns * _scale(
+        rank_curve.step.at(requested), [rank_curve.step.at(n) for n in rank.sizes]
+    )
     lanes = max(rank.workers, 1)
     fetch = rank.fetch_ns * _scale(
-        made.input.at(wanted) * lanes, [made.input.at(n) * lanes for n in rank.fetch_sizes]
+        rank_curve.input.at(requested) * lanes,
+        [rank_curve.input.at(n) * lanes for n in rank.fetch_sizes],
     )
     return Member(
         step_ns=step[-_MOST_TIMES:],
         fetch_ns=fetch[-_MOST_TIMES:],
-        samples=wanted,
+        samples=requested,
         workers=own_workers,
         prefetch=rank.prefetch if prefetch is None else prefetch,
     )
@@ -152,16 +155,16 @@ def _scale(wanted: float, was: Sequence[float]) -> Floats:
 
 
 def _collective(job: Job, question: JobChange, notes: list[str]) -> tuple[float, str]:
-    """(ns of the collective with so many ranks, how that was taken)."""
+    """Return the ns of the collective with this number of ranks, and how they were obtained."""
     link = (question.gradients, question.link_bandwidth)
     ranks, count, kind = question.ranks, len(job.ranks), question.collective
     if any(option is not None for option in (*link, question.link_latency_ns)):
         if question.gradients is None or question.link_bandwidth is None:
             raise LotusError("a collective by its links needs --gradients and --link-bandwidth")
-        made = Collective(
+        simulated = Collective(
             kind, question.gradients, question.link_latency_ns or 0.0, question.link_bandwidth
         )
-        return made.ns(ranks), f"{kind} all-reduce by its formula, none of it overlapped"
+        return simulated.ns(ranks), f"{kind} all-reduce by its formula, none of it overlapped"
     if math.isnan(job.collective_ns):
         notes.append(
             "the collective is taken as 0, as the synchronisation was not traced: --gradients and "
@@ -178,7 +181,7 @@ def _collective(job: Job, question: JobChange, notes: list[str]) -> tuple[float,
             job.collective_ns * rounds,
             f"as traced with {count} ranks, {rounds:.2f} times (tree)",
         )
-    # Its two terms grow as (N - 1) / N and as N - 1: which of them was traced is not known.
+    # Its two terms grow as (N - 1) / N and as N - 1; a trace does not tell them apart.
     moved = ((ranks - 1) / ranks) / ((count - 1) / count)
     waited = (ranks - 1) / (count - 1)
     notes.append(

@@ -1,10 +1,10 @@
-"""The default strategy: the split whose steps are shortest, as far as the recorded steps tell.
+"""The default strategy: the split with the shortest mean step, according to the recorded steps.
 
-With times that never vary the slowest rank's is least where all take the same mean time. But a
-step waits for whoever is slowest in it, and a rank whose times vary much is so more often: it
-should take less. So the split is made (exactly) for the means, and for means raised by so many
-standard deviations; of these the one counts under which the recorded steps, each rank's scaled to
-its new batch, end soonest on average.
+If times never varied, the step would be shortest when all ranks have the same mean time. But a step
+waits for its slowest rank, and a rank whose times vary more is the slowest more often, so it should
+get fewer samples. So exact splits are computed for the means and for the means raised by several
+numbers of standard deviations. Each is evaluated on the recorded steps, with each rank's times
+scaled to its new batch, and the one with the shortest mean step is chosen.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ LEVELS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)  # standard deviations
 
 
 def least(job: Job, curves: Sequence[Curve], caps: Sequence[int | None]) -> list[int]:
-    """Samples of each rank. Raises ValueError where the caps leave no way."""
+    """Return each rank's samples. Raises ValueError if the caps allow no split."""
     steps = aligned(job)
     total, after = job.global_batch, collective(job)
     sizes = split([_lines(rank_curve, after) for rank_curve in curves], total, caps)
@@ -33,19 +33,19 @@ def least(job: Job, curves: Sequence[Curve], caps: Sequence[int | None]) -> list
             _at_level(rank_curve, rank.sizes, rank.step_ns, rank.fetch_sizes, rank.fetch_ns, level)
             for rank_curve, rank in zip(curves, job.ranks, strict=True)
         ]
-        tried = split([_lines(rank_curve, after) for rank_curve in raised], total, caps)
-        value = mean_step(steps, curves, np.array(tried, np.float64), after)
+        candidate = split([_lines(rank_curve, after) for rank_curve in raised], total, caps)
+        value = mean_step(steps, curves, np.array(candidate, np.float64), after)
         if value < best:
-            sizes, best = tried, value
+            sizes, best = candidate, value
     return sizes
 
 
 def lasting(job: Job, curves: Sequence[Curve], caps: Sequence[int | None]) -> float:
-    """The part of a step that a split saves in steps which it was not chosen by.
+    """Return the part of a step that a split saves in steps that were not used to choose it.
 
-    One half of each run's steps chooses, the other is scaled, and the other way round. Where ranks
-    are alike it is not above 0 but by chance, whatever the split by all steps seems to save; with
-    fewer than 4 steps in a half it is 0.
+    The split is chosen by one half of each run's steps and evaluated on the other half, and vice
+    versa. If ranks are alike, the result is above 0 only by chance, however much the split by all
+    steps seems to save. It is 0 with fewer than 4 steps in a half.
     """
     halves = _half(job, False), _half(job, True)
     if min(len(rank.key) for half in halves for rank in half.ranks) < _LEAST:
@@ -63,33 +63,40 @@ def lasting(job: Job, curves: Sequence[Curve], caps: Sequence[int | None]) -> fl
 
 
 def _half(job: Job, late: bool) -> Job:
-    """The job with the early or the late half of each run's steps."""
+    """Return the job with the early or the late half of each run's steps."""
     ranks = []
     for rank in job.ranks:
         run = rank.key >> RUN
         is_late = np.zeros(len(run), np.bool_)
         for number in np.unique(run):
             is_late |= (run == number) & (rank.key > np.median(rank.key[run == number]))
-        kept = is_late == late
+        in_half = is_late == late
         ranks.append(
-            replace(rank, sizes=rank.sizes[kept], step_ns=rank.step_ns[kept], key=rank.key[kept])
+            replace(
+                rank,
+                sizes=rank.sizes[in_half],
+                step_ns=rank.step_ns[in_half],
+                key=rank.key[in_half],
+            )
         )
     return replace(job, ranks=tuple(ranks))
 
 
 def _lines(curve: Curve, collective_ns: float) -> list[tuple[float, float]]:
-    """(fixed, slope) of lines of which the largest is the curve with a collective after its step,
-    while which an input that runs ahead goes on."""
-    (fixed, slope), *others = curve.lines()
-    return [(fixed + collective_ns, slope), *others]
+    """Return (fixed, slope) of lines whose maximum is the curve with a collective after its step.
+
+    An input that runs ahead continues during the collective.
+    """
+    (fixed, slope), *input_lines = curve.lines()
+    return [(fixed + collective_ns, slope), *input_lines]
 
 
 def _at_level(
     curve: Curve, sizes: Floats, step: Floats, fetch_sizes: Floats, fetch: Floats, level: float
 ) -> Curve:
-    """The curve with the step's times so many standard deviations above their mean.
+    """Return the curve with the step's times raised by `level` standard deviations.
 
-    An input that runs ahead evens out what it varies by; one that does not is part of the step.
+    An input that runs ahead averages out its variation; one that does not is part of the step.
     """
     raised = replace(curve, step=_raised(curve.step, sizes, step, level))
     if curve.in_turn:

@@ -10,18 +10,17 @@ from lotus.common.errors import LotusError
 
 @dataclass(frozen=True)
 class Cap:
-    """The most samples of a rank; None: none is known. `why` in words."""
+    """The most samples of a rank; None if not limited. `why` says in words why."""
 
     samples: int | None
     why: str
 
 
 def caps(job: Job, limits: Mapping[int, int]) -> list[Cap]:
-    """Of each rank: what was given, else what its host's memory allows.
+    """Return each rank's cap: the given one, else what its host's memory allows.
 
-    All of a rank's memory is taken to grow with its batch, so it may be less than would fit, never
-    more. What an accelerator's memory holds is not traced. Raises LotusError for ranks that there
-    are not.
+    All memory of a rank is assumed to grow with its batch, so the cap may be too low but not too
+    high. The memory of accelerators is not traced. Raises LotusError for ranks that do not exist.
     """
     for number in limits:
         if number >= len(job.ranks):
@@ -34,6 +33,6 @@ def caps(job: Job, limits: Mapping[int, int]) -> list[Cap]:
             result.append(Cap(None, "its memory was not read"))
         else:
             most = math.floor(rank.batch * rank.memory_limit / max(rank.memory_bytes, 1.0))
-            # It ran with what it has.
+            # The present batch did fit.
             result.append(Cap(max(most, rank.batch), "its share of the host's memory"))
     return result

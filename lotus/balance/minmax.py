@@ -1,8 +1,8 @@
-"""Sharing a global batch out so that the slowest rank is as quick as it can be, in whole samples.
+"""Splits a global batch so that the slowest rank is as fast as possible, in whole samples.
 
-Times grow with the share, so handing out one sample after the other, each to the rank that would
-be quickest with it, is exact (Fox 1966, for the sum; Gross 1956). The first of them are found by
-bisection on the time.
+Times grow with the share, so giving one sample after another to the rank that would be fastest with
+it is exact (Fox 1966, for the sum; Gross 1956). Most samples are assigned at once, by bisection on
+the time.
 """
 
 import heapq
@@ -18,10 +18,10 @@ _ROUNDS = 100  # of bisection: halves any time down to its rounding
 
 
 def split(curves: Sequence[Lines], total: int, caps: Sequence[int | None]) -> list[int]:
-    """`total` samples among ranks, at least 1 and at most its cap (None: no cap) for each.
+    """Split `total` samples among ranks: at least 1 and at most its cap (None: no cap) for each.
 
-    `curves[i]`: (fixed, slope) of lines, the largest of which is what rank i takes; slopes >= 0.
-    Raises ValueError where the caps or the least leave no way.
+    `curves[i]`: (fixed, slope) of lines; rank i takes as long as the largest of them. Slopes are
+    not negative. Raises ValueError if the caps or the minimum of 1 allow no split.
     """
     most = [total if cap is None else min(cap, total) for cap in caps]
     if total < len(curves) or min(most) < 1 or sum(most) < total:
@@ -38,8 +38,8 @@ def split(curves: Sequence[Lines], total: int, caps: Sequence[int | None]) -> li
             high = middle
         else:
             low = middle
-    # What fits into less than the shortest time is in every best split. One sample less bears the
-    # rounding of the division.
+    # Samples that fit into less than the shortest time are in every best split. One less per rank
+    # allows for rounding in the division.
     sizes = [max(int(size) - 1, 1) for size in _within(fixed, slope, limit, low)]
     waiting = [
         (_time(lines, size + 1), size, place)
@@ -56,11 +56,11 @@ def split(curves: Sequence[Lines], total: int, caps: Sequence[int | None]) -> li
 
 
 def _within(fixed: Floats, slope: Floats, limit: Floats, time: float) -> Floats:
-    """How many samples each rank can take in that time; 1 at least."""
+    """Return how many samples each rank can process within that time, at least 1."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        each = np.floor((time - fixed) / slope)
-    each = np.where(slope > 0, each, np.where(fixed <= time, math.inf, 0.0))
-    return np.asarray(np.clip(each.min(axis=1), 1.0, limit))
+        samples = np.floor((time - fixed) / slope)
+    samples = np.where(slope > 0, samples, np.where(fixed <= time, math.inf, 0.0))
+    return np.asarray(np.clip(samples.min(axis=1), 1.0, limit))
 
 
 def _time(lines: Lines, size: int) -> float:

@@ -1,16 +1,18 @@
-"""What each mode of data-parallel training would take for an epoch, from a traced run of it.
+"""Predicts an epoch in each mode of data-parallel training, from a traced run.
 
-sync waits for the slowest rank in each step; the same with a split of the global batch; local for
-the rank that is slowest over H steps; hybrid for the slowest of a group in each step and for the
-slowest group over H steps; async only for a rank that is many times as slow, as the batches go to
-whoever asks next. `lotus run --mode` has them, lotus/inside/distributed/training_modes.py says how
-each is done.
+- sync waits for the slowest rank in each step, with the present or with new batch sizes ("split").
+- local waits for the rank that is slowest over H steps.
+- hybrid waits for the slowest rank of a group in each step, and for the slowest group over H steps.
+- async waits only for a rank that is many times slower, as batches go to whichever rank asks next.
 
-All is computed from the recorded steps, with the interval of the block bootstrap
-(step_prediction.py). Averaging parameters is taken to cost what averaging gradients does after the
-last rank has arrived; in a group of g of N ranks (g - 1) / g over (N - 1) / N of that, as in a
-ring; in the background it is taken to cost the steps nothing. How a mode learns, nothing here
-tells: only sync makes the updates that the program makes now. The start of an epoch is not counted.
+`lotus run --mode` runs them; lotus/inside/distributed/training_modes.py describes each.
+
+All predictions use the recorded steps, with the interval of the block bootstrap
+(step_prediction.py). Averaging parameters is assumed to cost as much as averaging gradients does
+after the last rank has arrived. In a group of g of N ranks it costs (g - 1) / g over (N - 1) / N of
+that, as in a ring; in the background it costs the steps nothing. The predictions say nothing about
+how a mode learns: only sync makes the same updates as the program. The start of an epoch is not
+counted.
 """
 
 import math
@@ -33,7 +35,7 @@ _STRETCH = 100  # steps in a row that are kept of long runs: some times as many 
 
 @dataclass(frozen=True)
 class PredictedMode:
-    """One mode. `name`: that of `lotus run --mode`, or "split": sync with the new batch sizes."""
+    """One mode. `name` is that of `lotus run --mode`, or "split": sync with the new batch sizes."""
 
     name: str
     epoch: Predicted  # seconds
@@ -44,7 +46,7 @@ class PredictedMode:
 
 @dataclass(frozen=True)
 class Modes:
-    """All modes that this job can be run in, sync as it is first."""
+    """All modes in which this job can be run; the first is sync as traced."""
 
     batches: int  # of an epoch, on each rank
     every: int  # batches from one averaging of parameters to the next: local, hybrid
@@ -57,12 +59,12 @@ class Modes:
     notes: tuple[str, ...] = ()
 
     def of(self, name: str) -> PredictedMode:
-        """The mode of that name. Raises KeyError."""
+        """Return the mode of that name. Raises KeyError."""
         return {row.name: row for row in self.rows}[name]
 
     @property
     def gain(self) -> float:
-        """The part of the recommended mode's time that the option saves; NaN: there is none."""
+        """The part of the recommended mode's time that the option saves; NaN without an option."""
         if self.option is None:
             return math.nan
         return 1.0 - self.of(self.option).epoch.seconds / self.of(self.recommended).epoch.seconds
@@ -76,10 +78,10 @@ def modes(
     seed: int = 0,
     lasts: bool = True,
 ) -> Modes | None:
-    """What the modes take. None where synchronisation was not traced: waiting is in all times then.
+    """Predict all modes; None if synchronisation was not traced, as all times then include waiting.
 
-    `before`, `after`: a step of the job as it is, and with batches of `sizes`; lasts: what that
-    gains, it gains in steps as well that it was not chosen by.
+    `before`, `after`: a step of the job as traced, and with batches of `sizes`. `lasts`: whether
+    the split also saves time in steps that were not used to choose it.
     """
     if not job.synchronised:
         return None
@@ -137,41 +139,43 @@ def _apart(
     question: ModeOptions,
     seed: int,
 ) -> dict[str, Predicted]:
-    """An epoch in each of the modes that learn otherwise, and that this job can be run in."""
+    """Predict an epoch in each mode that learns differently and in which this job can be run."""
     waits = held_up(step, job.collective_ns, question.staleness)
     every = min(question.every, batches)
-    # The last round of an epoch may be a short one.
+    # The last round of an epoch may have fewer steps.
     averaging = job.collective_ns * math.ceil(batches / every) * every / batches
     depth = np.array([rank.workers * rank.prefetch for rank in job.ranks], np.float64)
-    dealt = depth if _dealt_out(job) else None
+    queue_depth = depth if _dealt_out(job) else None
 
     def epochs(steps: Taken) -> Floats:
         return np.array(
             [
                 batches * local(steps, averaging, every),
                 batches * hybrid(steps, groups, job.collective_ns, averaging, every),
-                asynchronous(steps, waits, dealt, batches) + job.collective_ns,
+                asynchronous(steps, waits, queue_depth, batches) + job.collective_ns,
             ]
         )
 
     predicted = predict_each(job, job.batch_sizes, epochs, seed, _STRETCH)
-    known = dict(zip(("local", "hybrid", "async"), predicted, strict=True))
+    predictions = dict(zip(("local", "hybrid", "async"), predicted, strict=True))
     if not groups:
-        del known["hybrid"]
+        del predictions["hybrid"]
     if len(set(job.batch_sizes)) > 1:
-        del known["async"]
-    return known
+        del predictions["async"]
+    return predictions
 
 
 def _dealt_out(job: Job) -> bool:
-    """Whether batches can go to whichever rank asks next
+    """Return whether batches can go to whichever rank asks next
     (lotus/inside/distributed/shared_queue_sampler.py).
     """
     return job.loader is not None and job.loader.sampler == "DistributedSampler"
 
 
 def batches_of_epoch(job: Job) -> int:
-    """How many batches a rank took in an epoch, the most of all; of the ranks, those in between."""
+    """Return the number of batches per rank in an epoch: the median of ranks, the largest of
+    epochs.
+    """
     most = []
     for rank in job.ranks:
         own = rank.key[rank.key >> RUN == 0]
@@ -180,7 +184,7 @@ def batches_of_epoch(job: Job) -> int:
 
 
 def local(steps: Taken, averaging_ns: float, every: int) -> float:
-    """A step where ranks meet after so many for an averaging, ns."""
+    """Return ns per step if ranks average their parameters after every `every` steps."""
     count = min(every, len(steps.own))
     return float(steps.in_a_row(count, averaging_ns).max(axis=1).mean()) / count
 
@@ -192,46 +196,46 @@ def hybrid(
     averaging_ns: float,
     every: int,
 ) -> float:
-    """The same where each group's ranks average their gradients in each step; NaN: no groups."""
+    """Return the same if each group also averages gradients in each step; NaN without groups."""
     if not groups:
         return math.nan
     count, ranks = min(every, len(steps.own)), steps.own.shape[1]
     after = np.empty(ranks)
     for group in groups:
         after[list(group)] = collective_ns * _of_ring(len(group), ranks) + averaging_ns / count
-    whole = steps.whole(after)
-    each = np.column_stack([whole[:, list(group)].max(axis=1) for group in groups])
-    return float(in_a_row(each, count).max(axis=1).mean()) / count
+    step_times = steps.whole(after)
+    of_groups = np.column_stack([step_times[:, list(group)].max(axis=1) for group in groups])
+    return float(in_a_row(of_groups, count).max(axis=1).mean()) / count
 
 
 def _of_ring(ranks: int, all_ranks: int) -> float:
-    """What a ring of fewer ranks takes, where what it moves counts: as a part of that of all."""
+    """Return the time of a ring of fewer ranks as a part of that of all, if bandwidth limits it."""
     return (1 - 1 / ranks) / (1 - 1 / all_ranks)
 
 
 def asynchronous(steps: Taken, waits: Floats, depth: Floats | None, batches: int) -> float:
-    """An epoch, without the averaging at its end, where no rank waits for another to go on, ns.
+    """Return ns of an epoch in which no rank waits for another, without the averaging at its end.
 
-    `waits` (ranks,): as `held_up` has it. `depth` (ranks,): batches that a rank has asked for ahead
-    of the one that it trains on; None: each has `batches` of its own.
+    `waits` (ranks,): as returned by `held_up`. `depth` (ranks,): batches that a rank has requested
+    ahead of the one on which it trains; None: each rank has `batches` of its own.
     """
     mean = np.maximum(steps.mean(), 1.0)
-    each = mean * waits
+    mean_times = mean * waits
     if depth is None:
-        return batches * float(each.max())
+        return batches * float(mean_times.max())
     depth = np.minimum(depth, batches - 1)
-    # Of what is left to the ranks when there is none to ask for, the slowest counts, not the mean.
-    left = min(int(depth.max()) + 1, len(steps.own))
-    more = float(steps.in_a_row(left).max(axis=1).mean()) - left * float(mean.max())
-    return _dealt(each, depth, batches * len(each)) + max(more, 0.0)
+    # When no batches are left to request, the slowest rank counts, not the mean.
+    remaining = min(int(depth.max()) + 1, len(steps.own))
+    tail = float(steps.in_a_row(remaining).max(axis=1).mean()) - remaining * float(mean.max())
+    return _dealt(mean_times, depth, batches * len(mean_times)) + max(tail, 0.0)
 
 
 def held_up(step: Floats, collective_ns: float, staleness: int) -> Floats:
-    """How many times as long ranks take because they may be only so far ahead: (ranks,).
+    """Return the factors by which ranks slow down because of the limited staleness, (ranks,).
 
-    The recorded steps (steps, ranks) are taken again. One round of averaging follows the other; a
-    rank takes part where it ends a step, and waits where it has made staleness + 1 steps since it
-    did so and the round is not over.
+    Replays the recorded steps (steps, ranks). Rounds of averaging follow each other. A rank takes
+    part in a round at the end of a step, and waits if it has made staleness + 1 steps since its
+    last round and the current round is not over.
     """
     count, ranks = step.shape
     most, rank = staleness + 1, np.arange(ranks)[:, None]
@@ -252,9 +256,9 @@ def held_up(step: Floats, collective_ns: float, staleness: int) -> Floats:
 
 
 def _dealt(each: Floats, depth: Floats, total: int) -> float:
-    """When the last of `total` batches is done, of ranks that take `each` (ranks,) for one.
+    """Return when the last of `total` batches is done by ranks that take `each` (ranks,) per batch.
 
-    Those that a slow rank has asked for ahead are left to it when the others have none any more.
+    Batches that a slow rank has already requested stay with it when the other ranks run out.
     """
 
     def asked_for(time: float) -> Floats:
@@ -268,17 +272,17 @@ def _dealt(each: Floats, depth: Floats, total: int) -> float:
 
 
 def groups_of(job: Job, step: Floats) -> tuple[tuple[int, ...], ...]:
-    """Ranks of one host each, or two classes by their speed; none where that tells nothing."""
+    """Return groups of ranks: one per host, or two by speed; empty if neither is useful."""
     hosts: dict[str, list[int]] = {}
     for rank in job.ranks:
         hosts.setdefault(rank.host, []).append(rank.rank)
     groups = list(hosts.values()) if len(hosts) > 1 else _by_speed(step)
-    # Groups of one rank are no groups: that is local.
+    # Groups of one rank each would be the same as local.
     return tuple(tuple(group) for group in groups) if max(map(len, groups), default=0) > 1 else ()
 
 
 def _by_speed(step: Floats) -> list[list[int]]:
-    """Two classes of ranks that are clearly apart, the slower last; empty: there are none."""
+    """Return two groups of ranks with clearly different speed, the slower last; empty if none."""
     mean = np.maximum(step.mean(axis=0), 1.0)
     order = np.argsort(mean, kind="stable")
     speeds = np.log(mean[order])
@@ -294,26 +298,27 @@ def _by_speed(step: Floats) -> list[list[int]]:
 
 
 def persistent(step: Floats) -> float:
-    """The part of what ranks wait for each other, of (steps, ranks), that is for one rank always.
+    """Return the part of the waiting, in (steps, ranks), that is always for the same rank.
 
-    If every rank took its mean in each step, the others would wait for the one with the largest;
-    what they wait beyond that is for single slow steps. The rank is chosen in one half of the
-    steps, its lead taken from the other: of ranks that are alike one always has the largest mean.
+    If every rank took its mean time in each step, the others would wait for the one with the
+    largest mean; all further waiting is for single slow steps. The rank is chosen by one half of
+    the steps and its lead measured in the other, because even among equal ranks one has the
+    largest mean.
     """
     waits = float(step.max(axis=1).mean() - step.mean())
     half = len(step) // 2
     if half < 1 or not waits > 1e-9 * float(step.mean()):
         return math.nan
-    means = step[:half].mean(axis=0), step[half:].mean(axis=0)
+    half_means = step[:half].mean(axis=0), step[half:].mean(axis=0)
     leads = [
         float(other[int(np.argmax(chosen_by))] - other.mean())
-        for chosen_by, other in (means, means[::-1])
+        for chosen_by, other in (half_means, half_means[::-1])
     ]
     return min(max(sum(leads) / 2 / waits, 0.0), 1.0)
 
 
 def _recommended(rows: Sequence[PredictedMode], lasts: bool) -> PredictedMode:
-    """The split, where it learns the same and is quicker beyond doubt; else sync as it is."""
+    """Return the split if it learns the same and is clearly faster; else sync as traced."""
     first = rows[0]
     for row in rows[1:]:
         if lasts and row.learns_the_same and row.epoch.seconds < first.epoch.low:
@@ -322,9 +327,9 @@ def _recommended(rows: Sequence[PredictedMode], lasts: bool) -> PredictedMode:
 
 
 def _option(rows: Sequence[PredictedMode], recommended: PredictedMode) -> str | None:
-    """The quickest mode, if it is so by more than 5 % and than the intervals allow."""
+    """Return the fastest mode if it is faster by more than 5 % and by more than the intervals."""
     quickest = min(rows, key=lambda row: row.epoch.seconds)
     near = quickest.epoch.seconds >= _NEAR * recommended.epoch.seconds
-    # False where there are too few steps for an interval.
+    # False if there are too few steps for an interval.
     apart = quickest.epoch.high < recommended.epoch.low
     return None if quickest.learns_the_same or near or not apart else quickest.name

@@ -1,6 +1,6 @@
-"""What more workers would give a rank whose input is the limit: simulated, as `lotus whatif` does.
+"""Simulates what more workers would give a rank whose input is the limit, as `lotus whatif` does.
 
-`lotus tune` measures the same on the machine itself; this says what it would be worth.
+`lotus tune` measures the same on the machine itself.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _NEAR = 0.98  # of the best rate: the fewest workers that reach it are named
 class MoreWorkers:
     """Samples per second that a rank's loader can deliver by itself, now and with `workers`.
 
-    The same number of workers: no other gives more. `why`: why it could not be simulated; then the
-    rates are NaN.
+    If `workers` is the present number, no other number is faster. `why`: why it could not be
+    simulated; the rates are then NaN.
     """
 
     rank: int
@@ -41,12 +41,12 @@ class MoreWorkers:
 
     @property
     def times(self) -> float:
-        """How many times as fast; 1.0 where that is not known."""
+        """The speed-up; 1.0 if it is not known."""
         return 1.0 if self.why else self.then / self.now
 
 
 class OfRank:
-    """A run's tables as one rank alone would have left them; cores: those of its share."""
+    """A run's tables restricted to one rank; `cores` are those of its share."""
 
     def __init__(self, run: Any, rank: int, local: int) -> None:
         self._run, self._rank, self._local = run, rank, max(local, 1)
@@ -82,16 +82,16 @@ class OfRank:
 
 
 def tuned(run: RunLike, rank: int, workers: int, loader: int | None, local: int) -> MoreWorkers:
-    """What the best number of workers would give a rank that has so many.
+    """Simulate other numbers of workers than the `workers` of a rank; return the best.
 
-    `local`: ranks on the same host, which share its cores.
+    `local`: number of ranks on the same host, which share its cores.
     """
     try:
-        made = profile(OfRank(run, rank, local), loader, step_cores=0.0)
-        work = dataclasses.replace(made.work(), step_ns=np.zeros(1))
+        loader_profile = profile(OfRank(run, rank, local), loader, step_cores=0.0)
+        work = dataclasses.replace(loader_profile.work(), step_ns=np.zeros(1))
     except LotusError as error:
         return MoreWorkers(rank, workers, workers, math.nan, math.nan, str(error))
-    machine, own = made.machine(), made.setting
+    machine, own = loader_profile.machine(), loader_profile.setting
 
     def rate(workers: int) -> float:
         prefetch = (own.prefetch_factor or 2) if workers else None
@@ -99,13 +99,13 @@ def tuned(run: RunLike, rank: int, workers: int, loader: int | None, local: int)
         return simulate(work, setting.normal(), machine, batches=_BATCHES).steady_samples_per_s
 
     own_workers = own.num_workers
-    most = max(int(2 * made.cores), own_workers, 1)
-    tries = sorted({own_workers, *range(1, min(most, 8) + 1), most})
-    rates = {count: rate(count) for count in tries}
+    most = max(int(2 * loader_profile.cores), own_workers, 1)
+    counts = sorted({own_workers, *range(1, min(most, 8) + 1), most})
+    rates = {count: rate(count) for count in counts}
     best = max(rates.values())
     if not rates[own_workers] > 0:
         return MoreWorkers(rank, workers, workers, math.nan, math.nan, "its batches took no time")
     if rates[own_workers] >= _NEAR * best:
         return MoreWorkers(rank, own_workers, own_workers, rates[own_workers], rates[own_workers])
-    chosen = next(count for count in tries if rates[count] >= _NEAR * best)
+    chosen = next(count for count in counts if rates[count] >= _NEAR * best)
     return MoreWorkers(rank, own_workers, chosen, rates[own_workers], rates[chosen])

@@ -1,9 +1,8 @@
-"""What a run of many ranks tells of each: its own time for a step, its input, its memory.
+"""Measures each rank in a run of several: its own time per step, its input, its memory.
 
-A rank's own time is that of the program's step, and of taking a batch that lies ready, less what
-it waited for the other ranks in the synchronisation of gradients. Its input is what a batch costs
-its workers, by their number.
-Times are float64 nanoseconds.
+A rank's own time per step is that of the program's step and of taking a batch that is ready, less
+its waiting for other ranks in the synchronisation of gradients. Its input time is that of a batch
+in its workers, divided by their number. Times are float64 nanoseconds.
 """
 
 import math
@@ -33,7 +32,9 @@ EPOCH, RUN = 32, 52  # from which bit on a step's key tells its epoch, and which
 
 @dataclass(frozen=True)
 class Rank:
-    """What one rank did. A row of `sizes`, `step_ns` and `key` is a step, of `fetch_*` a batch."""
+    """Measurements of one rank. `sizes`, `step_ns` and `key` have a row per step, `fetch_*` per
+    batch.
+    """
 
     rank: int
     host: str
@@ -53,7 +54,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Job:
-    """The ranks of one loader, by their numbers: 0 to N - 1."""
+    """The ranks of one loader, by their numbers 0 to N - 1."""
 
     ranks: tuple[Rank, ...]
     title: str
@@ -66,20 +67,20 @@ class Job:
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
-        """How many samples of a step every rank took, by rank."""
+        """The samples per step of each rank."""
         return tuple(rank.batch for rank in self.ranks)
 
     @property
     def global_batch(self) -> int:
-        """How many samples all ranks together took in a step."""
+        """The samples per step of all ranks together."""
         return sum(self.batch_sizes)
 
 
 def measure(run: RunLike, loader: int | None = None, also: Sequence[RunLike] = ()) -> Job:
-    """The job of a run: its largest loader, or the one of that number.
+    """Return the job of a run: its largest loader, or the one with that number.
 
-    `also`: runs of the same job with other batch sizes, whose steps and batches are added to tell
-    what of a step grows with its batch. Raises LotusError where the run cannot be balanced.
+    `also`: runs of the same job with other batch sizes. Their steps and batches are added, to
+    measure how a step's time grows with the batch. Raises LotusError if the run cannot be balanced.
     """
     job = _job(run, loader)
     for place, other in enumerate(also, 1):
@@ -88,13 +89,13 @@ def measure(run: RunLike, loader: int | None = None, also: Sequence[RunLike] = (
 
 
 def _job(run: RunLike, loader: int | None) -> Job:
-    known = iterated(run)
-    if not known:
+    loaders = iterated(run)
+    if not loaders:
         raise LotusError(f"no DataLoader was iterated in this run: {_AGAIN}")
-    if loader is not None and loader not in known:
-        names = ", ".join(str(number) for number in sorted(known))
+    if loader is not None and loader not in loaders:
+        names = ", ".join(str(number) for number in sorted(loaders))
         raise LotusError(f"there is no loader {loader} in this run; there are: {names}")
-    chosen = known[0] if loader is None else loader
+    chosen = loaders[0] if loader is None else loader
     tables = {
         name: frame[integer(frame, "loader") == chosen]
         for name, frame in (("batches", table(run, "batches")), ("loaders", run.loaders))
@@ -130,19 +131,21 @@ def _job(run: RunLike, loader: int | None) -> Job:
 
 
 def _model(models: pd.DataFrame, world: int) -> ModelSignature | None:
-    """The model with most parameters, where every rank has it."""
+    """Return the model with most parameters, if every rank has it."""
     if not len(models) or not {"parameters", "shapes"} <= set(models.columns):
         return None
     largest = models.sort_values("parameters", ascending=False).drop_duplicates("rank")
-    known = {(int(row[0]), str(row[1])) for row in largest[["parameters", "shapes"]].to_numpy()}
-    if len(known) != 1 or set(integer(largest, "rank").tolist()) != set(range(world)):
+    signatures = {
+        (int(row[0]), str(row[1])) for row in largest[["parameters", "shapes"]].to_numpy()
+    }
+    if len(signatures) != 1 or set(integer(largest, "rank").tolist()) != set(range(world)):
         return None
-    parameters, shapes = known.pop()
+    parameters, shapes = signatures.pop()
     return ModelSignature(parameters, shapes) if 0 < len(shapes) <= 200 else None
 
 
 def _world(run: RunLike, batches: pd.DataFrame) -> int:
-    """How many ranks there are. Raises LotusError where not all of them can be told of."""
+    """Return the number of ranks. Raises LotusError if not all of them were recorded."""
     present = sorted({int(rank) for rank in integer(batches, "rank")})
     recorded = [entry for entry in run.manifest.get("ranks") or [] if isinstance(entry, Mapping)]
     started = {entry["rank"] for entry in recorded if type(entry.get("rank")) is int}
@@ -176,13 +179,15 @@ def _world(run: RunLike, batches: pd.DataFrame) -> int:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    shown = ", ".join(str(rank) for rank in ranks[:_NAMED])
-    more = f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else ""
-    return f"rank{'' if len(ranks) == 1 else 's'} {shown}{more}"
+    listed = ", ".join(str(rank) for rank in ranks[:_NAMED])
+    suffix = f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else ""
+    return f"rank{'' if len(ranks) == 1 else 's'} {listed}{suffix}"
 
 
 def _settings(loaders: pd.DataFrame, world: int) -> list[dict[str, Any]]:
-    """The loader's parameters on each rank; those of the first that told them where one did not."""
+    """Return the loader's parameters on each rank; if a rank lacks them, those of the first that
+    has them.
+    """
     rank = integer(loaders, "rank")
     rows = [
         {str(name): plain_value(value) for name, value in row.items()}
@@ -196,30 +201,32 @@ def _settings(loaders: pd.DataFrame, world: int) -> list[dict[str, Any]]:
 
 
 def _balanceable(settings: Sequence[Mapping[str, Any]]) -> None:
-    """Raise LotusError for loaders whose samples cannot be shared out otherwise."""
+    """Raise LotusError for loaders whose samples cannot be shared out differently."""
     for parameters in settings:
         where = f" at {parameters['call_site']}" if parameters.get("call_site") else ""
-        what = f"the loader of {parameters.get('dataset') or 'its data set'}{where}"
+        title = f"the loader of {parameters.get('dataset') or 'its data set'}{where}"
         if parameters.get("dataset_kind") == "iterable":
             raise LotusError(
-                f"{what} is of an iterable data set, which chooses its samples itself: they "
+                f"{title} is of an iterable data set, which chooses its samples itself: they "
                 "cannot be shared out; only map-style data sets can be balanced"
             )
         batching = parameters.get("batch_sampler")
         if batching is not None and batching != "BatchSampler":
             raise LotusError(
-                f"{what} has a batch sampler of its own, {batching}, whose batches cannot be made "
+                f"{title} has a batch sampler of its own, {batching}, whose batches cannot be made "
                 "larger or smaller; give the loader batch_size and sampler instead"
             )
         if parameters and parameters.get("batch_size") is None:
             raise LotusError(
-                f"{what} has no batch size (batch_size=None): its data set makes the batches; "
+                f"{title} has no batch size (batch_size=None): its data set makes the batches; "
                 "give the loader a batch_size to balance it"
             )
 
 
 def _target(settings: Mapping[str, Any]) -> Target | None:
-    """What names the loader where it is made: a run knows only where it was iterated."""
+    """Return what identifies the loader where it is created; a run records only where it was
+    iterated.
+    """
     length = settings.get("dataset_length")
     facts = {name: settings.get(name) or None for name in ("dataset", "sampler")}
     try:
@@ -229,11 +236,11 @@ def _target(settings: Mapping[str, Any]) -> Target | None:
 
 
 def _alike(loaders: pd.DataFrame, chosen: int, settings: Mapping[str, Any]) -> list[str]:
-    """A note where the plan would name other loaders as well."""
+    """Return a note if the plan would match other loaders as well."""
     target = _target(settings)
-    others = loaders[integer(loaders, "loader") != chosen]
-    number_of = integer(others, "loader").tolist()
-    rows = others.to_dict("records")
+    other_loaders = loaders[integer(loaders, "loader") != chosen]
+    number_of = integer(other_loaders, "loader").tolist()
+    rows = other_loaders.to_dict("records")
     alike = sorted(
         {
             place
@@ -257,7 +264,7 @@ _COLUMNS = (
 
 
 def _by_rank(frame: pd.DataFrame, world: int) -> list[pd.DataFrame]:
-    """The rows of each rank, sorted once however many ranks there are."""
+    """Return the rows of each rank, sorting the table only once."""
     frame = frame[[name for name in _COLUMNS if name in frame.columns]]
     rank = integer(frame, "rank")
     order = np.argsort(rank, kind="stable")
@@ -277,17 +284,17 @@ def _rank(
     batches = batches.iloc[order].reset_index(drop=True)
     size = number(batches, "size")
     sound = (size > 0) & ((integer(batches, "flags", 0) & (FAILED | STOPPED)) == 0)
-    step, taken = number(batches, "step_ns"), number(batches, "taken_ns")
-    exposed = _exposed(taken, step, syncs, notes)
+    step, taken_at = number(batches, "step_ns"), number(batches, "taken_ns")
+    exposed = _exposed(taken_at, step, syncs, notes)
     own = np.maximum(step - exposed, 0.0) + _taking(batches)
-    stepped = sound & np.isfinite(own) & ~np.isnan(taken)
+    stepped = sound & np.isfinite(own) & ~np.isnan(taken_at)
     stepped &= ~_warming(stepped)
     fetch = number(batches, "fetch_ns")
-    made = sound & np.isfinite(fetch) & (fetch >= 0)
-    fresh = first_of_process(batches) & made
-    if made.sum() > 2 * fresh.sum():
-        made &= ~fresh
-    if not stepped.any() or not made.any():
+    usable = sound & np.isfinite(fetch) & (fetch >= 0)
+    fresh = first_of_process(batches) & usable
+    if usable.sum() > 2 * fresh.sum():
+        usable &= ~fresh
+    if not stepped.any() or not usable.any():
         raise LotusError(
             f"rank {rank} has too few batches of which both fetch and step were recorded: {_AGAIN}"
         )
@@ -306,19 +313,21 @@ def _rank(
         sizes=size[stepped],
         step_ns=own[stepped],
         key=_keys(batches)[stepped],
-        fetch_sizes=size[made],
-        fetch_ns=fetch[made],
+        fetch_sizes=size[usable],
+        fetch_ns=fetch[usable],
         whole_ns=_mean((number(batches, "wait_ns") + step)[stepped & ~flag(batches, "first")]),
         after_ns=math.nan,
     )
 
 
 def _taking(batches: pd.DataFrame) -> Floats:
-    """What a rank needs to take a batch that lies ready: its own time, however quick its input."""
+    """Return the time to take a batch that is ready, which is the rank's own even with a fast
+    input.
+    """
     wait = np.maximum(np.nan_to_num(number(batches, "wait_ns")), 0.0)
-    there = number(batches, "ready_ns") < number(batches, "wait_start_ns")
-    there &= integer(batches, "worker") >= 0
-    usual = float(np.median(wait[there])) if there.any() else 0.0
+    was_ready = number(batches, "ready_ns") < number(batches, "wait_start_ns")
+    was_ready &= integer(batches, "worker") >= 0
+    usual = float(np.median(wait[was_ready])) if was_ready.any() else 0.0
     return np.where(integer(batches, "worker") >= 0, np.minimum(wait, usual), 0.0)
 
 
@@ -327,19 +336,19 @@ def _mean(values: Floats) -> float:
 
 
 def _keys(batches: pd.DataFrame) -> Ints:
-    """One number for epoch and batch, which are the same on all ranks of a synchronous job."""
+    """Return one number per epoch and batch, the same on all ranks of a synchronous job."""
     epoch, batch = integer(batches, "epoch"), integer(batches, "batch")
     return ((epoch << EPOCH) + batch) & ((1 << RUN) - 1)
 
 
 def _warming(stepped: Bools) -> Bools:
-    """The first steps, in which memory is allocated and kernels are chosen."""
+    """Select the first steps, in which memory is allocated and kernels are chosen."""
     place = np.cumsum(stepped)
     return np.asarray((place <= WARM) & (stepped.sum() >= 5 * WARM))
 
 
 def _exposed(taken: Floats, step: Floats, syncs: pd.DataFrame, notes: list[str]) -> Floats:
-    """The synchronisation in each step that nothing overlapped; 0 where none was traced."""
+    """Return the part of each step's synchronisation that nothing overlapped; 0 if not traced."""
     synced = np.zeros(len(taken))
     ready, exposed = number(syncs, "ready_ns"), number(syncs, "exposed_ns")
     begun = np.flatnonzero(~np.isnan(taken))
@@ -360,10 +369,10 @@ def _exposed(taken: Floats, step: Floats, syncs: pd.DataFrame, notes: list[str])
 
 
 def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]:
-    """([mean of each rank from the last arrival to its end], mean of the collective), ns; NaN: not
-    told.
+    """Return the mean time of each rank from the last arrival to its end, and of the collective.
 
-    The collective is what the last rank waits, which needs no common clock.
+    Both are NaN if unknown. The collective takes as long as the last rank waits, which needs no
+    common clock.
     """
     nothing = [math.nan] * world, math.nan
     if not len(syncs):
@@ -382,7 +391,7 @@ def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]
     frame = frame[by_step["rank"].transform("nunique") == world]
     if not len(frame):
         return nothing
-    # Clocks of several hosts are brought together within an error: no time is negative.
+    # Clocks of several hosts are aligned with an error; no time is negative.
     frame["after"] = np.maximum(frame["end"] - frame["last"], 0.0)
     own = frame.groupby("rank")["after"].mean()
     least = np.maximum(frame.groupby("step")["exposed"].min(), 0.0)
@@ -390,7 +399,7 @@ def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]
 
 
 def _with_memory(run: RunLike, ranks: Sequence[Rank], notes: list[str]) -> list[Rank]:
-    """The same with what is known of their memory: that of workers, and of who trains."""
+    """Return the ranks with the known memory of their workers and training processes."""
     resources = table(run, "resources")
     resources = resources[integer(resources, "worker") >= 0]
     pss, rss = number(resources, "pss"), number(resources, "rss")
@@ -407,13 +416,13 @@ def _with_memory(run: RunLike, ranks: Sequence[Rank], notes: list[str]) -> list[
         main = 0.0  # of the process that forked them, before it trained
         if mine.any():
             largest = pd.Series(np.where(pss > 0, pss, rss)[mine]).groupby(pid[mine]).max()
-            # Epochs may have workers of their own: as many as there are at once.
+            # Epochs may have separate workers; only as many as exist at once count.
             largest = largest.sort_values(ascending=False).iloc[: max(rank.workers, 1)]
             main = float(pd.Series(rss[mine]).groupby(pid[mine]).first().median())
             used = float(largest.sum()) + main
-        held = float(pd.Series(peak[trains == rank.rank]).max())  # NaN: not told
-        if not math.isnan(held):
-            used = held if math.isnan(used) else used - main + max(main, held)
+        most_bytes = float(pd.Series(peak[trains == rank.rank]).max())  # NaN: not told
+        if not math.isnan(most_bytes):
+            used = most_bytes if math.isnan(used) else used - main + max(main, most_bytes)
         memory = _memory_of(run.manifest, rank.host)
         if memory is not None:
             limit = memory / local[rank.host]
@@ -422,7 +431,7 @@ def _with_memory(run: RunLike, ranks: Sequence[Rank], notes: list[str]) -> list[
 
 
 def _memory_of(manifest: Mapping[str, Any], host: str) -> float | None:
-    """Bytes of a host's memory, where the run tells them."""
+    """Return the bytes of a host's memory, if the run has them."""
     for host_facts in manifest.get("hosts") or []:
         if (
             isinstance(host_facts, Mapping)
@@ -437,7 +446,7 @@ def _memory_of(manifest: Mapping[str, Any], host: str) -> float | None:
 
 
 def _joined(job: Job, other: Job, place: int) -> Job:
-    """`job` with the steps and batches of another run of it; `place`: which one, from 1 on."""
+    """Return `job` with the steps and batches of another run; `place` is its number, from 1."""
     if len(other.ranks) != len(job.ranks):
         raise LotusError(
             f"--also: that run has {len(other.ranks)} ranks, this one {len(job.ranks)}: it must be "

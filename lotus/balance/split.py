@@ -1,4 +1,4 @@
-"""`lotus balance`: the batch size of each rank by one of the strategies, and what it brings."""
+"""`lotus balance`: the batch size of each rank by one of the strategies, and the gain."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _MOST_TUNED = 8  # ranks whose input is simulated, those with the slowest first
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """What is asked for. `most`: samples that a rank can hold; `links`: ns between two ranks."""
+    """The request. `most`: samples that a rank can hold; `links`: ns between two ranks."""
 
     strategy: str = "lotus"
     seed: int = 0
@@ -54,7 +54,7 @@ class RankShare:
 
 @dataclass(frozen=True)
 class BatchSplit:
-    """What was found."""
+    """The result."""
 
     job: Job
     question: SplitOptions
@@ -70,22 +70,22 @@ class BatchSplit:
 
     @property
     def batch_sizes(self) -> tuple[int, ...]:
-        """How many samples of each global batch every rank takes, by rank."""
+        """The samples of each global batch that every rank takes."""
         return tuple(share.after for share in self.shares)
 
     @property
     def times(self) -> float:
-        """Samples a second, after against before: a `bno` split may change how many a step has."""
-        more = sum(self.batch_sizes) / self.job.global_batch
-        return self.before.seconds / self.after.seconds * more if self.after.seconds else math.nan
+        """The speed-up in samples per second; `bno` may change the number of samples per step."""
+        growth = sum(self.batch_sizes) / self.job.global_batch
+        return self.before.seconds / self.after.seconds * growth if self.after.seconds else math.nan
 
     @property
     def pays(self) -> bool:
-        """Whether a step gains more than those of the run vary by."""
+        """Whether the gain exceeds the variation between the run's steps."""
         return self.after.seconds < self.before.low
 
     def plan(self) -> SharePlan:
-        """What balance.json holds of it."""
+        """Return the content of balance.json."""
         measured = self.job.measured_ns / 1e9
         predicted: dict[str, Any] = {
             "step_before_s": asdict(self.before),
@@ -106,7 +106,7 @@ class BatchSplit:
 
 
 def balance(run: RunLike, question: SplitOptions, also: Sequence[RunLike] = ()) -> BatchSplit:
-    """Split the global batch of a run. Raises LotusError where that cannot be done."""
+    """Split the global batch of a run. Raises LotusError if it cannot be split."""
     job = measure(run, question.loader, also)
     total, count = job.global_batch, len(job.ranks)
     if total < count:
@@ -169,7 +169,7 @@ def balance(run: RunLike, question: SplitOptions, also: Sequence[RunLike] = ()) 
 
 
 def _weights(orchestrated: Orchestrated) -> tuple[Mapping[str, float], ...]:
-    """Return what BalanceNet's formula weighs each rank by."""
+    """Return the weights of each rank in BalanceNet's formula."""
     columns = (orchestrated.k.tolist(), orchestrated.mw.tolist(), orchestrated.ncw.tolist())
     return tuple({"K": k, "MW": mw, "NCW": ncw} for k, mw, ncw in zip(*columns, strict=True))
 
@@ -232,29 +232,29 @@ def _over(sizes: Sequence[int], limits: Sequence[Cap]) -> list[str]:
 
 
 def _assumptions(curves: Sequence[Curve]) -> list[str]:
-    """What the lines rest on where the run could not tell it."""
+    """Return notes on assumptions in place of what the run did not measure."""
     notes = []
     groups: dict[tuple[str, int], list[str]] = {}
     for name in ("step", "input"):
         lines: list[LinearFit] = [getattr(rank_curve, name) for rank_curve in curves]
-        for how in ("assumed", "last batches"):
-            count = sum(line.how == how for line in lines)
+        for basis in ("assumed", "last batches"):
+            count = sum(line.how == basis for line in lines)
             if count:
-                groups.setdefault((how, count), []).append(name)
-    for (how, count), names in groups.items():
-        what = " and ".join(names)
+                groups.setdefault((basis, count), []).append(name)
+    for (basis, count), names in groups.items():
+        part = " and ".join(names)
         ranks = "every rank" if count == len(curves) else f"{count} ranks"
-        if how == "assumed":
+        if basis == "assumed":
             notes.append(
                 f"{ranks} had batches of one size only, so it is not known which part of the time "
-                f"of {what} does not grow with the batch: none is assumed, and the interval allows "
+                f"of {part} does not grow with the batch: none is assumed, and the interval allows "
                 "for up to all of the shortest time; a run with another batch size (--also RUN) "
                 "shows it"
             )
         else:
             notes.append(
                 f"only a few smaller last batches of epochs show, on {ranks}, which part of the "
-                f"time of {what} does not grow with the batch; a run with another batch size "
+                f"time of {part} does not grow with the batch; a run with another batch size "
                 "(--also RUN) shows it better"
             )
     return notes
@@ -276,14 +276,19 @@ def _after_tuned(
 def _tuned(
     run: RunLike, job: Job, curves: Sequence[Curve], sizes: Sequence[int], loader: int | None
 ) -> list[MoreWorkers]:
-    """Of ranks whose input holds the job up, now or once it is split so; the slowest first."""
+    """Simulate more workers for ranks whose input is the limit before or after the split, slowest
+    first.
+    """
     bound: dict[int, float] = {}
     for split_so in (job.batch_sizes, sizes):
         pairs = list(zip(curves, split_so, strict=True))
-        slowest = max(made.at(size) for made, size in pairs)
-        for rank, (made, size) in enumerate(pairs):
-            if made.input_binds(size, collective(job)) and made.at(size) >= _MATTERS * slowest:
-                bound[rank] = max(bound.get(rank, 0.0), made.at(size))
+        slowest = max(rank_curve.at(size) for rank_curve, size in pairs)
+        for rank, (rank_curve, size) in enumerate(pairs):
+            if (
+                rank_curve.input_binds(size, collective(job))
+                and rank_curve.at(size) >= _MATTERS * slowest
+            ):
+                bound[rank] = max(bound.get(rank, 0.0), rank_curve.at(size))
     result = []
     for rank in sorted(bound, key=lambda rank: -bound[rank])[:_MOST_TUNED]:
         limited = job.ranks[rank]

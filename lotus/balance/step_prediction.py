@@ -1,14 +1,14 @@
-"""How long a step of the whole job takes with given batch sizes, with its 95 % interval.
+"""Predicts the mean step of the whole job with given batch sizes, with its 95 % interval.
 
-Or whatever else follows from what the ranks take (`predict_each`).
+`predict_each` predicts other quantities of the ranks' times in the same way.
 
-A step ends when its slowest rank does, so the mean over steps of the slowest counts, not the
-slowest mean: each recorded step is taken again, every rank's time scaled to its new batch by its
-fitted line. An input cannot be quicker than its workers make batches, on average (prefetching evens
-single ones out); they go on while gradients are averaged. The interval is that of the block
-bootstrap over steps (all ranks together, as what disturbs one often disturbs all) and over batches,
-lines fitted anew each time; where lines rest on an assumption, it reaches over all that the
-assumption's bounds allow.
+A step ends when its slowest rank does, so the prediction is the mean over steps of the slowest
+rank's time, not the slowest mean: each recorded step is replayed with every rank's time scaled to
+its new batch by its fitted line. On average an input cannot be faster than its workers make batches
+(prefetching evens out single ones); workers continue while gradients are averaged. The interval is
+that of the block bootstrap over steps (all ranks together, as disturbances often affect all) and
+over batches, with lines fitted to each replicate. If lines rest on an assumption, the interval
+covers the assumption's bounds.
 """
 
 import math
@@ -30,20 +30,20 @@ _MOST_WORK = 40_000_000  # rank-steps over all replicates; with more ranks fewer
 
 @dataclass(frozen=True)
 class Predicted:
-    """Seconds of a step; low and high: 95 %, NaN where too few steps were recorded."""
+    """Seconds per step; `low` and `high`: the 95 % interval, NaN if too few steps were recorded."""
 
     seconds: float
     low: float
     high: float
 
     def many(self, count: float) -> "Predicted":
-        """So many of them."""
+        """Return the time of `count` such steps."""
         return Predicted(self.seconds * count, self.low * count, self.high * count)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps that all ranks took, in their order: (steps, ranks)."""
+    """The steps that all ranks made, in order: arrays (steps, ranks)."""
 
     size: Floats
     ns: Floats
@@ -51,41 +51,43 @@ class Steps:
 
 @dataclass(frozen=True)
 class Taken:
-    """What ranks take for batches of some sizes, as recorded or as drawn anew, ns."""
+    """The ranks' times (ns) with batches of given sizes, as recorded or resampled."""
 
     own: Floats  # a rank's own part of each step: (steps, ranks)
     input: Floats  # its input for a batch, on average: (ranks,)
     in_turn: Bools  # whether one follows the other: (ranks,)
 
     def whole(self, collective_ns: float | Floats = 0.0) -> Floats:
-        """Every step with its input, and a collective, or each rank's, after its own part:
-        (steps, ranks)."""
+        """Return each step's time with its input and a collective (one time, or one per rank):
+        (steps, ranks).
+        """
         return self._with_input(self.own + collective_ns, 1)
 
     def mean(self) -> Floats:
-        """What a rank that waits for no other takes for a step: (ranks,)."""
+        """Return each rank's mean step if it waited for no other: (ranks,)."""
         return self._with_input(self.own.mean(axis=0), 1)
 
     def in_a_row(self, count: int, collective_ns: float = 0.0) -> Floats:
-        """What `count` steps in a row take without waiting for others, and one collective after
-        the last of them: (rows of them, ranks)."""
+        """Return the times of `count` successive steps without waiting for others, and one
+        collective after the last: (rows, ranks).
+        """
         return self._with_input(in_a_row(self.own, count) + collective_ns, count)
 
     def _with_input(self, own: Floats, steps: int) -> Floats:
-        made = steps * self.input
-        return np.where(self.in_turn, own + made, np.maximum(own, made))
+        input_times = steps * self.input
+        return np.where(self.in_turn, own + input_times, np.maximum(own, input_times))
 
 
 def in_a_row(values: Floats, count: int) -> Floats:
-    """Sums of `count` rows that follow each other, of (n, c): (n - count + 1, c)."""
+    """Return the sums of `count` successive rows of (n, c): (n - count + 1, c)."""
     running = np.concatenate((np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)))
     return np.asarray(running[count:] - running[:-count])
 
 
 def aligned(job: Job, stretch: int = 1) -> Steps:
-    """The steps that are recorded of every rank; in order, where keys have too few in common.
+    """Return the steps recorded on every rank, matched by key, or by order if too few keys match.
 
-    Of more than can be worked with only some are taken, evenly: `stretch` in a row.
+    If there are too many steps, evenly spaced stretches of `stretch` steps are kept.
     """
     common = job.ranks[0].key
     for rank in job.ranks[1:]:
@@ -107,7 +109,7 @@ def aligned(job: Job, stretch: int = 1) -> Steps:
 
 
 def _thinned(count: int, stretch: int) -> Ints:
-    """Which of so many rows are taken. The bootstrap's blocks are of what is left."""
+    """Return which of `count` rows are kept. The bootstrap's blocks consist of these."""
     if count <= _MOST_STEPS:
         return np.arange(count)
     first = np.linspace(0, count - stretch, _MOST_STEPS // stretch).astype(np.int64)
@@ -115,7 +117,7 @@ def _thinned(count: int, stretch: int) -> Ints:
 
 
 def predict(job: Job, sizes: Sequence[int], seed: int = 0) -> Predicted:
-    """What a step takes with these batch sizes, one for each rank."""
+    """Predict a step with these batch sizes, one per rank."""
 
     def step(taken: Taken) -> Floats:
         return np.array([taken.whole(collective(job)).max(axis=1).mean()])
@@ -131,20 +133,20 @@ def predict_each(
     seed: int = 0,
     stretch: int = 1,
 ) -> list[Predicted]:
-    """Whatever follows from what the ranks take with these batch sizes, one for each rank.
+    """Predict other quantities of the ranks' times with these batch sizes, one per rank.
 
-    `of` makes times (k,), ns, of it. `stretch`: as `aligned` has it.
+    `of` computes times (k,) in ns from them. `stretch`: as for `aligned`.
     """
     curves = [curve(rank) for rank in job.ranks]
     steps = aligned(job, stretch)
-    wanted = np.array(sizes, np.float64)
+    new_sizes = np.array(sizes, np.float64)
 
     def value(curves: Sequence[Curve]) -> Floats:
-        made = _Arrays.of(curves, wanted)
-        return of(made.taken(steps, wanted, made.input))
+        arrays = _Arrays.of(curves, new_sizes)
+        return of(arrays.taken(steps, new_sizes, arrays.input))
 
     values = value(curves)
-    spread = _spread(job, steps, curves, wanted, of, seed)
+    spread = _spread(job, steps, curves, new_sizes, of, seed)
     ends = np.array(
         [values]
         + [
@@ -165,28 +167,28 @@ def predict_each(
 
 
 def taken(job: Job, sizes: Sequence[int], stretch: int = 1) -> Taken:
-    """What the ranks take with these batch sizes, by the recorded steps."""
-    wanted = np.array(sizes, np.float64)
-    made = _Arrays.of([curve(rank) for rank in job.ranks], wanted)
-    return made.taken(aligned(job, stretch), wanted, made.input)
+    """Return the ranks' times with these batch sizes, from the recorded steps."""
+    new_sizes = np.array(sizes, np.float64)
+    arrays = _Arrays.of([curve(rank) for rank in job.ranks], new_sizes)
+    return arrays.taken(aligned(job, stretch), new_sizes, arrays.input)
 
 
 def collective(job: Job) -> float:
-    """What ranks take after the last has arrived, ns; 0 where that was not traced."""
+    """Return the ns of a collective after the last rank has arrived; 0 if it was not traced."""
     return 0.0 if math.isnan(job.collective_ns) else job.collective_ns
 
 
 def mean_step(
     steps: Steps, curves: Sequence[Curve], sizes: Floats, collective_ns: float = 0.0
 ) -> float:
-    """Mean over the steps of the slowest rank's time, ns."""
-    made = _Arrays.of(curves, sizes)
-    return float(made.taken(steps, sizes, made.input).whole(collective_ns).max(axis=1).mean())
+    """Return the mean over steps of the slowest rank's time, ns."""
+    arrays = _Arrays.of(curves, sizes)
+    return float(arrays.taken(steps, sizes, arrays.input).whole(collective_ns).max(axis=1).mean())
 
 
 @dataclass(frozen=True)
 class _Arrays:
-    """Curves as arrays (ranks,): the lines of steps, and what inputs take for some sizes."""
+    """Curves as arrays (ranks,): the lines of steps, and the input times for given sizes."""
 
     fixed: Floats
     slope: Floats
@@ -219,7 +221,7 @@ def _spread(
     of: Callable[[Taken], Floats],
     seed: int,
 ) -> float | Floats:
-    """Half of the 95 % intervals, ns; NaN where it cannot be told."""
+    """Return half the width of the 95 % intervals, ns; NaN if unknown."""
     count = len(steps.ns)
     slowest = steps.ns.max(axis=1, keepdims=True)
     length = bootstrap.block_length(slowest - slowest.mean())
@@ -228,7 +230,7 @@ def _spread(
         return math.nan
     random = np.random.default_rng(seed)
     replicates = max(20, min(REPLICATES, _MOST_WORK // max(steps.ns.size, 1)))
-    # A line says nothing of batches that stay as they were.
+    # The line does not matter for batches whose size is unchanged.
     changed = (steps.size != sizes).any(axis=0)
     refitted = [
         place
@@ -236,23 +238,23 @@ def _spread(
         if changed[place] and rank_curve.step.how != "assumed"
     ]
     inputs = np.column_stack([_input_errors(rank, random, replicates) for rank in job.ranks])
-    made = _Arrays.of(curves, sizes)
+    arrays = _Arrays.of(curves, sizes)
     outcomes = []
     for turn in range(replicates):
         rows = bootstrap.draw_rows(count, length, random)
         drawn = Steps(steps.size[rows], steps.ns[rows])
-        again = replace(made, fixed=made.fixed.copy(), slope=made.slope.copy())
+        again = replace(arrays, fixed=arrays.fixed.copy(), slope=arrays.slope.copy())
         for place in refitted:
             line = fit(drawn.size[:, place], drawn.ns[:, place])
             again.fixed[place], again.slope[place] = line.fixed, line.slope
         outcomes.append(
-            of(again.taken(drawn, sizes, made.input * np.maximum(1.0 + inputs[turn], 0.0)))
+            of(again.taken(drawn, sizes, arrays.input * np.maximum(1.0 + inputs[turn], 0.0)))
         )
     error = np.std(outcomes, axis=0, ddof=1) * bootstrap.widening(number)
     return np.asarray(error * t_quantile(number - 1))
 
 
 def _input_errors(rank: Rank, random: np.random.Generator, replicates: int) -> Floats:
-    """Relative errors of the mean time of a batch, as drawn in blocks."""
+    """Return relative errors of the mean time of a batch, resampled in blocks."""
     times = rank.fetch_ns / np.maximum(rank.fetch_sizes, 1.0)
     return bootstrap.mean_deviations(times, replicates, random)

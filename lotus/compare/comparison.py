@@ -128,7 +128,7 @@ def compare(
 ) -> Comparison:
     """Compare b with a. The same seed gives the same intervals.
 
-    `partials` reads the pieces of a run, and `advance` is told how many of how many it has read.
+    `partials` reads the pieces of a run; `advance` is called with the number read and the total.
     """
     facts = run_facts(a.runs, b.runs)
     notes = [*_lost(a), *_lost(b)]
@@ -155,8 +155,8 @@ def compare(
     pairs, unmatched = pairs_of(loops[0], loops[1])
     loaders = [_loader(a, b, *pair, same, seed, setting) for pair in pairs[:MOST_LOADERS]]
     if len(pairs) > MOST_LOADERS:
-        left = len(pairs) - MOST_LOADERS
-        notes.append(f"{left} smaller loader{'s were' if left > 1 else ' was'} left out")
+        unshown = len(pairs) - MOST_LOADERS
+        notes.append(f"{unshown} smaller loader{'s were' if unshown > 1 else ' was'} left out")
     if loaders:
         verdict = loaders[0].verdict
     else:
@@ -168,11 +168,11 @@ def compare(
 
 
 def _loops(run: RunLike, partials: PartialsOf, advance: Advance) -> list[Scope]:
-    """The loaders that batches were taken from, the one with the most samples first."""
+    """Return the loaders from which batches were taken, most samples first."""
     waits = table(run, "waits")
-    taken = set(integer(waits, "loader").tolist())
-    wanted = [loader for loader in iterated(run) if loader in taken][: 4 * MOST_LOADERS]
-    return scopes(run, wanted, advance, partials(run))
+    taken_from = set(integer(waits, "loader").tolist())
+    chosen = [loader for loader in iterated(run) if loader in taken_from][: 4 * MOST_LOADERS]
+    return scopes(run, chosen, advance, partials(run))
 
 
 def _lost(side: Side) -> list[str]:
@@ -226,36 +226,36 @@ def _loader(
     chosen = PairedOperations(known[0], known[1], (a.letter, b.letter), notes)
     counters = [counter_rows(runs.runs, side) for runs, side in ((a, mine), (b, theirs))]
     sums: list[Totals] = []
-    each: list[list[Totals]] = []
+    totals_of_sides: list[list[Totals]] = []
     for number_, (side, counted) in enumerate(zip((mine, theirs), counters, strict=True)):
-        whole, parts = None, []
+        side_total, parts = None, []
         for place, (scope, rows) in enumerate(zip(side, counted, strict=True)):
             # The same recording on both sides gets the same replicates, so the difference is 0.
             seeds = (seed, place) if same else (seed, number_, place)
             sums_of_run = totals(scope, rows, chosen.wanted[number_], seeds)
             parts.append(sums_of_run.measured())
-            whole = sums_of_run if whole is None else whole + sums_of_run
-        assert whole is not None
-        sums.append(whole)
-        each.append(parts)
+            side_total = sums_of_run if side_total is None else side_total + sums_of_run
+        assert side_total is not None
+        sums.append(side_total)
+        totals_of_sides.append(parts)
     cpus = [_cpu(side.runs[0]) for side in (a, b)]
     lines = measures.of_loader(
-        measures.Sums(sums[0], each[0]),
-        measures.Sums(sums[1], each[1]),
+        measures.Sums(sums[0], totals_of_sides[0]),
+        measures.Sums(sums[1], totals_of_sides[1]),
         chosen.labels,
         cpus,
     )
     lines = _corrected(lines)
     verdict = _verdict(lines, a, b, same, notes, setting)
     per_sample = [float(side_totals("operations:made")[0]) for side_totals in sums]
-    others, added, removed = chosen.tables(per_sample)
+    unlisted, added, removed = chosen.tables(per_sample)
     return LoaderComparison(
         title=mine[0].title,
         numbers=(mine[0].loader, theirs[0].loader),
         verdict=verdict,
         facts=facts,
         lines=lines,
-        others=others,
+        others=unlisted,
         added=added,
         removed=removed,
         causes=_causes(a.runs[0], b.runs[0], mine[0], theirs[0], known),
@@ -282,16 +282,16 @@ def _shared(side: Side, loops: Sequence[Scope]) -> list[str]:
 
 
 def _limited(scope: Scope, epochs: int) -> Scope:
-    """The loader's first epochs only."""
-    kept = np.unique(integer(scope.waits, "epoch"))[:epochs]
+    """Restrict a loader to its first epochs."""
+    kept_epochs = np.unique(integer(scope.waits, "epoch"))[:epochs]
 
     def rows(frame: pd.DataFrame) -> pd.DataFrame:
-        return frame[np.isin(integer(frame, "epoch"), kept)].reset_index(drop=True)
+        return frame[np.isin(integer(frame, "epoch"), kept_epochs)].reset_index(drop=True)
 
     tables = {name: rows(getattr(scope, name)) for name in ("batches", "waits", "epochs")}
-    contents = scope.calls.contents.of_epochs(kept)
-    calls = scope.calls.of_epochs(kept, contents)
-    fetched = scope.fetched.of_epochs(kept, contents)
+    contents = scope.calls.contents.of_epochs(kept_epochs)
+    calls = scope.calls.of_epochs(kept_epochs, contents)
+    fetched = scope.fetched.of_epochs(kept_epochs, contents)
     return Scope(**{**vars(scope), **tables, "calls": calls, "fetched": fetched})
 
 
@@ -300,7 +300,7 @@ def _cpu(run: RunLike) -> tuple[str, Any]:
     return name, known_events(run.manifest, name)
 
 
-# ── words and pictures ───────────────────────────────────────────────────────────────────────
+# ── verdicts and charts ──────────────────────────────────────────────────────────────────────
 
 
 def _corrected(lines: list[MeasureLine]) -> list[MeasureLine]:
@@ -349,7 +349,7 @@ def _verdict(
 def _unknown(
     gap: uncertainty.Difference, a: Side, b: Side, elsewhere: bool, setting: str
 ) -> ComparisonVerdict:
-    """The verdict if it is not clear which side is faster, and how to find out."""
+    """Return the verdict if it is unclear which side is faster, and how to find out."""
     if gap.has_interval:
         why = f"the interval, {next_step.span(gap)}, is too wide to judge"
     else:
@@ -390,22 +390,27 @@ def _causes(
 
 
 def _paces(mine: Sequence[Scope], theirs: Sequence[Scope]) -> pd.DataFrame:
-    """Throughput over batches of every run; if there are many, a point covers several batches."""
+    """Return throughput over batches of every run; if there are many, a point covers several."""
     frames = []
     for side, loops in (("a", mine), ("b", theirs)):
         for place, scope in enumerate(loops):
             batches = scope.batches[~np.isnan(number(scope.batches, "wait_ns"))]
             batches = batches.sort_values("wait_start_ns", kind="stable")
-            took = number(batches, "wait_ns") + np.nan_to_num(number(batches, "step_ns"))
+            batch_ns = number(batches, "wait_ns") + np.nan_to_num(number(batches, "step_ns"))
             size = np.nan_to_num(number(batches, "size"))
             count = len(batches)
             if not count:
                 continue
-            # Workers deliver in bursts: single batches would show these.
+            # Workers deliver in bursts, which single batches would show.
             points = max(1, min(count // max(4, 2 * scope.num_workers), _POINTS))
             edges = np.arange(points) * count // points
-            taken, samples = (np.add.reduceat(column, edges) for column in (took, size))
-            per_s = samples / np.where(taken > 0, taken, np.nan) * 1e9 * max(len(scope.ranks), 1)
+            batch_sums, samples = (np.add.reduceat(column, edges) for column in (batch_ns, size))
+            per_s = (
+                samples
+                / np.where(batch_sums > 0, batch_sums, np.nan)
+                * 1e9
+                * max(len(scope.ranks), 1)
+            )
             frames.append(
                 pd.DataFrame(
                     {

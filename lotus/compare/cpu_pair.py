@@ -1,6 +1,6 @@
-"""Operations on two CPUs side by side: which gains most, and what of them does not compare.
+"""Operations on two CPUs side by side: which gains most, and what cannot be compared.
 
-All values are those of the comparison's lines; only their order and the sentences are made here.
+All values are those of the comparison's lines; this module adds only their order and sentences.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,14 +27,14 @@ COLUMNS += [f"{side}_{name}" for name in _MEASURES for side in "ab"]
 class CpuPair:
     """The operations of a loader on the CPUs of both sides.
 
-    names      what each CPU is called
-    rows       one an operation, and collate; those of most time first: `a_ns` and `b_ns` a sample,
+    names      the name of each CPU
+    rows       one per operation, and collate, most time first: `a_ns` and `b_ns` per sample,
                `times` (how many times as fast b is; `low`, `high`: its 95 % interval), `different`
-               as in its line, and of each side instructions a sample, ipc, and the shares of slots
+               as in its line, and for each side instructions per sample, ipc, and shares of slots
     gain       a sentence: which operation gains most
-    gains_most, saves_most   the operation that becomes faster by the largest factor, and by most
-               time; "": none was shown to
-    notes      what does not compare, and why
+    gains_most, saves_most   the operations that gain most by factor and by time; "" if the gain is
+               not significant
+    notes      what cannot be compared, and why
     """
 
     names: tuple[str, str]
@@ -52,10 +52,10 @@ def cpu_pair(
     lines: Sequence[MeasureLine],
     letters: Sequence[str],
 ) -> CpuPair | None:
-    """Return the operations side by side, or None where both sides ran on one kind of CPU.
+    """Return the operations side by side, or None if both sides ran on the same kind of CPU.
 
-    Of each side: its runs, its CPU as `known_events` knows it, the events that it counted, its
-    letter.
+    The arguments have one element per side: its runs, its CPU (see `known_events`), the events
+    that it counted, its letter.
     """
     models = [_model(side[0]) for side in runs]
     if cpus[0][0] == cpus[1][0] and models[0] == models[1]:
@@ -79,10 +79,10 @@ def _model(run: RunLike) -> str:
 
 
 def _rows(lines: Sequence[MeasureLine]) -> pd.DataFrame:
-    known = {line.id: line for line in lines}
+    by_id = {line.id: line for line in lines}
     times = [(line.label, line) for line in lines if line.group == OPERATIONS]
-    if "collate" in known:
-        times.append(("collate", known["collate"]))
+    if "collate" in by_id:
+        times.append(("collate", by_id["collate"]))
     rows = []
     for label, line in times:
         gap = line.difference
@@ -96,7 +96,7 @@ def _rows(lines: Sequence[MeasureLine]) -> pd.DataFrame:
             "different": line.different,
         }
         for name in _MEASURES:
-            found = known.get(f"counter:{label}:{name}")
+            found = by_id.get(f"counter:{label}:{name}")
             for side in "ab":
                 row[f"{side}_{name}"] = np.nan if found is None else getattr(found, side)
         rows.append(row)
@@ -106,12 +106,12 @@ def _rows(lines: Sequence[MeasureLine]) -> pd.DataFrame:
 
 
 def _times(difference: float) -> float:
-    """How many times as fast something is whose time changes by this share."""
+    """Convert a relative change of a time to how many times as fast it is."""
     return 1 / (1 + difference) if difference > -1 else float("nan")
 
 
 def _gain(rows: pd.DataFrame) -> tuple[str, str, str]:
-    """A sentence, and the operations that gain most by factor and by time."""
+    """Return a sentence, and the operations that gain most by factor and by time."""
     different = [row for row in records(rows) if row["different"]]
     if not different:
         return "No operation was shown to take another time.", "", ""
@@ -140,8 +140,8 @@ def _notes(
     notes = []
     without = [letter for letter, counted in zip(letters, events, strict=True) if not counted]
     if without:
-        which = "neither side was" if len(without) == 2 else f"{without[0]} was not"
-        return [f"{which} recorded with --counters: only times are side by side"]
+        uncounted = "neither side was" if len(without) == 2 else f"{without[0]} was not"
+        return [f"{uncounted} recorded with --counters: only times are side by side"]
     first, second = tables
     vendors = [{models.vendor for models in table.cpus} for table in tables]
     if any("ARM" in names for names in vendors) and vendors[0] != vendors[1]:
@@ -149,14 +149,14 @@ def _notes(
             "the instruction sets differ: instructions and IPC count other instructions for the "
             "same work, and only times compare"
         )
-    given = [set(gives(counted, table)) for counted, table in zip(events, tables, strict=True)]
-    both = given[0] & given[1] & set(TOP_DOWN)
-    if both and (first.formula, first.width) != (second.formula, second.width):
+    metrics_of = [set(gives(counted, table)) for counted, table in zip(events, tables, strict=True)]
+    common = metrics_of[0] & metrics_of[1] & set(TOP_DOWN)
+    if common and (first.formula, first.width) != (second.formula, second.width):
         text = f"shares of slots are of other events on {first.text} and on {second.text}"
         if first.width != second.width:
             text += f" ({first.width} and {second.width} slots a cycle)"
         notes.append(text + ": compare which is largest, not their digits")
-    for letter, mine, other in zip(letters, given, given[::-1], strict=True):
+    for letter, mine, other in zip(letters, metrics_of, metrics_of[::-1], strict=True):
         only = [name.replace("_", " ") for name in METRICS if name in mine and name not in other]
         if only:
             notes.append(f"only {letter} gives: {', '.join(only)}")

@@ -23,7 +23,7 @@ _LEAST_READ = 16 << 20  # bytes; reading less does not matter
 
 @dataclass(frozen=True)
 class Fact:
-    """Something known of both sides that differs, with each side's distinct values in order."""
+    """A fact that differs between two sides, with each side's distinct values in order."""
 
     kind: str
     what: str
@@ -102,7 +102,7 @@ def _of_run(run: RunLike) -> _Facts:
 
 
 def _events(counters: Any) -> str | None:
-    """The counted events as perf writes them, name:modes, without the kernel's numbers."""
+    """Return the counted events in perf's spelling, name:modes, without kernel numbers."""
     if not isinstance(counters, str) or not counters:
         return None
     parts = [event.split("|") for event in counters.replace(";", ",").split(",")]
@@ -120,8 +120,10 @@ def _of_loader(scope: Scope) -> _Facts:
             if scope.settings.get(name) is not None:
                 facts[kind, name.replace("_", " ")] = scope.settings[name]
     facts[COMMAND, "ranks of this loader"] = max(len(scope.ranks), 1)
-    read = total(number(scope.batches, "read_bytes"))
-    facts[CIRCUMSTANCES, "read from storage"] = _rounded(read) if read >= _LEAST_READ else 0
+    bytes_read = total(number(scope.batches, "read_bytes"))
+    facts[CIRCUMSTANCES, "read from storage"] = (
+        _rounded(bytes_read) if bytes_read >= _LEAST_READ else 0
+    )
     epochs = np.unique(integer(scope.waits, "epoch"))
     facts[CIRCUMSTANCES, "epochs"] = len(epochs)
     return facts

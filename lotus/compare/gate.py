@@ -32,10 +32,10 @@ def judge(comparisons: Sequence[Comparison], metric: str, above: float) -> Regre
             raise LotusError(f"--fail-above cannot be judged: {comparison.verdict.text}")
         line = comparison.line(metric)
         if line is None:
-            known = ", ".join(
+            ids = ", ".join(
                 other.id for other in [*comparison.loaders[0].lines, *comparison.lines][:40]
             )
-            raise LotusError(f"{metric} was not measured on both sides; there are: {known}")
+            raise LotusError(f"{metric} was not measured on both sides; there are: {ids}")
         worse, low, high = line.slowdown
         if comparison.verdict.kind == "same run":
             worse = low = high = 0.0

@@ -32,7 +32,7 @@ _PHASE_WORDS = {
     "handover": "in the main process",
     "unseen": "without a record",
 }
-# id, what it is, unit; all a sample
+# id, title, unit; all per sample
 _OF_MADE = (
     ("fetch", "fetch", "ns"),
     ("fetch_cpu", "fetch, CPU", "ns"),
@@ -54,7 +54,7 @@ _OF_MADE = (
 )
 _NEITHER = {"idle", "delay"}
 _MOST_ALONE = 0.1  # of a sum may be of a start that stands alone, where an interval is given
-# Metrics of the CPU where more is better; of all others less is, or neither.
+# CPU metrics for which more is better; for all others less is better, or neither.
 _MORE = {"ipc", "retiring"}
 
 
@@ -142,11 +142,11 @@ def of_loader(
         )
 
     def ratio(
-        name: str, group: str, label: str, unit: str, part: str, whole: str, better: int = -1,
+        name: str, group: str, label: str, unit: str, part: str, divisor: str, better: int = -1,
         per: str = "sample", starts: bool = False,
     ) -> None:  # fmt: skip
         def value(sums: Totals) -> Floats:
-            return ratios(sums(part), sums(whole))
+            return ratios(sums(part), sums(divisor))
 
         add(name, group, label, unit, value, better, per, starts, part=part)
 
@@ -184,9 +184,9 @@ def of_loader(
 def _metrics(
     a: Sums, b: Sums, labels: Labels, cpus: Sequence[tuple[str, EventTable]]
 ) -> list[MeasureLine]:
-    """Metrics such as IPC and shares of slots, computed from the sums and from each replicate.
+    """Return metrics such as IPC and shares of slots, from the sums and from each replicate.
 
-    Each side's come from its own events, by the formulae of its own CPU.
+    Each side is computed from its own events, by the formulas of its own CPU.
     """
     lines: list[MeasureLine] = []
 
@@ -215,9 +215,9 @@ def _metrics(
                 continue
             share = unit.startswith("of ")
             gap = uncertainty.difference(sides[0], sides[1], relative=not share)
-            # On another CPU more of it is not better by itself.
+            # Between different CPUs, more of it is not better by itself.
             better = 1 if metric in _MORE and cpus[0][0] == cpus[1][0] else 0
-            # Replicates of a share below zero stay in its interval.
+            # Negative replicates of a share remain in its interval.
             values = [max(side.value, 0.0) if share else side.value for side in sides]
             lines.append(
                 MeasureLine(f"counter:{label}:{metric}", COUNTERS, f"{label}: {metric}",
@@ -241,7 +241,7 @@ def _measured(side: Sums, value: _Value, starts: bool, part: str) -> ReplicatedV
 
 
 def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[MeasureLine]:
-    """Lines of whole runs, whose intervals need repeats."""
+    """Return the lines of whole runs, whose intervals need repeats."""
     lines = []
     measures: Mapping[str, tuple[str, str, Callable[[RunLike], float]]] = {
         "elapsed": ("the whole command", "ns", _elapsed),
@@ -266,12 +266,14 @@ def of_runs(a: Sequence[RunLike], b: Sequence[RunLike]) -> list[MeasureLine]:
 
 def _elapsed(run: RunLike) -> float:
     start, end = run.manifest.get("start_ns"), run.manifest.get("end_ns")
-    known = isinstance(start, (int, float)) and isinstance(end, (int, float))
-    return float(end - start) if known and start is not None and end is not None else float("nan")
+    has_times = isinstance(start, (int, float)) and isinstance(end, (int, float))
+    return (
+        float(end - start) if has_times and start is not None and end is not None else float("nan")
+    )
 
 
 def _most(run: Any, column: str) -> float:
-    """The largest sum over processes in any two seconds; each is sampled once a second."""
+    """Return the largest sum over processes in any two seconds; each is sampled once per second."""
     resources = table(run, "resources")
     values = number(resources, column)
     if column == "pss":
@@ -286,5 +288,5 @@ def _most(run: Any, column: str) -> float:
             "value": values,
         }
     )
-    each = frame.groupby(["slot", "rank", "pid"])["value"].max()
-    return float(each.groupby("slot").sum().max())
+    maxima = frame.groupby(["slot", "rank", "pid"])["value"].max()
+    return float(maxima.groupby("slot").sum().max())

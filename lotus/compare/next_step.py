@@ -69,7 +69,7 @@ def commands(
 
 
 def _traced(manifest: Any) -> tuple[str, str]:
-    """Options of lotus trace, and the command of a run; ("", "") if unknown."""
+    """Return the options of lotus trace and the command of a run; ("", "") if unknown."""
     command = manifest.get("command")
     if not isinstance(command, list) or not command:
         return "", ""

@@ -25,8 +25,10 @@ _Pair = tuple[list[Scope], list[Scope]]
 def pairs_of(
     a: Sequence[list[Scope]], b: Sequence[list[Scope]]
 ) -> tuple[list[_Pair], list[tuple[str, str]]]:
-    """Each loader of the first run of a, with its likes in all other runs; and those that
-    one side only has ("a" or "b", and its title)."""
+    """Pair each loader of a's first run with those of all other runs; also return unpaired loaders.
+
+    An unpaired loader is ("a" or "b", its title).
+    """
     matches = [_matched(a[0], loops) for loops in (*a, *b)]
     pairs: list[_Pair] = []
     unmatched: list[tuple[str, str]] = []
@@ -42,26 +44,26 @@ def pairs_of(
     return pairs, unmatched
 
 
-def _matched(known: Sequence[Scope], loops: Sequence[Scope]) -> dict[int, Scope]:
+def _matched(first: Sequence[Scope], loops: Sequence[Scope]) -> dict[int, Scope]:
     """Map indices of `known` to the matching loops, by data set, sampler and call site."""
     matched: dict[int, Scope] = {}
-    left = list(loops)
+    unmatched = list(loops)
     keys = (_named, _standing, _name, _iterated, _file, _class, _data, _sampler)
-    if len(known) == len(loops) == 1:
+    if len(first) == len(loops) == 1:
         return {0: loops[0]}
     for key in keys:
-        for place, scope in enumerate(known):
+        for place, scope in enumerate(first):
             if place in matched:
                 continue
-            like = next((loop for loop in left if key(loop) == key(scope)), None)
+            like = next((loop for loop in unmatched if key(loop) == key(scope)), None)
             if like is not None:
                 matched[place] = like
-                left = [loop for loop in left if loop is not like]
+                unmatched = [loop for loop in unmatched if loop is not like]
     return matched
 
 
 def _named(scope: Scope) -> tuple[Any, ...]:
-    """A key that allows for several loaders made by one line."""
+    """Return a key that distinguishes several loaders created by one line."""
     return (*_standing(scope), scope.settings.get("name"))
 
 
@@ -71,7 +73,7 @@ def _name(scope: Scope) -> tuple[Any, ...]:
 
 
 def _iterated(scope: Scope) -> tuple[Any, ...]:
-    """Runs of older versions have this place alone, as their call_site."""
+    """Return a key by place of iteration, which older runs have as their only call_site."""
     place = scope.settings.get("iterated_at") or scope.settings.get("call_site")
     return (*_class(scope), place)
 
@@ -81,7 +83,7 @@ def _standing(scope: Scope) -> tuple[Any, ...]:
 
 
 def _file(scope: Scope) -> tuple[Any, ...]:
-    """Without the line: a program is changed between two runs."""
+    """Return a key without the line, because a program may change between two runs."""
     return (*_class(scope), str(scope.settings.get("call_site") or "").rpartition(":")[0])
 
 
@@ -97,7 +99,7 @@ def _sampler(scope: Scope) -> tuple[Any, ...]:
     return (scope.settings.get("call_site"), scope.settings.get("sampler"))
 
 
-# ── operations and counters that both have ───────────────────────────────────────────────────
+# ── operations and counters of both sides ────────────────────────────────────────────────────
 
 
 def counter_rows(runs: Sequence[RunLike], loops: Sequence[Scope]) -> list[pd.DataFrame]:
@@ -126,22 +128,22 @@ class SideOperations:
             operations = operations.add(other, fill_value=0.0)
         counted: list[tuple[str, str]] = []
         events: list[str] = []
-        turned: set[str] = set()
+        partial: set[str] = set()
         for place, rows in enumerate(counter_rows(runs, loops)):
             if not len(rows):
                 return SideOperations(operations, [], [])
             sums = counter_table(rows, "generic")
             mine = list(zip(sums["kind"].astype(str), sums["operation"].astype(str), strict=True))
-            # Where groups took turns, an operation may have met one of them in no batch.
+            # If groups took turns, an operation may have no batch with one of them.
             names = [event for event in events_of(rows) if sums[event].notna().mean() > 0.5]
-            known = rows.loc[rows[names].notna().any(axis=1), names]
-            turned |= {name for name in names if known[name].isna().any()}
+            counts = rows.loc[rows[names].notna().any(axis=1), names]
+            partial |= {name for name in names if counts[name].isna().any()}
             complete = sums[names].notna().all(axis=1).tolist()
             mine = [pair for pair, whole in zip(mine, complete, strict=True) if whole]
             of_run = set(mine)  # thousands, where a run has as many operations
             counted = mine if place == 0 else [pair for pair in counted if pair in of_run]
             events = names if place == 0 else [event for event in events if event in names]
-        some = [event for event in events if event in turned]
+        some = [event for event in events if event in partial]
         return SideOperations(operations.sort_values(ascending=False), counted, events, some)
 
 
@@ -175,8 +177,8 @@ class PairedOperations:
             notes.append(f"only {letter} was recorded with --counters: they are not compared")
         elif set(a.events) != set(b.events):
             different = sorted(set(a.events) ^ set(b.events))
-            more = f" and {len(different) - _MOST_NAMED} more" if different[_MOST_NAMED:] else ""
-            some = ", ".join(different[:_MOST_NAMED]) + more
+            suffix = f" and {len(different) - _MOST_NAMED} more" if different[_MOST_NAMED:] else ""
+            some = ", ".join(different[:_MOST_NAMED]) + suffix
             notes.append(f"events that one side only counted have no lines: {some}")
         counted = counted if a.events and b.events else []
         top = self.pairs[:MOST_OPERATIONS]
@@ -210,15 +212,15 @@ class PairedOperations:
     def tables(
         self, per_sample: Sequence[float]
     ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-        """others, added, removed: nanoseconds a sample."""
+        """Return others, added, removed, in nanoseconds per sample."""
         base, new = (max(time_ns, 1.0) for time_ns in per_sample)
-        rest = self.pairs[MOST_OPERATIONS:]
-        a = np.array([self.a[mine] for mine, _ in rest], np.float64) / base
-        b = np.array([self.b[theirs] for _, theirs in rest], np.float64) / new
+        below_limit = self.pairs[MOST_OPERATIONS:]
+        a = np.array([self.a[mine] for mine, _ in below_limit], np.float64) / base
+        b = np.array([self.b[theirs] for _, theirs in below_limit], np.float64) / new
         others = pd.DataFrame(
             {
-                "parent": as_texts(parent for (parent, _), _ in rest),
-                "operation": as_texts(name for (_, name), _ in rest),
+                "parent": as_texts(parent for (parent, _), _ in below_limit),
+                "operation": as_texts(name for (_, name), _ in below_limit),
                 "a": a,
                 "b": b,
                 "difference": b / np.where(a > 0, a, np.nan) - 1,
@@ -251,5 +253,5 @@ def _only(
 
 
 def as_texts(names: Iterable[str]) -> pd.Series:
-    """As objects: what pandas takes for text otherwise cannot hold every name."""
+    """Return the names as objects: pandas would infer a text type that cannot hold every name."""
     return pd.Series(list(names), dtype=object)

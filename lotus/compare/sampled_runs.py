@@ -1,4 +1,4 @@
-"""Compares what `lotus attach` saw of two sides: shares of time, as no batch was counted."""
+"""Compares runs of `lotus attach`: shares of time only, as they count no batches."""
 
 import math
 import os
@@ -38,7 +38,7 @@ _NO_SPEED = "which is faster a sampled run does not tell, as it counts no batche
 
 @dataclass(frozen=True)
 class SampledRun:
-    """A run directory of `lotus attach`, with what is known of its machine."""
+    """A run directory of `lotus attach`, with the facts of its machine."""
 
     path: Path
     manifest: Mapping[str, Any]
@@ -51,7 +51,7 @@ class SampledRun:
 
 
 def load(path: str) -> SampledRun:
-    """Read one. Raises LotusError, also where it has no loop to compare."""
+    """Load a run. Raises LotusError, also if it has no loop to compare."""
     kept = run_json.read(Path(path))
     names = (*_OF_MACHINE, *_OF_RECORDING)  # the rest is of lotus attach, not of the program
     manifest = {name: kept[name] for name in names if name in kept}
@@ -88,21 +88,25 @@ def compare(a: Side, b: Side, same: bool, seed: int = 0) -> Comparison:
     return Comparison(a, b, "", verdict, facts, [], loaders, unmatched, [_SHARES_ONLY])
 
 
-def _matched(known: SampledRun, run: SampledRun) -> dict[int, LoopSummary]:
-    """Which loop of a run each loop of the first one is: by its line, function or file."""
-    left = list(run.summary.loops)
-    if len(known.summary.loops) == len(left) == 1:
-        return {0: left[0]}
+def _matched(first: SampledRun, run: SampledRun) -> dict[int, LoopSummary]:
+    """Map each loop of the first run to its loop in `run`, by line, function or file."""
+    unmatched = list(run.summary.loops)
+    if len(first.summary.loops) == len(unmatched) == 1:
+        return {0: unmatched[0]}
     matched: dict[int, LoopSummary] = {}
     for parts in (4, 3, 2):
-        for place, loop in enumerate(known.summary.loops):
+        for place, loop in enumerate(first.summary.loops):
             like = next(
-                (other for other in left if _key(run, other)[:parts] == _key(known, loop)[:parts]),
+                (
+                    other
+                    for other in unmatched
+                    if _key(run, other)[:parts] == _key(first, loop)[:parts]
+                ),
                 None,
             )
             if place not in matched and like is not None:
                 matched[place] = like
-                left = [other for other in left if other is not like]
+                unmatched = [other for other in unmatched if other is not like]
     return matched
 
 
@@ -134,7 +138,7 @@ def _loop(
     workers = [sorted({loop.workers for loop in side}) for side in loops]
     facts = [Fact(SETTINGS, "workers seen", *workers)] if workers[0] != workers[1] else []
     notes = [_ONE_LOOK] if len(a.runs) == len(b.runs) == 1 and not same else []
-    # Of an operation that one side lacks, nothing but that is known.
+    # Nothing else is known of an operation that one side lacks.
     names = [{key for replicates in side for key in replicates.made} for side in sides]
     empty = pd.DataFrame(columns=["parent", "operation", "a", "b", "difference"])
     return LoaderComparison(
@@ -184,7 +188,7 @@ def _shared_components(
 
 
 def _mean(shares: Sequence[tuple[tuple[float, Any], float]]) -> ReplicatedValue:
-    """The mean of the runs of a side, each of which counts the same."""
+    """Return the mean over the runs of a side, with equal weights."""
     values = np.array([value for (value, _), _ in shares])
     replicates = np.mean([drawn for (_, drawn), _ in shares], axis=0)
     blocks = sum(count for _, count in shares)
@@ -192,7 +196,7 @@ def _mean(shares: Sequence[tuple[tuple[float, Any], float]]) -> ReplicatedValue:
 
 
 def shown_name(component: tuple[str, str]) -> str:
-    """What makes batches, as a person reads it."""
+    """Return the display name of a component that makes batches."""
     phase, name = component
     if phase == phases.OPERATION:
         return name

@@ -39,8 +39,8 @@ def comparisons(
     """Yield comparisons of each side with the first; sweeps are compared setting by setting.
 
     A text is a run, a directory of runs, a sweep, several of them separated by commas, or a shell
-    pattern. `partials` says who reads the pieces of a run, and `advance` is told for each run how
-    many of how many are read. Raises LotusError if a text names nothing that can be compared.
+    pattern. `partials` reads the pieces of a run; `advance` is called with the number read and the
+    total. Raises LotusError if a text names nothing that can be compared.
     """
     sides = [resolve(text, _letter(place)) for place, text in enumerate(texts)]
     kinds = {side.sweep is not None for side in sides}
@@ -87,17 +87,17 @@ def _settings(
             f"{', '.join(b.sweep.varied)}; compare runs of them, or sweep both alike"
         )
     common = [setting for setting in a.sweep.settings() if setting in b.sweep.settings()]
-    done = [
+    settings = [
         setting
         for setting in common
         if a.sweep.directories(setting) and b.sweep.directories(setting)
     ]
-    if not done:
+    if not settings:
         raise LotusError(
             f"{a.text} and {b.text} have no setting in common whose runs are done; see: "
             f"lotus report {shlex.quote(a.text)}"
         )
-    for setting in done:
+    for setting in settings:
         yield compare(
             _side(a, a.sweep.loaded(setting)),
             _side(b, b.sweep.loaded(setting)),
@@ -135,7 +135,7 @@ def resolve(text: str, letter: str = "A") -> ComparisonArgument:
 
 
 def _parts(text: str) -> list[str]:
-    """The names in an argument; an existing path may contain commas and stars."""
+    """Split an argument into names; an existing path may contain commas and stars."""
     if Path(text).exists() or "," not in text:
         return [text]
     return [part for part in text.split(",") if part]

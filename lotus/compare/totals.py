@@ -31,7 +31,7 @@ from lotus.common import bootstrap
 
 _TAKEN = ["wait_ns", "step_ns", "samples", "batches", "steady_ns", "steady_samples", *PHASES]
 _EPOCHS = ["epochs", "iter_ns", "tail_ns", "startup_ns", "startups", "shutdown_ns"]
-# Of a batch as it was made: name -> column of Run.batches.
+# Columns of a batch in the order of making: name -> column of Run.batches.
 MADE = {
     "fetch": "fetch_ns",
     "fetch_cpu": "cpu_ns",
@@ -59,7 +59,7 @@ class Wanted:
     """The operations and counters that have columns, the same for all runs.
 
     `turned` are the events of groups that took turns by batch. Their counts are scaled to all
-    batches, by the weight of those in which they were seen: both have columns too.
+    batches by the weight of those in which they were counted, which has a column too.
     """
 
     operations: Sequence[Operation] = ()
@@ -102,8 +102,8 @@ class Totals:
     def count(self, place: int, event: str) -> Floats:
         """Return the sum of an event in a counted interval, and its replicates.
 
-        A replicate draws batches of all turns, more or fewer of them of the event's own: it is
-        scaled by those that it has drawn.
+        A replicate may contain more or fewer of the batches in which the event had its turn; it is
+        scaled accordingly.
         """
         counts = self(f"event:{place}:{event}")
         if event not in self.wanted.turned:
@@ -208,16 +208,16 @@ class _BinnedRows:
     """Assigns the rows of a table to bins of successive rows, or of edges."""
 
     def __init__(self, order: Ints, edge: np.ndarray, columns: int) -> None:
-        edges, rest = order[edge[order]], order[~edge[order]]
+        edges, inner = order[edge[order]], order[~edge[order]]
         self.edges = min(len(edges), bootstrap.MOST_BINS)
-        self.count = self.edges + min(len(rest), bootstrap.MOST_BINS)
+        self.count = self.edges + min(len(inner), bootstrap.MOST_BINS)
         self.place = np.full(len(edge), -1, np.int64)
-        for these, offset, most in (
+        for selected, offset, most in (
             (edges, 0, self.edges),
-            (rest, self.edges, self.count - self.edges),
+            (inner, self.edges, self.count - self.edges),
         ):
-            if len(these):
-                self.place[these] = offset + np.arange(len(these)) * most // len(these)
+            if len(selected):
+                self.place[selected] = offset + np.arange(len(selected)) * most // len(selected)
         self.table = np.zeros((self.count, columns))
 
     def add(self, column: int, values: Floats) -> None:
@@ -227,10 +227,10 @@ class _BinnedRows:
         self.table[:, column] += sums
 
     def part(self, column: int, weight: int, more: Sequence[int] = ()) -> _Part:
-        """Return the part; block lengths are chosen by `column` and `more` per `weight`."""
+        """Return the part; block lengths are chosen by `column` and `more`, per `weight`."""
         rows = self.table[self.edges :]
-        whole = rows.sum(axis=0)
-        per = whole / whole[weight] if whole[weight] > 0 else np.zeros_like(whole)
+        sums = rows.sum(axis=0)
+        per = sums / sums[weight] if sums[weight] > 0 else np.zeros_like(sums)
         chosen = [column, *more]
         residuals = rows[:, chosen] - rows[:, [weight]] * per[chosen]
         return _Part(rows, self.table[: self.edges], residuals)
@@ -298,8 +298,8 @@ class _MadeBatches:
     ) -> None:
         self.wanted = wanted
         batches = scope.batches
-        made = ~np.isnan(number(batches, "fetch_ns"))
-        batches = batches[made & (np.nan_to_num(number(batches, "size")) > 0)]
+        has_fetch = ~np.isnan(number(batches, "fetch_ns"))
+        batches = batches[has_fetch & (np.nan_to_num(number(batches, "size")) > 0)]
         batches = batches.sort_values(["rank", "epoch", "batch"]).reset_index(drop=True)
         self.batches, self.size = batches, number(batches, "size")
         self.first = first_of_process(batches, scope.workers)
@@ -313,7 +313,7 @@ class _MadeBatches:
         return _BinnedRows(mine, self.first, len(self.wanted.columns))
 
     def _add_up_operations(self, scope: Scope, ranks: Sequence[int]) -> None:
-        """Add them up by the bins of all ranks, part by part: all may not fit in memory."""
+        """Add operations to the bins of all ranks, piece by piece to limit memory."""
         count, self.bins_before, bins = len(self.batches), {}, 0
         bin_of = np.full(count, -1, np.int64)
         for rank in ranks:
@@ -353,7 +353,7 @@ class _MadeBatches:
             self.operations[first:last, place::3] += sums.reshape(last - first, width)
 
     def _codes(self, ops: pd.DataFrame) -> Ints:
-        """The place of each operation among those that have columns; -1: it has none."""
+        """Return the column of each operation; -1 if it has none."""
         if not len(ops):
             return np.zeros(0, np.int64)
         codes = {operation: place for place, operation in enumerate(self.wanted.operations)}
@@ -372,7 +372,7 @@ class _MadeBatches:
         return np.asarray(known, np.int64)[inverse.reshape(-1)]
 
     def _find_counts(self, counters: pd.DataFrame) -> None:
-        """Sums of each batch, shape (n, counted x events); the rest of the fetch is exclusive."""
+        """Compute sums per batch, (n, counted x events); the rest of the fetch is exclusive."""
         wanted, count = self.wanted, len(self.batches)
         events = [event for event in wanted.events if event in events_of(counters)]
         self.with_counts = np.zeros(count)
@@ -414,10 +414,10 @@ class _MadeBatches:
     def _scale_turns(
         self, events: Sequence[str], turns: np.ndarray, good: np.ndarray, unknown: Sequence[Ints]
     ) -> None:
-        """Scale what was counted in some batches to all, as `counter_metrics.counter_table` does.
+        """Scale counts of some batches to all, as `counter_metrics.counter_table` does.
 
-        By the cycles of each operation where they were always counted, else by samples. `unknown`:
-        for each event, the batches in which it was not counted.
+        The scale is by the cycles of each operation if they were counted in every batch, else by
+        samples. `unknown`: for each event, the batches in which it was not counted.
         """
         size = np.broadcast_to(self.size[:, None], (len(good), len(self.wanted.counted)))
         weight = size * good[:, None]
@@ -458,8 +458,8 @@ class _MadeBatches:
                 for name in wanted.turned:
                     seen = self.seen.get(name, self.weight)
                     rows.add(columns[f"seen:{place}:{name}"], seen[:, place])
-        more = [columns[f"operation:{place}"] for place in range(min(len(wanted.operations), 4))]
-        return rows.part(columns["fetch"], columns["made"], more)
+        further = [columns[f"operation:{place}"] for place in range(min(len(wanted.operations), 4))]
+        return rows.part(columns["fetch"], columns["made"], further)
 
 
 def _in_batches(ops: pd.DataFrame) -> pd.DataFrame:

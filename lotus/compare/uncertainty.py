@@ -93,7 +93,9 @@ def _log(measured: ReplicatedValue) -> ReplicatedValue:
 
 
 def _error(a: ReplicatedValue, b: ReplicatedValue) -> tuple[float, float]:
-    """Standard error of the difference and its degrees of freedom (Welch); NaN: not known."""
+    """Return the standard error of the difference and its degrees of freedom (Welch); NaN if
+    unknown.
+    """
     # The variation between runs of a side with one run is taken from the other side.
     spreads = [
         (float(np.var(side.runs, ddof=1)), len(side.runs) - 1)

@@ -29,7 +29,7 @@ _SYMBOLS = {
 @dataclass(frozen=True)
 class Finding:
     """The result of a check. `fixes` are commands or settings that close the gap, `meanwhile` says
-    what works without them, and `asks` are changes that only somebody else can make."""
+    what works without them, and `asks` are changes that only an administrator can make."""
 
     area: str
     topic: str
@@ -135,7 +135,7 @@ def _machine(facts: MachineFacts) -> list[Finding]:
         seccomp = "with" if machine.seccomp else "without"
         area.add(NOTE, "container", f"in {machine.container}, {seccomp} a seccomp filter")
     if facts.helpers.namesakes:
-        names = [shlex.quote(each.split()[0]) for each in facts.helpers.namesakes]
+        names = [shlex.quote(entry.split()[0]) for entry in facts.helpers.namesakes]
         python = shlex.quote(sys.executable)
         area.add(
             GAP, "package",
@@ -162,23 +162,23 @@ def _rights(facts: MachineFacts) -> list[Finding]:
     level = machine.paranoid
     who = f"this user ({', '.join((f'uid {machine.uid}', *machine.capabilities))})"
     if machine.privileged:
-        means = f"does not bind {who}"
+        meaning = f"does not bind {who}"
     elif level is None:
-        means = "cannot be read"
+        meaning = "cannot be read"
     elif level >= 3:
-        means = f"forbids perf_event_open to {who}"
+        meaning = f"forbids perf_event_open to {who}"
     elif level == 2:
-        means = f"lets {who} measure its own processes in user space, not in the kernel"
+        meaning = f"lets {who} measure its own processes in user space, not in the kernel"
     elif level >= 0:
-        means = f"lets {who} measure its own processes, the kernel's part too"
+        meaning = f"lets {who} measure its own processes, the kernel's part too"
     else:
-        means = "lets everyone measure everything"
-    text = f"perf_event_paranoid {'?' if level is None else level} {means}"
+        meaning = "lets everyone measure everything"
+    text = f"perf_event_paranoid {'?' if level is None else level} {meaning}"
     if machine.user_namespace:
         text += "; rights within a user namespace do not count for perf"
     if any(probed.state == "counts" for probed in facts.survey.software):
-        more = level is not None and level >= 2 and not machine.privileged
-        area.add(OK, "perf events", text, *(sysctl(machine)[:1] if more else ()))
+        limited = level is not None and level >= 2 and not machine.privileged
+        area.add(OK, "perf events", text, *(sysctl(machine)[:1] if limited else ()))
         return area
     paranoid = any(probed.error == errno.EACCES for probed in facts.survey.software)
     area.add(
@@ -196,8 +196,8 @@ def _counters(facts: MachineFacts) -> list[Finding]:
     survey, machine, area = facts.survey, facts.system, _Area("counters")
 
     def named(state: str) -> str:
-        both = (*survey.hardware, *survey.software)
-        return ", ".join(probed.event.name for probed in both if probed.state == state)
+        usual = (*survey.hardware, *survey.software)
+        return ", ".join(probed.event.name for probed in usual if probed.state == state)
 
     if named("counts"):
         area.add(OK, "count", named("counts"))

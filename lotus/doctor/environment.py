@@ -184,9 +184,18 @@ def _virtual(root: Path) -> str:
     hypervisor = _read(root / "sys/hypervisor/type").strip()
     info = _read(root / "proc/cpuinfo")
     flags = next((line for line in info.splitlines() if line.startswith("flags")), "").split()
-    known = ("qemu", "kvm", "vmware", "virtual", "xen", "bochs", "amazon ec2", "google compute")
+    hypervisors = (
+        "qemu",
+        "kvm",
+        "vmware",
+        "virtual",
+        "xen",
+        "bochs",
+        "amazon ec2",
+        "google compute",
+    )
     tree = root / "proc/device-tree/hypervisor"
-    by_name = any(name in product.lower() for name in known) and ".metal" not in product
+    by_name = any(name in product.lower() for name in hypervisors) and ".metal" not in product
     if "hypervisor" in flags or hypervisor or tree.exists() or (by_name and not flags):
         return product or hypervisor or "unnamed"
     return ""
@@ -330,15 +339,15 @@ def _list_paths(pattern: str) -> list[str]:
 def _ask(command: Sequence[str]) -> tuple[int, str, str]:
     """Return the exit code and output of a program; -1 if it cannot be run."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_S, cwd="/"
         )
     except (OSError, subprocess.SubprocessError) as error:
         return -1, "", str(error)
     return (
-        done.returncode,
-        done.stdout.decode("utf-8", "replace").strip(),
-        done.stderr.decode("utf-8", "replace").strip(),
+        completed.returncode,
+        completed.stdout.decode("utf-8", "replace").strip(),
+        completed.stderr.decode("utf-8", "replace").strip(),
     )
 
 

@@ -52,7 +52,7 @@ def unlock_asks(machine: System) -> tuple[str, ...]:
 
 def host_asks(machine: System) -> tuple[str, ...]:
     """Return the settings to request from the host; those of common hosts if it is unknown."""
-    known = {
+    hosts = {
         "vmware": 'VMware: vpmc.enable = "TRUE" in the .vmx file, with the machine off',
         "microsoft": "Hyper-V: Set-VMProcessor NAME -Perfmon @('pmu')",
         "google": "Google Cloud: gcloud compute instances create --performance-monitoring-unit="
@@ -61,8 +61,8 @@ def host_asks(machine: System) -> tuple[str, ...]:
         "qemu": "QEMU/KVM: -cpu host,pmu=on (libvirt: <features><pmu state='on'/></features>),"
         " kvm.enable_pmu=1",
     }
-    named = tuple(text for key, text in known.items() if key in machine.virtual.lower())
-    return named or (known["qemu"], known["vmware"], known["amazon"])
+    named = tuple(text for key, text in hosts.items() if key in machine.virtual.lower())
+    return named or (hosts["qemu"], hosts["vmware"], hosts["amazon"])
 
 
 def install_perf(machine: System) -> tuple[str, ...]:

@@ -70,8 +70,8 @@ def survey(
                 price = usual_cost(event, often, open_sampler)
                 sampled = replace(sampled, interrupt_ns=price)
         samplers.append(sampled)
-    read = None
+    reading_cost = None
     if group:
         with contextlib.suppress(OSError, ValueError):
-            read = cost(group, open_group)
-    return Survey(software, counted, capacity, tuple(samplers), read, clock_cost())
+            reading_cost = cost(group, open_group)
+    return Survey(software, counted, capacity, tuple(samplers), reading_cost, clock_cost())

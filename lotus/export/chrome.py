@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def pieces(
     run: "Run", request: ExportRequest, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
-    """The JSON text, piece by piece; `notes` gets what could not be shown, and how it was aligned.
+    """Yield the JSON text in pieces; `notes` gets what could not be shown, and how it was aligned.
 
     Raises LotusError if the trace of torch.profiler cannot be converted to the run's clock.
     """
@@ -36,7 +36,7 @@ def pieces(
         merged = torch_trace.read(request.torch_trace)
         aligned = torch_trace.align(run, merged)
         notes.append(str(aligned))
-    whole = table_pieces.whole(run)
+    total = table_pieces.whole(run)
     names: list[str] = []
     places: dict[int, Track] = {}
     yield b'{"displayTimeUnit": "ms",\n"traceEvents": [\n'
@@ -52,7 +52,7 @@ def pieces(
         if events:
             yield (between + ",\n".join(events)).encode()
             between = ",\n"
-        progress(chunk.done, whole)
+        progress(chunk.done, total)
     if merged is not None:
         for event in torch_trace.shifted(merged, aligned, {place.pid for place in places.values()}):
             yield (between + event).encode()
@@ -81,7 +81,7 @@ def _slices(slices: Slices, names: list[str], places: dict[int, Track]) -> list[
     for track, kind, name, start, end, loader, epoch, batch, sample, size, step, out, into in zip(
         *columns, strict=True
     ):
-        took = end - start
+        length = end - start
         args = ""
         if kind != OPERATION:
             if batch >= 0:
@@ -96,7 +96,7 @@ def _slices(slices: Slices, names: list[str], places: dict[int, Track]) -> list[
                 args = f'"step":{step}'
         events.append(
             f'{{"ph":"X","cat":"{KINDS[kind]}","name":{names[name]},{where[track]},'
-            f'"ts":{start // 1000}.{start % 1000:03},"dur":{took // 1000}.{took % 1000:03}'
+            f'"ts":{start // 1000}.{start % 1000:03},"dur":{length // 1000}.{length % 1000:03}'
             + (f',"args":{{{args}}}}}' if args else "}")
         )
         if out >= 0:
@@ -116,13 +116,13 @@ def _flow(phase: str, number: int, at_ns: int, where: str) -> str:
 def _points(points: Points, places: dict[int, Track]) -> list[str]:
     good = np.flatnonzero((points.time_ns >= 0) & np.isfinite(points.value))
     start: Ints = points.time_ns[good]
-    what = {
+    facts = {
         id: f'"pid":{place.pid},"name":{json.dumps(place.name)}'
         for id, place in places.items()
         if place.counter
     }
     return [
-        f'{{"ph":"C",{what[track]},"ts":{at // 1000}.{at % 1000:03},"args":{{"value":{value!r}}}}}'
+        f'{{"ph":"C",{facts[track]},"ts":{at // 1000}.{at % 1000:03},"args":{{"value":{value!r}}}}}'
         for track, at, value in zip(
             points.track[good].tolist(), start.tolist(), points.value[good].tolist(), strict=True
         )

@@ -1,4 +1,4 @@
-"""Counters of a timeline: batches that are ready, memory, and what was counted exactly."""
+"""Counter tracks of a timeline: ready batches, memory, and exact counts of events."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +21,7 @@ _MEMORY = ("pss", "rss", "shm")
 
 
 class Points(NamedTuple):
-    """Values of counter tracks from a moment on."""
+    """Values of counter tracks, each valid from its time on."""
 
     track: Ints
     time_ns: Ints
@@ -29,33 +29,33 @@ class Points(NamedTuple):
 
 
 def points(run: "Run", tracks: Tracks) -> Iterator[Points]:
-    """All counters of a run, in pieces; those of one track are in order."""
+    """Yield all counters of a run in pieces; the values of one track are in order of time."""
     yield from _ready(run, tracks)
     yield from _memory(run, tracks)
     yield from _counted(run, tracks)
 
 
 def _ready(run: "Run", tracks: Tracks) -> Iterator[Points]:
-    """How many batches of a loader were ready and not yet taken."""
+    """Yield the number of batches of each loader that were ready and not yet taken."""
     batches = run.batches
     batches = batches[batches["ready_ns"].notna()]
     keys = ["rank", "loader", "epoch"]
     numbers = tracks.iterating_processes(*(batches[name].to_numpy() for name in keys))
     last = tracks.iterations.groupby(keys)["end_ns"].max().rename("end_ns")
     ready = batches["ready_ns"].to_numpy()
-    # What nobody took is gone when its epoch ends.
+    # A batch that nobody took is dropped when its epoch ends.
     ended = batches[keys].join(last, on=keys)["end_ns"].to_numpy(np.float64)
     taken = np.fmax(batches["taken_ns"].fillna(pd.Series(ended, batches.index)).to_numpy(), ready)
     loader = batches["loader"].to_numpy()
-    for number, which in sorted(set(zip(numbers.tolist(), loader.tolist(), strict=True))):
+    for number, loader_number in sorted(set(zip(numbers.tolist(), loader.tolist(), strict=True))):
         if number < 0:
             continue
-        mine = (numbers == number) & (loader == which)
+        mine = (numbers == number) & (loader == loader_number)
         times = np.concatenate((ready[mine], taken[mine][~np.isnan(taken[mine])]))
         change = np.ones(len(times), np.int64)
         change[int(mine.sum()) :] = -1
         order = np.lexsort((-change, times))
-        name = f"loader {which}: batches ready"
+        name = f"loader {loader_number}: batches ready"
         yield _points(tracks.counter(number, name, "batches"), times[order], change[order].cumsum())
 
 
@@ -64,15 +64,15 @@ def _memory(run: "Run", tracks: Tracks) -> Iterator[Points]:
         rows = process.log.fixed["resources"]
         for name in _MEMORY if len(rows) else ():
             track = tracks.counter(number, f"{tracks.label(number)}: {name}", "bytes")
-            # No process has no memory: 0 says that it was not read. /dev/shm may be empty.
-            read = rows if name == "shm" else rows[rows[name] > 0]
-            yield _points(track, signed(read["time_ns"]), signed(read[name]))
+            # Every process uses memory, so 0 means that it was not read. /dev/shm may be empty.
+            measured = rows if name == "shm" else rows[rows[name] > 0]
+            yield _points(track, signed(measured["time_ns"]), signed(measured[name]))
 
 
 def _counted(run: "Run", tracks: Tracks) -> Iterator[Points]:
-    """Events a millisecond of each operation that was counted, and instructions a cycle.
+    """Yield events per millisecond and instructions per cycle of each operation with counts.
 
-    Between operations the rate is not known, and shown as zero.
+    Between operations the rate is unknown and shown as zero.
     """
     counters = run.counters
     events = counter_tables.names_of(run._outline)
@@ -81,8 +81,8 @@ def _counted(run: "Run", tracks: Tracks) -> Iterator[Points]:
         rows = rows[(rows["kind"] == "operation") & ~rows["nested"] & (rows["duration_ns"] > 0)]
         for key, some in rows.groupby(["rank", "host", "pid"], observed=True):
             some = some.sort_values("start_ns")
-            start, took = some["start_ns"].to_numpy(), some["duration_ns"].to_numpy()
-            rates = {f"{event} per ms": some[event] / (took / _MS) for event in events}
+            start, durations = some["start_ns"].to_numpy(), some["duration_ns"].to_numpy()
+            rates = {f"{event} per ms": some[event] / (durations / _MS) for event in events}
             if {"instructions", "cycles"} <= set(events):
                 rates["instructions per cycle"] = some["instructions"] / some["cycles"]
             label = tracks.label(tracks.numbers[key])
@@ -90,7 +90,7 @@ def _counted(run: "Run", tracks: Tracks) -> Iterator[Points]:
                 track = tracks.counter(tracks.numbers[key], f"{label}: {name}", "")
                 values = np.stack((rate.to_numpy(np.float64), np.zeros(len(rate))), axis=1)
                 good = np.isfinite(values[:, 0])
-                times = np.stack((start, start + took), axis=1)
+                times = np.stack((start, start + durations), axis=1)
                 yield _points(track, times[good].reshape(-1), values[good].reshape(-1))
 
 

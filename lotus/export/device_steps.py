@@ -1,9 +1,10 @@
-"""When an accelerator worked on each training step, on the run's clock.
+"""Places the work of an accelerator on each training step on the run's clock.
 
-Measured are distances on the device's clock: idle from the asking for a batch to its handing over,
-busy at most from there to the next asking. An event is never reached before the program records it,
-and a device that has nothing left to do reaches it at once. So a step begins when its batch is
-handed over where the device was idle before, else when the step before it ends.
+Events on the device are recorded when the program calls `next` and when it gets the batch. Their
+distances on the device's clock bound its idle time (within `next`) and its busy time (until the
+following `next`). A device never reaches an event before the program records it, and reaches it at
+once if it has nothing left to do. So a step begins when its batch is returned if the device was
+idle before, else when the previous step ends.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 from lotus.analysis.common.columns import Floats
 from lotus.reading.process_tree import Ints
 
-# Less is what two events cost that follow each other in a busy device's queue.
+# A shorter time is the cost of two consecutive events in a busy device's queue.
 _IDLE_NS = 50_000.0
 
 
@@ -29,21 +30,21 @@ class DeviceSteps:
 def place_steps(start: Floats, wait: Floats, idle: Floats, busy: Floats) -> DeviceSteps:
     """Place the steps of one process.
 
-    `start`, `wait`: begin and duration of each `next`; `idle`, `busy`: of the device, NaN where
-    they were not measured; nanoseconds (n,).
+    `start`, `wait`: start and duration of each `next`; `idle`, `busy`: times of the device, NaN
+    where they were not measured. All are nanoseconds (n,).
     """
     in_time = np.argsort(start, kind="stable")
     places = np.flatnonzero(~np.isnan(busy[in_time]))
     rows = in_time[places]
-    handed, took = (start + wait)[rows], busy[rows]
+    returned, busy_ns = (start + wait)[rows], busy[rows]
     gaps = np.where(np.isnan(idle[rows]), 0.0, idle[rows])
     queued = (np.diff(places, prepend=-2) == 1) & (gaps < _IDLE_NS)
-    # With the clocks' drift, a busy device's queue is followed only until it is empty.
-    begins, end = handed.copy(), -np.inf
+    # The clocks drift, so steps are chained only while the device's queue is not empty.
+    begins, end = returned.copy(), -np.inf
     for place in range(len(rows)):
         if queued[place]:
-            begins[place] = max(handed[place], end + gaps[place])
-        end = begins[place] + took[place]
-    ends = begins + took
+            begins[place] = max(returned[place], end + gaps[place])
+        end = begins[place] + busy_ns[place]
+    ends = begins + busy_ns
     ends[:-1] = np.maximum(np.minimum(ends[:-1], begins[1:]), begins[:-1])
     return DeviceSteps(rows, begins, ends)

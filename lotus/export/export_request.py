@@ -14,8 +14,8 @@ Progress = Callable[[int, int], None]  # what is done, of how much
 class Format(NamedTuple):
     """A row of the table of formats in lotus/export/formats.py.
 
-    `module` is the file in lotus/export/ that makes it: a FileFormat, or without an `ending` a
-    DirectoryFormat.
+    `module` is the file in lotus/export/ that writes the format: a FileFormat, or a
+    DirectoryFormat if there is no `ending`.
     """
 
     name: str
@@ -45,7 +45,7 @@ class FileFormat(Protocol):
     def pieces(
         self, run: "Run", request: ExportRequest, notes: list[str], progress: Progress
     ) -> Iterator[bytes | memoryview]:
-        """The content, piece by piece; adds to `notes` what could not be shown."""
+        """Yield the content in pieces; add to `notes` what could not be shown."""
 
 
 class DirectoryFormat(Protocol):
@@ -54,7 +54,7 @@ class DirectoryFormat(Protocol):
     def fill(
         self, run: "Run", request: ExportRequest, notes: list[str], progress: Progress
     ) -> None:
-        """Make the directory at `request.output`; adds to `notes` what could not be shown."""
+        """Make the directory at `request.output`; add to `notes` what could not be shown."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Flame graphs: folded stacks, and speedscope's file format.
 
-Sources: Brendan Gregg's FlameGraph (a line a stack, frames between semicolons, then the weight);
-speedscope's file-format-schema.json.
+Sources: Brendan Gregg's FlameGraph (one line per stack: frames separated
+by semicolons, then the weight); speedscope's file-format-schema.json.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 def pieces(
     run: "Run", request: ExportRequest, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
-    """The file in one piece. Raises LotusError if the run has nothing of the event."""
+    """Yield the file in one piece. Raises LotusError if the run does not have the event."""
     stacks, event = EventStacks(run, notes), request.weight
     if request.format == "folded":
         weight = stacks.chosen(event, progress)
@@ -31,9 +31,11 @@ def pieces(
         if event is None:
             events = [TIME, *stacks.sampled, *stacks.counted]
             others = [other for other in events if other != weight.event]
-            more = f"; --weight takes also {', '.join(map(plain, others))}" if others else ""
+            alternatives = (
+                f"; --weight takes also {', '.join(map(plain, others))}" if others else ""
+            )
             unit = " in ns" if weight.unit == NS else ""
-            notes.append(f"weighted by {plain(weight.event)}{unit}{more}")
+            notes.append(f"weighted by {plain(weight.event)}{unit}{alternatives}")
         yield folded(weight).encode("utf-8", "backslashreplace")
         return
     weights = [stacks.chosen(event, progress)] if event is not None else list(stacks.all(progress))
@@ -55,7 +57,7 @@ def folded(weight: Weight) -> str:
     sums: dict[tuple[str, ...], float] = {}
     for row in weight.rows:
         frames = ((f"rank {row.rank}",) if several else ()) + row.frames
-        # A semicolon parts frames, and cannot be written otherwise.
+        # A semicolon separates frames, and the format has no way to escape it.
         key = tuple(plain(frame).replace(";", ":") for frame in frames)
         sums[key] = sums.get(key, 0.0) + row.value
     lines = (f"{';'.join(frames)} {round(value)}\n" for frames, value in sorted(sums.items()))

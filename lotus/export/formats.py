@@ -1,4 +1,4 @@
-"""The formats of an export: one row each, and one file each, which the row names.
+"""The table of export formats; each row names the file that writes the format.
 
 Imports no pandas: the command line needs the names of formats.
 """
@@ -128,7 +128,7 @@ def export(run: "Run", request: ExportRequest, progress: Progress) -> Export:
 
 
 def _limits(run: "Run") -> Iterator[str]:
-    """Remarks on what is missing or uncertain in the run."""
+    """Yield remarks on what is missing or uncertain in the run."""
     again = f"lotus report {shlex.quote(str(run.path))}"
     if not len(run.loaders) and not len(run.batches):
         yield f"no loader was iterated in this run; {again} tells more"

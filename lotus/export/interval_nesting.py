@@ -1,4 +1,4 @@
-"""Nests intervals: computes order, depth, parent and last descendant, for viewers and sums."""
+"""Nests intervals: computes order, depth, parent and last descendant of each."""
 
 from typing import NamedTuple
 
@@ -21,10 +21,11 @@ class Nested(NamedTuple):
 
 
 def nest(track: Ints, start: Ints, end: Ints, rank: Ints) -> Nested:
-    """Nest intervals of each track; among equal ones those of lower `rank` are outside.
+    """Nest intervals of each track; of equal intervals the one of lower `rank` is outside.
 
-    Those of a thread nest or are disjoint, but for a clock that jumped or a damaged record: one
-    that ends after the interval in which it began is cut off there. None ends before it starts.
+    Intervals of a thread nest or are disjoint unless a clock jumped or a record is damaged. An
+    interval that ends after the one in which it began is cut at the end of that one. No interval
+    may end before it starts.
     """
     order = np.lexsort((rank, -end, start, track))
     track, start, end = track[order], start[order], end[order]
@@ -39,7 +40,7 @@ _Levels = tuple[Ints, Ints, Ints, Ints]
 
 
 def _levels(track: Ints, start: Ints, end: Ints) -> _Levels | None:
-    """The nesting; None if intervals overlap without nesting, or nest too deep."""
+    """Return the nesting; None if intervals overlap without nesting, or nest too deeply."""
     size = len(start)
     depth, parent = np.zeros(size, np.int64), np.full(size, -1, np.int64)
     last = np.arange(size)

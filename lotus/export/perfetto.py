@@ -57,7 +57,7 @@ def pieces(
 ) -> Iterator[bytes | memoryview]:
     """Yield the trace in pieces; remarks on what could not be shown are added to `notes`."""
     timeline = Timeline(run, notes)
-    whole = table_pieces.whole(run)
+    total = table_pieces.whole(run)
     yield _beginning(run)
     iid, clipped = 1, 0
     for chunk in timeline.chunks():
@@ -71,7 +71,7 @@ def pieces(
         yield packets.data
         if chunk.points is not None:
             yield _points(chunk.points).data
-        progress(chunk.done, whole)
+        progress(chunk.done, total)
     if clipped:
         notes.append(
             f"{clipped} intervals ended after the one in which they began and are cut off there"
@@ -83,7 +83,7 @@ def _packet(*fields: bytes) -> bytes:
 
 
 def _beginning(run: "Run") -> bytes:
-    """The packets that others refer to: the clock, and names that are the same in every trace."""
+    """Return the packets that others refer to: the clock, and the names that every trace has."""
     times = {clock: run.manifest.get(f"start_{name}") for clock, name in _CLOCKS.items()}
     if not all(is_a(time, range(1 << 62)) for time in times.values()):
         times = {_MONOTONIC: 0}
@@ -117,17 +117,17 @@ def _descriptor(place: Track) -> bytes:
 
 
 def _slices(chunk: Chunk) -> tuple[Bytes, int]:
-    """(packets that begin and end slices, in order of time; number of slices cut off)."""
+    """Return the packets that begin and end slices, by time, and the number of slices cut off."""
     slices = chunk.slices
-    known = np.flatnonzero((slices.track > 0) & (slices.start_ns >= 0))
-    slices = Slices(*(column[known] for column in slices))
+    shown = np.flatnonzero((slices.track > 0) & (slices.start_ns >= 0))
+    slices = Slices(*(column[shown] for column in slices))
     nested = nest(slices.track, slices.start_ns, slices.end_ns, slices.kind)
     slices = Slices(*(column[nested.order] for column in slices))
     size = len(slices.track)
     if not size:
         return np.empty(0, np.uint8), 0
-    here = np.arange(size)
-    begin_at, end_at = 2 * here - nested.depth, 2 * nested.last + 1 - nested.depth
+    places = np.arange(size)
+    begin_at, end_at = 2 * places - nested.depth, 2 * nested.last + 1 - nested.depth
     widths = {
         "time": width_of(int(nested.end.max())),
         "track": width_of(int(slices.track.max())),
@@ -156,7 +156,7 @@ def _event(event: list[Part], widths: dict[str, int]) -> list[Part]:
 
 
 def _shapes(slices: Slices, widths: dict[str, int]) -> Iterator[tuple[Ints, list[Part]]]:
-    """Rows of slices, and the packet that begins each of them: it tells what is known of it."""
+    """Yield rows of slices with the same fields, and the shape of the packets that begin them."""
     has_sample = (slices.kind == SAMPLE) & (slices.sample >= 0)
     has_batch = (slices.kind != OPERATION) & (slices.batch >= 0)
     has_size = (slices.kind == FETCH) & (slices.size >= 0)
@@ -184,7 +184,7 @@ def _shapes(slices: Slices, widths: dict[str, int]) -> Iterator[tuple[Ints, list
 
 
 def _in_order(groups: list[tuple[Ints, Bytes]], count: int) -> Bytes:
-    """The rows of bytes one after the other, each in its place of `count`."""
+    """Return the rows of all groups, joined in the order of their places (0 to `count`)."""
     lengths = np.zeros(count, np.int64)
     for place, rows in groups:
         lengths[place] = rows.shape[1]

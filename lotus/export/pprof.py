@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def pieces(
     run: "Run", request: ExportRequest, notes: list[str], progress: Progress
 ) -> Iterator[bytes | memoryview]:
-    """The profile, compressed, in one piece. Raises LotusError if it would be empty."""
+    """Yield the compressed profile in one piece. Raises LotusError if it would be empty."""
     weights = list(EventStacks(run, notes).all(progress))
     if not any(weight.rows for weight in weights):
         raise LotusError(
@@ -29,14 +29,14 @@ def pieces(
             "see: lotus report RUN"
         )
     table = _Table()
-    taken: set[str] = set()
+    used: set[str] = set()
     types = b""
     names = []
     for weight in weights:
         name = weight.event
-        while name in taken:  # counted exactly and sampled
+        while name in used:  # counted exactly and sampled
             name += " (sampled)" if weight.sampled else " (exact)"
-        taken.add(name)
+        used.add(name)
         names.append(name)
         types += message(1, _value_type(table, plain(name), weight.unit))
     samples = []
@@ -82,7 +82,7 @@ def _label(table: "_Table", key: str, value: str) -> bytes:
 
 
 class _Table:
-    """Strings, functions and locations, each once."""
+    """Numbers strings, functions and locations; each is stored once."""
 
     def __init__(self) -> None:
         self._texts = {"": 0}

@@ -100,8 +100,8 @@ class EventStacks:
             return self.exact(event)
         if event in self.sampled:
             return self.samples(event)
-        known = ", ".join(plain(name) for name in [TIME, *self.sampled, *self.counted])
-        raise LotusError(f"this run has no {plain(event)}: --weight takes one of {known}")
+        events = ", ".join(plain(name) for name in [TIME, *self.sampled, *self.counted])
+        raise LotusError(f"this run has no {plain(event)}: --weight takes one of {events}")
 
     def all(self, progress: Progress) -> Iterator[Weight]:
         """Return stacks for every sampled event, for time, and for every counted event."""
@@ -120,21 +120,21 @@ class EventStacks:
         for kind, operation, helper_of, library, function, count in zip(
             *(table[name].tolist() for name in columns), strict=True
         ):
-            shown = operation_name(operation)
-            first = shown or str(kind)
+            title = operation_name(operation)
+            first = title or str(kind)
             if isinstance(helper_of, str) and helper_of:
                 first = f"threads of {operation_name(helper_of)}"
             frames = (first, str(library), str(function))
             libraries = ("", str(library), str(library))
             if count > 0:
-                rows.append(StackRow(0, "", -1, frames, libraries, shown, float(count)))
+                rows.append(StackRow(0, "", -1, frames, libraries, title, float(count)))
         name = event.partition(":")[0]
         return Weight(event, NS if name in _CLOCKS else COUNT, rows, sampled=True)
 
     def time(self, progress: Progress) -> Weight:
         """Return stacks of workers and operations, weighted by their own time in nanoseconds."""
         timeline = Timeline(self.run, self.notes)
-        whole = table_pieces.whole(self.run)
+        total = table_pieces.whole(self.run)
         tree = _StackSums(self.run, timeline.tracks)
         names: list[str] = []
         places: dict[int, Track] = {}
@@ -142,18 +142,20 @@ class EventStacks:
             names += chunk.names
             places |= {place.id: place for place in chunk.tracks}
             slices = chunk.slices
-            # A backward pass is part of a step, and so is what the device does meanwhile.
+            # A backward pass and the work of the device are parts of a step.
             double = np.isin(slices.kind, (EPOCH, BACKWARD, SYNC, DEVICE))
-            known = np.flatnonzero(~double & (slices.track > 0))
-            slices = Slices(*(column[known] for column in slices))
+            shown = np.flatnonzero(~double & (slices.track > 0))
+            slices = Slices(*(column[shown] for column in slices))
             nested = nest(slices.track, slices.start_ns, slices.end_ns, slices.kind)
             slices = Slices(*(column[nested.order] for column in slices))
-            took = (nested.end - slices.start_ns).astype(np.float64)
+            durations = (nested.end - slices.start_ns).astype(np.float64)
             owner = np.array([places[track].owner for track in slices.track.tolist()], np.int64)
-            # A sample is part of its fetch: what it takes itself is the data set's own code.
+            # A sample is part of its fetch; its own time is that of the data set's own code.
             frame = np.where(slices.kind == SAMPLE, -1, slices.name)
-            tree.add(nested, owner, slices.loader, frame, slices.kind == OPERATION, took, names)
-            progress(chunk.done, whole)
+            tree.add(
+                nested, owner, slices.loader, frame, slices.kind == OPERATION, durations, names
+            )
+            progress(chunk.done, total)
         return Weight(TIME, NS, tree.rows())
 
     def exact(self, event: str) -> Weight:

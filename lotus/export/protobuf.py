@@ -102,8 +102,8 @@ def render(parts: Iterable[Part], count: int, columns: Mapping[str, Array]) -> B
             rows[:, at : at + 8] = values.astype(part.kind).reshape(-1, 1).view(np.uint8)
         else:
             for byte in range(part.width):
-                more = 0x80 if byte < part.width - 1 else 0
-                rows[:, at + byte] = ((values >> (7 * byte)) & 0x7F) | more
+                continuation = 0x80 if byte < part.width - 1 else 0
+                rows[:, at + byte] = ((values >> (7 * byte)) & 0x7F) | continuation
         at += part.width
     return rows
 

@@ -2,9 +2,9 @@
 
 Spreadsheets treat a cell of a CSV file that begins with certain characters as a formula, and a
 formula can send data elsewhere. Names in a run are not trusted, so such text is prefixed with an
-apostrophe, which marks text in spreadsheets. Numbers are unchanged. What repeats from row to row
-has a bounded length: a run of a megabyte may call an operation with a name of 200 kB a million
-times.
+apostrophe, which marks text in spreadsheets. Numbers are unchanged. The length of text that repeats
+from row to row is limited: a run of one megabyte may have a million calls of an operation whose
+name has 200 kB.
 """
 
 import re
@@ -16,7 +16,7 @@ import pandas as pd
 from lotus.common.formatting import shorten
 
 LONGEST_REPEATED = 1000  # characters, as many as lotus records of an operation's name
-# As spreadsheets have them, in full width also; a tab or a line end in front is passed over.
+# In normal and full width; spreadsheets skip a tab or a line end before them.
 _FORMULA = re.compile(r"[\t\r\n=+\-@\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+|inf|nan)([eE][+-]?\d+)?")
 
@@ -27,7 +27,7 @@ def text(value: Any) -> Any:
         return value
     if _FORMULA.match(value) and not _NUMBER.fullmatch(value):
         value = "'" + value
-    # Writers of CSV do not quote it, and for readers a row ends there.
+    # CSV writers do not quote it, but readers end the row there.
     return value.replace("\r", "\\r") if "\r" in value else value
 
 
@@ -42,7 +42,7 @@ def _repeated(value: Any) -> Any:
 def table(rows: pd.DataFrame) -> pd.DataFrame:
     """Apply `text` to each cell and column name of `rows`, except for numeric columns.
 
-    Of long text that a column repeats, the middle is left out.
+    The middle of long text that a column repeats is left out.
     """
     changed = rows.rename(columns=text)
     for at in range(rows.shape[1]):

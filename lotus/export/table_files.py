@@ -61,10 +61,10 @@ def fill(run: "Run", request: ExportRequest, notes: list[str], progress: Progres
 def _check_replaceable(path: Path, force: bool) -> None:
     """Raise LotusError if the directory contains anything but an earlier export."""
     names = {f"{name}.{ending}" for name in _names() for ending in ("csv", "parquet")}
-    others = sorted(set(os.listdir(path)) - names)
-    if others:
+    foreign = sorted(set(os.listdir(path)) - names)
+    if foreign:
         raise LotusError(
-            f"{path} holds {others[0]}, which lotus export did not write, and is left as it is; "
+            f"{path} holds {foreign[0]}, which lotus export did not write, and is left as it is; "
             "-o names another directory"
         )
     if not force:
@@ -79,7 +79,7 @@ def _write_tables(
     run: "Run", folder: Path, format: str, notes: list[str], progress: Progress
 ) -> None:
     kind: type[_File] = _Csv if format == "csv" else _Parquet
-    whole, done = table_pieces.whole(run), 0
+    total, done = table_pieces.whole(run), 0
     none = table_pieces.empty(run)
     with kind(folder, "samples", none.samples) as samples, kind(folder, "ops", none.ops) as ops:
         for number in range(len(run._outline.processes)):
@@ -87,7 +87,7 @@ def _write_tables(
                 samples.add(piece.samples)
                 ops.add(piece.ops)
                 done += table_pieces.size(piece)
-                progress(done, whole)
+                progress(done, total)
             ops.add(table_pieces.loose_of(run, number))
     for name in (*SMALL, *MEASURED, *_LISTS):
         try:
@@ -133,7 +133,7 @@ class _File(ABC):
 
 class _Csv(_File):
     def __init__(self, folder: Path, name: str, none: pd.DataFrame) -> None:
-        # A command line may hold bytes that are no UTF-8.
+        # A command line may contain bytes that are not UTF-8.
         self._file = (folder / f"{name}.csv").open(
             "w", encoding="utf-8", errors="backslashreplace", newline=""
         )

@@ -30,10 +30,10 @@ _NEAR_NS = 2_000_000  # from the start of a range to the start of its wait
 _SLEW = 1e-3  # more than any daemon corrects a clock by
 _STEP_NS = 1_000_000_000  # and what it may do at once without our giving up
 _MOST = 1 << 30  # bytes of a trace
-# What a file may unpack to: traces of torch shrink to a twentieth, while 1 MB can hold 1 GB.
+# Limit of the unpacked size: gzip shrinks torch's traces to a twentieth, but 1 MB can hold 1 GB.
 _SMALL, _SHRUNK = 64 << 20, 64
 _CHUNK = 1 << 20
-# Values that a byte of a trace may hold: 0.07 in those of torch, and each may cost 100 bytes.
+# Most JSON values per byte of a trace: torch has 0.07, and each may need 100 bytes of memory.
 _DENSEST = 0.15
 _MOST_US = 1 << 51  # a time from 1970 until 2041: sums of a few fit 64 bits as nanoseconds
 
@@ -56,10 +56,10 @@ class TraceClockOffset:
     how: str
 
     def __str__(self) -> str:
-        known = "within an error that is not known"
+        accuracy = "within an error that is not known"
         if self.error_ns is not None:
-            known = f"to {duration(self.error_ns)} or better"
-        return f"the profiler's clock is aligned {known}: {self.how}"
+            accuracy = f"to {duration(self.error_ns)} or better"
+        return f"the profiler's clock is aligned {accuracy}: {self.how}"
 
 
 def read(path: Path) -> Trace:
@@ -87,7 +87,7 @@ def read(path: Path) -> Trace:
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a trace, unpacked. Raises OSError, and LotusError where they are too many."""
+    """Return the unpacked bytes of a trace. Raises OSError, or LotusError if there are too many."""
     with open(files.open_plain(path, follow=True), "rb") as file:
         packed = file.peek(2)[:2] == b"\x1f\x8b"
         content = _unpacked(path, file) if packed else _as_it_is(path, file)
@@ -103,7 +103,7 @@ def _content(path: Path) -> bytes:
 
 
 def _as_it_is(path: Path, file: IO[bytes]) -> bytes:
-    """What the file holds, up to a byte more than is taken; no text has the zeros of a hole."""
+    """Return the file's bytes, at most one above the limit; refuse zeros, as in a sparse file."""
     parts, size = [], 0
     while size <= _MOST and (part := file.read(_CHUNK)):
         if b"\0" in part:
@@ -114,18 +114,18 @@ def _as_it_is(path: Path, file: IO[bytes]) -> bytes:
 
 
 def _unpacked(path: Path, file: IO[bytes]) -> bytes:
-    """What a file of gzip holds, if that is no more than a trace of its size may be."""
-    unpacker, parts, size, taken = zlib.decompressobj(wbits=31), [], 0, 0
+    """Return the content of a gzip file, unless it is larger than a trace of its size can be."""
+    unpacker, parts, size, packed_size = zlib.decompressobj(wbits=31), [], 0, 0
     try:
         while not unpacker.eof and size <= _MOST:
             if not unpacker.unconsumed_tail:
                 packed = file.read(_CHUNK)
-                taken += len(packed)
+                packed_size += len(packed)
                 if not packed:
                     raise _no_trace(path)
             parts.append(unpacker.decompress(unpacker.unconsumed_tail or packed, _CHUNK))
             size += len(parts[-1])
-            if size > max(_SMALL, _SHRUNK * (taken - len(unpacker.unconsumed_tail))):
+            if size > max(_SMALL, _SHRUNK * (packed_size - len(unpacker.unconsumed_tail))):
                 raise LotusError(
                     f"{path} unpacks to {_SHRUNK} times its size and more, which no trace does: if "
                     "you know where it is from, unpack it with gunzip and give that to --with"
@@ -146,17 +146,17 @@ def align(run: "Run", trace: Trace) -> TraceClockOffset:
     """Align the clocks of a trace and a run. Raises LotusError if that is not possible."""
     start, end, pids = _ranges(trace)
     without = "the run alone is exported without --with"
-    known = set(run.waits["pid"].tolist()) | {rank["pid"] for rank in run.manifest["ranks"]}
-    traced = {event["pid"] for event in _durations(trace)}
-    if not traced & known:
-        own = ", ".join(str(pid) for pid in sorted(known)[:5]) or "none"
-        others = ", ".join(plain(pid) for pid in sorted(traced, key=str)[:5]) or "none"
+    run_pids = set(run.waits["pid"].tolist()) | {rank["pid"] for rank in run.manifest["ranks"]}
+    trace_pids = {event["pid"] for event in _durations(trace)}
+    if not trace_pids & run_pids:
+        own = ", ".join(str(pid) for pid in sorted(run_pids)[:5]) or "none"
+        listed = ", ".join(plain(pid) for pid in sorted(trace_pids, key=str)[:5]) or "none"
         raise LotusError(
-            f"{trace.path} is of another program: its processes ({others}) are not those of the "
+            f"{trace.path} is of another program: its processes ({listed}) are not those of the "
             f"run ({own}); {without}"
         )
     clocks = _by_clocks(run)
-    mine = np.isin(pids, list(known))
+    mine = np.isin(pids, list(run_pids))
     start, end = start[mine], end[mine]
     waits = run.waits[run.waits["pid"].isin(set(pids[mine].tolist()))]
     begin = waits["start_ns"].to_numpy(np.int64)
@@ -174,10 +174,10 @@ def align(run: "Run", trace: Trace) -> TraceClockOffset:
         )
     offset = _vote(start, begin, clocks, _latitude(run))
     if offset is None:
-        how = "with the clocks of run.json" if clocks is not None else "at a single offset"
+        source = "with the clocks of run.json" if clocks is not None else "at a single offset"
         raise LotusError(
             f"{trace.path} cannot be aligned: its ranges around `next` do not fit the waits of the "
-            f"run {how}; {without}"
+            f"run {source}; {without}"
         )
     return _bounded(start, end, begin, until, offset, clocks)
 
@@ -190,7 +190,7 @@ def _by_clocks(run: "Run") -> int | None:
 
 
 def _latitude(run: "Run") -> int:
-    """How far the wall clock may have been corrected since the run began."""
+    """Return by how many ns the wall clock may have been corrected since the run began."""
     first, last = run.manifest.get("start_ns"), run.manifest.get("end_ns")
     if not is_a(first, int) or not is_a(last, int):
         return 10 * _STEP_NS
@@ -204,14 +204,16 @@ def _durations(trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def _ranges(trace: Trace) -> tuple[Ints, Ints, Ints]:
-    """Start, end (ns since 1970) and pid of the ranges around `next`, in order."""
+    """Return start, end (ns since 1970) and pid of the ranges around `next`, in order."""
     rows = []
     for event in _durations(trace):
         name = str(event.get("name"))
         if name.startswith(_FIRST) and name.endswith(_LAST):
-            start, took = _ns(event.get("ts")), _ns(event.get("dur"))
-            if start is not None and took is not None:
-                rows.append((start + trace.base_ns, start + trace.base_ns + took, event["pid"]))
+            start, durations = _ns(event.get("ts")), _ns(event.get("dur"))
+            if start is not None and durations is not None:
+                rows.append(
+                    (start + trace.base_ns, start + trace.base_ns + durations, event["pid"])
+                )
     table = np.array(sorted(rows), np.int64).reshape(-1, 3)
     return table[:, 0], table[:, 1], table[:, 2]
 
@@ -226,7 +228,7 @@ def _ns(microseconds: Any) -> int | None:
 
 
 def _nearest(values: Ints, sorted_values: Ints) -> Ints:
-    """The index of the nearest element for each value."""
+    """Return the index of the element nearest to each value."""
     after = np.clip(np.searchsorted(sorted_values, values), 1, max(len(sorted_values) - 1, 1))
     after = np.minimum(after, len(sorted_values) - 1)
     before = np.maximum(after - 1, 0)
@@ -235,18 +237,18 @@ def _nearest(values: Ints, sorted_values: Ints) -> Ints:
 
 
 def _vote(start: Ints, begin: Ints, clocks: int | None, latitude: int) -> int | None:
-    """The offset with which most ranges begin where a wait does; None: there is none, or several.
+    """Return the offset at which most ranges begin with a wait; None if there is none or several.
 
-    Every epoch has one range more than waits, in which the loader found that it was at its end.
+    Every epoch has one more range than waits: the one in which the loader reaches its end.
     """
-    tried = start[np.linspace(0, len(start) - 1, min(len(start), _TRIED)).astype(int)]
-    # One of the first ranges is of a wait, whichever: that gives the offsets to try.
+    candidates = start[np.linspace(0, len(start) - 1, min(len(start), _TRIED)).astype(int)]
+    # The first wait lies in one of the first ranges, which gives the offsets to try.
     offsets = np.unique(np.concatenate([begin - range_start for range_start in start[:2]]))
     if clocks is not None:
         offsets = np.append(offsets[np.abs(offsets - clocks) <= latitude], clocks)
     differences = []
     for offset in offsets.tolist():
-        moved = tried + offset
+        moved = candidates + offset
         away = begin[_nearest(moved, begin)] - moved
         near = np.abs(away) <= _NEAR_NS
         spread = float(np.abs(away[near] - np.median(away[near])).mean()) if near.any() else 0.0
@@ -254,11 +256,11 @@ def _vote(start: Ints, begin: Ints, clocks: int | None, latitude: int) -> int | 
     if not differences:
         return None
     hits, _, best = max(differences)
-    if 2 * hits < len(tried):
+    if 2 * hits < len(candidates):
         return None
     if clocks is None:
         rivals = [votes for votes, _, offset in differences if abs(offset - best) > 5 * _NEAR_NS]
-        # Without the clocks one or two ranges fit anywhere.
+        # Without the clocks, one or two ranges fit at any offset.
         if hits < 4 or max(rivals, default=0) > 0.8 * hits:
             return None
     return int(best)
@@ -275,19 +277,19 @@ def _bounded(
     high = int((begin[place] - start)[good].min()) + 1000
     matched = plural(int(good.sum()), "wait")
     if clocks is not None and low <= clocks <= high:
-        how = f"by the clocks of run.json, which {matched} in both bear out"
-        return TraceClockOffset(clocks, max(high - clocks, clocks - low), how)
+        source = f"by the clocks of run.json, which {matched} in both bear out"
+        return TraceClockOffset(clocks, max(high - clocks, clocks - low), source)
     middle = (low + high) // 2
-    how = f"by {matched} in both"
+    source = f"by {matched} in both"
     if clocks is not None:
-        how += f" (the clocks of run.json are {duration(abs(middle - clocks))} off)"
+        source += f" (the clocks of run.json are {duration(abs(middle - clocks))} off)"
     if low > high:
-        how += ", between which the clocks drifted"
-    return TraceClockOffset(middle, abs(high - low) // 2 + 1, how)
+        source += ", between which the clocks drifted"
+    return TraceClockOffset(middle, abs(high - low) // 2 + 1, source)
 
 
 def shifted(trace: Trace, alignment: TraceClockOffset, pids: set[int]) -> Iterator[str]:
-    """The events of the trace on the run's clock, each as JSON; `pids` have names already."""
+    """Yield the trace's events on the run's clock as JSON, without names of processes in `pids`."""
     for event in trace.events:
         if not isinstance(event, dict):
             continue
@@ -307,7 +309,7 @@ def shifted(trace: Trace, alignment: TraceClockOffset, pids: set[int]) -> Iterat
 
 
 def _finite(value: Any) -> Any:
-    """The value, with numbers that JSON cannot represent as text."""
+    """Return the value with numbers that JSON cannot represent converted to text."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -46,7 +46,7 @@ class Tracks:
         self._known: dict[tuple[object, ...], int] = {}
         self._pids: set[int] = set()
         self._tids: set[tuple[int, int]] = set()
-        # Of a pid that was used again the first process.
+        # For a reused pid, the first process with it.
         processes = reversed(list(enumerate(self._a.processes)))
         self.numbers: dict[Any, int] = {(p.rank, p.host, p.pid): n for n, p in processes}
         self._sites = self._call_sites()
@@ -67,17 +67,21 @@ class Tracks:
     # -- which track a row is on ---------------------------------------------------------------
 
     def lanes(self, number: Ints, loader: Ints, epoch: Ints) -> Ints:
-        """Of iterations, by process, loader and epoch; -1 where nothing is known of one."""
-        known = self.iterations
+        """Return the tracks of iterations by process, loader and epoch; -1 for unknown ones."""
+        iterations = self.iterations
         row = match(
             (number, loader, epoch),
-            (known["number"].to_numpy(), known["loader"].to_numpy(), known["epoch"].to_numpy()),
+            (
+                iterations["number"].to_numpy(),
+                iterations["loader"].to_numpy(),
+                iterations["epoch"].to_numpy(),
+            ),
         )
-        tracks = known["track"].to_numpy(np.int64)
+        tracks = iterations["track"].to_numpy(np.int64)
         return np.where(row >= 0, tracks[row], -1) if len(tracks) else np.full(len(row), -1)
 
     def makers(self, number: Ints, loader: Ints, epoch: Ints) -> Ints:
-        """Of batches and what is in them: an iteration of the same process, or the worker."""
+        """Return the tracks of batches and their parts: the process's iteration, or the worker."""
         lane = self.lanes(number, loader, epoch)
         for maker in np.unique(number[lane < 0]).tolist():
             lane[(lane < 0) & (number == maker)] = self._worker(maker)
@@ -85,32 +89,36 @@ class Tracks:
 
     def iterating_processes(self, rank: Ints, loader: Ints, epoch: Ints) -> Ints:
         """Return the process that iterates a loader of a rank, -1 if it is not known."""
-        known = self.iterations
+        iterations = self.iterations
         row = match(
             (rank, loader, epoch),
-            (known["rank"].to_numpy(), known["loader"].to_numpy(), known["epoch"].to_numpy()),
+            (
+                iterations["rank"].to_numpy(),
+                iterations["loader"].to_numpy(),
+                iterations["epoch"].to_numpy(),
+            ),
         )
-        numbers = known["number"].to_numpy(np.int64)
+        numbers = iterations["number"].to_numpy(np.int64)
         return np.where(row >= 0, numbers[row], -1) if len(numbers) else np.full(len(row), -1)
 
     def threads(self, number: int, tid: Ints) -> Ints:
-        """Of operations outside of batches: by the thread that ran them."""
+        """Return the tracks of operations outside batches, by the thread that ran them."""
         distinct, place = np.unique(tid, return_inverse=True)
         tracks = [self._thread(number, thread) for thread in distinct.tolist()]
         return np.array(tracks, np.int64)[place.reshape(-1)] if tracks else np.empty(0, np.int64)
 
-    def beside(self, number: Ints, what: str) -> Ints:
-        """Of the thread of each process that does this only: send, pin."""
+    def beside(self, number: Ints, task: str) -> Ints:
+        """Return the track of each process's thread for one task, such as send or pin."""
         distinct, place = np.unique(number, return_inverse=True)
-        tracks = [self._beside(owner, what) for owner in distinct.tolist()]
+        tracks = [self._beside(owner, task) for owner in distinct.tolist()]
         return np.array(tracks, np.int64)[place.reshape(-1)] if tracks else np.empty(0, np.int64)
 
     def owners(self, frame: pd.DataFrame) -> Ints:
         """Return indices of processes by rank, host and pid; -1 for a process without a log."""
         keys = frame[["rank", "host", "pid"]].drop_duplicates()
         place = frame.groupby(["rank", "host", "pid"], sort=False, observed=True).ngroup()
-        known = zip(keys["rank"].tolist(), keys["host"], keys["pid"].tolist(), strict=True)
-        numbers = np.array([self.numbers.get(key, -1) for key in known], np.int64)
+        unique_keys = zip(keys["rank"].tolist(), keys["host"], keys["pid"].tolist(), strict=True)
+        numbers = np.array([self.numbers.get(key, -1) for key in unique_keys], np.int64)
         return numbers[place.to_numpy(np.int64)] if len(numbers) else np.empty(0, np.int64)
 
     def worker(self, rank: int, host: str, pid: int) -> int:
@@ -119,12 +127,12 @@ class Tracks:
         return -1 if number is None else self._worker(number)
 
     def process_of(self, number: int) -> int:
-        """The track of the process with this number."""
+        """Return the track of the process with this number."""
         return self._process(self._roots[number])
 
     def counter(self, number: int, name: str, unit: str) -> int:
         """Return the counter track with this name in process `number`."""
-        return self._made(("counter", number, name), number, name, 900, unit=unit, counter=True)
+        return self._add(("counter", number, name), number, name, 900, unit=unit, counter=True)
 
     def label(self, number: int) -> str:
         """Return the name of a process within its rank: `worker 3 (pid 123)`."""
@@ -138,10 +146,10 @@ class Tracks:
         site = self._sites.get((rank, loader))
         return f"loader {loader}" + (f" ({site})" if site else "")
 
-    # -- making them ---------------------------------------------------------------------------
+    # -- making tracks ---------------------------------------------------------------------------
 
     def _root(self, process: Process) -> int:
-        """The main process that a worker belongs to; itself if none is known."""
+        """Return the main process of a worker; the process itself if none is known."""
         seen = [process]
         while (origin := seen[-1].origin) is not None and origin.process not in seen:
             seen.append(origin.process)
@@ -157,7 +165,7 @@ class Tracks:
         if key not in self._known:
             process = self._a.processes[number]
             pid = process.pid
-            # Ranks of different machines, or containers, may have the same one.
+            # Processes on different machines or in different containers may have the same pid.
             while pid in self._pids or pid <= 0:
                 pid = 1_000_000_000 + len(self._pids)
             self._pids.add(pid)
@@ -168,7 +176,7 @@ class Tracks:
             self._known[key] = track
         return self._known[key]
 
-    def _made(
+    def _add(
         self, key: tuple[object, ...], number: int, name: str, order: int, tid: int = 0,
         unit: str = "", counter: bool = False,
     ) -> int:  # fmt: skip
@@ -184,26 +192,26 @@ class Tracks:
         return self._known[key]
 
     def _prefix(self, number: int) -> str:
-        """Of what is not the main process's own."""
+        """Return the prefix of the names of tracks that do not belong to the main process."""
         return f"{self.label(number)}, " if self._a.processes[number].is_worker else ""
 
     def _worker(self, number: int) -> int:
         process = self._a.processes[number]
         order = 100 + 3 * max(process.worker, 0) if process.is_worker else 90
-        return self._made(("maker", number), number, self.label(number), order, process.pid)
+        return self._add(("maker", number), number, self.label(number), order, process.pid)
 
     def _thread(self, number: int, tid: int) -> int:
         process = self._a.processes[number]
         thread = "main thread" if tid == process.pid else f"thread {tid}"
         order = 100 + 3 * max(process.worker, 0) + 2 if process.is_worker else 50
         name = f"{self._prefix(number)}{thread}: spans"
-        return self._made(("thread", number, tid), number, name, order)
+        return self._add(("thread", number, tid), number, name, order)
 
-    def _beside(self, number: int, what: str) -> int:
+    def _beside(self, number: int, task: str) -> int:
         process = self._a.processes[number]
         order = 100 + 3 * max(process.worker, 0) + 1 if process.is_worker else 80
-        name = f"{self._prefix(number)}{what}"
-        return self._made((what, number), number, name, order)
+        name = f"{self._prefix(number)}{task}"
+        return self._add((task, number), number, name, order)
 
     def _call_sites(self) -> dict[tuple[int, int], str]:
         loaders = self._run.loaders
@@ -218,8 +226,9 @@ class Tracks:
         }
 
     def _iterations(self) -> pd.DataFrame:
-        """Every iteration of a loader: number (process), rank, loader, epoch, start_ns, end_ns,
-        track; those of one loader that overlap are on tracks of their own."""
+        """Return all iterations of loaders: number (process), rank, loader, epoch, start_ns,
+        end_ns, track. Overlapping iterations of one loader have different tracks.
+        """
         a, run = self._a, self._run
         epochs = run.epochs
         keys = zip(*(epochs[name] for name in ("rank", "host", "pid")), strict=True)
@@ -257,20 +266,20 @@ class Tracks:
         return iterations
 
     def _spread(self, iterations: pd.DataFrame) -> list[int]:
-        """Give each iteration the first lane of its loader that is free when it starts."""
+        """Assign each iteration the first lane of its loader that is free when it starts."""
         lanes: dict[tuple[int, int], tuple[list[tuple[int, int]], list[int]]] = {}
         tracks = []
         columns = ("number", "loader", "start_ns", "end_ns", "rank")
         for number, loader, start, end, rank in zip(
             *(iterations[name].tolist() for name in columns), strict=True
         ):
-            taken, free = lanes.setdefault((number, loader), ([], []))
-            while taken and taken[0][0] <= start:
-                heapq.heappush(free, heapq.heappop(taken)[1])
-            lane = heapq.heappop(free) if free else len(taken)
-            heapq.heappush(taken, (end, lane))
+            lanes_of_iterations, free = lanes.setdefault((number, loader), ([], []))
+            while lanes_of_iterations and lanes_of_iterations[0][0] <= start:
+                heapq.heappush(free, heapq.heappop(lanes_of_iterations)[1])
+            lane = heapq.heappop(free) if free else len(lanes_of_iterations)
+            heapq.heappush(lanes_of_iterations, (end, lane))
             name = f"{self._prefix(number)}{self.loader(rank, loader)}"
             name += f", lane {lane + 1}" if lane else ""
             key = ("lane", number, loader, lane)
-            tracks.append(self._made(key, number, name, 10 + min(loader, 30)))
+            tracks.append(self._add(key, number, name, 10 + min(loader, 30)))
         return tracks

@@ -10,7 +10,7 @@ LATEST = 1 << 62  # ns; what is later is damaged
 
 
 def whole(times: Any, missing: int = 0) -> Ints:
-    """Nanoseconds as int64 below LATEST either way; NaN becomes `missing`."""
+    """Return nanoseconds as int64, limited to ±LATEST; NaN becomes `missing`."""
     values = np.asarray(times)
     if values.dtype.kind == "u":
         values = values.astype(np.int64)  # a negative number that was stored as it is

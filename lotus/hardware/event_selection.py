@@ -41,7 +41,7 @@ class Chosen:
 
 
 def choose_counters(
-    wanted: Sequence[str] = ("auto",), known: "EventTable | None" = None
+    wanted: Sequence[str] = ("auto",), event_table: "EventTable | None" = None
 ) -> tuple[list[list[Event]], list[str]]:
     """Return the groups of events to count on this machine, with notes on excluded events.
 
@@ -50,7 +50,7 @@ def choose_counters(
     `known` replaces our table of this CPU (see `native_map.events.perf_list`). Takes 0.1 to 0.2 s.
     Raises LotusError for a name that is not understood.
     """
-    chosen = choose(wanted, known=known)
+    chosen = choose(wanted, event_table=event_table)
     return [list(group) for group in chosen.groups], list(chosen.notes)
 
 
@@ -59,7 +59,7 @@ def choose(
     open_group: OpenGroup = perf_event.EventGroup,
     cpu: "Cpu | None" = None,
     sysfs: Path = Path("/sys"),
-    known: "EventTable | None" = None,
+    event_table: "EventTable | None" = None,
 ) -> Chosen:
     """Return the result of `choose_counters` and the definitions. Raises LotusError."""
     from native_map.errors import Unusable
@@ -68,10 +68,10 @@ def choose(
     from native_map.events.metrics import gives
 
     cpu = cpu or cpus.detect()
-    known = known or pmu.table(cpu)
+    event_table = event_table or pmu.table(cpu)
     wanted = tuple(wanted) or ("auto",)
     try:
-        candidates = _candidates(cpu, known, wanted, sysfs)
+        candidates = _candidates(cpu, event_table, wanted, sysfs)
         probe = Probe(open_group)
         working = _working(probe, candidates, _named_on_arm(sysfs))
         pool = [
@@ -84,9 +84,9 @@ def choose(
             time.sleep(_ANOTHER_LOOK_S)
             capacity = max(capacity, probe.largest(pool), key=lambda each: each.right)
         fits = capacity.right
-        why = _without_hardware(cpu, known, wanted, probe, candidates)
+        why = _without_hardware(cpu, event_table, wanted, probe, candidates)
         while True:
-            choice = pmu.choose(cpu, fits, working, wanted, known)
+            choice = pmu.choose(cpu, fits, working, wanted, event_table)
             notes = [why] if why else list(choice.notes)
             groups = _groups(choice, probe, notes, sysfs)
             # The largest group was of other events: these are tried as well.
@@ -96,14 +96,14 @@ def choose(
     except Unusable as error:
         raise LotusError(str(error)) from error
     shares = {"frontend_bound", "backend_bound", "retiring", "bad_speculation"}
-    measures = gives([event.name for group in groups for event in group], known)
+    measures = gives([event.name for group in groups for event in group], event_table)
     hardware = tuple(event for _, event in candidates if event.type != SOFTWARE)
     return Chosen(cpu.uarch, tuple(groups), shares <= measures, tuple(notes), hardware)
 
 
 def _without_hardware(
     cpu: "Cpu",
-    known: "EventTable",
+    event_table: "EventTable",
     wanted: Sequence[str],
     probe: Probe,
     candidates: Sequence[tuple["PmuEvent", Event]],
@@ -113,7 +113,7 @@ def _without_hardware(
 
     hardware_words = []
     for word in wanted:
-        events = pmu.choose(cpu, MOST_AT_ONCE, None, (word,), known).events
+        events = pmu.choose(cpu, MOST_AT_ONCE, None, (word,), event_table).events
         if word == "auto" or any(event.type != SOFTWARE for event in events):
             hardware_words.append(word)
     states = {probe.alone(event).state for _, event in candidates if event.type != SOFTWARE}
@@ -133,7 +133,7 @@ def _without_hardware(
 
 
 def _candidates(
-    cpu: "Cpu", known: "EventTable", wanted: Sequence[str], sysfs: Path
+    cpu: "Cpu", event_table: "EventTable", wanted: Sequence[str], sysfs: Path
 ) -> list[tuple["PmuEvent", Event]]:
     """Return all events that may be chosen, as native_map defines them and as they are opened."""
     from native_map.errors import Unusable
@@ -143,9 +143,9 @@ def _candidates(
     for word in wanted:
         name = word
         if word == "auto":
-            name = "topdown" if "topdown" in known.sets else "generic"
-        events = [event for form in known.sets.get(name, ()) for event in form.events]
-        for event in (*pmu.choose(cpu, MOST_AT_ONCE, None, (word,), known).events, *events):
+            name = "topdown" if "topdown" in event_table.sets else "generic"
+        events = [event for form in event_table.sets.get(name, ()) for event in form.events]
+        for event in (*pmu.choose(cpu, MOST_AT_ONCE, None, (word,), event_table).events, *events):
             with contextlib.suppress(Unusable):  # this machine has no such unit
                 opened[event] = _as_opened(event, sysfs)
     # Cycles and instructions first: they are in every group.

@@ -147,9 +147,9 @@ def interrupt_cost(
         finally:
             sampler.close()
     samples = statistics.median(numbers)
-    more = min(sampled) - min(plain)
+    added_ns = min(sampled) - min(plain)
     noise = statistics.median(plain) - min(plain)
-    return more / samples if samples and more > noise else None
+    return added_ns / samples if samples and added_ns > noise else None
 
 
 def usual_cost(event: Event, frequency: int, open_sampler: OpenSampler = Sampler) -> float | None:

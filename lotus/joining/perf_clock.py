@@ -26,8 +26,10 @@ def process_events(run: RecordedRun) -> pd.DataFrame:
     for worker in run.workers.to_dict("records"):
         pid, loop, end = int(worker["pid"]), worker["loop_ns"], worker["end_ns"]
         if loop == loop:  # its first record may be lost
-            made = epochs[(epochs["loader"] == worker["loader"]) & (epochs["start_ns"] <= loop)]
-            earliest = int(made["start_ns"].max()) if len(made) else begun
+            iterations = epochs[
+                (epochs["loader"] == worker["loader"]) & (epochs["start_ns"] <= loop)
+            ]
+            earliest = int(iterations["start_ns"].max()) if len(iterations) else begun
             rows.append((pid, pid, "fork", earliest, int(loop)))
         if end == end:
             rows.append((pid, pid, "exit", int(end), ended))

@@ -143,25 +143,25 @@ def _map(
     partners = exact_partners(run, recording, notes)
     covered = _covered(run, recording)
     counted = np.zeros(len(intervals), np.bool_)
-    known = exact[list(dict.fromkeys(partners.values()))].assign(row=np.arange(len(exact)))
+    exact_rows = exact[list(dict.fromkeys(partners.values()))].assign(row=np.arange(len(exact)))
     if partners:
-        names = [str(name) for name in known if name != "row"]
-        counted = count_estimates.counted_rows(intervals, known, covered, names)
+        names = [str(name) for name in exact_rows if name != "row"]
+        counted = count_estimates.counted_rows(intervals, exact_rows, covered, names)
         # Samples in the rest of a fetch include the reading of counters; its counts do not.
         counted &= (intervals["kind"] != "fetch").to_numpy()
     tally = count_estimates.Tally(index, intervals, recording.events, counted)
     if not run.trusted:
         notes.append(UNTRUSTED)
     symbols = Symbols(kernel=kernel, recorded_s=_recorded_s(run), trusted=run.trusted)
-    done = 0
+    samples_done = 0
     for chunk in recording.chunks(CHUNK):
         attributed = index.attribute(chunk)
         functions = symbols.resolve(recording.mappings, chunk, recording.forks, recording.comms)
         attributed["kind"] = interval_join.classify(attributed, functions)
         tally.add(chunk, attributed, functions)
-        done += len(chunk)
+        samples_done += len(chunk)
         if progress is not None:
-            progress(done, len(recording))
+            progress(samples_done, len(recording))
     sums = tally.table()
     if not sums["attributed"].any():
         notes.append(_why_nothing(run, recording))
@@ -170,7 +170,7 @@ def _map(
     for event in recording.events:
         partner = partners.get(event)
         if partner is not None:
-            own[event] = count_estimates.own_counts(index, known, partner, len(intervals))
+            own[event] = count_estimates.own_counts(index, exact_rows, partner, len(intervals))
         mine = sums[sums["event"] == event]
         scans[event] = count_estimates.scan(index, groups, mine, own.get(event))
     throttled = _throttled(recording, intervals)
@@ -180,7 +180,7 @@ def _map(
     operations = count_estimates.operations(sums, scans, factors)
     totals = _exact_totals(groups, own, counted)
     functions = count_estimates.functions(sums, operations, totals if len(totals) else None)
-    both = count_estimates.operations(sums[sums["counted"]], scans, factors) if own else None
+    calibrated = count_estimates.operations(sums[sums["counted"]], scans, factors) if own else None
     operations = operations.merge(totals, on=["kind", "operation", "event"], how="left")
     if kernel and not (functions["library"] == "[kernel]").any():
         notes.append("no sample is of the kernel: record with lotus trace --perf-kernel")
@@ -196,7 +196,7 @@ def _map(
         functions=functions,
         operations=operations,
         calibration=factors if factors is not None else pd.DataFrame(columns=["pid", "tid"]),
-        compared=_compared(validation.exact_totals(index, intervals, own, counted), both),
+        compared=_compared(validation.exact_totals(index, intervals, own, counted), calibrated),
         books=books,
         facts={**recording.facts, "clock": recording.clock, "reader": recording.reader},
         notes=[*dict.fromkeys([*notes, *symbols.notes])],
@@ -215,16 +215,16 @@ def _exact_totals(
 ) -> pd.DataFrame:
     """kind, operation, event, exact: the sums of what was counted and sampled from end to end.
 
-    Only where every interval of the operation was: else the sum is of a part, and is left out.
+    An operation is left out unless all its intervals were counted and sampled.
     """
     rows = []
     size = len(groups.kind)
-    whole = np.bincount(groups.code, minlength=size)
+    interval_count = np.bincount(groups.code, minlength=size)
     for event, counts in own.items():
         good = counted & np.isfinite(counts)
         sums = np.bincount(groups.code[good], counts[good], minlength=size)
-        complete = np.bincount(groups.code[good], minlength=size) == whole
-        for code in np.flatnonzero(complete & (whole > 0)):
+        complete = np.bincount(groups.code[good], minlength=size) == interval_count
+        for code in np.flatnonzero(complete & (interval_count > 0)):
             rows.append((groups.kind[code], groups.operation[code], event, float(sums[code])))
     return pd.DataFrame(rows, columns=["kind", "operation", "event", "exact"])
 
@@ -286,7 +286,9 @@ def _recorded_s(run: RecordedRun) -> float | None:
 
 
 def _why_nothing(run: RecordedRun, recording: PerfRecording) -> str:
-    here, there = run.manifest.get("host"), recording.facts.get("hostname")
-    if here and there and here != there:
-        return f"no sample fell into an operation: recorded on {there}, the run on {here}"
+    own_host, recorded_host = run.manifest.get("host"), recording.facts.get("hostname")
+    if own_host and recorded_host and own_host != recorded_host:
+        return (
+            f"no sample fell into an operation: recorded on {recorded_host}, the run on {own_host}"
+        )
     return "no sample fell into an operation: they are of other processes or of another time"

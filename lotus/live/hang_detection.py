@@ -120,9 +120,9 @@ def judge(loop: Loop) -> HangVerdict:
     stopped = next((process for process in (main, *workers) if process.status in ("T", "t")), None)
     if stopped is not None:
         return _stopped(stopped, quiet_ns)
-    gone = [process for process in workers if process.alive is False and process.phase != "ended"]
-    if gone and main.alive is not False:
-        return _dead(gone, loop, quiet_ns)
+    dead = [process for process in workers if process.alive is False and process.phase != "ended"]
+    if dead and main.alive is not False:
+        return _dead(dead, loop, quiet_ns)
     if quiet_ns < threshold_ns(loop.typical_ns):
         return HangVerdict("moving", "moving", quiet_ns=quiet_ns)
     if main.phase == "step":
@@ -256,10 +256,10 @@ def _stopped(process: Doing, quiet_ns: int) -> HangVerdict:
     return HangVerdict("stopped", text, lines, commands, quiet_ns, process.pid, process.worker)
 
 
-def _dead(gone: Sequence[Doing], loop: Loop, quiet_ns: int) -> HangVerdict:
-    process = gone[0]
-    more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-    headline = f"DEAD: {process.name} (pid {process.pid}){more} is gone"
+def _dead(dead: Sequence[Doing], loop: Loop, quiet_ns: int) -> HangVerdict:
+    process = dead[0]
+    others = f" and {len(dead) - 1} more" if len(dead) > 1 else ""
+    headline = f"DEAD: {process.name} (pid {process.pid}){others} is gone"
     if process.sample is not None:
         headline += f", last at sample {process.sample} of batch {process.batch}"
     elif process.batch >= 0:
@@ -292,8 +292,8 @@ def _line(process: Doing) -> str:
 def _state(process: Doing) -> str:
     text = f"{process.phase} for {duration(process.since_ns)}"
     if process.sample_ns is not None:
-        what = "a sample" if process.sample is None else f"sample {process.sample}"
-        text += f", {what} for {duration(process.sample_ns)}"
+        work = "a sample" if process.sample is None else f"sample {process.sample}"
+        text += f", {work} for {duration(process.sample_ns)}"
     if process.operation is not None and process.operation_ns is not None:
         text += f", {operation_name(process.operation)} began {duration(process.operation_ns)} ago"
     return text

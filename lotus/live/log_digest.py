@@ -77,7 +77,7 @@ class LogDigest:
         self._taken: dict[tuple[Key, int, int], set[int]] = {}
 
     def names(self) -> Names:
-        """As snapshots.take wants them."""
+        """The names of operations in the form that `SnapshotTaker.take` expects."""
         names: dict[tuple[str, int], list[tuple[int, dict[int, str]]]] = defaultdict(list)
         for (host, pid, start), log in self.logs.items():
             names[host, pid].append((start, log.operations))
@@ -150,20 +150,20 @@ class LogDigest:
 
     def _batches(self, fresh: Fresh, log: ProcessDigest) -> None:
         rows = fresh.rows["batch"]
-        whole = (rows["flags"] & SENDS) == 0
-        made = rows[whole]
-        if not len(made):
+        complete = (rows["flags"] & SENDS) == 0
+        finished = rows[complete]
+        if not len(finished):
             return
-        put = made["put_ns"].astype(np.int64)
+        put = finished["put_ns"].astype(np.int64)
         log.put_ns = int(put[-1])
         log.last_ns = max(log.last_ns, log.put_ns)
-        log.made_ns.extend(made["fetch_ns"][-_RECENT:].tolist())
-        for loader in np.unique(made["loader"]).tolist():
-            mine = made["size"][made["loader"] == loader]
+        log.made_ns.extend(finished["fetch_ns"][-_RECENT:].tolist())
+        for loader in np.unique(finished["loader"]).tolist():
+            mine = finished["size"][finished["loader"] == loader]
             before = log.sizes.get(loader, (0, 0))
             log.sizes[loader] = before[0] + int(mine.sum()), before[1] + len(mine)
         worker = fresh.key[:2]
-        own = made[made["loader"] < 0]
+        own = finished[finished["loader"] < 0]
         if len(own):
             batches = self._made[worker]
             for epoch in np.unique(own["epoch"]).tolist():
@@ -172,7 +172,7 @@ class LogDigest:
             for epoch in sorted(batches)[:-2]:
                 del batches[epoch]
         latest = int(put.max())
-        recent = whole & (rows["put_ns"].astype(np.int64) > latest - MOST_WINDOW_NS)
+        recent = complete & (rows["put_ns"].astype(np.int64) > latest - MOST_WINDOW_NS)
         _add_parts(log, fresh, recent)
         for second in [
             second for second in log.parts if second < (latest - MOST_WINDOW_NS) // SECOND
@@ -188,8 +188,8 @@ class LogDigest:
         log.taken += len(times)
         log.waited_ns += int((times[:, 1] - times[:, 0]).sum())
         log.last_ns = max(log.last_ns, int(times[-1, 1]))
-        kept = np.concatenate([log.waits, times])[-_MOST_BATCHES:]
-        log.waits = kept[kept[:, 1] > log.last_ns - MOST_WINDOW_NS]
+        recent = np.concatenate([log.waits, times])[-_MOST_BATCHES:]
+        log.waits = recent[recent[:, 1] > log.last_ns - MOST_WINDOW_NS]
         places = rows["loader"].astype(np.int64) * (1 << 32) + rows["epoch"]
         for place in np.unique(places).tolist():
             loader, epoch = place >> 32, place & 0xFFFFFFFF
@@ -250,10 +250,10 @@ class LogDigest:
                 mine += [
                     self.logs[pair].sizes.get(-1, (0, 0)) for pair in self._by_pid.get(worker, ())
                 ]
-        for known in (mine, every):
-            batches = sum(pair[1] for pair in known)
+        for digests in (mine, every):
+            batches = sum(pair[1] for pair in digests)
             if batches:
-                return sum(pair[0] for pair in known) / batches
+                return sum(pair[0] for pair in digests) / batches
         return NAN
 
     def ready(
@@ -268,9 +268,9 @@ class LogDigest:
             if place is None or place[:2] != (key, loader):
                 continue
             made = self._made[worker].get(place[2], set())
-            done = made & taken
-            made -= done
-            taken -= done
+            both = made & taken
+            made -= both
+            taken -= both
             ready |= made
         return len(ready), awaited in ready
 
@@ -315,9 +315,9 @@ def _add_parts(log: ProcessDigest, fresh: Fresh, chosen: Array) -> None:
     of_loose = np.repeat(np.arange(len(rows)), counts_of(rows, "loose"))
     outer = top_level(rows, samples, ops) & chosen[of_op]
     inside = chosen[of_loose] & (loose["position"] >= 0)
-    kept = chosen[of_sample]
-    durations = samples["duration_ns"][kept]
-    add([OWN], np.zeros(len(durations), np.int64), seconds[of_sample[kept]], durations)
+    of_chosen = chosen[of_sample]
+    durations = samples["duration_ns"][of_chosen]
+    add([OWN], np.zeros(len(durations), np.int64), seconds[of_sample[of_chosen]], durations)
     code = np.concatenate([ops["operation"][outer], loose["operation"][inside]]).astype(np.int64)
     when = np.concatenate([seconds[of_op[outer]], seconds[of_loose[inside]]])
     took = np.concatenate(

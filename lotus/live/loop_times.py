@@ -75,10 +75,10 @@ class Loops:
 
     def totals(self, loader: int) -> tuple[Total, Total]:
         """Return (the last loop over a loader that took a batch, all loops over it)."""
-        last, whole = Total(), self._before.get(loader, Total())
+        last, every = Total(), self._before.get(loader, Total())
         for (number, _), epoch in self.epochs.items():
             if number == loader:
                 total = epoch.total()
-                whole += total
+                every += total
                 last = total if total.taken else last
-        return last, whole
+        return last, every

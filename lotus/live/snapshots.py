@@ -83,10 +83,10 @@ class SnapshotTaker:
                 continue
             host = name.rsplit("-", 2)[0]  # as Log.file of lotus/inside names them
             state = state_pages.decoded(words, names.get((host, words[W_PID]), []))
-            here = host == own and same_boot
-            kernel = process_status(state.pid, state.start_ns) if here else None
-            process = Seen(host, state, kernel, here)
-            if state.phase == "ended" and here and kernel is None:
+            on_this_host = host == own and same_boot
+            kernel = process_status(state.pid, state.start_ns) if on_this_host else None
+            process = Seen(host, state, kernel, on_this_host)
+            if state.phase == "ended" and on_this_host and kernel is None:
                 self._ended[name] = process if state.worker < 0 else None
             if state.phase != "ended" or state.worker < 0:
                 seen.append(process)

@@ -37,16 +37,16 @@ def _search() -> str:
 def _dump(path: str, pid: int) -> list[str]:
     command = [path, "dump", "--json", "--nonblocking", "--pid", str(pid)]
     try:
-        done = answer(command, _LIMITS)
+        output = answer(command, _LIMITS)
     except OSError as error:
         return [f"py-spy did not answer: {error}"]
-    if done.stopped:
-        return [f"py-spy did not answer: {done.stopped}"]
+    if output.stopped:
+        return [f"py-spy did not answer: {output.stopped}"]
     try:
-        threads = json.loads(done.out)
+        threads = json.loads(output.out)
         return frames(threads, pid) or ["py-spy found no Python frame"]
     except (ValueError, RecursionError, TypeError, AttributeError, KeyError):
-        return [f"py-spy: {done.complaint[:200] or 'no answer'}"]
+        return [f"py-spy: {output.complaint[:200] or 'no answer'}"]
 
 
 def frames(threads: Sequence[dict[str, Any]], pid: int) -> list[str]:

@@ -182,10 +182,10 @@ class Tail:
 
 
 def _last_beginning(fd: int, start: int, end: int) -> int:
-    """Where in the damage of a look the frame may begin that its end cuts; else that end."""
+    """Return where a frame that the end of a look cuts may begin within damage; else that end."""
     at = max(start + 1, end - _AT_ONCE // 2)
-    found = os.pread(fd, end - at, at).rfind(MAGIC)
-    return at + found if found >= 0 else end - len(MAGIC) + 1
+    place = os.pread(fd, end - at, at).rfind(MAGIC)
+    return at + place if place >= 0 else end - len(MAGIC) + 1
 
 
 def _lose(what: str, count: int, size: int) -> None:

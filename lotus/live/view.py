@@ -374,10 +374,10 @@ class LiveRun:
             seconds = span / SECOND
             return Rates(span, taken / seconds, taken * size / seconds, min(waited / span, 1.0))
 
-        whole = max(now - log.first_ns, 1)
-        overall = rates(whole, log.taken, log.waited_ns + waiting_ns)
+        elapsed_ns = max(now - log.first_ns, 1)
+        overall = rates(elapsed_ns, log.taken, log.waited_ns + waiting_ns)
         period = 0.0 if math.isnan(log.period_ns) else log.period_ns
-        span = min(max(WINDOW_BATCHES * period, LEAST_WINDOW_NS), MOST_WINDOW_NS, whole)
+        span = min(max(WINDOW_BATCHES * period, LEAST_WINDOW_NS), MOST_WINDOW_NS, elapsed_ns)
         begin = now - span
         inside = log.waits[log.waits[:, 1] > begin]
         waited = float((inside[:, 1] - np.maximum(inside[:, 0], begin)).sum())
@@ -403,8 +403,8 @@ def _latest(process: Seen) -> int:
 
 
 def _typical(log: ProcessDigest, makers: Sequence[ProcessDigest]) -> float:
-    made = [ns for maker in makers for ns in maker.made_ns]
-    periods = [float(np.median(made))] if made else []
+    durations = [ns for maker in makers for ns in maker.made_ns]
+    periods = [float(np.median(durations))] if durations else []
     return max(
         [*periods, *([log.period_ns] if log.period_ns == log.period_ns else [])], default=NAN
     )
@@ -421,9 +421,9 @@ def _shares(makers: Sequence[ProcessDigest], now: int, span_ns: float) -> list[t
             if second >= begin:
                 for name, ns in parts.items():
                     sums[name] += ns
-    whole = sums.pop("", 0)
-    if whole <= 0:
+    fetching_ns = sums.pop("", 0)
+    if fetching_ns <= 0:
         return []
-    sums[REST] = whole - sum(sums.values())
-    shares = [(name, ns / whole) for name, ns in sums.items() if ns > 0]
+    sums[REST] = fetching_ns - sum(sums.values())
+    shares = [(name, ns / fetching_ns) for name, ns in sums.items() if ns > 0]
     return sorted(shares, key=lambda pair: -pair[1])

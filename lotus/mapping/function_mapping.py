@@ -1,4 +1,4 @@
-"""Builds the paper's mapping from functions to operations, applies it to profiles, judges it."""
+"""Builds the paper's mapping from functions to operations, applies it, and evaluates it."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ COLLATE, LOADER = "collate", "Loader"
 
 @dataclass(frozen=True)
 class Applied:
-    """A profile given to operations: the three tables of native_map.paper.attribution.apply."""
+    """A profile attributed to operations: the tables of native_map.paper.attribution.apply."""
 
     mapping: maps.Mapping
     profile: Profile
@@ -37,8 +37,9 @@ class Applied:
 
 @dataclass(frozen=True)
 class Judged:
-    """table: native_map.estimate.validation.validate; summary: its summary; pairs: precision and
-    recall of a mapping against the join, None without one."""
+    """The accuracy of a mapping. `table` and `summary` are those of
+    native_map.estimate.validation; `pairs` has precision and recall of a mapping against the join,
+    None without a mapping."""
 
     table: pd.DataFrame
     summary: pd.DataFrame
@@ -67,7 +68,7 @@ def build(isolation: "Isolation", minimum_runs: int = maps.MINIMUM_RUNS) -> maps
         )
     }
     with _as_lotus_errors():
-        # By the sample: a quick operation is called more often in its bucket than a slow one.
+        # Per sample, because a quick operation is called more often in its bucket than a slow one.
         return maps.build(isolation.a_sample(), minimum_runs, counts)
 
 
@@ -104,8 +105,8 @@ def seconds(run: "Run") -> dict[str, float]:
     """Return the seconds of each operation, collate and the data set's own code in a run."""
     contents = RunContents(parts_of(run))
     sums = contents.operations.cells.groupby("operation")["duration_ns"].sum() / 1e9
-    by_operation = {str(name): float(took) for name, took in sums.items()}
-    # A mapping isolates a data set's own code as its loader, which no operation has told of.
+    by_operation = {str(name): float(duration) for name, duration in sums.items()}
+    # Isolated runs have a data set's own code under its loader, which is no traced operation.
     by_operation.setdefault(LOADER, float(contents.samples["self_ns"].sum()) / 1e9)
     return {**by_operation, COLLATE: float(run.batches["collate_ns"].sum()) / 1e9}
 
@@ -146,9 +147,9 @@ def _mapped(
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     """Apply the mapping to the same samples without their times and threads."""
     rows, pairs = [], []
-    wanted = set(table["operation"])
+    operations = set(table["operation"])
     names = [str(name) for name in mapping.operations["name"]]
-    strange = sorted(name for name in names if name not in wanted and name != COLLATE)
+    strange = sorted(name for name in names if name not in operations and name != COLLATE)
     notes = [f"the mapping has {name}, which this run did not count" for name in strange]
     for event in dict.fromkeys(table["event"]):
         of = mapped.functions[mapped.functions["event"] == event]
@@ -159,23 +160,23 @@ def _mapped(
             name = str(row["operation"])
             label = "" if name == COLLATE else name
             rows.append({"operation": label, "event": event, "mapped": float(row["samples"])})
-        known = mapping.kept.rename(columns={"module": "library"})
+        entries = mapping.kept.rename(columns={"module": "library"})
         # The join keeps collate apart from operations by its kind.
         collates = of["kind"] == "collate"
         of = of.assign(
             operation=of["operation"].mask(collates, COLLATE),
             kind=of["kind"].mask(collates, "operation"),
         )
-        pairs.append(validation.precision_recall(known, of, str(event)).assign(event=event))
+        pairs.append(validation.precision_recall(entries, of, str(event)).assign(event=event))
     functions = pd.DataFrame(rows, columns=["operation", "event", "mapped"])
     return functions, pd.concat(pairs, ignore_index=True), notes
 
 
 def _profile(mapped: Mapped, event: str) -> Profile:
-    """Counts by library and function, as from a profiler without times and threads."""
+    """Return counts by library and function, as from a profiler without times and threads."""
     keys = ["kind", "operation", "helper_of", "event"]
     rows = mapped.functions[mapped.functions["event"] == event]
-    # What the samples alone say: Mapped.functions knows the exact totals.
+    # From the samples alone, because Mapped.functions includes the exact totals.
     raw = rows[[*keys, "library", "function", "share"]].merge(
         mapped.operations[[*keys, "count"]], on=keys
     )

@@ -45,16 +45,16 @@ def isolate(
 ) -> Isolation:
     """Run `command` up to its loader, isolate the operations of its pipeline, sample them.
 
-    `directory` is made where missing and gets isolation.jsonl and perf.data. `loader` is a loader's
-    number by first iteration, None the largest that there is when the first is iterated. Each
-    operation has `budget_s` seconds for `runs` runs of warm-up, `gap_s` seconds of rest and a
-    bucket, so it is called thousands of times, on copies of the inputs that it had for `samples`
-    samples. There are fewer calls, then fewer runs, where that takes longer. `wanted` is the
-    probability to catch a function of `length_ns`. `frequency` is perf's, in samples of CPU time a
-    second. `ops` are functions to isolate too, as `package.module:name`.
+    `directory` is created if necessary; isolation.jsonl and perf.data are written to it. `loader`
+    is a loader's number in order of first iteration; None selects the largest one that exists
+    when the first is iterated. Each operation has `budget_s` seconds for `runs` runs, each a
+    warm-up, `gap_s` seconds of rest and a bucket of thousands of calls on copies of the inputs
+    that it had for `samples` samples. If that takes longer, there are fewer calls, then fewer
+    runs. `wanted` is the desired probability of sampling a function of `length_ns`. `frequency`
+    is perf's, in samples per second of CPU time. `ops` are further functions to isolate, as
+    `package.module:name`.
 
-    Raises LotusError where perf or the command cannot be started, or where no operation was
-    isolated.
+    Raises LotusError if perf or the command cannot be started, or no operation was isolated.
     """
     if not 0 < wanted < 1 or frequency < 1 or samples < 1 or runs < 1 or length_ns < 1:
         raise LotusError(
@@ -101,10 +101,10 @@ def try_alternatives(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Run `command` up to its loader, and try the alternatives in `folder` on its operations.
 
-    Returns (events of lotus/inside/isolate/alternative_bench.py, notes). `directory` is made where
-    missing. Each alternative has `budget_s` seconds. `names` are the alternatives to try, None all;
-    operations in `skipped` are not run again. `on_event` gets an event before each step. Raises
-    LotusError where the command cannot be started, or where it iterates no loader.
+    Returns (events of lotus/inside/isolate/alternative_bench.py, notes). `directory` is created if
+    necessary. Each alternative has `budget_s` seconds. `names` are the alternatives to try, None
+    for all; operations in `skipped` are not run again. `on_event` gets an event before each step.
+    Raises LotusError if the command cannot be started or iterates no loader.
     """
     work: dict[str, Any]
     work = {"samples": samples, "loader": loader, "alternatives": str(folder)}
@@ -123,9 +123,9 @@ def measure_cuts(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Run `command` up to its loader, and measure what keeping its samples would save.
 
-    Returns (events of lotus/inside/isolate/cut_bench.py, notes). `directory` is made where
-    missing; samples are kept in `folder` meanwhile. Raises LotusError where the command cannot be
-    started, or where it iterates no such loader.
+    Returns (events of lotus/inside/isolate/cut_bench.py, notes). `directory` is created if
+    necessary; samples are kept in `folder` meanwhile. Raises LotusError if the command cannot be
+    started or does not iterate this loader.
     """
     work = {"samples": samples, "loader": loader, "cuts": str(folder)}
     return _without_perf(command, directory, budget_s, work)
@@ -138,7 +138,7 @@ def _without_perf(
     work: dict[str, Any],
     on_event: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Have the program do `work` once, with no samples of perf; return (events, notes)."""
+    """Have the program do `work` once, without perf; return (events, notes)."""
     _make(directory)
     once = {"runs": 1, "needed": 1, "gap_ns": 0, "budget_ns": int(budget_s * 1e9)}
     with tempfile.TemporaryDirectory(prefix="lotus-") as exchange:
@@ -164,12 +164,12 @@ def _environment(
 ) -> dict[str, str]:
     settings = TraceSettings(level="batch", ops=tuple(ops))
     environ = launcher.environment(os.environ, directory.absolute(), settings)
-    # Behind the sitecustomize of `lotus trace`, which runs the one that it hides.
+    # After the sitecustomize of `lotus trace`, which runs the one that it hides.
     entry = exchange / "entry"
     entry.mkdir()
     (entry / "sitecustomize.py").write_text(_ENTRY)
-    first, *rest = environ["PYTHONPATH"].split(os.pathsep)
-    environ["PYTHONPATH"] = os.pathsep.join([first, str(entry), *rest])
+    first, *further = environ["PYTHONPATH"].split(os.pathsep)
+    environ["PYTHONPATH"] = os.pathsep.join([first, str(entry), *further])
     environ["LOTUS_ISOLATE"] = json.dumps({**request, "exchange": str(exchange)})
     return environ
 
@@ -189,7 +189,7 @@ def _run(
     environ = _environment(directory, exchange, request, ops)
     ready = os.open(exchange / "ready", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     program: subprocess.Popen[bytes] | None = None
-    attached = done = False
+    attached = ended = False
     try:
         program = subprocess.Popen(launcher.resolve(command), env=environ)
         for event in _events(ready, program):
@@ -207,7 +207,7 @@ def _run(
             if event.get("event") == "trying" and on_event is not None:
                 on_event(event)
             if event.get("event") == "done":
-                done = True
+                ended = True
                 break
         os.close(ready)  # who waits for the end, ends
         ready = -1
@@ -231,7 +231,7 @@ def _run(
         )
     problem = "" if recorder is None else recorder.problem
     notes = [f"perf.data ends early: {problem}"] if problem else []
-    if not done:
+    if not ended:
         how = f"(exit code {program.returncode})"
         notes.append(
             f"the program ended {how} before all operations were isolated{_last_fault(directory)}"
@@ -251,7 +251,7 @@ def _events(ready: int, program: "subprocess.Popen[bytes]") -> Iterator[dict[str
     text = b""
     while True:
         over = program.poll() is not None
-        # A pipe that has lost its writer is always readable: do not spin.
+        # A pipe without a writer is always readable: do not spin.
         select.select([ready], [], [], 0.05)
         with contextlib.suppress(BlockingIOError):
             data = os.read(ready, 4096)

@@ -1,6 +1,4 @@
-"""Reads what the isolated runs of a pipeline's operations left: perf's samples go to the buckets
-that they fell in.
-"""
+"""Reads the results of isolated runs, and assigns perf's samples to their buckets."""
 
 import json
 import math
@@ -37,9 +35,9 @@ _INTERVALS = {
 
 @dataclass
 class Isolation:
-    """What the isolated runs of a program's operations gave.
+    """The results of the isolated runs of a program's operations.
 
-    functions   operation, run, module, function, samples, cpu_ns: what perf saw in the buckets
+    functions   operation, run, module, function, samples, cpu_ns: perf's samples in the buckets
     intervals   operation, run, pid, tid, start_ns, end_ns, calls: the bursts of each bucket
     operations  operation, inputs, calls_a_sample (mean, in the pipeline), runs, calls, call_ns
                 (mean), samples, capture (probability that a function of `length_ns` in each call
@@ -55,16 +53,16 @@ class Isolation:
     notes: list[str] = field(default_factory=list)
 
     def a_sample(self) -> pd.DataFrame:
-        """`functions` with cpu_ns as if each run were of one sample, for the weights of a mapping.
+        """`functions` with cpu_ns as if each run processed one sample, for a mapping's weights.
 
-        In the time of its bucket a quick operation is called more often than a slow one: what both
-        call would seem to be mostly the quick one's.
+        A quick operation is called more often in its bucket than a slow one, so a function that
+        both call would seem to belong mostly to the quick one.
         """
         called = self.intervals.groupby(["operation", "run"], as_index=False)["calls"].sum()
-        made = self.functions.merge(called, on=["operation", "run"], how="left", validate="m:1")
+        table = self.functions.merge(called, on=["operation", "run"], how="left", validate="m:1")
         part = self.operations.set_index("operation")["calls_a_sample"]
-        made["cpu_ns"] = made["cpu_ns"] * made["operation"].map(part) / made.pop("calls")
-        return made
+        table["cpu_ns"] = table["cpu_ns"] * table["operation"].map(part) / table.pop("calls")
+        return table
 
 
 def lines(directory: Path) -> Iterator[dict[str, Any]]:
@@ -111,7 +109,7 @@ def load(directory: Path, *, wanted: float = 0.95, length_ns: int = LENGTH_NS) -
 def _read(
     directory: Path,
 ) -> tuple[list[tuple[Any, ...]], list[str], set[int], dict[str, Any]]:
-    """Rows of the intervals, notes, the program's own threads, what was said of the loader."""
+    """Return rows of intervals, notes, the program's own threads, and the loader's facts."""
     rows: list[tuple[Any, ...]] = []
     notes: list[str] = []
     threads: set[int] = set()
@@ -141,7 +139,7 @@ def _read(
 
 
 def _number(event: Mapping[str, Any], name: str, operation: str) -> float:
-    """The number of an operation in an event, 0 if it is missing."""
+    """Return the number of an operation in an event, 0 if it is missing."""
     by_operation = event.get(name)
     number = by_operation.get(operation) if isinstance(by_operation, dict) else None
     return number if isinstance(number, int | float) and 0 <= number < _LARGEST else 0
@@ -168,10 +166,10 @@ def _bursts(name: str, event: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 def _functions(
     recording: perf_recording.PerfRecording, intervals: pd.DataFrame, threads: set[int]
 ) -> tuple[pd.DataFrame, float]:
-    """The functions of the buckets, and the mean ns between two samples."""
+    """Return the functions of the buckets, and the mean ns between two samples."""
     samples = recording.samples
     main = set(intervals["tid"])
-    # Threads of pools that an operation uses count for it, other threads of Python's do not.
+    # Threads of pools that an operation uses count for it; other Python threads do not.
     samples = samples[~samples["tid"].isin(threads - main)]
     described = intervals.assign(kind=pd.Categorical(["operation"] * len(intervals)))
     attributed = interval_join.index(described).attribute(samples)
@@ -212,8 +210,8 @@ def _operations(
     table["call_ns"] = table.pop("spent_ns") / table["calls"]
     seen = functions.groupby("operation")["samples"].sum()
     table["samples"] = seen.reindex(table.index, fill_value=0).astype("int64")
-    each = intervals.groupby(["operation", "run"], sort=False)["calls"].sum()
-    median = each.groupby("operation", sort=False).median()
+    calls_of_runs = intervals.groupby(["operation", "run"], sort=False)["calls"].sum()
+    median = calls_of_runs.groupby("operation", sort=False).median()
 
     def capture(calls: float) -> float:
         return capture_probability(length_ns / 1e9, interval_ns / 1e9, int(calls))

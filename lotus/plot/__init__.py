@@ -1,4 +1,4 @@
-"""Every figure as a function: of a run, a sweep or the result of a tuning; it gives back its Axes.
+"""Figures of a run, a sweep or the result of a tuning: one function each, which returns its Axes.
 
     import lotus
     run = lotus.load("my-run")
@@ -6,9 +6,9 @@
     lotus.plot.timeline(run, ax=axes[0])       # or on existing Axes
     lotus.plot.figure_1(lotus.load("my-sweep"))
 
-Each draws what `lotus.analysis` computed and computes nothing itself. What a run has no record of
-is said in words on the Axes. `loader` chooses a loader of the run, by default that of most samples.
-Figures need matplotlib (pip install matplotlib); `lotus report --html` does not.
+The functions draw what `lotus.analysis` computed. If a run has no data for a figure, the Axes say
+so in words. `loader` chooses a loader of the run; the default is the one with most samples. Figures
+need matplotlib (pip install matplotlib); `lotus report --html` does not.
 """
 
 from lotus.plot.counter_figures import counters, functions, top_down

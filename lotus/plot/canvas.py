@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 6.0  # inches; the text stays readable when a column of a paper halves it
+WIDTH = 6.0  # inches; the text remains readable at half size in a column of a paper
 _LINE, _TEXT, _SMALL = 0.28, 9.0, 8.0  # inches of a bar; points
 _LEGEND_ROW = 11.5  # points
 
@@ -37,12 +37,12 @@ def figure(width: float, height: float) -> "Figure":
 
 
 def bars_height(count: int) -> float:
-    """Inches for `count` horizontal bars."""
+    """Return the height in inches for `count` horizontal bars."""
     return max(1.5, 0.95 + _LINE * count)
 
 
 def name(text: object, width: int = 40, line: int = 0) -> str:
-    """A name from a trace on two lines at most."""
+    """Wrap a name from a trace to two lines at most."""
     line = line or max(24, width // 2 + 4)
     words = shorten(plain(text), width)
     lines = textwrap.wrap(words, line)
@@ -52,13 +52,13 @@ def name(text: object, width: int = 40, line: int = 0) -> str:
 
 
 def key(text: object) -> str:
-    """A name for a legend; one that began with "_" would be left out of it."""
+    """Return a name for a legend, which would leave out names that begin with "_"."""
     short = shorten(plain(text), 28)
     return f" {short}" if short.startswith("_") else short
 
 
 def dress(ax: "Axes", title: str, x: str = "", y: str = "", legend_rows: int = 0) -> None:
-    """Title, labels and a plain frame."""
+    """Add a title, labels and a plain frame."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     shown = ax.set_title(title, loc="left", fontsize=_TEXT, fontweight="bold",
@@ -69,16 +69,16 @@ def dress(ax: "Axes", title: str, x: str = "", y: str = "", legend_rows: int = 0
     ax.tick_params(labelsize=_SMALL)
 
 
-def letter(ax: "Axes", which: str) -> None:
-    """Name a part of a figure: "(a)" before its title, where that stands."""
+def letter(ax: "Axes", mark: str) -> None:
+    """Add a letter such as "(a)" in front of the title."""
     title = ax.get_title(loc="left")
     for child in ax.get_children():
         if getattr(child, "get_text", str)() == title:
-            child.set(text=f"({which}) {title}")
+            child.set(text=f"({mark}) {title}")
 
 
 def rows(ax: "Axes", names: Sequence[object], width: int = 40) -> None:
-    """The y axis of bars at 0, 1, ... from top to bottom, each with its name."""
+    """Label the y axis of bars at 0, 1, ... from top to bottom with their names."""
     texts = shorten_apart([plain(item) for item in names], width)
     ax.set_yticks(range(len(names)), [name(text, width) for text in texts])
     ax.set_ylim(max(len(names), 1) - 0.4, -0.6)
@@ -87,22 +87,22 @@ def rows(ax: "Axes", names: Sequence[object], width: int = 40) -> None:
 
 
 def legend(ax: "Axes", handles: Sequence[Any], names: Sequence[object], columns: int = 4) -> int:
-    """A legend between the title and the data, and its number of rows; call it before `dress`."""
+    """Add a legend between title and data; return its number of rows. Call it before `dress`."""
     if not names:
         return 0
     texts = [key(item) for item in names]
     columns = max(1, min(columns, len(texts), 100 // (max(map(len, texts)) + 5)))
-    made = ax.legend(
+    drawn = ax.legend(
         list(handles), texts, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns,
         frameon=False, fontsize=_SMALL, borderaxespad=0.2, borderpad=0.1, handlelength=1.2,
         handletextpad=0.5, columnspacing=1.2, labelspacing=0.25,
     )  # fmt: skip
-    still(made.get_texts())
+    still(drawn.get_texts())
     return -(-len(texts) // columns)
 
 
 def at_bar(ax: "Axes", place: float, value: float, text: str) -> None:
-    """A text beside the end of a horizontal bar."""
+    """Write a text beside the end of a horizontal bar."""
     shown = ax.annotate(
         plain(text), (value, place), xytext=(3, 0), textcoords="offset points", va="center",
         fontsize=_SMALL, annotation_clip=False,
@@ -111,7 +111,7 @@ def at_bar(ax: "Axes", place: float, value: float, text: str) -> None:
 
 
 def note(ax: "Axes", text: str) -> None:
-    """A remark below the axes, for what was left out."""
+    """Write a remark below the axes on what was left out."""
     if text:
         label = ax.get_xlabel()
         ax.set_xlabel(f"{label}\n{textwrap.fill(text, 90)}", fontsize=_SMALL)

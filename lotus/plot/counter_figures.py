@@ -23,7 +23,7 @@ _NO_TOP_DOWN = (
 
 
 def top_down(run: Any, ax: "Axes | None" = None, most: int = 12) -> "Axes":
-    """Per operation, what became of the CPU's slots: front end, back end, speculation, retiring."""
+    """Draw the shares of each operation's slots: front end, back end, speculation, retiring."""
     table = figure_source.silicon(run).operations
     names = [name for name in TOP_DOWN if name in table and table[name].notna().any()]
     shown = table[table[names].notna().all(axis=1)].head(most) if names else table.head(0)
@@ -35,8 +35,8 @@ def top_down(run: Any, ax: "Axes | None" = None, most: int = 12) -> "Axes":
     above, below, handles = np.zeros(len(shown)), np.zeros(len(shown)), []
     for name in names:
         values = 100 * number(shown, name)  # bad speculation is a difference, and may be below 0
-        left = np.where(values < 0, below, above)
-        handles.append(ax.barh(place, values, 0.7, left, color=TOP_DOWN[name][1]))
+        start = np.where(values < 0, below, above)
+        handles.append(ax.barh(place, values, 0.7, start, color=TOP_DOWN[name][1]))
         above, below = above + np.maximum(values, 0), below + np.minimum(values, 0)
     canvas.rows(ax, shown["operation"].map(operation_name).tolist())
     ax.set_xlim(min(float(below.min()), 0.0), max(float(above.max()), 1e-9))
@@ -48,28 +48,28 @@ def top_down(run: Any, ax: "Axes | None" = None, most: int = 12) -> "Axes":
 def counters(
     run: Any, metric: str | None = None, ax: "Axes | None" = None, most: int = 12
 ) -> "Axes":
-    """One counter or metric per operation: "ipc", "l1d_mpki", "task_clock", ...
+    """Draw one counter or metric per operation: "ipc", "l1d_mpki", "task_clock", ...
 
-    By default instructions a cycle, else CPU time. Raises LotusError, with the names that there
-    are, where `metric` is none of them.
+    The default is instructions per cycle, else CPU time. Raises LotusError with the available names
+    if `metric` is not one of them.
     """
     measured = figure_source.silicon(run)
     table = measured.operations.head(most)
-    known = [
+    available = [
         name
         for name in table.columns
         if name not in ("kind", "operation", "nested", "intervals", "total_ns", "counted",
                         "running_share", "turn_share", "source") and table[name].notna().any()
     ]  # fmt: skip
     title = "Counters per operation"
-    if not known:
+    if not available:
         ax = canvas.axes(ax, 2.0)
         text = "Nothing was counted in this run; record with: lotus trace --counters -- COMMAND"
         return canvas.say(ax, title, text)
     if metric is None:
-        metric = next((name for name in _FIRST if name in known), known[0])
-    if metric not in known:
-        names = plain(", ".join(known))
+        metric = next((name for name in _FIRST if name in available), available[0])
+    if metric not in available:
+        names = plain(", ".join(available))
         raise LotusError(f"there is no {metric!r} in this run; there are: {names}")
     values, unit = per_call(measured, table, metric)
     ax = canvas.axes(ax, canvas.bars_height(len(table)))
@@ -90,17 +90,17 @@ def _label(value: float) -> str:
 
 
 def functions(run: Any, ax: "Axes | None" = None, operations: int = 4, most: int = 3) -> "Axes":
-    """The C and C++ functions of most samples under each operation, in per cent of its samples."""
+    """Draw the C and C++ functions with most samples in each operation, in per cent of these."""
     measured = figure_source.silicon(run)
-    shown = functions_by_operation(measured.functions, most)[:operations]
+    chosen = functions_by_operation(measured.functions, most)[:operations]
     title = "C and C++ functions under each operation"
-    if not shown:
+    if not chosen:
         text = "No function was sampled in this run; record with: lotus trace --perf -- COMMAND"
         return canvas.say(canvas.axes(ax, 2.0), title, text)
     ax = canvas.axes(ax, canvas.bars_height(operations * most) + 0.3)
     heads: list[tuple[int, str]] = []
     row, longest = 0, 1e-9
-    for place, operation in enumerate(shown):
+    for place, operation in enumerate(chosen):
         heads.append((row, operation_name(operation.operation)))
         table = operation.functions
         values = 100 * table["share"].to_numpy(np.float64)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def causes(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: int = 8) -> "Axes":
-    """The causes of the loop's time, in per cent, as in the verdict.
+    """Draw the causes of the loop's time in per cent, as in the verdict.
 
     Green is the training step, grey start-up and shutdown, orange what the loop waits for.
     """
@@ -38,7 +38,7 @@ def causes(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: 
 
 
 def shares(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: int = 12) -> "Axes":
-    """The workers' time: operations (blue), the rest of the fetch, idle (grey)."""
+    """Draw the workers' time: operations (blue), the rest of the fetch, idle (grey)."""
     loader_summary = figure_source.loader(run, loader)
     table = loader_summary.operations
     inner = table[~table["nested"].astype(bool)]
@@ -53,35 +53,36 @@ def shares(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: 
         if row["total_ns"] > 0
     ]  # fmt: skip
     entries.sort(key=lambda entry: -entry[1])
-    shown = entries[:most]
+    largest = entries[:most]
     who = "the workers'" if loader_summary.scope.num_workers else "fetching"
-    ax = canvas.axes(ax, canvas.bars_height(len(shown)))
+    ax = canvas.axes(ax, canvas.bars_height(len(largest)))
     title = f"What {who} time went to"
-    if not shown:
+    if not largest:
         return canvas.say(ax, title, "No batch of this loader was recorded in detail.")
-    names = [entry[0] for entry in shown]
-    _bars(ax, names, [100 * entry[2] for entry in shown], [entry[3] for entry in shown])
+    names = [entry[0] for entry in largest]
+    _bars(ax, names, [100 * entry[2] for entry in largest], [entry[3] for entry in largest])
     canvas.dress(ax, title, f"% of {who} time")
-    canvas.note(ax, _left_out(len(entries) - len(shown), "with less time"))
+    canvas.note(ax, _left_out(len(entries) - len(largest), "with less time"))
     return ax
 
 
 def operations(
     run: Any, ax: "Axes | None" = None, loader: int | None = None, most: int = 12
 ) -> "Axes":
-    """How long one call of each operation takes, on a logarithmic axis.
+    """Draw the duration of one call of each operation on a logarithmic axis.
 
-    A line from 5 to 95 % of the calls, a box from 25 to 75 %, the median, the 99 % and the longest.
+    The line spans 5 to 95 % of the calls and the box 25 to 75 %; marks show the median, 99 % and
+    the longest.
     """
     quantiles = distributions.quantiles(figure_source.loader(run, loader).scope)
-    shown = quantiles.head(most)
-    ax = canvas.axes(ax, canvas.bars_height(len(shown)) + 0.2)
+    rows = quantiles.head(most)
+    ax = canvas.axes(ax, canvas.bars_height(len(rows)) + 0.2)
     title = "How long each operation takes"
-    if not len(shown):
+    if not len(rows):
         return canvas.say(ax, title, "No operation of this loader was recorded.")
-    ms = {name: number(shown, f"{name}_ns") / 1e6 for name in (
+    ms = {name: number(rows, f"{name}_ns") / 1e6 for name in (
         "p5", "p25", "p50", "p75", "p95", "p99", "max")}  # fmt: skip
-    place = np.arange(len(shown))
+    place = np.arange(len(rows))
     handles = [
         ax.hlines(place, ms["p5"], ms["p95"], color=BLUE, linewidth=1.2),
         ax.barh(place, ms["p75"] - ms["p25"], 0.5, ms["p25"], color=SKY, edgecolor=BLUE),
@@ -100,61 +101,61 @@ def operations(
     ax.set_axisbelow(True)
     names = [
         f"{operation_name(row['name'])}{' (a batch)' * (row['kind'] == 'batch')}"
-        for row in rows_of(shown)
+        for row in rows_of(rows)
     ]
     canvas.rows(ax, names)
     keys = ["5 to 95 %", "25 to 75 %", "median", "99 %", "longest"]
     legend = canvas.legend(ax, handles, keys, 5)
     canvas.dress(ax, title, "ms a call", legend_rows=legend)
-    canvas.note(ax, _left_out(len(quantiles) - len(shown), "with less time in all"))
+    canvas.note(ax, _left_out(len(quantiles) - len(rows), "with less time in all"))
     return ax
 
 
 def workers(
     run: Any, ax: "Axes | None" = None, loader: int | None = None, most: int = 32
 ) -> "Axes":
-    """How the work is balanced: seconds that each worker was fetching, and idle in the loop."""
+    """Draw the balance of workers: seconds of fetching, and idle in the loop."""
     loader_summary = figure_source.loader(run, loader)
-    shown = loader_summary.workers.head(most)
+    rows = loader_summary.workers.head(most)
     title = "Balance of the workers"
-    ax = canvas.axes(ax, canvas.bars_height(len(shown)))
-    if not len(shown):
+    ax = canvas.axes(ax, canvas.bars_height(len(rows)))
+    if not len(rows):
         return canvas.say(ax, title, "No batch of this loader was recorded in detail.")
     several = len(loader_summary.scope.ranks) > 1
     names = []
-    for row in rows_of(shown):
+    for row in rows_of(rows):
         text = "main" if row["worker"] < 0 else f"worker {row['worker']}"
         names.append(f"rank {row['rank']} {text}" if several else text)
     parts = {
-        "fetching": (number(shown, "fetch_ns") / 1e9, BLUE),
-        "idle in the loop": (number(shown, "idle_ns") / 1e9, IDLE_GREY),
+        "fetching": (number(rows, "fetch_ns") / 1e9, BLUE),
+        "idle in the loop": (number(rows, "idle_ns") / 1e9, IDLE_GREY),
     }
     legend = _stacked(ax, names, parts)
     canvas.dress(ax, title, "seconds", legend_rows=legend)
     canvas.note(
-        ax, _left_out(len(loader_summary.workers) - len(shown), "with a higher number", "workers")
+        ax, _left_out(len(loader_summary.workers) - len(rows), "with a higher number", "workers")
     )
     return ax
 
 
 def ranks(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: int = 32) -> "Axes":
-    """How the ranks of a distributed training are balanced: blocked, own step, other."""
+    """Draw the balance of the ranks of a distributed training: blocked, own step, other."""
     loader_summary = figure_source.loader(run, loader)
     table: pd.DataFrame = loader_summary.ranks.sort_values("rank")
-    shown = table.head(most)
+    rows = table.head(most)
     title = "Balance of the ranks"
-    ax = canvas.axes(ax, canvas.bars_height(len(shown)))
-    if not len(shown):
+    ax = canvas.axes(ax, canvas.bars_height(len(rows)))
+    if not len(rows):
         return canvas.say(ax, title, "No rank took a batch of this loader.")
-    waits, steps = 100 * number(shown, "wait_share"), 100 * number(shown, "step_share")
+    waits, steps = 100 * number(rows, "wait_share"), 100 * number(rows, "step_share")
     parts = {
         "blocked": (waits, WAIT),
         "step": (steps, STEP),
         "other": (np.maximum(100 - waits - steps, 0), GREY),
     }
-    legend = _stacked(ax, [f"rank {rank}" for rank in shown["rank"]], parts)
+    legend = _stacked(ax, [f"rank {rank}" for rank in rows["rank"]], parts)
     canvas.dress(ax, title, "% of the rank's loop", legend_rows=legend)
-    canvas.note(ax, _left_out(len(table) - len(shown), "with a higher number", "ranks"))
+    canvas.note(ax, _left_out(len(table) - len(rows), "with a higher number", "ranks"))
     return ax
 
 
@@ -165,7 +166,7 @@ def _bars(
     colours: Sequence[str],
     width: int = 40,
 ) -> None:
-    """Horizontal bars of per cent, each with its value."""
+    """Draw horizontal bars of per cent, each with its value."""
     ax.barh(range(len(values)), values, 0.7, color=list(colours))
     for place, value in enumerate(values):
         canvas.at_bar(ax, place, value, share(value / 100))
@@ -174,14 +175,14 @@ def _bars(
 
 
 def _stacked(ax: "Axes", names: Sequence[object], parts: "dict[str, tuple[Any, str]]") -> int:
-    """Stacked horizontal bars; the rows of their legend."""
-    left, handles = np.zeros(len(names)), []
+    """Draw stacked horizontal bars; return the rows of their legend."""
+    start, handles = np.zeros(len(names)), []
     for values, colour in parts.values():
         drawn = np.nan_to_num(values)
-        handles.append(ax.barh(range(len(names)), drawn, 0.7, left, color=colour))
-        left = left + drawn
+        handles.append(ax.barh(range(len(names)), drawn, 0.7, start, color=colour))
+        start = start + drawn
     canvas.rows(ax, names)
-    ax.set_xlim(0, 1.02 * max([*left, 1e-9]))
+    ax.set_xlim(0, 1.02 * max([*start, 1e-9]))
     return canvas.legend(ax, handles, list(parts))
 
 

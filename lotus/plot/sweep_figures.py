@@ -1,7 +1,7 @@
 """Figures of a sweep: each measure against workers, with its 95 % interval and the knee.
 
-Together they show what Figure 1 of the Lotus paper shows (throughput and waits stand where its
-lists of functions, c and d, do); what the machine of the sweep could not count says so in words.
+Together they correspond to Figure 1 of the Lotus paper, with throughput and waits in place of its
+lists of functions (c, d). If the machine could not count a measure, its figure says so.
 """
 
 import math
@@ -34,24 +34,24 @@ _NOT_COUNTED = (
 
 
 def elapsed(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
-    """Seconds of the whole command, and of the loop over the loader (steps included)."""
+    """Draw seconds of the whole command, and of the loop over the loader (steps included)."""
     measures = {"elapsed_s": "command", "loop_s": "loop"}
     return _lines(sweep, ax, "Elapsed time", measures, "seconds")
 
 
 def samples_per_second(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
-    """Throughput of the loop."""
+    """Draw the throughput of the loop."""
     return _lines(sweep, ax, "Throughput", {"samples_per_s": ""}, "samples/s")
 
 
 def waits(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
-    """Who waits: the loop for batches, the workers for something to do."""
+    """Draw the waiting shares: of the loop for batches, of the workers for work."""
     measures = {"wait_share": "the loop waits", "idle_share": "workers are idle"}
     return _lines(sweep, ax, "Who waits", measures, "% of their time", 100.0)
 
 
 def cores(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
-    """What the fetches and the command use of the cores, and how long fetches wait for one."""
+    """Draw the cores used by fetches and by the command, and the run-queue delay of fetches."""
     measures = {
         "utilisation": "used by the command",
         "fetch_utilisation": "used by fetching",
@@ -62,13 +62,13 @@ def cores(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
 
 
 def sample_cost(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
-    """What fetching a sample takes: CPU time and time, in milliseconds."""
+    """Draw CPU time and wall time of fetching a sample, in milliseconds."""
     measures = {"cpu_us_per_sample": "CPU time", "wall_us_per_sample": "time"}
     return _lines(sweep, ax, "What a sample costs", measures, "ms a sample", 1e-3)
 
 
 def cpu_seconds(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
-    """CPU seconds that a run's fetches take, per operation, stacked."""
+    """Draw the CPU seconds of a run's fetches per operation, stacked."""
     summary, title = _summary(sweep), "CPU seconds per operation"
     ax = canvas.axes(ax, 3.0)
     table = summary.per_operation("cpu_s")
@@ -102,22 +102,22 @@ def cpu_seconds(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axe
 
 
 def frontend(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
-    """Slots that the CPU's front end left empty, per operation."""
+    """Draw slots lost to the front end, per operation."""
     return _hardware(sweep, ax, "frontend_bound", "Lost to the front end", "% of slots", 100.0)
 
 
 def backend(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
-    """Slots that the CPU's back end could not take, per operation."""
+    """Draw slots lost to the back end, per operation."""
     return _hardware(sweep, ax, "backend_bound", "Lost to the back end", "% of slots", 100.0)
 
 
 def ipc(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
-    """Instructions a cycle, per operation."""
+    """Draw instructions per cycle, per operation."""
     return _hardware(sweep, ax, "ipc", "Instructions a cycle", "instructions a cycle")
 
 
 def dram_loads(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
-    """Loads that memory served, in millions of a run, per operation."""
+    """Draw loads served by memory per run and operation, in millions."""
     return _hardware(sweep, ax, "dram_loads", "Loads served by memory", "million loads", 1e-6)
 
 
@@ -127,7 +127,7 @@ _FIGURE_1 = (
 
 
 def figure_1(sweep: "Sweep | SweepSummary") -> "Figure":
-    """The paper's Figure 1 on one page, in parts a to h.
+    """Draw the paper's Figure 1 on one page, in parts a to h.
 
     Throughput and waits replace its lists of functions (c, d), which `functions` draws for a run.
     """
@@ -142,7 +142,7 @@ def figure_1(sweep: "Sweep | SweepSummary") -> "Figure":
 
 
 def _summary(sweep: "Sweep | SweepSummary") -> SweepSummary:
-    """The summary of a sweep. Raises LotusError if it is no sweep or has no runs yet."""
+    """Return the summary of a sweep. Raises LotusError if it is not a sweep or has no runs yet."""
     if isinstance(sweep, Sweep):
         sweep = cached_results.swept(sweep)
     if not isinstance(sweep, SweepSummary):
@@ -167,7 +167,7 @@ def _lines(
     scale: float = 1.0,
     columns: int = 4,
 ) -> "Axes":
-    """Measures against workers: a colour each, and a style for each series of settings."""
+    """Draw measures against workers: one colour each, and one line style per series of settings."""
     summary = _summary(sweep)
     ax = canvas.axes(ax)
     handles, names = [], []
@@ -196,7 +196,7 @@ def _hardware(
     unit: str,
     scale: float = 1.0,
 ) -> "Axes":
-    """A measure of each operation against workers, of the best series."""
+    """Draw a measure of each operation against workers, for the best series."""
     summary = _summary(sweep)
     ax = canvas.axes(ax, 3.0)
     best = summary.best
@@ -231,7 +231,7 @@ def _hardware(
 
 
 def _colours(summary: SweepSummary) -> dict[str, str]:
-    """One colour for an operation in every figure of the sweep."""
+    """Return a colour for each operation, the same in all figures of the sweep."""
     names = [
         operation
         for operation in summary.per_operation("cpu_s")["operation"]
@@ -248,7 +248,7 @@ def _line(
     colour: str,
     style: str,
 ) -> Any:
-    """(setting, mean, low, high) against workers; None where there is nothing."""
+    """Draw (setting, mean, low, high) against workers; return None if there is no point."""
     kept = [point for point in points if not math.isnan(point[1])]
     if not kept:
         return None
@@ -275,7 +275,7 @@ def _against_workers(ax: "Axes", summary: SweepSummary) -> None:
 
 
 def _knee(ax: "Axes", best: Series | None) -> None:
-    """The knee of the best series as a line, its interval as a band."""
+    """Draw the knee of the best series as a line, and its interval as a band."""
     if best is None or best.knee is None or best.knee.undecided:
         return
     knee = best.knee

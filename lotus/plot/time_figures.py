@@ -28,9 +28,9 @@ _MARKED = 150  # points of a line: more than these are no longer told apart
 def batches(
     run: Any, ax: "Axes | None" = None, loader: int | None = None, delay: bool = False
 ) -> "Axes":
-    """Wait and step of each batch over time, in ms, and with `delay` how long it lay ready.
+    """Draw wait and step of each batch over time, in ms, and with `delay` how long it lay ready.
 
-    Of a long run each point is the mean of neighbours, and a thin line is the longest of them.
+    In a long run each point is the mean of neighbours, and a thin line shows their maximum.
     """
     table = time_series.thinned(
         time_series.batch_series(figure_source.loader(run, loader).scope), 600
@@ -40,7 +40,7 @@ def batches(
     if not len(table):
         return canvas.say(ax, title, "No batch was taken from this loader.")
     handles, names, missing = [], [], []
-    several, each = table["rank"].nunique() > 1, float(number(table, "batches").max())
+    several, per_point = table["rank"].nunique() > 1, float(number(table, "batches").max())
     for measure, colour in _MEASURES.items():
         if measure == "delay" and not delay:
             continue
@@ -54,7 +54,7 @@ def batches(
             (line,) = ax.plot(
                 x, number(mine, f"{measure}_ns") / 1e6, linewidth=1.1, marker=mark, **style
             )
-            if each > 1:
+            if per_point > 1:
                 ax.plot(x, number(mine, f"{measure}_max_ns") / 1e6, linewidth=0.4, **style)
             handles.append(line)
             names.append(f"{measure}, rank {rank}" if several else measure)
@@ -62,14 +62,16 @@ def batches(
     rows = canvas.legend(ax, handles, names)
     canvas.dress(ax, title, _SINCE, "ms", rows)
     texts = [f"Not recorded in this run: {', '.join(missing)}."] if missing else []
-    if each > 1:
-        texts.append(f"Each point is the mean of {each:.0f} neighbours; thin: the longest of them.")
+    if per_point > 1:
+        texts.append(
+            f"Each point is the mean of {per_point:.0f} neighbours; thin: the longest of them."
+        )
     canvas.note(ax, " ".join(texts))
     return ax
 
 
 def throughput(run: Any, ax: "Axes | None" = None, loader: int | None = None) -> "Axes":
-    """Samples a second that were taken, over time; with several ranks a line for each."""
+    """Draw samples per second over time, with one line per rank."""
     series = time_series.batch_series(figure_source.loader(run, loader).scope)
     table = time_series.throughput(series)
     ax = canvas.axes(ax, 2.4)
@@ -91,24 +93,28 @@ def throughput(run: Any, ax: "Axes | None" = None, loader: int | None = None) ->
 
 
 def timeline(run: Any, ax: "Axes | None" = None, bins: int = 600, most: int = 24) -> "Axes":
-    """What every worker did when: in each bin the height of a colour is its share of that time.
+    """Draw what every worker did when: in each bin the height of a colour is its share of the time.
 
-    Nothing is picked out or left out, so the density is right however long the run was.
+    Nothing is sampled or left out, so the density is right however long the run was.
     """
     contents = figure_source.loader(run, None).scope.calls.contents
     ranks = pd.DataFrame(run.manifest["ranks"])
     workers = table(merged(run), "workers")
-    made = lane_kinds.lanes(run.other_intervals, contents, workers, ranks, bins, most_lanes=most)
+    drawn_lanes = lane_kinds.lanes(
+        run.other_intervals, contents, workers, ranks, bins, most_lanes=most
+    )
     title = "What every worker did"
-    count = len(made.lanes)
+    count = len(drawn_lanes.lanes)
     ax = canvas.axes(ax, max(2.0, 1.2 + 0.42 * count))
     if not count:
         return canvas.say(ax, title, "No interval of this run was recorded.")
-    seconds = made.edges_ns / 1e9
+    seconds = drawn_lanes.edges_ns / 1e9
     handles: dict[str, Any] = {}
-    for lane, shares in enumerate(made.share):
+    for lane, shares in enumerate(drawn_lanes.share):
         bottom = np.zeros(shares.shape[1])
-        for kind, colour, part in zip(made.kinds, kind_colours(made.kinds), shares, strict=True):
+        for kind, colour, part in zip(
+            drawn_lanes.kinds, kind_colours(drawn_lanes.kinds), shares, strict=True
+        ):
             if part.any():
                 # The y axis grows downwards; a lane's work grows from its bottom.
                 low, high = lane + 0.42 - 0.84 * bottom, lane + 0.42 - 0.84 * (bottom + part)
@@ -117,19 +123,21 @@ def timeline(run: Any, ax: "Axes | None" = None, bins: int = 600, most: int = 24
                     color=colour, linewidth=0,
                 )  # fmt: skip
             bottom = bottom + part
-    canvas.rows(ax, lane_titles(made.lanes))
+    canvas.rows(ax, lane_titles(drawn_lanes.lanes))
     ax.set_xlim(0, seconds[-1])
-    kinds = [kind for kind in made.kinds if kind in handles]
+    kinds = [kind for kind in drawn_lanes.kinds if kind in handles]
     rows = canvas.legend(ax, [handles[kind] for kind in kinds], [*map(operation_name, kinds)], 5)
-    width = (made.edges_ns[-1] - made.edges_ns[0]) / max(len(made.edges_ns) - 1, 1)
+    width = (drawn_lanes.edges_ns[-1] - drawn_lanes.edges_ns[0]) / max(
+        len(drawn_lanes.edges_ns) - 1, 1
+    )
     canvas.dress(ax, title, f"seconds (in parts of {duration(width)})", legend_rows=rows)
-    if made.left_out:
-        canvas.note(ax, f"{made.left_out} lanes with less work are left out.")
+    if drawn_lanes.left_out:
+        canvas.note(ax, f"{drawn_lanes.left_out} lanes with less work are left out.")
     return ax
 
 
 def memory(run: Any, ax: "Axes | None" = None, loader: int | None = None) -> "Axes":
-    """Memory of each process over time, in MiB of proportional set size."""
+    """Draw the memory of each process over time, in MiB of proportional set size."""
     table = time_series.memory(figure_source.loader(run, loader).scope)
     ax = canvas.axes(ax, 2.4)
     title = "Memory of each process"

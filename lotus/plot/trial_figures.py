@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def trials(result: "Result", ax: "Axes | None" = None) -> "Axes":
-    """Samples per second of every trial in the order of the search; the best setting is green.
+    """Draw samples per second of every trial in the order of the search; the best setting is green.
 
     Raises LotusError if `result` was not returned by `lotus.tune(loader)`.
     """
@@ -37,15 +37,17 @@ def trials(result: "Result", ax: "Axes | None" = None) -> "Axes":
     values = np.nan_to_num(table["samples_per_s"].to_numpy(np.float64))
     low, high = (table[name].to_numpy(np.float64) for name in ("low", "high"))
     ax.barh(range(len(values)), values, 0.7, color=colours)
-    known = np.isfinite(low) & np.isfinite(high)
-    place = np.flatnonzero(known)
-    spread = np.maximum([values[known] - low[known], high[known] - values[known]], 0)
-    ax.errorbar(values[known], place, xerr=spread, fmt="none", ecolor="black", capsize=2,
+    has_interval = np.isfinite(low) & np.isfinite(high)
+    place = np.flatnonzero(has_interval)
+    spread = np.maximum(
+        [values[has_interval] - low[has_interval], high[has_interval] - values[has_interval]], 0
+    )
+    ax.errorbar(values[has_interval], place, xerr=spread, fmt="none", ecolor="black", capsize=2,
                 elinewidth=0.8)  # fmt: skip
     for row, failed in enumerate(table["failed"]):
         if failed:
             canvas.at_bar(ax, row, 0.0, "failed")
     canvas.rows(ax, names, 60)
-    ax.set_xlim(0, 1.1 * max(values.max(), np.nanmax(np.where(known, high, 0)), 1e-9))
+    ax.set_xlim(0, 1.1 * max(values.max(), np.nanmax(np.where(has_interval, high, 0)), 1e-9))
     canvas.dress(ax, title, "samples/s (bars: 95 % interval)")
     return ax

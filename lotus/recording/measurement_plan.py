@@ -53,7 +53,7 @@ def plan(
             cpu = cpus.detect()
             # Where perf's own tables know this CPU they go before ours.
             known, _ = perf_list.table(cpu)
-            groups, choice_notes = choose_counters(perf_command.split(counters), known=known)
+            groups, choice_notes = choose_counters(perf_command.split(counters), event_table=known)
             notes += choice_notes
             facts = {"uarch": cpu.uarch, "metrics": perf_list.saved_metrics(known)}
             if groups:

@@ -86,7 +86,7 @@ def knee(rates: Mapping[int, Sequence[float]], near: float = NEAR, seed: int = 0
 
 
 def _knees(means: Floats, near: float) -> Ints:
-    """The first column of each row whose mean is near the row's largest."""
+    """Return, for each row, the first column whose mean is near the row's largest."""
     enough = means >= means.max(axis=1, keepdims=True) * (1 - near)
     places: Ints = np.argmax(enough, axis=1).astype(np.int64)
     return places

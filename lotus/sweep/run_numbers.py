@@ -64,13 +64,13 @@ class Reduced:
 
 def chosen(run: RunLike, target: Mapping[str, Any] | None) -> int | None:
     """Return the loader of a sweep: the one with the most samples that matches; None: no match."""
-    wanted = dict(target or {})
+    required = dict(target or {})
     for loader in iterated(run):
         row = _loader_rows(run, loader)
-        if wanted.get("number") is not None and loader != wanted["number"]:
+        if required.get("number") is not None and loader != required["number"]:
             continue
         names = set(row["dataset"].astype(str)) if len(row) else set()
-        if wanted.get("dataset") is not None and wanted["dataset"] not in names:
+        if required.get("dataset") is not None and required["dataset"] not in names:
             continue
         return loader
     return None
@@ -81,21 +81,21 @@ def named(run: RunLike) -> dict[int, str]:
     names = {}
     for loader in iterated(run):
         row = _loader_rows(run, loader).head(1)
-        known = {key: value for record in row.to_dict("records") for key, value in record.items()}
-        texts = {str(key): value for key, value in known.items() if isinstance(value, str)}
+        fields = {key: value for record in row.to_dict("records") for key, value in record.items()}
+        texts = {str(key): value for key, value in fields.items() if isinstance(value, str)}
         names[loader] = f"{loader} {title_of(texts)}".rstrip()
     return names
 
 
 def missing(run: RunLike, target: Mapping[str, Any] | None) -> str:
     """Return why `chosen` finds no loader."""
-    names, wanted = list(named(run).values()), dict(target or {})
+    names, required = list(named(run).values()), dict(target or {})
     if not names:
         return "no DataLoader was iterated under lotus in it"
-    target_value = next((value for value in wanted.values() if value is not None), "such")
-    shown = ", ".join(names[:MOST_NAMED])
-    shown += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"there is no loader {target_value} in it; there are: {shown}"
+    target_value = next((value for value in required.values() if value is not None), "such")
+    listed = ", ".join(names[:MOST_NAMED])
+    listed += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"there is no loader {target_value} in it; there are: {listed}"
 
 
 def _loader_rows(run: RunLike, loader: int) -> pd.DataFrame:
@@ -106,10 +106,12 @@ def _loader_rows(run: RunLike, loader: int) -> pd.DataFrame:
 def not_as_set(run: RunLike, loader: int, setting: Setting, varied: Sequence[str]) -> str:
     """Return how the loader differs from the setting; "" if it does not."""
     rows = _loader_rows(run, loader)
-    wanted = {name: getattr(setting, name) for name in ("num_workers", *varied)}
+    expected = {name: getattr(setting, name) for name in ("num_workers", *varied)}
     if not setting.num_workers:
-        wanted = {name: wanted[name] for name in wanted if name in ("num_workers", "pin_memory")}
-    for name, value in wanted.items():
+        expected = {
+            name: expected[name] for name in expected if name in ("num_workers", "pin_memory")
+        }
+    for name, value in expected.items():
         if value is None or name not in rows:
             continue
         values = {plain_value(cell) for cell in rows[name]}
@@ -145,9 +147,9 @@ def _measures(run: Any, summary: LoaderSummary, elapsed_s: float, cpu_s: float) 
     fetch = np.nan_to_num(number(batches, "fetch_ns"))
     cpu = number(batches, "cpu_ns")
     fetched, used = total(fetch), total(cpu) if (~np.isnan(cpu)).any() else np.nan
-    made = total(number(batches, "size")[~np.isnan(number(batches, "fetch_ns"))])
+    samples_made = total(number(batches, "size")[~np.isnan(number(batches, "fetch_ns"))])
     cores = scope.cores * max(len(scope.ranks), 1)
-    off, taken = (total(part(batches, fetch)) for part in (off_cpu, core_taken))
+    off, core_taken_ns = (total(part(batches, fetch)) for part in (off_cpu, core_taken))
     # If only some batches were recorded, their mean represents all.
     share = ratio(len(scope.waits), int((fetch > 0).sum())) if scope.partial else 1.0
     loop_ns = times["loop_ns"] / max(len(scope.ranks), 1)
@@ -167,9 +169,9 @@ def _measures(run: Any, summary: LoaderSummary, elapsed_s: float, cpu_s: float) 
         "utilisation": ratio(cpu_s, elapsed_s * cores),
         "fetch_cpu_s": used / 1e9,
         "fetch_utilisation": ratio(used * share, loop_ns * cores),
-        "cpu_us_per_sample": ratio(used / 1e3, made),
-        "wall_us_per_sample": ratio(fetched / 1e3, made),
-        "queue_share": _share(taken, fetched, used),
+        "cpu_us_per_sample": ratio(used / 1e3, samples_made),
+        "wall_us_per_sample": ratio(fetched / 1e3, samples_made),
+        "queue_share": _share(core_taken_ns, fetched, used),
         "off_share": _share(off, fetched, used),
         "storage_share": _share(min(off, _storage_ns(batches)), fetched, used),
         "read_bytes": _sum(number(batches, "read_bytes")),
@@ -184,7 +186,7 @@ def _measures(run: Any, summary: LoaderSummary, elapsed_s: float, cpu_s: float) 
 
 
 def _owed(summary: LoaderSummary) -> dict[str, float]:
-    """Shares of the loop due to transport of batches, not to fetching or training steps."""
+    """Return shares of the loop due to transport of batches, not to fetching or training steps."""
     shares = dict.fromkeys(OWED, 0.0)
     for cause in summary.verdict.causes:
         if cause.kind in OWED:
@@ -193,7 +195,7 @@ def _owed(summary: LoaderSummary) -> dict[str, float]:
 
 
 def _share(part: float, fetched: float, used: float) -> float:
-    """The ratio of `part` to the fetches; NaN if their CPU time was not measured."""
+    """Return `part` as a share of the fetches; NaN if their CPU time was not measured."""
     return float("nan") if np.isnan(used) else ratio(part, fetched)
 
 
@@ -202,7 +204,7 @@ def _sum(values: Floats) -> float:
 
 
 def _storage_ns(batches: pd.DataFrame) -> float:
-    """An upper bound of the time that the batches' reads from local storage can have taken."""
+    """Return an upper bound of the time of the batches' reads from local storage."""
     return total(storage_ns(number(batches, "read_bytes"), number(batches, "major_faults")))
 
 
@@ -225,9 +227,11 @@ def peak_memory(resources: pd.DataFrame) -> float:
             "bytes": used[known],
         }
     )
-    each = frame.pivot_table(index="second", columns="process", values="bytes", aggfunc="max")
+    by_second = frame.pivot_table(index="second", columns="process", values="bytes", aggfunc="max")
     # A process that was not sampled in a second is assumed to exist for two more.
-    return float(each.reindex(range(int(each.index.max()) + 1)).ffill(limit=2).sum(axis=1).max())
+    return float(
+        by_second.reindex(range(int(by_second.index.max()) + 1)).ffill(limit=2).sum(axis=1).max()
+    )
 
 
 def _counted(run: Any, loader: int) -> pd.DataFrame:
@@ -254,14 +258,14 @@ def _hardware(run: Any, counted: pd.DataFrame, summary: LoaderSummary) -> dict[s
     metrics = formulas.clip_shares(formulas.metrics(sums, _cpu_of(run), known_table))
     row = {**sums.iloc[0].to_dict(), **metrics.iloc[0].to_dict()}
     known = {name: float(row[name]) for name in ("ipc", *SHARES) if name in row}
-    made = total(number(summary.scope.batches, "size")) * ratio(len(good), len(fetch))
+    samples_made = total(number(summary.scope.batches, "size")) * ratio(len(good), len(fetch))
     loads = [float(row[name]) for name in DRAM if name in row]
     if loads:
-        known["dram_loads_per_sample"] = ratio(sum(loads), made)
+        known["dram_loads_per_sample"] = ratio(sum(loads), samples_made)
     for side in ("frontend", "backend"):
         if f"{side}_bound" in known and "cycles" in row:
             lost = known[f"{side}_bound"] * float(row["cycles"])
-            known[f"{side}_lost_per_sample"] = ratio(lost, made)
+            known[f"{side}_lost_per_sample"] = ratio(lost, samples_made)
     return known
 
 
@@ -271,18 +275,18 @@ def _operations(
     scope = summary.scope
     exact = counter_table(counted, _cpu_of(run), known_events(run.manifest, _cpu_of(run)))
     rows = _timed(scope) + _other(summary, exact)
-    made = pd.DataFrame(rows, columns=["kind", "operation", "cpu_s", "wall_s", "minor_faults",
+    table = pd.DataFrame(rows, columns=["kind", "operation", "cpu_s", "wall_s", "minor_faults",
                                        "major_faults", "read_bytes"])  # fmt: skip
-    used = made.loc[made["kind"] != "send", "cpu_s"]
+    used = table.loc[table["kind"] != "send", "cpu_s"]
     if not np.isnan(cpu_s) and used.notna().all():
         outside = {"kind": "command", "operation": OUTSIDE, "cpu_s": max(cpu_s - used.sum(), 0.0)}
-        made = pd.concat([made, pd.DataFrame([outside])], ignore_index=True)
-    made = made.merge(_counts(exact), on=["kind", "operation"], how="left")
-    return made.reindex(columns=["kind", "operation", *OPERATION_MEASURES])
+        table = pd.concat([table, pd.DataFrame([outside])], ignore_index=True)
+    table = table.merge(_counts(exact), on=["kind", "operation"], how="left")
+    return table.reindex(columns=["kind", "operation", *OPERATION_MEASURES])
 
 
 def _timed(scope: Scope) -> list[dict[str, Any]]:
-    """Operations of batches that are not nested."""
+    """Return the operations of batches that are not nested."""
     return [
         {"kind": "operation", "operation": str(name), "cpu_s": known_sum(part, "cpu_ns") / 1e9,
          "wall_s": known_sum(part, "duration_ns") / 1e9,
@@ -292,19 +296,19 @@ def _timed(scope: Scope) -> list[dict[str, Any]]:
 
 
 def _in_fetches(scope: Scope) -> pd.DataFrame:
-    """The sums of operations that, with collate and the rest, add up to the fetches."""
+    """Return sums of operations that, with collate and the rest, add up to the fetches."""
     cells = scope.calls.cells
     return cells[flag(cells, "in_batch") & ~flag(cells, "nested")]
 
 
 def _other(summary: LoaderSummary, exact: pd.DataFrame) -> list[dict[str, Any]]:
-    """Collate and the rest of the fetch, separated if their CPU time was; and the sending."""
+    """Return collate and the rest of the fetch (separate if their CPU time is known), and send."""
     scope = summary.scope
     batches, cells = scope.batches, _in_fetches(scope)
     # NaN where that of the operations was not measured.
     measured = (cells["known_cpu_ns"] == cells["count"]).all()
     used = _sum(number(batches, "cpu_ns")) - (cells["cpu_ns"].sum() if measured else np.nan)
-    took = total(number(batches, "fetch_ns")) - total(number(cells, "duration_ns"))
+    rest_ns = total(number(batches, "fetch_ns")) - total(number(cells, "duration_ns"))
     collate = total(number(batches, "collate_ns"))
     rows: list[dict[str, Any]] = []
 
@@ -317,9 +321,9 @@ def _other(summary: LoaderSummary, exact: pd.DataFrame) -> list[dict[str, Any]]:
         row = counted_collate.iloc[0]
         apart = float(row["task_clock"]) * float(row["intervals"]) / float(row["counted"])
         add("collate", COLLATE, apart, collate)
-        add("fetch", REST, used - apart, took - collate)
+        add("fetch", REST, used - apart, rest_ns - collate)
     elif (number(batches, "fetch_ns") > 0).any():
-        add("fetch", UNSPLIT, used, took)
+        add("fetch", UNSPLIT, used, rest_ns)
     sending = total(number(batches, "send_ns"))
     if scope.num_workers and sending:
         add("send", SEND, np.nan, sending)
@@ -327,7 +331,7 @@ def _other(summary: LoaderSummary, exact: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _counts(exact: pd.DataFrame) -> pd.DataFrame:
-    """Metrics per operation, kind and operation first."""
+    """Return metrics per operation; the first columns are kind and operation."""
     columns = ["kind", "operation", *_METRICS]
     if not len(exact):
         return pd.DataFrame(columns=columns)

@@ -98,7 +98,9 @@ def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
 
 
 def change(table: Table, measure: str, first: int, last: int) -> Change:
-    """The change of a measure from `first` to `last` workers, with the spread of all settings."""
+    """Return the change of a measure from `first` to `last` workers, with the spread of all
+    settings.
+    """
     logs = {
         workers: np.log([value for value in values.get(measure, ()) if value > 0])
         for workers, values in table.items()
@@ -120,9 +122,9 @@ def change(table: Table, measure: str, first: int, last: int) -> Change:
 def _means(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     means = {}
     for name, repeats in values.items():
-        known = [value for value in repeats if not math.isnan(value)]
-        if known:
-            means[name] = sum(known) / len(known)
+        measured = [value for value in repeats if not math.isnan(value)]
+        if measured:
+            means[name] = sum(measured) / len(measured)
     return means
 
 
@@ -159,7 +161,7 @@ def _growing(knee: Knee, at: Mapping[str, float]) -> Limit:
 
 
 def _main(most: int, top: Mapping[str, float]) -> list[Limit]:
-    """Workers are idle while the loop waits: transport of batches limits."""
+    """Return the limit by transport of batches, if workers are idle while the loop waits."""
     idle = top.get("idle_share", 0.0)
     shares = {kind: top.get(f"{kind}_owed_share", 0.0) for kind in _ON_THE_WAY}
     kind = max(shares, key=lambda kind: shares[kind])
@@ -178,17 +180,17 @@ def _main(most: int, top: Mapping[str, float]) -> list[Limit]:
 
 def _cores(most: int, top: Mapping[str, float], cores: float) -> list[Limit]:
     queue, used = top.get("queue_share", 0.0), top.get("fetch_utilisation", 0.0)
-    whole = top.get("utilisation", 0.0)
-    if queue < SHARED and used < CROWDED and whole < BUSY:
+    busy = top.get("utilisation", 0.0)
+    if queue < SHARED and used < CROWDED and busy < BUSY:
         return []
     evidence = {**_evidence(top, "queue_share", "fetch_utilisation", "utilisation"), "cores": cores}
-    if max(used, whole) < OTHERS:
+    if max(used, busy) < OTHERS:
         return [
             Limit(
                 OTHER_PROGRAMS,
                 f"Cores that something else has: with {_workers(most)} fetches are ready to run "
                 f"without getting a core {queue:.0%} of their time, while the command uses "
-                f"{max(used, whole):.0%} of the cores. Unless its step keeps them busy, other "
+                f"{max(used, busy):.0%} of the cores. Unless its step keeps them busy, other "
                 "programs do: sweep again on a machine that is left alone.",
                 evidence,
             )
@@ -201,7 +203,7 @@ def _cores(most: int, top: Mapping[str, float], cores: float) -> list[Limit]:
 
 
 def _cpu(table: Table) -> list[Limit]:
-    """A sample costs more CPU time with more workers: they share a resource besides cores."""
+    """Return the limit by another resource, if more workers cost more CPU time per sample."""
     several = sorted(workers for workers in table if workers)
     if len(several) < 2:
         return []

@@ -84,13 +84,13 @@ def begin(path: Path | None, command: Sequence[str], plan: SweepPlan, seed: int 
         run_directory.make(path)
     counters, cpu, notes = _counters(plan.counters)
     seed = random.SystemRandom().randrange(1 << 32) if seed is None else seed
-    shown = redaction.command(list(command))
+    redacted = redaction.command(list(command))
     manifest = {
         "lotus": __version__,
         "torch": None,  # known after the first run
         "state": "running",
-        "command": shown,
-        "hidden": shown != list(command),  # whether secrets were redacted
+        "command": redacted,
+        "hidden": redacted != list(command),  # whether secrets were redacted
         "cwd": os.getcwd(),
         "start_wall_ns": time.time_ns(),
         "seed": seed,
@@ -109,7 +109,7 @@ def begin(path: Path | None, command: Sequence[str], plan: SweepPlan, seed: int 
 
 
 def _runs(plan: SweepPlan, seed: int) -> list[dict[str, Any]]:
-    """The runs in the order in which they are made."""
+    """Return the runs in the order in which they are made."""
     from lotus.sweep import sweep_record
 
     dice, runs = random.Random(seed), []
@@ -118,13 +118,13 @@ def _runs(plan: SweepPlan, seed: int) -> list[dict[str, Any]]:
         dice.shuffle(order)
         for place in order:
             name = f"{sweep_record.name_of(plan.settings[place], plan.varied)}-{repeat}"
-            known = {"setting": place, "repeat": repeat, "directory": f"{RUNS}/{name}"}
-            runs.append({**known, "state": "pending", "exit_code": None, "signal": None})
+            record = {"setting": place, "repeat": repeat, "directory": f"{RUNS}/{name}"}
+            runs.append({**record, "state": "pending", "exit_code": None, "signal": None})
     return runs
 
 
 def _counters(counters: str | None) -> tuple[str | None, dict[str, Any], list[str]]:
-    """The counters of all runs, chosen once: (value of LOTUS_COUNTERS, CPU, notes)."""
+    """Choose the counters of all runs once: (value of LOTUS_COUNTERS, CPU, notes)."""
     if counters is None:
         return None, {}, []
     from lotus.recording import measurement_plan  # looks at what this machine can do
@@ -135,25 +135,25 @@ def _counters(counters: str | None) -> tuple[str | None, dict[str, Any], list[st
 
 def _same(sweep: "Sweep", command: Sequence[str], plan: SweepPlan, seed: int | None) -> None:
     """Raise LotusError if a directory holds a different sweep."""
-    other = f"{sweep.path} holds another sweep"
-    known = sweep.manifest
-    there, wanted = known.get("plan"), json.loads(json.dumps(plan.as_json()))
-    if redaction.command(list(command)) != redaction.command(_words(known)):
-        raise LotusError(f"{other}, of another command; choose another directory with -o")
-    if there != wanted:
-        there = there if isinstance(there, dict) else {}
-        names = ", ".join(name for name in wanted if there.get(name) != wanted[name])
+    message = f"{sweep.path} holds another sweep"
+    manifest = sweep.manifest
+    recorded_plan, expected = manifest.get("plan"), json.loads(json.dumps(plan.as_json()))
+    if redaction.command(list(command)) != redaction.command(_words(manifest)):
+        raise LotusError(f"{message}, of another command; choose another directory with -o")
+    if recorded_plan != expected:
+        recorded_plan = recorded_plan if isinstance(recorded_plan, dict) else {}
+        names = ", ".join(name for name in expected if recorded_plan.get(name) != expected[name])
         raise LotusError(
-            f"{other}: {names} are not the same; choose another directory with -o, or resume it "
+            f"{message}: {names} are not the same; choose another directory with -o, or resume it "
             f"with: lotus sweep --resume {sweep.path}"
         )
-    if seed is not None and seed != known.get("seed"):
-        raise LotusError(f"{other}: its seed is {known.get('seed')}; resume it without --seed")
+    if seed is not None and seed != manifest.get("seed"):
+        raise LotusError(f"{message}: its seed is {manifest.get('seed')}; resume it without --seed")
 
 
-def _words(known: Mapping[str, Any]) -> list[str]:
-    """The command of a sweep's manifest; earlier versions may have redacted it differently."""
-    words = known.get("command")
+def _words(manifest: Mapping[str, Any]) -> list[str]:
+    """Return the manifest's command; earlier versions may have redacted it differently."""
+    words = manifest.get("command")
     return [str(word) for word in words] if isinstance(words, list) else []
 
 

@@ -47,15 +47,15 @@ class Sweep:
         self._settings, self.runs = _checked(self.path, self.manifest)
 
     def __repr__(self) -> str:
-        done = int((self.runs["state"] == "done").sum())
-        return f"Sweep({str(self.path)!r}, {done} of {len(self.runs)} runs done)"
+        completed = int((self.runs["state"] == "done").sum())
+        return f"Sweep({str(self.path)!r}, {completed} of {len(self.runs)} runs done)"
 
     @cached_property
     def varied(self) -> tuple[str, ...]:
         """The parameters that the sweep sets; all others are the program's own."""
         named = self.manifest.get("varied")
-        known = named if isinstance(named, list) else []
-        return tuple(name for name in PARAMETERS if name in known or name == "num_workers")
+        names = named if isinstance(named, list) else []
+        return tuple(name for name in PARAMETERS if name in names or name == "num_workers")
 
     def settings(self) -> list[Setting]:
         """Return the distinct settings in the order of the plan."""
@@ -63,8 +63,8 @@ class Sweep:
 
     def directories(self, setting: Setting, state: str = "done") -> list[Path]:
         """Return the directories of a setting's runs with this state, by repeat."""
-        wanted = self.runs["setting"] == self._settings.index(setting)
-        rows = self.runs[wanted & (self.runs["state"] == state)].sort_values("repeat")
+        selected = self.runs["setting"] == self._settings.index(setting)
+        rows = self.runs[selected & (self.runs["state"] == state)].sort_values("repeat")
         return [self.path / str(directory) for directory in rows["directory"]]
 
     def loaded(self, setting: Setting) -> list[Run]:
@@ -105,8 +105,8 @@ def _manifest(path: Path) -> dict[str, Any]:
     try:
         content = files.read_json(path / NAME)
     except FileNotFoundError:
-        what = "there is no sweep at" if not path.exists() else "there is no sweep.json in"
-        raise LotusError(f"{what} {path}; {make}") from None
+        problem = "there is no sweep at" if not path.exists() else "there is no sweep.json in"
+        raise LotusError(f"{problem} {path}; {make}") from None
     except OSError as error:
         raise LotusError(
             f"cannot read {path / NAME}: {error.strerror}; see: ls -ld {path} {path / NAME}"
@@ -121,7 +121,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd.DataFrame]:
-    """The settings and runs of a manifest. Raises LotusError if they are not valid."""
+    """Return the settings and runs of a manifest. Raises LotusError if they are not valid."""
     try:
         _known_words(manifest)
         listed = _list(manifest, "settings")
@@ -137,9 +137,9 @@ def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd
         if len({os.path.normpath(row["directory"]) for row in rows}) < len(rows):
             raise ValueError("two runs lie in one directory")
     except (ValueError, TypeError) as error:
-        what = "".join(char if char.isprintable() else "?" for char in str(error))[:300]
+        why = "".join(char if char.isprintable() else "?" for char in str(error))[:300]
         raise LotusError(
-            f"{path / NAME} is damaged: {what}; its runs can be read: lotus report {path}/runs/NAME"
+            f"{path / NAME} is damaged: {why}; its runs can be read: lotus report {path}/runs/NAME"
         ) from None
     _not_elsewhere(path, {row["directory"] for row in rows})
     columns = [*PARAMETERS, "setting", "repeat", "directory", "state", *_RUN]
@@ -161,7 +161,7 @@ def _not_elsewhere(path: Path, directories: Iterable[str]) -> None:
 
 
 def _known_words(manifest: Mapping[str, Any]) -> None:
-    """Raise ValueError where the command, the notes or the plan are no such things."""
+    """Raise ValueError if the command, the notes or the plan have the wrong type."""
     for name in ("command", "notes"):
         words = manifest.get(name) or []
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -202,5 +202,5 @@ def _row(run: Any, settings: Sequence[Setting]) -> dict[str, Any]:
             raise ValueError(f"{name} of a run is {run[name]!r:.50}")
     facts = {name: run.get(name) for name in _RUN}
     fields = dataclasses.asdict(settings[place])
-    known = {"setting": place, "repeat": repeat, "directory": directory, "state": run["state"]}
-    return {**fields, **known, **facts}
+    row = {"setting": place, "repeat": repeat, "directory": directory, "state": run["state"]}
+    return {**fields, **row, **facts}

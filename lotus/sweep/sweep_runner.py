@@ -70,7 +70,7 @@ class Progress:
     """Receives the progress of a sweep; this base class ignores it."""
 
     def lost(self, directories: Sequence[str]) -> None:
-        """Completed runs can no longer be read and will be made again."""
+        """Completed runs can no longer be read and will be repeated."""
 
     def began(self, number: int, whole: int, setting: Setting, repeat: int) -> None:
         """A run starts."""
@@ -103,10 +103,10 @@ def run(
     progress = progress or Progress()
     with _alone(path):
         recorded = sweep.load(path)
-        here, there = os.getcwd(), recorded.manifest.get("cwd")
-        if there is not None and here != there:
+        own_cwd, cwd = os.getcwd(), recorded.manifest.get("cwd")
+        if cwd is not None and own_cwd != cwd:
             raise LotusError(
-                f"the sweep began in another working directory; first: cd {shlex.quote(str(there))}"
+                f"the sweep began in another working directory; first: cd {shlex.quote(str(cwd))}"
             )
         manifest: dict[str, Any] = {**recorded.manifest, "state": "running"}
         if not _can_go_on(manifest):
@@ -152,15 +152,15 @@ def _readable(path: Path, record: Mapping[str, Any]) -> bool:
 
 
 def _set_aside(where: Path) -> None:
-    """Keep whatever is at the path of a run but is not one, as it may be its remains."""
+    """Rename whatever is at the path of a run but is not a run, in case the user needs it."""
     if not os.path.lexists(where) or run_directory.is_run(where):
         return
     for number in itertools.count():
-        kept = where.with_name(f"{where.name}.unreadable" + (f"-{number}" if number else ""))
-        if not os.path.lexists(kept):
+        renamed = where.with_name(f"{where.name}.unreadable" + (f"-{number}" if number else ""))
+        if not os.path.lexists(renamed):
             break
     try:
-        where.rename(kept)
+        where.rename(renamed)
     except OSError as error:
         raise LotusError(
             f"cannot move {where} aside: {error.strerror}; remove it, then go on with: "
@@ -262,20 +262,20 @@ def _run_setting(
 def _give_up(runs: Sequence[dict[str, Any]], record: dict[str, Any]) -> str:
     """Remove all rounds of a refused setting from the sweep; returns a message."""
     record["refused"] = True
-    known = {"state": "failed", "problem": record["problem"], "refused": True}
-    others = [
+    outcome = {"state": "failed", "problem": record["problem"], "refused": True}
+    pending_runs = [
         run for run in runs if run["setting"] == record["setting"] and run["state"] == "pending"
     ]
-    for other in others:
-        other.update(known, exit_code=None, signal=None, elapsed_ns=None, cpu_s=None)
-    if not others:
+    for other in pending_runs:
+        other.update(outcome, exit_code=None, signal=None, elapsed_ns=None, cpu_s=None)
+    if not pending_runs:
         return "this setting cannot succeed in this sweep"
-    rounds = "round is" if len(others) == 1 else f"{len(others)} rounds are"
+    rounds = "round is" if len(pending_runs) == 1 else f"{len(pending_runs)} rounds are"
     return f"this setting cannot succeed in this sweep: its other {rounds} not made"
 
 
 def _setting_request(manifest: Mapping[str, Any], setting: Setting, messages: Path) -> str:
-    """The JSON request to lotus/inside/apply/settings_applier.py."""
+    """Return the JSON request to lotus/inside/apply/settings_applier.py."""
     plan = manifest["plan"]
     names = [name for name in plan["varied"] if getattr(setting, name) is not None]
     if not setting.num_workers:
@@ -312,15 +312,15 @@ def _wait(
             ended, status, usage = os.wait4(pid, os.WNOHANG)
             if ended:
                 break
-            taken = signal.sigtimedwait(watched, _LOOK_S)
-            if taken is None:
+            received = signal.sigtimedwait(watched, _LOOK_S)
+            if received is None:
                 progress.running(time.monotonic() - begin)
-            elif taken.si_signo != signal.SIGCHLD:
-                stopped = taken.si_signo
+            elif received.si_signo != signal.SIGCHLD:
+                stopped = received.si_signo
                 # A signal from the terminal has reached the program too (see
                 # lotus/recording/launcher.py).
-                if taken.si_code <= 0 or taken.si_signo == signal.SIGHUP:
-                    os.kill(pid, taken.si_signo)
+                if received.si_code <= 0 or received.si_signo == signal.SIGHUP:
+                    os.kill(pid, received.si_signo)
         while (late := signal.sigtimedwait(watched, 0)) is not None:
             if late.si_signo != signal.SIGCHLD:
                 stopped = stopped or late.si_signo
@@ -330,9 +330,10 @@ def _wait(
 
 
 def child(path: str, number: int, command: Sequence[str]) -> int:
-    """Run in the process of one run: trace the command into its directory, end as it ended.
+    """Trace the command of one run into its directory, then end the process as the command ended.
 
-    `path` is the sweep's manifest, `number` the index of the run in it.
+    This is the program of a run's process. `path` is the sweep's manifest, `number` the index of
+    the run in it.
     """
     manifest = json.loads(Path(path).read_bytes())
     plan = manifest["plan"]
@@ -357,7 +358,7 @@ def child(path: str, number: int, command: Sequence[str]) -> int:
 
 
 def _how(code: int) -> str:
-    """Why a process failed; "" if it did not."""
+    """Return why a process failed; "" if it did not."""
     if code < 0:
         try:
             return f"ended by {signal.Signals(-code).name}"
@@ -367,7 +368,7 @@ def _how(code: int) -> str:
 
 
 def _refused(messages: Path) -> list[str]:
-    """Notes on loaders that kept their own settings."""
+    """Return notes on loaders that kept their own settings."""
     notes = []
     with contextlib.suppress(OSError):
         for line in messages.read_bytes()[: 1 << 20].splitlines():
@@ -382,7 +383,7 @@ def _refused(messages: Path) -> list[str]:
 def _looked_at(
     where: Path, manifest: Mapping[str, Any], setting: Setting, refused: Sequence[str]
 ) -> tuple[float, str, dict[str, Any]]:
-    """(samples/s, why the run does not count or "", facts) of a run whose program succeeded."""
+    """Return (samples/s, why the run does not count or "", facts) of a run that succeeded."""
     from lotus.reading import run as runs
     from lotus.sweep import run_numbers as analysis
 
@@ -402,7 +403,7 @@ def _looked_at(
 
 
 def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
-    """The last lines of a run's output that are not empty."""
+    """Return the last non-empty lines of a run's output."""
     try:
         with log.open("rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _TAIL, 0))
@@ -413,14 +414,14 @@ def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
 
 
 def _left(runs: Sequence[Mapping[str, Any]]) -> float:
-    """The expected time of the remaining runs, from other runs of their settings."""
-    took: dict[int, list[float]] = {}
+    """Return the expected time of the remaining runs, from other runs of their settings."""
+    durations: dict[int, list[float]] = {}
     for record in runs:
         if record["state"] == "done" and isinstance(record.get("elapsed_ns"), int):
-            took.setdefault(record["setting"], []).append(record["elapsed_ns"] / 1e9)
-    known = [seconds for some in took.values() for seconds in some]
-    if not known:
+            durations.setdefault(record["setting"], []).append(record["elapsed_ns"] / 1e9)
+    all_durations = [seconds for some in durations.values() for seconds in some]
+    if not all_durations:
         return float("nan")
-    mean = sum(known) / len(known)
-    waiting = [took.get(run["setting"], [mean]) for run in runs if run["state"] == "pending"]
+    mean = sum(all_durations) / len(all_durations)
+    waiting = [durations.get(run["setting"], [mean]) for run in runs if run["state"] == "pending"]
     return sum(sum(some) / len(some) for some in waiting)

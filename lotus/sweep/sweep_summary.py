@@ -100,7 +100,7 @@ class SweepSummary:
 
 
 def summarise(
-    sweep: Sweep, progress: Callable[[int, int], None] = lambda done, whole: None
+    sweep: Sweep, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> SweepSummary:
     """Read the runs of a sweep and compute its summary; reports how many have been read."""
     settings = sweep.settings()
@@ -108,11 +108,11 @@ def summarise(
     rows: list[dict[str, Any]] = []
     parts: list[pd.DataFrame] = []
     loaders: dict[str, None] = {}
-    others: dict[str, None] = {}
-    done = sweep.runs[sweep.runs["state"] == "done"]
+    other_loaders: dict[str, None] = {}
+    done_runs = sweep.runs[sweep.runs["state"] == "done"]
     records = sweep.manifest["runs"]
-    for count, (number, row) in enumerate(done.iterrows()):
-        progress(count, len(done))
+    for count, (number, row) in enumerate(done_runs.iterrows()):
+        progress(count, len(done_runs))
         where = sweep.path / str(row["directory"])
         reduced = _reduced(where, sweep, records[int(str(number))], notes)
         if reduced is None:
@@ -121,11 +121,11 @@ def summarise(
         rows.append({**place, **reduced.measures})
         parts.append(reduced.operations.assign(**place))
         loaders[reduced.loader] = None
-        others.update(dict.fromkeys(reduced.others))
+        other_loaders.update(dict.fromkeys(reduced.others))
         if reduced.lost:
             notes.append(f"{row['directory']}: {reduced.lost} records were lost")
-    progress(len(done), len(done))
-    notes += _others(list(others), sweep.manifest.get("plan"))
+    progress(len(done_runs), len(done_runs))
+    notes += _others(list(other_loaders), sweep.manifest.get("plan"))
     frame = pd.DataFrame(rows, columns=None if rows else ["setting", "repeat"])
     operations = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return built(sweep, frame, operations, list(loaders), notes, settings)
@@ -156,16 +156,16 @@ def _reduced(
 
 
 def _others(names: Sequence[str], plan: Any) -> list[str]:
-    """A note on the loaders that the report does not cover."""
+    """Return a note on the loaders that the report does not cover."""
     if not names:
         return []
     target = plan.get("loader") if isinstance(plan, dict) else None
     why = "the one that --loader names" if target else "the one with most samples"
-    shown = ", ".join(names[:MOST_NAMED])
-    shown += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    listed = ", ".join(names[:MOST_NAMED])
+    listed += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     several = "loaders" if len(names) > 1 else "another loader"
-    more = "" if target else "; --loader sweeps another"
-    return [f"the program iterates {several} besides, {shown}: this is on {why}{more}"]
+    hint = "" if target else "; --loader sweeps another"
+    return [f"the program iterates {several} besides, {listed}: this is on {why}{hint}"]
 
 
 def built(
@@ -295,21 +295,21 @@ def _operations(operations: pd.DataFrame) -> pd.DataFrame:
 
 def _intervals(long: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Return means of `value` with 95 % intervals (Student's t), in the order of the rows."""
-    known = long[long["value"].notna()]
-    table = known.groupby(list(keys), as_index=False, sort=False).agg(
+    measured = long[long["value"].notna()]
+    table = measured.groupby(list(keys), as_index=False, sort=False).agg(
         mean=("value", "mean"), spread=("value", "std"), repeats=("value", "size")
     )
     count = table["repeats"].to_numpy(np.float64)
     wide = np.array([t_quantile(int(repeats) - 1) for repeats in count])
-    half = np.where(count > 1, wide * table["spread"].to_numpy() / np.sqrt(count), np.nan)
+    half_width = np.where(count > 1, wide * table["spread"].to_numpy() / np.sqrt(count), np.nan)
     mean = table["mean"].to_numpy(np.float64)
     shares = table["measure"].astype(str).str.endswith(_BETWEEN_0_AND_1).to_numpy()
     # Only the share of bad speculation, a difference, can be below 0.
     least = np.where(table["measure"] == "bad_speculation", -np.inf, np.minimum(mean, 0.0))
     most = np.where(shares, np.fmax(mean, 1.0), np.inf)
-    return table.assign(low=np.fmax(mean - half, least), high=np.fmin(mean + half, most)).assign(
-        low=lambda t: t["low"].where(count > 1), high=lambda t: t["high"].where(count > 1)
-    )
+    return table.assign(
+        low=np.fmax(mean - half_width, least), high=np.fmin(mean + half_width, most)
+    ).assign(low=lambda t: t["low"].where(count > 1), high=lambda t: t["high"].where(count > 1))
 
 
 def _failed(sweep: Sweep, settings: Sequence[Setting]) -> list[dict[str, Any]]:
@@ -347,14 +347,14 @@ def _few(rows: pd.DataFrame) -> list[str]:
 
 
 def _cold(rows: pd.DataFrame) -> list[str]:
-    """Whether the first run filled the page cache for all others."""
+    """Return a note if the first run filled the page cache for all others."""
     if "read_bytes" not in rows or len(rows) < 3:
         return []
-    first, others = rows["read_bytes"].iloc[0], rows["read_bytes"].iloc[1:].median()
-    if not first > max(_MUCH_READ, 10 * others):
+    first, later = rows["read_bytes"].iloc[0], rows["read_bytes"].iloc[1:].median()
+    if not first > max(_MUCH_READ, 10 * later):
         return []
     return [
-        f"the first run read {first / 1e9:.1f} GB from storage, the others {others / 1e9:.1f}: it "
+        f"the first run read {first / 1e9:.1f} GB from storage, the others {later / 1e9:.1f}: it "
         "found the page cache empty, and is not like them"
     ]
 

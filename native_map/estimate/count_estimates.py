@@ -49,9 +49,9 @@ def own_counts(index: Index, exact: pd.DataFrame, event: str, rows: int) -> Floa
     Samples belong to the innermost interval, so this is the count to compare them with. A nested
     interval without a count, such as a span of the user, leaves the outer one without a count.
     """
-    whole = np.full(rows, np.nan)
-    whole[exact["row"].to_numpy(np.int64)] = exact[event].to_numpy(np.float64)
-    placed = whole[index.rows]
+    inclusive = np.full(rows, np.nan)
+    inclusive[exact["row"].to_numpy(np.int64)] = exact[event].to_numpy(np.float64)
+    placed = inclusive[index.rows]
     inner = np.flatnonzero(index.parent >= 0)
     within = np.bincount(index.parent[inner], weights=placed[inner], minlength=len(placed))
     own = np.full(rows, np.nan)
@@ -192,9 +192,11 @@ def operations(
         scale = unit * count / sampled
         of = table[variance].to_numpy(np.float64) / (count * scale)
         low, high = score_interval(count / scale, of)
-        prefix, more = "" if name == "count" else "calibrated_", Z * systematic * count
-        table[f"{prefix}low"] = np.maximum(count - np.hypot(count - low * scale, more), 0)
-        table[f"{prefix}high"] = count + np.hypot(high * scale - count, more)
+        prefix, systematic_error = "" if name == "count" else "calibrated_", Z * systematic * count
+        table[f"{prefix}low"] = np.maximum(
+            count - np.hypot(count - low * scale, systematic_error), 0
+        )
+        table[f"{prefix}high"] = count + np.hypot(high * scale - count, systematic_error)
     table = table.drop(columns=["squares", "variance", "calibrated_variance"])
     return table if factors is not None else table.drop(columns=[
         "calibrated", "calibrated_low", "calibrated_high"])  # fmt: skip
@@ -213,22 +215,26 @@ def functions(
     names = [*keys, "library", "function"]
     rows = tally.astype(dict.fromkeys(names, str)).groupby(names, as_index=False)
     table = rows[["samples", "count"]].sum().rename(columns={"count": "sampled"})
-    whole = totals[[*keys, "samples", "count"]].copy()
-    whole["low"], whole["high"] = totals["low"], totals["high"]
+    by_operation = totals[[*keys, "samples", "count"]].copy()
+    by_operation["low"], by_operation["high"] = totals["low"], totals["high"]
     if "calibrated" in totals:
         good = totals["calibrated"].notna()
         for name, better in (("low", "calibrated_low"), ("high", "calibrated_high")):
-            whole[name] = totals[better].where(good, totals[name])
-        whole["total"] = totals["calibrated"].where(good, totals["count"])
+            by_operation[name] = totals[better].where(good, totals[name])
+        by_operation["total"] = totals["calibrated"].where(good, totals["count"])
     else:
-        whole["total"] = totals["count"]
+        by_operation["total"] = totals["count"]
     if exact is not None and len(exact):
-        known = whole.merge(exact, on=["kind", "operation", "event"], how="left")["exact"]
-        known = known.where((whole["helper_of"] == "").to_numpy())
+        exact_total = by_operation.merge(exact, on=["kind", "operation", "event"], how="left")[
+            "exact"
+        ]
+        exact_total = exact_total.where((by_operation["helper_of"] == "").to_numpy())
         for name in ("total", "low", "high"):
-            whole[name] = known.fillna(whole[name])
+            by_operation[name] = exact_total.fillna(by_operation[name])
     table = table.merge(
-        whole.rename(columns={"samples": "of", "count": "all", "low": "least", "high": "most"}),
+        by_operation.rename(
+            columns={"samples": "of", "count": "all", "low": "least", "high": "most"}
+        ),
         on=keys,
     )
     share = (table["sampled"] / table["all"]).to_numpy()

@@ -84,16 +84,16 @@ class Index:
         pid, tid, time_ns = (_int64(samples[name]) for name in ("pid", "tid", "time_ns"))
         thread = self._threads(_keys(pid, tid))
         row = self._rows_of(self._positions(thread, time_ns))
-        inside, known = row >= 0, thread >= 0
+        inside, of_known_thread = row >= 0, thread >= 0
         code = {name: self.kinds.index(name) for name in OUTSIDE}
         kind = np.full(len(row), code[ELSEWHERE], np.int16)
         kind[inside] = self.kind[row[inside]]
-        outside = np.flatnonzero(known & ~inside)
+        outside = np.flatnonzero(of_known_thread & ~inside)
         if len(outside):
             first = self.start_ns[self.bounds[thread[outside]]]
             kind[outside] = np.where(time_ns[outside] < first, code[STARTUP], code[OTHER])
         helper_of = np.full(len(row), -1, np.int64)
-        strange = np.flatnonzero(~known)
+        strange = np.flatnonzero(~of_known_thread)
         if len(strange):
             process = np.unique(self.keys >> 32)
             ours = strange[np.isin(pid[strange], process)]
@@ -143,10 +143,10 @@ class Index:
 
     def _helped(self, pid: Ints, time_ns: Ints) -> Ints:
         """Row of the one interval of HELPED that each process was in at each time, else -1."""
-        processes, which = np.unique(pid, return_inverse=True)
+        processes, process_number = np.unique(pid, return_inverse=True)
         helped = np.array([kind in HELPED for kind in self.kinds])
         answer = np.full(len(pid), -1, np.int64)
-        for number, where in _groups(which.astype(np.int64), len(processes)):
+        for number, where in _groups(process_number.astype(np.int64), len(processes)):
             seen = np.zeros(len(where), np.int64)
             for thread in np.flatnonzero(self.keys >> 32 == processes[number]):
                 row = self._rows_of(self.within(int(thread), time_ns[where]))
@@ -250,15 +250,17 @@ def books(
     unattributed, lost, recorded (in_file + lost) and missing (recorded less the other three; any
     value but 0 is a defect).
     """
-    gone = lost or {}
+    lost_samples = lost or {}
     rows = []
-    events = dict.fromkeys([*in_file, *gone, *(str(name) for name in tally["event"].unique())])
+    events = dict.fromkeys(
+        [*in_file, *lost_samples, *(str(name) for name in tally["event"].unique())]
+    )
     for event in events:
         of = tally[tally["event"].astype(str) == event]
         inside = of["attributed"].to_numpy(dtype=bool)
         count = of["samples"].to_numpy(dtype=np.int64)
         attributed, outside = int(count[inside].sum()), int(count[~inside].sum())
-        lost_here = gone.get(event, 0)
+        lost_here = lost_samples.get(event, 0)
         recorded = in_file.get(event, 0) + lost_here
         rows.append(
             {

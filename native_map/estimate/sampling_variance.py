@@ -38,8 +38,10 @@ class Groups:
         operation = intervals["operation"].astype("category").cat
         names = [*(str(name) for name in operation.categories), ""]
         codes = operation.codes.to_numpy().astype(np.int64)
-        both = index.kind.astype(np.int64) * len(names) + np.where(codes < 0, len(names) - 1, codes)
-        present, code = np.unique(both, return_inverse=True)
+        codes_of_pairs = index.kind.astype(np.int64) * len(names) + np.where(
+            codes < 0, len(names) - 1, codes
+        )
+        present, code = np.unique(codes_of_pairs, return_inverse=True)
         kinds = [index.kinds[pair // len(names)] for pair in present]
         return cls(code.astype(np.int64), kinds, [names[pair % len(names)] for pair in present])
 
@@ -80,12 +82,12 @@ def _scan_thread(
     flat = np.ones(size)
     if tally is None or tally["count"].sum() <= 0:
         return flat, flat, present
-    took = np.diff(times).astype(np.float64)
+    durations = np.diff(times).astype(np.float64)
     period = tally["count"].sum() / tally["samples"].sum()
     # The squared relative variation of the period: 0 if it is fixed.
     varies = max(float(tally["squares"].sum() / tally["count"].sum() / period) - 1, 0.0)
     # Counts per ns: of a group by its samples, of an interval by its exact count.
-    spent = np.bincount(group, weights=took, minlength=size)
+    spent = np.bincount(group, weights=durations, minlength=size)
     sampled = np.zeros(size)
     names = {pair: at for at, pair in enumerate(zip(groups.kind, groups.operation, strict=True))}
     keys = ["kind", "operation"]
@@ -95,10 +97,10 @@ def _scan_thread(
     between = tally[~tally["attributed"] & tally["kind"].isin((OTHER, GC, INTERPRETER))]
     sampled[-1] = between["count"].sum()
     rate = np.divide(sampled, spent, out=np.zeros(size), where=spent > 0)
-    length = took * rate[group]
+    length = durations * rate[group]
     if own is not None:
-        known = (row >= 0) & np.isfinite(own[row])
-        length = np.where(known, _exact_lengths(row, took, own, length, known), length)
+        counted = (row >= 0) & np.isfinite(own[row])
+        length = np.where(counted, _exact_lengths(row, durations, own, length, counted), length)
     chosen = _blocks(len(length))
     edges = np.concatenate(([0.0], np.cumsum(length))) / period
     begin, end, group = edges[:-1][chosen], edges[1:][chosen], group[chosen]
@@ -107,14 +109,14 @@ def _scan_thread(
     stretch -= stretch.min(initial=0)
     shape = (int(stretch.max(initial=0)) + 1, size)
     cell = stretch * size + group
-    holds = np.bincount(cell, weights=end - begin, minlength=shape[0] * size).reshape(shape)
-    whole = holds[:, :-1].sum(axis=1, keepdims=True)
-    share = np.divide(holds, whole, out=np.zeros(shape), where=whole > 0)
-    expected, spread, spread_share = holds.sum(axis=0), np.zeros(size), np.zeros(size)
+    in_cells = np.bincount(cell, weights=end - begin, minlength=shape[0] * size).reshape(shape)
+    of_all_groups = in_cells[:, :-1].sum(axis=1, keepdims=True)
+    share = np.divide(in_cells, of_all_groups, out=np.zeros(shape), where=of_all_groups > 0)
+    expected, spread, spread_share = in_cells.sum(axis=0), np.zeros(size), np.zeros(size)
     comb = _Comb(varies, float(edges[-1]))
     for number in range(PHASES):
         hits = comb.before(end, number) - comb.before(begin, number)
-        off = np.bincount(cell, weights=hits, minlength=holds.size).reshape(shape) - holds
+        off = np.bincount(cell, weights=hits, minlength=in_cells.size).reshape(shape) - in_cells
         spread += (off**2).sum(axis=0) / PHASES
         off -= share * off[:, :-1].sum(axis=1, keepdims=True)
         spread_share += (off**2).sum(axis=0) / PHASES
@@ -150,14 +152,14 @@ class _Comb:
 
 
 def _exact_lengths(
-    row: Ints, took: Floats, own: Floats, length: Floats, known: npt.NDArray[np.bool_]
+    row: Ints, durations: Floats, own: Floats, length: Floats, counted: npt.NDArray[np.bool_]
 ) -> Floats:
     """Exact counts spread over the segments of each interval, scaled to what was sampled."""
-    spent = np.bincount(row[known], weights=took[known], minlength=len(own))
+    spent = np.bincount(row[counted], weights=durations[counted], minlength=len(own))
     exact = np.zeros(len(row))
-    exact[known] = own[row[known]] * took[known] / spent[row[known]]
+    exact[counted] = own[row[counted]] * durations[counted] / spent[row[counted]]
     total = exact.sum()
-    return np.asarray(exact * (length[known].sum() / total if total > 0 else 0.0))
+    return np.asarray(exact * (length[counted].sum() / total if total > 0 else 0.0))
 
 
 def _blocks(segments: int) -> Ints:

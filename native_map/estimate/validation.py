@@ -68,8 +68,10 @@ def validate(
     if mapped is None:
         table["mapped"] = np.nan
     else:
-        others = mapped[["operation", "event", "mapped"]].astype({"operation": str, "event": str})
-        table = table.merge(others, on=["operation", "event"], how="left")
+        mapped_counts = mapped[["operation", "event", "mapped"]].astype(
+            {"operation": str, "event": str}
+        )
+        table = table.merge(mapped_counts, on=["operation", "event"], how="left")
     truth = table["exact"].where(table["exact"] > 0)
     for name, of in (
         ("err_joined", "joined"),
@@ -84,15 +86,15 @@ def validate(
     table["calibrated_within_ci"] = table["exact"].between(
         table["calibrated_low"], table["calibrated_high"]
     )
-    whole = table.groupby("event")["exact"].transform("sum")
-    table["fitted"] = table["exact"] > FITTED * whole
+    event_total = table.groupby("event")["exact"].transform("sum")
+    table["fitted"] = table["exact"] > FITTED * event_total
     table["judged"] = table["samples"] >= ENOUGH
     near = (table["err_joined"].abs() <= NEAR) | table["within_ci"]
     table["good"] = near & (table["width"] <= WIDE)
     order = [*keys, "samples", "exact", "joined", "low", "high", "joined_calibrated"]
     order += ["calibrated_low", "calibrated_high", "mapped"]
-    rest = [name for name in table.columns if name not in order]
-    return table[[*order, *rest]].sort_values(
+    remaining = [name for name in table.columns if name not in order]
+    return table[[*order, *remaining]].sort_values(
         ["event", "exact"], ascending=[True, False], ignore_index=True
     )
 

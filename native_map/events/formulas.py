@@ -62,8 +62,8 @@ def clip_shares(metrics: pd.DataFrame) -> pd.DataFrame:
     Only rounding, or counts that were not taken at the same time, make a share negative.
     """
     shares = [name for name in metrics if METRICS[str(name)].is_share]
-    kept = metrics[shares].where(~(metrics[shares] < -NEAR_ZERO)).clip(lower=0.0)
-    return metrics.assign(**{str(name): kept[name] for name in shares})
+    clipped = metrics[shares].where(~(metrics[shares] < -NEAR_ZERO)).clip(lower=0.0)
+    return metrics.assign(**{str(name): clipped[name] for name in shares})
 
 
 def negative_share_notes(metrics: pd.DataFrame) -> list[str]:
@@ -133,10 +133,12 @@ def _amd(c: _Counts, width: int, _: bool) -> dict[str, Column]:
     if c.has("ops_dispatched", "ops_retired"):
         shares["bad_speculation"] = _ratio(c["ops_dispatched"] - c["ops_retired"], slots)
     elif c.has("slots_frontend", "slots_backend", "ops_retired"):
-        rest = 1 - shares["frontend_bound"] - shares["backend_bound"] - shares["retiring"]
+        bad_speculation = (
+            1 - shares["frontend_bound"] - shares["backend_bound"] - shares["retiring"]
+        )
         if "smt_contention" in shares:
-            rest = rest - shares["smt_contention"]
-        shares["bad_speculation"] = rest
+            bad_speculation = bad_speculation - shares["smt_contention"]
+        shares["bad_speculation"] = bad_speculation
     shares.update(_amd_level_2(c, shares, slots))
     return shares
 

@@ -73,10 +73,10 @@ def table(cpu: Cpu, perf: str = "perf") -> tuple[EventTable, tuple[str, ...]]:
 def _run(*command: str) -> str:
     environment = {**os.environ, "LC_ALL": "C", "PAGER": "cat", "PERF_PAGER": "cat"}
     try:
-        done = answer(command, _LIMITS, env=environment)
+        output = answer(command, _LIMITS, env=environment)
     except (OSError, ValueError):
         return ""
-    return "" if done.stopped else done.out.decode("utf-8", "replace")
+    return "" if output.stopped else output.out.decode("utf-8", "replace")
 
 
 def parse_json(text: str) -> Listing:
@@ -110,13 +110,13 @@ def parse_json(text: str) -> Listing:
             of_name.setdefault(name.lower(), {}).update(dict.fromkeys(groups))
             metric = PerfMetric(name, (), get("MetricExpr", ""), scale, unit, text)
             metrics.setdefault(name.lower(), metric)
-    whole = {key: replace(m, groups=tuple(of_name[key])) for key, m in metrics.items()}
-    return Listing(events, whole)
+    complete = {key: replace(m, groups=tuple(of_name[key])) for key, m in metrics.items()}
+    return Listing(events, complete)
 
 
 def _keep(events: dict[str, PerfEvent], name: str, event: PerfEvent) -> None:
-    known = events.get(name.lower())
-    if known is None or not known.encoding:
+    existing = events.get(name.lower())
+    if existing is None or not existing.encoding:
         events[name.lower()] = event
 
 

@@ -157,17 +157,17 @@ def _auto(
     form = _best_form(known.sets[name], working, virtual)
     base = list(_working((CYCLES, INSTRUCTIONS), working, []))
     events = [e for group in form.groups for e in _working(group, working, notes)]
-    taken: list[Event] = []
+    chosen: list[Event] = []
     for event in (*base, *events):
-        if _cost(taken) + event.counters <= fits:
-            taken.append(event)
-    # Half of a ratio is useless.
-    optional = form.optional | {e.name for e in (*base, *taken) if not e.counters}
-    for event in [e for e in taken if e not in base and e.name not in optional]:
-        rest = [e.name for e in taken if e is not event]
-        if gives(rest, known) == gives([*rest, event.name], known):
-            taken.remove(event)
-    given_metrics = gives((e.name for e in taken), known)
+        if _cost(chosen) + event.counters <= fits:
+            chosen.append(event)
+    # Drop events that add no metric, such as half of a ratio.
+    optional = form.optional | {e.name for e in (*base, *chosen) if not e.counters}
+    for event in [e for e in chosen if e not in base and e.name not in optional]:
+        others = [e.name for e in chosen if e is not event]
+        if gives(others, known) == gives([*others, event.name], known):
+            chosen.remove(event)
+    given_metrics = gives((e.name for e in chosen), known)
     missing = [m for m in form.gives if m not in given_metrics and m != "smt_contention"]
     possible = gives((e.name for e in (*base, *events)), known)
     if missing := [m for m in missing if m in possible]:
@@ -175,7 +175,7 @@ def _auto(
             f"{fits} counters hold one group without {', '.join(missing)}; ask for {name} to count "
             "all in turns"
         )
-    return [tuple(taken)] if taken else []
+    return [tuple(chosen)] if chosen else []
 
 
 def _best_form(
@@ -193,13 +193,13 @@ def _best_form(
 def _working(
     events: Iterable[Event], working: Collection[str] | None, notes: list[str]
 ) -> tuple[Event, ...]:
-    kept = []
+    working_events = []
     for event in events:
         if working is None or event.type == SOFTWARE or event.name in working:
-            kept.append(event)
+            working_events.append(event)
         else:
             notes.append(f"{event.name} does not count correctly on this machine: left out")
-    return tuple(kept)
+    return tuple(working_events)
 
 
 def _cost(events: Iterable[Event]) -> int:
@@ -225,14 +225,14 @@ def _place(
             return
     start = next((s for s in (base, base[:1]) if _cost(s) < fits), ())
     counted = {e for group in groups for e in group}
-    left = [e for e in unit if e not in counted and e not in start]
+    unplaced = [e for e in unit if e not in counted and e not in start]
     filling = start
-    for event in left:
+    for event in unplaced:
         if _cost(filling) + event.counters > fits:
             groups.append(filling)
             filling = start
         filling = (*filling, event)
-    if left:
+    if unplaced:
         groups.append(filling)
     notes.append(
         f"{', '.join(e.name for e in unit)} do not fit into {fits} counters together: ratios "

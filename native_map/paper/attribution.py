@@ -57,7 +57,7 @@ def apply(
     front = ["operation", "module", "function", "weight", "shared", "runs", "of", "match"]
     metrics = [*profile.additive, *profile.means]
     pairs = pairs[[*front, "evidence", *metrics]]
-    left = _leftovers(rows[~rows["row"].isin(matches["row"])], mapping, profile)
+    leftovers = _leftovers(rows[~rows["row"].isin(matches["row"])], mapping, profile)
     summed = _summed(pairs, mapping, profile)
     covered = entries[entries["entry"].isin(used)].groupby("operation")["share"].sum()
     summed["covered"] = summed["operation"].map(covered).fillna(0.0)
@@ -65,7 +65,7 @@ def apply(
     return (
         resolved(summed, profile.means),
         resolved(pairs, profile.means),
-        resolved(left, profile.means),
+        resolved(leftovers, profile.means),
     )
 
 
@@ -92,23 +92,23 @@ def _matched(rows: pd.DataFrame, entries: pd.DataFrame) -> tuple[pd.DataFrame, s
     """Return `row`, `operation`, `runs`, `of`, `match`, `weight` of each row that an operation has,
     and the entries that were used.
     """
-    wanted = ["entry", "operation", "runs", "of", "time"]
+    columns = ["entry", "operation", "runs", "of", "time"]
     named = ~rows["function"].str.fullmatch(_ADDRESS)
-    known, with_module = rows["module"] != "", entries["module"] != ""
+    has_module, with_module = rows["module"] != "", entries["module"] != ""
     # An address is meaningful only within one build of one file.
     stages = (
-        (rows[known], entries[with_module], ["module", "key"]),
-        (rows[known & named], entries[with_module], ["library", "key"]),
-        (rows[~known & named], entries, ["key"]),
-        (rows[known & named], entries[~with_module], ["key"]),
+        (rows[has_module], entries[with_module], ["module", "key"]),
+        (rows[has_module & named], entries[with_module], ["library", "key"]),
+        (rows[~has_module & named], entries, ["key"]),
+        (rows[has_module & named], entries[~with_module], ["key"]),
     )
     parts: list[pd.DataFrame] = []
-    done: set[int] = set()
+    matched: set[int] = set()
     used: set[int] = set()
-    for (side, other, keys), match in zip(stages, (*MATCHES, MATCHES[2]), strict=True):
-        side = side.loc[~side["row"].isin(done), ["row", *keys]]
-        part = side.merge(other[[*wanted, *keys]], on=keys)
-        done.update(part["row"])
+    for (side, candidates, keys), match in zip(stages, (*MATCHES, MATCHES[2]), strict=True):
+        side = side.loc[~side["row"].isin(matched), ["row", *keys]]
+        part = side.merge(candidates[[*columns, *keys]], on=keys)
+        matched.update(part["row"])
         used.update(part["entry"])
         # A function name in several modules, or in two spellings, is one pair of the operation.
         part = part.groupby(["row", "operation"], as_index=False, sort=False).agg(
@@ -117,22 +117,22 @@ def _matched(rows: pd.DataFrame, entries: pd.DataFrame) -> tuple[pd.DataFrame, s
         part["match"] = match
         parts.append(part)
     pairs = pd.concat(parts, ignore_index=True)
-    whole = pairs.groupby("row")["time"].transform("sum")
+    total_time = pairs.groupby("row")["time"].transform("sum")
     count = pairs.groupby("row")["time"].transform("size")
-    pairs["weight"] = (pairs["time"] / whole.where(whole > 0)).fillna(1.0 / count)
+    pairs["weight"] = (pairs["time"] / total_time.where(total_time > 0)).fillna(1.0 / count)
     return pairs.drop(columns="time"), used
 
 
 def _leftovers(rows: pd.DataFrame, mapping: Mapping, profile: Profile) -> pd.DataFrame:
     dropped = mapping.functions[~mapping.functions["kept"]]
     seen = set(_key(dropped["function"]))
-    kept = set(_key(mapping.kept["function"]))
+    kept_keys = set(_key(mapping.kept["function"]))
     address = rows["function"].str.fullmatch(_ADDRESS)
-    left = rows[["module", "function"]].copy()
-    left["reason"] = np.select(
+    leftovers = rows[["module", "function"]].copy()
+    leftovers["reason"] = np.select(
         [
             address & (rows["module"] == ""),
-            rows["key"].isin(kept),
+            rows["key"].isin(kept_keys),
             rows["key"].isin(seen),
         ],
         [
@@ -143,30 +143,32 @@ def _leftovers(rows: pd.DataFrame, mapping: Mapping, profile: Profile) -> pd.Dat
         "in no operation's isolated runs",
     )
     for name in (*profile.additive, *profile.means):
-        left[name] = rows[name]
-    rest = {
+        leftovers[name] = rows[name]
+    unlisted = {
         name: profile.totals[name] - float(profile.functions[name].sum())
         for name in profile.additive
     }
-    rest = {n: v if abs(v) > 1e-9 * abs(profile.totals[n]) else 0.0 for n, v in rest.items()}
-    if any(rest.values()):
+    unlisted = {
+        n: v if abs(v) > 1e-9 * abs(profile.totals[n]) else 0.0 for n, v in unlisted.items()
+    }
+    if any(unlisted.values()):
         row = {
             "module": "",
             "function": "",
             "reason": "the export's own total less the functions that it lists",
-            **rest,
+            **unlisted,
         }
-        left = pd.concat([left, pd.DataFrame([row])], ignore_index=True)
+        leftovers = pd.concat([leftovers, pd.DataFrame([row])], ignore_index=True)
     weight = profile.weight or profile.additive[0]
-    return left.sort_values(weight, ascending=False, kind="stable").reset_index(drop=True)
+    return leftovers.sort_values(weight, ascending=False, kind="stable").reset_index(drop=True)
 
 
 def _summed(pairs: pd.DataFrame, mapping: Mapping, profile: Profile) -> pd.DataFrame:
     """Return one row per operation of the mapping, also for those that the profile lacks."""
     names = pd.Index(mapping.operations["name"], name="operation")
     grouped = pairs.groupby("operation")
-    made = grouped[list(profile.additive)].sum(min_count=1).reindex(names)
-    made.insert(0, "pairs", grouped.size().reindex(names, fill_value=0))
+    sums = grouped[list(profile.additive)].sum(min_count=1).reindex(names)
+    sums.insert(0, "pairs", grouped.size().reindex(names, fill_value=0))
     base = pairs[profile.weight].fillna(0.0) if profile.weight else pairs["weight"]
 
     def part(chosen: pd.Series) -> pd.Series:
@@ -178,14 +180,14 @@ def _summed(pairs: pd.DataFrame, mapping: Mapping, profile: Profile) -> pd.DataF
         known = pairs[name].notna()
         top = (pairs[name] * base).where(known, 0.0).groupby(pairs["operation"]).sum()
         whole = base.where(known, 0.0).groupby(pairs["operation"]).sum()
-        made[name] = (top / whole.where(whole > 0)).reindex(names)
+        sums[name] = (top / whole.where(whole > 0)).reindex(names)
     if {"instructions", "cycles"} <= set(profile.additive):
-        made["ipc"] = made["instructions"] / made["cycles"].where(made["cycles"] > 0)
-    made["weak"] = part(pairs["evidence"] != "strong")
-    made["few_runs"] = part(pairs["evidence"].str.startswith("few runs"))
-    made["no_module"] = part(pairs["match"] == MATCHES[2])
-    made["shared"] = part(pairs["shared"] > 1)
-    return made.reset_index()
+        sums["ipc"] = sums["instructions"] / sums["cycles"].where(sums["cycles"] > 0)
+    sums["weak"] = part(pairs["evidence"] != "strong")
+    sums["few_runs"] = part(pairs["evidence"].str.startswith("few runs"))
+    sums["no_module"] = part(pairs["match"] == MATCHES[2])
+    sums["shared"] = part(pairs["shared"] > 1)
+    return sums.reset_index()
 
 
 def _key(names: pd.Series) -> pd.Series:
@@ -198,7 +200,7 @@ def _library(modules: pd.Series) -> pd.Series:
 
     The versions of a library differ between machines, and wheels add a hash to the name.
     """
-    made = modules.str.replace(r"\.so(?:\.[0-9.]+)?$", "", regex=True)
-    made = made.str.replace(r"\.(?:cpython-[0-9]+|abi3)[\w-]*$", "", regex=True)
-    made = made.str.replace(r"-(?:[0-9a-f]{8}|[0-9]+(?:\.[0-9]+)+)$", "", regex=True)
-    return made.str.replace(r"^(?:lib)?python[0-9]+(?:\.[0-9]+)*$", "python", regex=True)
+    names = modules.str.replace(r"\.so(?:\.[0-9.]+)?$", "", regex=True)
+    names = names.str.replace(r"\.(?:cpython-[0-9]+|abi3)[\w-]*$", "", regex=True)
+    names = names.str.replace(r"-(?:[0-9a-f]{8}|[0-9]+(?:\.[0-9]+)+)$", "", regex=True)
+    return names.str.replace(r"^(?:lib)?python[0-9]+(?:\.[0-9]+)*$", "python", regex=True)

@@ -18,29 +18,29 @@ def capture_probability(function_s: float, interval_s: float, executions: int) -
     return -math.expm1(executions * math.log1p(-once))
 
 
-def executions_needed(function_s: float, interval_s: float, wanted: float = 0.95) -> int:
-    """Return the fewest executions with a capture probability of at least `wanted` (0 to < 1)."""
+def executions_needed(function_s: float, interval_s: float, target: float = 0.95) -> int:
+    """Return the fewest executions with a capture probability of at least `target` (0 to < 1)."""
     once = _once(function_s, interval_s)
-    if not 0.0 <= wanted < 1.0:
+    if not 0.0 <= target < 1.0:
         raise ValueError("the wanted probability must be at least 0 and below 1")
-    if wanted == 0.0:
+    if target == 0.0:
         return 0
     if once == 1.0:
         return 1
-    needed = math.ceil(math.log1p(-wanted) / math.log1p(-once))
+    needed = math.ceil(math.log1p(-target) / math.log1p(-once))
     # The ceiling of a quotient of logarithms may be off by one.
-    while needed > 1 and capture_probability(function_s, interval_s, needed - 1) >= wanted:
+    while needed > 1 and capture_probability(function_s, interval_s, needed - 1) >= target:
         needed -= 1
-    while capture_probability(function_s, interval_s, needed) < wanted:
+    while capture_probability(function_s, interval_s, needed) < target:
         needed += 1
     return needed
 
 
-def shortest_captured(interval_s: float, executions: int, wanted: float = 0.95) -> float:
-    """Return the seconds from which a function is sampled with probability `wanted`."""
-    if executions < 1 or not 0.0 <= wanted < 1.0 or not interval_s > 0:
+def shortest_captured(interval_s: float, executions: int, target: float = 0.95) -> float:
+    """Return the seconds from which a function is sampled with probability `target`."""
+    if executions < 1 or not 0.0 <= target < 1.0 or not interval_s > 0:
         raise ValueError("executions, the interval and the probability must be positive")
-    return -interval_s * math.expm1(math.log1p(-wanted) / executions)
+    return -interval_s * math.expm1(math.log1p(-target) / executions)
 
 
 def _once(function_s: float, interval_s: float) -> float:

@@ -232,9 +232,9 @@ def slug(text: str) -> str:
     return f"{name}_stated" if name in _TAKEN else name
 
 
-def unused(name: str, taken: Container[str]) -> str:
+def unused(name: str, used: Container[str]) -> str:
     """Return the name, with a number appended if a column already has it."""
-    return next(n for n in chain([name], (f"{name}_{i}" for i in count(2))) if n not in taken)
+    return next(n for n in chain([name], (f"{name}_{i}" for i in count(2))) if n not in used)
 
 
 def gathered(
@@ -284,18 +284,18 @@ def gathered(
         averages[name] = mean.fillna(parts["plain"].mean())
     functions = pd.concat([functions, pd.DataFrame(averages, index=functions.index)], axis=1)
     _derive_backend(functions, averaged, base, notes)
-    _tell_of_shares_below_zero(functions, averaged, notes)
+    _note_negative_shares(functions, averaged, notes)
     stated = {name: float(functions[name].sum()) for name in additive}
-    for name, whole in (totals or {}).items():
-        if name not in additive or not 0 <= whole <= MAX_VALUE:
+    for name, given_total in (totals or {}).items():
+        if name not in additive or not 0 <= given_total <= MAX_VALUE:
             continue
-        if whole < stated[name] * (1 - _ROUNDED_ROWS):
+        if given_total < stated[name] * (1 - _ROUNDED_ROWS):
             notes.append(
-                f"the export's total of {name} ({whole:g}) is less than its functions have "
+                f"the export's total of {name} ({given_total:g}) is less than its functions have "
                 f"({stated[name]:g}): their sum is used"
             )
         else:
-            stated[name] = whole
+            stated[name] = given_total
     return Profile(
         kind,
         functions.reset_index(),
@@ -320,30 +320,30 @@ def _derive_backend(
     )
 
 
-def _tell_of_shares_below_zero(
+def _note_negative_shares(
     functions: pd.DataFrame, averaged: Sequence[str], notes: list[str]
 ) -> None:
-    """The values stay, so that means over functions are correct; `resolved` is for display."""
+    """Note shares below zero. Their values stay, so that means over functions are correct."""
     for name in averaged:
         below = functions[name] < 0
         near = below & (functions[name] >= -NEAR_ZERO)
-        shown, whole = name.replace("_", " "), len(functions)
+        title, count = name.replace("_", " "), len(functions)
         most = -float(functions[name][near].min()) if near.any() else 0.0
         if most > _ROUNDING:
             notes.append(
-                f"{shown} of {int(near.sum())} of {whole} functions is 0 ±{most:.1%}: shares of "
+                f"{title} of {int(near.sum())} of {count} functions is 0 ±{most:.1%}: shares of "
                 "one function sum to more than one"
             )
         far = int((below & ~near).sum())
         if far:
             notes.append(
-                f"{shown} of {far} of {whole} functions is not resolved: shares of one function "
+                f"{title} of {far} of {count} functions is not resolved: shares of one function "
                 "sum to far more than one"
             )
 
 
 def resolved(table: pd.DataFrame, means: Sequence[str]) -> pd.DataFrame:
     """Return the table without negative shares: 0 if within NEAR_ZERO of zero, else NaN."""
-    kept = table[list(means)]
-    kept = kept.where(~(kept < -NEAR_ZERO)).clip(lower=0.0)
-    return table.assign(**{name: kept[name] for name in means})
+    values = table[list(means)]
+    values = values.where(~(values < -NEAR_ZERO)).clip(lower=0.0)
+    return table.assign(**{name: values[name] for name in means})

@@ -73,18 +73,18 @@ def rows_of(profile: Profile, operation: str, run: int | str) -> pd.DataFrame:
     Raises Unusable if the profile has no numbers.
     """
     functions = profile.functions
-    made = functions[["module", "function"]].copy()
-    made.insert(0, "run", str(run))
-    made.insert(0, "operation", operation)
+    rows = functions[["module", "function"]].copy()
+    rows.insert(0, "run", str(run))
+    rows.insert(0, "operation", operation)
     absent = pd.Series(np.nan, index=functions.index)
-    made["samples"] = functions.get("samples", absent)
-    made["cpu_ns"] = functions.get("cpu_ns", absent)
-    if made[["samples", "cpu_ns"]].isna().all(axis=None):
+    rows["samples"] = functions.get("samples", absent)
+    rows["cpu_ns"] = functions.get("cpu_ns", absent)
+    if rows[["samples", "cpu_ns"]].isna().all(axis=None):
         raise Unusable(
             f"{profile.source} has neither CPU time nor samples of its functions; "
             "record it with -e cpu-clock, or report it with -n"
         )
-    return made
+    return rows
 
 
 def build(
@@ -130,9 +130,9 @@ def build(
         operations[name] = by_operation[name].sum(min_count=1).to_numpy()
     operations = operations.rename(columns={"operation": "name"})
     of = operations.set_index("name")["runs"]
-    whole = operations.set_index("name")[measure]
+    operation_total = operations.set_index("name")[measure]
     functions["of"] = functions["operation"].map(of)
-    functions["share"] = functions[measure] / functions["operation"].map(whole)
+    functions["share"] = functions[measure] / functions["operation"].map(operation_total)
     nameless = functions["function"].str.fullmatch(r"\[unknown\]|\s*")
     few = functions["runs"] < minimum_runs
     functions["kept"] = ~(nameless | few)
@@ -158,8 +158,8 @@ def weights(functions: pd.DataFrame, measure: str) -> pd.Series:
     Uses the function's measured time per run, so that operations with more runs do not weigh more.
     """
     time = (functions[measure] / functions["of"]).where(functions["kept"], 0.0)
-    whole = time.groupby([functions["module"], functions["function"]]).transform("sum")
-    return (time / whole.where(whole > 0)).fillna(0.0)
+    function_total = time.groupby([functions["module"], functions["function"]]).transform("sum")
+    return (time / function_total.where(function_total > 0)).fillna(0.0)
 
 
 def to_json(mapping: Mapping) -> str:
@@ -269,8 +269,8 @@ def _frame(source: str, rows: Any, fields: dict[str, type], what: str) -> pd.Dat
                 _damaged(source, f"{name} of {what}")
     columns = {name: [row[name] for row in rows] for name in fields}
     kinds = {float: "float64", int: "int64", bool: "bool"}
-    made = pd.DataFrame(columns)
-    return made.astype({name: kinds[kind] for name, kind in fields.items() if kind in kinds})
+    frame = pd.DataFrame(columns)
+    return frame.astype({name: kinds[kind] for name, kind in fields.items() if kind in kinds})
 
 
 def _records(frame: pd.DataFrame, fields: dict[str, type]) -> list[dict[str, Any]]:
@@ -284,9 +284,9 @@ def _records(frame: pd.DataFrame, fields: dict[str, type]) -> list[dict[str, Any
     ]
 
 
-def _fields(source: str, row: dict[str, Any], wanted: set[str], what: str) -> None:
-    if row.keys() != wanted:
-        _damaged(source, f"{what} has other fields than {', '.join(sorted(wanted))}")
+def _fields(source: str, row: dict[str, Any], required: set[str], what: str) -> None:
+    if row.keys() != required:
+        _damaged(source, f"{what} has other fields than {', '.join(sorted(required))}")
 
 
 def _integer(digits: str) -> int:
@@ -304,10 +304,10 @@ def _constant(name: str) -> NoReturn:
 
 def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     pairs = list(pairs)
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("one field stands there twice")
-    return made
+    return members
 
 
 def _damaged(source: str, what: str) -> NoReturn:

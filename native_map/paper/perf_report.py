@@ -97,20 +97,20 @@ def parse(text: str, source: str = "the report") -> Profile:
         ]
         parsed = [number(cell, mark) for cell in cells["period" if "period" in cells else "share"]]
         damaged += sum(unit == "damaged" for _, unit in parsed)
-        known = pd.Series([value for value, _ in parsed], dtype="float64")
+        values = pd.Series([value for value, _ in parsed], dtype="float64")
         if "samples" in cells:
             name = "samples" if len(sections) == 1 else f"{metric}_samples"
             part[name] = [number(cell, mark)[0] for cell in cells["samples"]]
-            whole = section.samples if section.samples > 0 else part[name].sum()
-            totals[name] = whole
-            if "period" not in cells and ((part[name] / whole - known).abs() < 6e-5).all():
+            total = section.samples if section.samples > 0 else part[name].sum()
+            totals[name] = total
+            if "period" not in cells and ((part[name] / total - values).abs() < 6e-5).all():
                 # With one period, samples are more exact than a share of two decimals.
-                known = part[name] / whole
+                values = part[name] / total
             elif "period" not in cells:
                 notes.append(_ROUNDED.format(metric))
         elif "period" not in cells:
             notes.append(_ROUNDED.format(metric))
-        part[metric] = known if "period" in cells else known * section.count
+        part[metric] = values if "period" in cells else values * section.count
         totals[metric] = section.count
         parts.append(part)
     if damaged:

@@ -1,8 +1,8 @@
 """Imports AMD uProf's report CSV, whose functions are in the section `100 HOTTEST FUNCTIONS`.
 
 The list ends at a hundred functions; the section on processes gives the total. CPU_TIME is taken as
-samples of the interval that the report states. All exports seen (4.0) have 1 ms, for which samples
-and milliseconds are equal, so other intervals are untested.
+samples of the interval that the report states. Intervals other than 1 ms, at which samples and
+milliseconds are equal, are untested: all exports seen (4.0) have 1 ms.
 """
 
 import math
@@ -86,11 +86,11 @@ def parse(text: str, source: str = "the export") -> Profile:
         data[name] = [value * factor for value, _ in parsed]
         if share:
             means.append(name)
-        whole = _total(sections.get("PROCESS", []), header[i], mark)
-        if not math.isnan(whole):
-            totals[name] = whole * factor
+        process_total = _total(sections.get("PROCESS", []), header[i], mark)
+        if not math.isnan(process_total):
+            totals[name] = process_total * factor
             if name == "cpu_ns" and "samples" in data:
-                totals["samples"] = whole
+                totals["samples"] = process_total
     if damaged:
         notes.append(f"{damaged} cells are not numbers and were left out")
     rows = pd.DataFrame(data)

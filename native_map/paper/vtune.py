@@ -82,13 +82,17 @@ def parse(text: str, source: str = "the export") -> Profile:
         )
     module = low.index("module") if "module" in low else -1
     body = [row for row in table[1:] if any(cell.strip() for cell in row)]
-    whole = [row for row in body if len(row) == len(names) and row[function].strip()]
-    if len(whole) < len(body):
-        notes.append(f"{len(body) - len(whole)} lines with missing or extra cells are left out")
+    complete_rows = [row for row in body if len(row) == len(names) and row[function].strip()]
+    if len(complete_rows) < len(body):
+        notes.append(
+            f"{len(body) - len(complete_rows)} lines with missing or extra cells are left out"
+        )
     # Rows of call stacks are indented below their function, which includes them.
-    top = [row for row in whole if not row[function].startswith((" ", "\t"))]
-    if len(top) < len(whole):
-        notes.append(f"{len(whole) - len(top)} rows of call stacks are counted in their functions")
+    top = [row for row in complete_rows if not row[function].startswith((" ", "\t"))]
+    if len(top) < len(complete_rows):
+        notes.append(
+            f"{len(complete_rows) - len(top)} rows of call stacks are counted in their functions"
+        )
     columns = [i for i in range(len(names)) if i != function and low[i] not in _TEXT]
     mark = decimal_mark((row[i] for row in top for i in columns), source)
     data: dict[str, list[float]] = {}
@@ -122,8 +126,8 @@ def _column(title: str, units: set[str], values: list[float]) -> tuple[str, bool
     share = "share" in units or "(%)" in title or name in TOPDOWN
     if share:
         # `41.5` under `Retiring(%)` or among bare top-down numbers above one is a percentage.
-        known = [value for value in values if not math.isnan(value)]
-        percent = "share" not in units and ("(%)" in title or max(known, default=0.0) > 1.0)
+        numbers = [value for value in values if not math.isnan(value)]
+        percent = "share" not in units and ("(%)" in title or max(numbers, default=0.0) > 1.0)
         # A share of the time is not a time.
         name = f"{name}_share" if name in (*WEIGHTS, "instructions") else name
         return name, True, 0.01 if percent else 1.0

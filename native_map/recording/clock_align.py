@@ -40,8 +40,8 @@ class ClockAlignment:
 
     def apply(self, times: Ints) -> Ints:
         """Return times of the other clock as ns on our clock."""
-        turned = np.rint((times - self.reference_ns) * self.drift).astype(np.int64)
-        aligned: Ints = times + self.offset_ns + turned
+        drift_ns = np.rint((times - self.reference_ns) * self.drift).astype(np.int64)
+        aligned: Ints = times + self.offset_ns + drift_ns
         return aligned
 
     def __str__(self) -> str:
@@ -95,11 +95,11 @@ def align(
     high = _difference(pairs["latest_ns"].to_numpy(np.int64), times, OPEN_AFTER, base)
     low, high = low - RESOLUTION_NS, high + RESOLUTION_NS
     x = (times - reference).astype(np.float64)
-    agreed = _agreeing(x, low, high)
-    rejected = int((~agreed).sum())
-    if rejected * 5 > len(agreed) or agreed.sum() < FEWEST:
-        raise _refusal(f"{rejected} of {len(agreed)} process events contradict the others")
-    corners = _corners(x[agreed], low[agreed], high[agreed])
+    consistent = _agreeing(x, low, high)
+    rejected = int((~consistent).sum())
+    if rejected * 5 > len(consistent) or consistent.sum() < FEWEST:
+        raise _refusal(f"{rejected} of {len(consistent)} process events contradict the others")
+    corners = _corners(x[consistent], low[consistent], high[consistent])
     if corners is None:
         raise _refusal("the process events of both sides contradict each other")
     width = float(last - first)
@@ -115,7 +115,7 @@ def align(
         drift=float(middle[1] - middle[0]) / width if width else 0.0,
         reference_ns=reference,
         error_ns=int(np.ceil(error)) + 1,
-        matched=int(agreed.sum()),
+        matched=int(consistent.sum()),
         rejected=rejected,
     )
 
@@ -157,10 +157,10 @@ def _match(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
 
 def _base(pairs: pd.DataFrame) -> int:
     """Return a rough offset in whole ns; the remainder is small enough for floats."""
-    known = pairs[pairs["latest_ns"] != OPEN_AFTER]
-    column = "latest_ns" if len(known) else "earliest_ns"
-    known = known if len(known) else pairs
-    differences = known[column].to_numpy(np.int64) - known["time_ns"].to_numpy(np.int64)
+    closed = pairs[pairs["latest_ns"] != OPEN_AFTER]
+    column = "latest_ns" if len(closed) else "earliest_ns"
+    closed = closed if len(closed) else pairs
+    differences = closed[column].to_numpy(np.int64) - closed["time_ns"].to_numpy(np.int64)
     return int(np.sort(differences)[len(differences) // 2])
 
 
@@ -180,8 +180,8 @@ def _agreeing(x: Floats, low: Floats, high: Floats) -> npt.NDArray[np.bool_]:
     order = np.lexsort((-steps, moments))
     depth = np.cumsum(steps[order])
     best = moments[order][int(depth.argmax())]
-    agreed: npt.NDArray[np.bool_] = (begin <= best) & (best <= end)
-    return agreed
+    contain_best: npt.NDArray[np.bool_] = (begin <= best) & (best <= end)
+    return contain_best
 
 
 def _hull(x: Floats, y: Floats, upper: bool) -> list[tuple[float, float]]:
@@ -217,21 +217,21 @@ def _corners(x: Floats, low: Floats, high: Floats) -> Floats | None:
     drifts = {-MOST_DRIFT, MOST_DRIFT}
     for side in (above, below):
         drifts |= {(by - ay) / (bx - ax) for (ax, ay), (bx, by) in pairwise(side)}
-    tried = np.array(sorted(d for d in drifts if abs(d) <= MOST_DRIFT))
+    breakpoints = np.array(sorted(d for d in drifts if abs(d) <= MOST_DRIFT))
 
     def ranges(at: Floats) -> tuple[Floats, Floats]:
         floor = (points[0][:, 1] - at[:, None] * points[0][:, 0]).max(axis=1)
         ceiling = (points[1][:, 1] - at[:, None] * points[1][:, 0]).min(axis=1)
         return floor, ceiling
 
-    floor, ceiling = ranges(tried)
+    floor, ceiling = ranges(breakpoints)
     room = ceiling - floor
     # Where the room changes its sign, the limit lies in between (the room is linear there).
     met = []
     for at in np.flatnonzero(room[:-1] * room[1:] < 0).tolist():
         share = room[at] / (room[at] - room[at + 1])
-        met.append(tried[at] + share * (tried[at + 1] - tried[at]))
-    inside = tried[room >= 0]
+        met.append(breakpoints[at] + share * (breakpoints[at + 1] - breakpoints[at]))
+    inside = breakpoints[room >= 0]
     corners = []
     for drift in inside.tolist():
         low_end, high_end = (float(end[0]) for end in ranges(np.array([drift])))

@@ -94,15 +94,15 @@ def _read_direct(path: Path) -> PerfRecording:
                 raise NeedsPerf(PERF_ONLY[kind], header)
             counted[kind] += number
         is_sample = block.kinds == SAMPLE
-        mine, others = np.flatnonzero(is_sample), np.flatnonzero(~is_sample)
-        starts, heads = block.starts[mine], block.heads[mine]
+        sample_rows, task_rows = np.flatnonzero(is_sample), np.flatnonzero(~is_sample)
+        starts, heads = block.starts[sample_rows], block.heads[sample_rows]
         events = reader.sample_events(block.words, starts, heads)
         if kept:
             kept.add(reader.columns(block.words, starts, heads, events))
         counts = np.bincount(events + 1, minlength=len(sampled) + 1)  # first those of event -1
         sampled += counts[1:]
         unreadable += int(counts[0])
-        tasks.add(block.words, block.starts[others], block.kinds[others])
+        tasks.add(block.words, block.starts[task_rows], block.kinds[task_rows])
     tables = tasks.tables(header.build_ids)
     damage = header.damage + reader.damage + tables.damage
     if unreadable:

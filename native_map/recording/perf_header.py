@@ -229,11 +229,11 @@ def _events(file: BinaryIO, length: int, size: int, offset: int, total: int) -> 
         raise Unusable("the perf.data file describes no event that can be read: record again")
     table = _at(file, length, offset, number * size, "table of events")
     events = []
-    left = min(length // 8, MOST_IDS)
+    ids_left = min(length // 8, MOST_IDS)
     for at in range(0, number * size, size):
         ids_at, ids_size = struct.unpack_from("<QQ", table, at + size - 16)
-        left -= ids_size // 8
-        if left < 0:
+        ids_left -= ids_size // 8
+        if ids_left < 0:
             raise Unusable("the perf.data file is damaged: it has more ids than events can have")
         ids = struct.unpack(
             f"<{ids_size // 8}Q", _at(file, length, ids_at, ids_size // 8 * 8, "ids of an event")

@@ -71,19 +71,19 @@ class PerfRecording:
         """
         if rows < 1:
             raise ValueError("a chunk has at least one row")
-        held: list[Columns] = []
+        pending: list[Columns] = []
         size = seen = 0
         for piece in self.pieces():
-            held.append(piece)
+            pending.append(piece)
             size += len(piece["tid"])
             while size >= rows:
-                whole = joined(held)
-                yield frame_of({name: column[:rows] for name, column in whole.items()})
+                columns = joined(pending)
+                yield frame_of({name: column[:rows] for name, column in columns.items()})
                 seen += rows
                 size -= rows
-                held = [{name: column[rows:] for name, column in whole.items()}]
+                pending = [{name: column[rows:] for name, column in columns.items()}]
         if size:
-            yield frame_of(joined(held))
+            yield frame_of(joined(pending))
         if seen + size != len(self):
             raise Unusable(f"{self.path} changed while it was read: read it when perf has ended")
 
@@ -94,10 +94,10 @@ class PerfRecording:
         Raises Unusable if the file has changed.
         """
         pieces = list(self.pieces())
-        whole = frame_of(joined(pieces))
-        if len(whole) != len(self):
+        samples = frame_of(joined(pieces))
+        if len(samples) != len(self):
             raise Unusable(f"{self.path} changed while it was read: read it when perf has ended")
-        return whole
+        return samples
 
 
 def frame_of(columns: Columns) -> pd.DataFrame:

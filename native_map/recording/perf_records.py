@@ -84,17 +84,17 @@ class Reader:
         unpacking: Unpacking | None = None
         buffer = np.empty((BLOCK + LONGEST) // 8, "<u8")
         raw = buffer.data.cast("B")
-        at = left = 0
+        at = carried = 0
         with self.path.open("rb", buffering=0) as file:
             if self.header.compressed:
                 unpacking = Unpacking(file, self.header)
             file.seek(offset)
             while at < size or unpacking:
                 if unpacking:
-                    got = left + unpacking.fill(raw[left:])
+                    filled = carried + unpacking.fill(raw[carried:])
                 else:
-                    got = left + _fill(file, raw[left : min(len(raw), size - at)])
-                words = buffer[: got // 8]
+                    filled = carried + _fill(file, raw[carried : min(len(raw), size - at)])
+                words = buffer[: filled // 8]
                 stop = min(BLOCK // 8, len(words))
                 starts, following, well = boundaries(words, stop)
                 if len(starts):
@@ -110,35 +110,35 @@ class Reader:
                     if kind in PERF_ONLY:  # their size need not be a multiple of a word
                         raise NeedsPerf(PERF_ONLY[kind], self.header)
                 at += following * 8
-                left = got - following * 8
-                raw[:left] = bytes(
-                    raw[following * 8 : got]
+                carried = filled - following * 8
+                raw[:carried] = bytes(
+                    raw[following * 8 : filled]
                 )  # a record that is cut by the end of the block
-                if not well or following == 0 or got < 8:
+                if not well or following == 0 or filled < 8:
                     break
         if unpacking:
-            self._tell_unpacked(unpacking, at, left)
+            self._note_unpacked_end(unpacking, at, carried)
         elif at < size:
-            self._tell_end(offset + at, size - at)
+            self._note_unread_end(offset + at, size - at)
 
-    def _tell_end(self, at: int, left: int) -> None:
-        self.unread = left
-        self._tell(
-            f"the record at byte {at} is cut or damaged: {left} bytes from there are not read"
+    def _note_unread_end(self, at: int, unread: int) -> None:
+        self.unread = unread
+        self._note(
+            f"the record at byte {at} is cut or damaged: {unread} bytes from there are not read"
         )
 
-    def _tell_unpacked(self, unpacking: Unpacking, at: int, left: int) -> None:
+    def _note_unpacked_end(self, unpacking: Unpacking, at: int, carried: int) -> None:
         self.unread = unpacking.unread
         for text in unpacking.damage:
-            self._tell(text)
-        if left and not unpacking.damage:
-            self.unread = left + unpacking.skip()
-            self._tell(
+            self._note(text)
+        if carried and not unpacking.damage:
+            self.unread = carried + unpacking.skip()
+            self._note(
                 f"the record at byte {at} of those unpacked is cut or damaged: {self.unread} bytes"
                 " from there are not read"
             )
 
-    def _tell(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         if text not in self.damage:
             self.damage.append(text)
 
@@ -213,13 +213,13 @@ class Kept:
 
 def _fill(file: FileIO, into: memoryview) -> int:
     """Read until the buffer is full or the file ends."""
-    got = 0
-    while got < len(into):
-        more = file.readinto(into[got:])
-        if not more:
+    filled = 0
+    while filled < len(into):
+        count = file.readinto(into[filled:])
+        if not count:
             break
-        got += more
-    return got
+        filled += count
+    return filled
 
 
 def _columns(

@@ -45,10 +45,10 @@ def limits_for(size: int) -> ProgramLimits:
 
     perf maps the whole file, prints about 10 MB a second, and takes up to 5 s for a compressed MB.
     """
-    whole = -(-size >> 20)
+    mebibytes = -(-size >> 20)
     return ProgramLimits(
-        wait_s=20.0 + 15 * whole,
-        cpu_s=5 + 5 * whole,
+        wait_s=20.0 + 15 * mebibytes,
+        cpu_s=5 + 5 * mebibytes,
         memory=(800 << 20) + 2 * size,
         output=(128 << 20) + 200 * size,
     )
@@ -116,31 +116,33 @@ class _Text:
 
     def again(self) -> Iterator[Columns]:
         """Yields the samples again, from another run of perf."""
-        other = _Text(self.path, self.perf, NeedsPerf(""))
-        other.events = list(self.events)
-        return other.pieces()
+        reread = _Text(self.path, self.perf, NeedsPerf(""))
+        reread.events = list(self.events)
+        return reread.pieces()
 
     def pieces(self) -> Iterator[Columns]:
         options = ["-f", "-G", "-i", str(self.path), "-F", FIELDS, "--ns"]
         options += ["--show-task-events", "--show-mmap-events", "--show-lost-events"]
-        known = {name.encode(): at for at, name in enumerate(self.events)}
+        event_numbers = {name.encode(): at for at, name in enumerate(self.events)}
         rows: list[tuple[int, int, int, int, int, int, int]] = []
         with self._run(options) as program:
             for line in program.lines():
                 match = _SAMPLE.match(line)
                 if not match:
-                    self._other(line)
+                    self._parse_other(line)
                     continue
                 pid, tid, misc, seconds, nanos, period, name, ip = match.groups()
-                if name not in known and len(known) == MOST_EVENTS:
+                if name not in event_numbers and len(event_numbers) == MOST_EVENTS:
                     self.strange += 1
                     continue
-                if name not in known:
-                    known[name] = len(self.events)
+                if name not in event_numbers:
+                    event_numbers[name] = len(self.events)
                     self.events.append(name.decode("utf-8", "backslashreplace"))
                 time = signed(int(seconds) * 1_000_000_000 + int(nanos))
                 mode = MODES.get(misc[:1].decode(), 0)
-                rows.append((time, int(pid), int(tid), known[name], int(ip, 16), int(period), mode))
+                rows.append(
+                    (time, int(pid), int(tid), event_numbers[name], int(ip, 16), int(period), mode)
+                )
                 if len(rows) == ROWS:
                     self.counted["sample"] += len(rows)
                     yield _columns(rows)
@@ -165,7 +167,7 @@ class _Text:
                 " `perf record -k CLOCK_MONOTONIC -o FILE ...`"
             ) from error
 
-    def _other(self, line: bytes) -> None:
+    def _parse_other(self, line: bytes) -> None:
         match = _OTHER.match(line.rstrip(b"\n"))
         if not match:
             self.strange += bool(line.strip())
@@ -214,13 +216,13 @@ class _Text:
         with self._run(["-f", "-i", str(self.path), "--header-only"]) as program:
             for line in itertools.islice(program.lines(), MOST_FACTS):
                 name, _, value = line.lstrip(b"# ").partition(b":")
-                shown = value.strip().decode("utf-8", "backslashreplace")
+                text = value.strip().decode("utf-8", "backslashreplace")
                 if name.strip() in names:
-                    header.facts[names[name.strip()]] = shown
+                    header.facts[names[name.strip()]] = text
                 elif name.strip() == b"clockid":
-                    is_ours = shown.startswith("monotonic (")
+                    is_ours = text.startswith("monotonic (")
                     header.facts["clock"] = (
-                        "monotonic" if is_ours else f"other:{(shown.split() or [shown])[0]}"
+                        "monotonic" if is_ours else f"other:{(text.split() or [text])[0]}"
                     )
         return header
 

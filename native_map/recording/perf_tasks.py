@@ -96,11 +96,11 @@ class Tables:
 
 def table(name: str, columns: Columns) -> pd.DataFrame:
     """Return a table of `COLUMNS`, empty if there are no columns."""
-    made = {}
+    series = {}
     for key, kind in COLUMNS[name].items():
         values: Any = columns.get(key, [])
-        made[key] = pd.Series(values, dtype=kind)
-    return pd.DataFrame(made)
+        series[key] = pd.Series(values, dtype=kind)
+    return pd.DataFrame(series)
 
 
 class TaskRecords:
@@ -133,10 +133,10 @@ class TaskRecords:
     def _add(self, kind: int, words: Words, starts: Places) -> None:
         sizes = (words[starts] >> np.uint64(51)).astype(np.int64)
         longest = max(len(trailer) for trailer in self._trailers)
-        whole = sizes >= LEAST[kind] + longest
-        if not whole.all():
-            self._short += int((~whole).sum())
-            starts, sizes = starts[whole], sizes[whole]
+        long_enough = sizes >= LEAST[kind] + longest
+        if not long_enough.all():
+            self._short += int((~long_enough).sum())
+            starts, sizes = starts[long_enough], sizes[long_enough]
         if not len(starts):
             return
         columns, width = self._trailer(words, starts + sizes)
@@ -180,18 +180,18 @@ class TaskRecords:
         pid, tid, cpu = (np.full(number, -1, np.int32) for _ in range(3))
         width = np.array([len(trailer) for trailer in self._trailers])[kinds]
         for trailer in set(self._trailers):
-            mine = np.array([other == trailer for other in self._trailers])[kinds]
-            at = ends[mine] - len(trailer)
+            has_trailer = np.array([other == trailer for other in self._trailers])[kinds]
+            at = ends[has_trailer] - len(trailer)
             for place, name in enumerate(trailer):
                 value = words[at + place]
                 if name == "time":
-                    time[mine] = value.view(np.int64)
+                    time[has_trailer] = value.view(np.int64)
                 elif name == "tid":
-                    pid[mine], tid[mine] = _halves(value)
+                    pid[has_trailer], tid[has_trailer] = _halves(value)
                 elif name == "cpu":
-                    cpu[mine] = _halves(value)[0]
+                    cpu[has_trailer] = _halves(value)[0]
                 elif name in ("id", "identifier"):
-                    event[mine] = self._events_of(value)
+                    event[has_trailer] = self._events_of(value)
         return {"time_ns": time, "pid": pid, "tid": tid, "cpu": cpu, "event": event}, width
 
     def _all(self, *kinds: int) -> dict[str, Column | list[str]]:
@@ -253,13 +253,13 @@ def _halves(words: Words) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
 def _strings(words: Words, begins: Places, ends: Places) -> list[str]:
     raw = words.data.cast("B")
-    known: dict[bytes, str] = {}
+    strings: dict[bytes, str] = {}
     texts = []
     for begin, end in zip((begins * 8).tolist(), (ends * 8).tolist(), strict=True):
         word = bytes(raw[begin : min(end, begin + LONGEST_PATH)])
-        if word not in known:
-            known[word] = text(word)
-        texts.append(known[word])
+        if word not in strings:
+            strings[word] = text(word)
+        texts.append(strings[word])
     return texts
 
 
@@ -336,17 +336,17 @@ def inherit(
             since.append(time)
             until.append(FOREVER)
             continue
-        for gone in live.pop(pid, []):
-            until[gone] = time
+        for mapping in live.pop(pid, []):
+            until[mapping] = time
         sizes.pop(pid, None)
         if kind == FORKED and row:
             parent = live.get(ppid, [])
-            more = sizes.get(ppid, 0)
-            if len(origin) + len(parent) > MOST_MAPPINGS or size + more > MOST_PATHS:
+            inherited = sizes.get(ppid, 0)
+            if len(origin) + len(parent) > MOST_MAPPINGS or size + inherited > MOST_PATHS:
                 refused += 1
                 continue
-            size += more
-            sizes[pid] = more
+            size += inherited
+            sizes[pid] = inherited
             live[pid] = list(range(len(origin), len(origin) + len(parent)))
             origin += [origin[at] for at in parent]
             owner += [pid] * len(parent)
@@ -356,8 +356,8 @@ def inherit(
         damage.append(f"too many mappings: {refused} processes lack those of their parent")
     paths = maps["path"]
     own_ids = [
-        str(known) or build_ids.get(str(path), "")
-        for known, path in zip(maps["build_id"], paths, strict=True)
+        str(build_id) or build_ids.get(str(path), "")
+        for build_id, path in zip(maps["build_id"], paths, strict=True)
     ]
     pick = np.array(origin)
     start = np.asarray(maps["start"], np.uint64)[pick]

@@ -99,25 +99,25 @@ class Unpacking:
 
     def fill(self, into: memoryview) -> int:
         """Fill the buffer as far as possible; return the number of bytes."""
-        got = 0
-        while got < len(into):
+        filled = 0
+        while filled < len(into):
             if not len(self._rest):
                 piece = next(self._pieces, None)
                 if piece is None:
                     break
                 self._rest = memoryview(piece)
-            part = self._rest[: len(into) - got]
-            into[got : got + len(part)] = part
+            part = self._rest[: len(into) - filled]
+            into[filled : filled + len(part)] = part
             self._rest = self._rest[len(part) :]
-            got += len(part)
-        return got
+            filled += len(part)
+        return filled
 
     def skip(self) -> int:
         """Unpack the rest, within the limits, only to return its number of bytes."""
-        rest, self._rest = len(self._rest), memoryview(b"")
-        return rest + sum(len(piece) for piece in self._pieces)
+        in_hand, self._rest = len(self._rest), memoryview(b"")
+        return in_hand + sum(len(piece) for piece in self._pieces)
 
-    def _tell(self, at: int, why: str) -> None:
+    def _note_unread(self, at: int, why: str) -> None:
         self.unread = self._size - at
         self.damage.append(f"{why}: {self.unread} bytes from byte {self._begin + at} are not read")
 
@@ -135,7 +135,7 @@ class Unpacking:
             if kind not in COMPRESSED_RECORDS:
                 plain += 1
                 if plain > MOST_PLAIN:
-                    self._tell(at, "a file of compressed records has too many others")
+                    self._note_unread(at, "a file of compressed records has too many others")
                     break
                 yield record
                 continue
@@ -148,35 +148,35 @@ class Unpacking:
                     total += len(piece)
                     if total > self.bound:
                         break
-                    whole, cut = _whole_records(cut + piece)
-                    yield whole
+                    complete, cut = _whole_records(cut + piece)
+                    yield complete
                 if stream.between:
                     whole_to = at + len(record)
             except ValueError:
-                self._tell(at, "a compressed record is damaged")
+                self._note_unread(at, "a compressed record is damaged")
                 break
             if total > self.bound:
                 many = f"{self.bound >> 20} MiB"
-                self._tell(at, f"the compressed records unpack to more than {many}")
+                self._note_unread(at, f"the compressed records unpack to more than {many}")
                 break
         if not stream.between and not self.damage:
-            self._tell(whole_to, "the compressed records are damaged")
+            self._note_unread(whole_to, "the compressed records are damaged")
         if cut:
             yield cut
 
     def _outer(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield place, type and bytes of each record in the file."""
-        at, held, start = 0, b"", 0
+        at, window, start = 0, b"", 0
         while at < self._size:
-            if len(held) - start < min(LONGEST, self._size - at):
+            if len(window) - start < min(LONGEST, self._size - at):
                 self._file.seek(self._begin + at)
-                held, start = self._file.read(min(PIECE, self._size - at)), 0
-            size = struct.unpack_from("<H", held, start + 6)[0] if len(held) - start >= 8 else 0
-            if size < 8 or size > len(held) - start:
-                self._tell(at, "a record is cut or damaged")
+                window, start = self._file.read(min(PIECE, self._size - at)), 0
+            size = struct.unpack_from("<H", window, start + 6)[0] if len(window) - start >= 8 else 0
+            if size < 8 or size > len(window) - start:
+                self._note_unread(at, "a record is cut or damaged")
                 return
-            (kind,) = struct.unpack_from("<I", held, start)
-            yield at, kind, held[start : start + size]
+            (kind,) = struct.unpack_from("<I", window, start)
+            yield at, kind, window[start : start + size]
             start += size
             at += size
 

@@ -247,8 +247,8 @@ def _samples(
     start, length = start[keep], length[keep]
     true = np.maximum(1, (length + period_ns // 2) // period_ns)
     # A small file with a long duration must not cost more memory than its size.
-    each = -(-int(true.sum()) // max(MOST_ROWS, len(true)))
-    count = -(-true // max(each, 1))
+    step = -(-int(true.sum()) // max(MOST_ROWS, len(true)))
+    count = -(-true // max(step, 1))
     row = np.repeat(np.arange(len(count)), count)
     within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     weight = length / count
@@ -285,13 +285,13 @@ def _events(path: Path) -> Iterator[Any]:
                 if after == len(text) and not complete:
                     raise ValueError
             except (ValueError, RecursionError):
-                more = file.read(_CHUNK)
-                complete = not more
+                chunk = file.read(_CHUNK)
+                complete = not chunk
                 if complete or len(text) - at > _CHUNK:
                     raise Unusable(
                         f"{path} is damaged or ends early, as after a full disk; {_HINT}"
                     ) from None
-                text, at = text[at:] + more, 0
+                text, at = text[at:] + chunk, 0
                 continue
             at = after
             yield event

@@ -108,8 +108,8 @@ class _Space:
 class AddressSpaces:
     """The mappings of all processes of a recording.
 
-    `mappings`, `forks` and `comms` as in a Recording; of `mappings` only pid, start, end and path
-    must be there.
+    `mappings`, `forks` and `comms` are tables of a PerfRecording; of `mappings` only pid, start,
+    end and path are required.
     """
 
     def __init__(
@@ -194,8 +194,8 @@ class AddressSpaces:
         mapped = np.flatnonzero(self._rows.has(of_pid))
         groups = _by_value(of_pid[mapped])
         for number, mine in groups[:MOST_SPACES]:
-            here = mapped[mine]
-            row[here] = self.space(number).at(of_ip[here])
+            bases = mapped[mine]
+            row[bases] = self.space(number).at(of_ip[bases])
         if len(groups) > MOST_SPACES:
             self.refused[CROWDED] += sum(len(mine) for _, mine in groups[MOST_SPACES:])
         timed = np.flatnonzero(row[pair] == BY_TIME)
@@ -207,7 +207,7 @@ class AddressSpaces:
             base = codes // (len(self.start) + 1)
             pair[timed] = len(row) + code
             row = np.concatenate([row, codes % (len(self.start) + 1) - 1])
-            of_pid, of_ip = (np.concatenate([each, each[base]]) for each in (of_pid, of_ip))
+            of_pid, of_ip = (np.concatenate([column, column[base]]) for column in (of_pid, of_ip))
             row[row == BY_TIME] = NOWHERE  # no sample refers to it any more
         self._inherit(of_pid, of_ip, row)
         inside = row >= 0

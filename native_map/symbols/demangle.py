@@ -41,22 +41,22 @@ def demangle(names: Iterable[str]) -> dict[str, str]:
     from native_map.programs import ProgramLimits, answer  # not for the child
 
     limits = ProgramLimits(CHILD_WAIT_S, CHILD_CPU_S, CHILD_MEMORY, CHILD_OUTPUT)
-    wanted = sorted({name for name in names if name.startswith("_Z") and name.isascii()})
+    mangled = sorted({name for name in names if name.startswith("_Z") and name.isascii()})
     demangled: dict[str, str] = {}
     for _ in range(MOST_CHILDREN):
-        if not wanted or not sys.executable:
+        if not mangled or not sys.executable:
             break
         try:
-            names_in = "\n".join(wanted).encode()
-            done = answer([sys.executable, "-I", "-S", __file__], limits, names_in)
+            names_in = "\n".join(mangled).encode()
+            output = answer([sys.executable, "-I", "-S", __file__], limits, names_in)
         except OSError:
             break
         # A line is complete only if another follows.
-        lines = done.out.decode("utf-8", "replace").split("\n")[:-1]
-        demangled.update((a, b) for a, b in zip(wanted, lines, strict=False) if b)
-        if done.code >= 0 or done.stopped:
+        lines = output.out.decode("utf-8", "replace").split("\n")[:-1]
+        demangled.update((a, b) for a, b in zip(mangled, lines, strict=False) if b)
+        if output.code >= 0 or output.stopped:
             break
-        wanted = wanted[len(lines) + 1 :]  # skip the name that killed it
+        mangled = mangled[len(lines) + 1 :]  # skip the name that killed it
     return demangled
 
 
@@ -86,29 +86,29 @@ def short(name: str) -> str:
 
 def _without_groups(text: str) -> str:
     """Return `text` without the contents of (), <> and {}; a lambda becomes `{lambda}`."""
-    kept: list[str] = []
+    outside: list[str] = []
     depth = at = 0
     while at < len(text):
         operator = OPERATOR.match(text, at) if text[at] == "o" else None
         if operator and (at == 0 or not (text[at - 1].isalnum() or text[at - 1] == "_")):
             if depth == 0:
-                kept.append(re.sub(r"\s+", "\2", operator.group()))
+                outside.append(re.sub(r"\s+", "\2", operator.group()))
             at = operator.end()
             continue
         char = text[at]
         if char in "(<{":
             if depth == 0 and text.startswith("{lambda", at):
-                kept.append("{lambda}")
+                outside.append("{lambda}")
             elif depth == 0 and char == "{":
-                kept.append("{unnamed}")
+                outside.append("{unnamed}")
             depth += 1
         elif char in ")>}":
             if not (char == ">" and text[at - 1] == "-"):
                 depth = max(depth - 1, 0)
         elif depth == 0:
-            kept.append(char)
+            outside.append(char)
         at += 1
-    return "".join(kept)
+    return "".join(outside)
 
 
 def _child() -> None:
@@ -133,7 +133,7 @@ def _child() -> None:
     libc.free.argtypes = [ctypes.c_void_p]
     libc.strnlen.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     libc.strnlen.restype = ctypes.c_size_t
-    written = 0
+    output_bytes = 0
     out = sys.stdout.buffer
     for name in sys.stdin.buffer.read().split(b"\n"):
         text = b""
@@ -144,8 +144,8 @@ def _child() -> None:
             if length <= LONGEST:
                 text = ctypes.string_at(pointer, length).replace(b"\n", b" ")
             libc.free(pointer)
-        written += len(text) + 1
-        if written > CHILD_OUTPUT:
+        output_bytes += len(text) + 1
+        if output_bytes > CHILD_OUTPUT:
             return
         out.write(text + b"\n")
         out.flush()

@@ -70,10 +70,10 @@ class Frames:
             if count * 8 + 12 > size:
                 continue
             pairs = self.elf.array(offset + 12, np.dtype(order + "i4"), count * 2).reshape(-1, 2)
-            both = pairs.astype(np.int64).astype(np.uint64) + np.uint64(address)
-            if len(both) and not (both[1:, 0] >= both[:-1, 0]).all():
-                both = both[np.argsort(both[:, 0], kind="stable")]
-            return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+            rows = pairs.astype(np.int64).astype(np.uint64) + np.uint64(address)
+            if len(rows) and not (rows[1:, 0] >= rows[:-1, 0]).all():
+                rows = rows[np.argsort(rows[:, 0], kind="stable")]
+            return np.ascontiguousarray(rows[:, 0]), np.ascontiguousarray(rows[:, 1])
         return nothing
 
     def _gather(self, offsets: U64, width: int) -> NDArray[Any]:
@@ -100,14 +100,14 @@ class Frames:
             [self._encoding(int(cie)) for cie in unique[:MOST_CIES]]
             + [OMIT] * max(len(unique) - MOST_CIES, 0)
         )[back]
-        for each in np.unique(encoding[known]):
-            width = self._width(int(each))
+        for pointer_encoding in np.unique(encoding[known]):
+            width = self._width(int(pointer_encoding))
             if not width:
                 continue
-            mine = known & (encoding == each)
+            mine = known & (encoding == pointer_encoding)
             at = offsets[mine] + np.uint64(8)
             begin = _signed(self._gather(at, width), width)
-            if each & 0x70 == PCREL:
+            if pointer_encoding & 0x70 == PCREL:
                 begin = begin + entries[mine] + np.uint64(8)
             length = self._gather(at + np.uint64(width), width)
             # Ignore an entry whose start differs from the table.
@@ -198,8 +198,8 @@ class Frames:
             at += 4 + size
         else:
             self.elf.refused.append(f"{len(raw) - at:,} bytes of .eh_frame were not read")
-        both = np.array(sorted(ranges), np.uint64).reshape(-1, 2)
-        return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
+        table = np.array(sorted(ranges), np.uint64).reshape(-1, 2)
+        return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
 
 
 def _signed(value: U64, width: int) -> U64:

@@ -150,7 +150,7 @@ class Elf:
         return self.view[offset : offset + size]
 
     def _ints(self, offset: int, kind: str, count: int) -> list[int]:
-        return [int(each) for each in self.array(offset, np.dtype(self.order + kind), count)]
+        return [int(value) for value in self.array(offset, np.dtype(self.order + kind), count)]
 
     def array(self, offset: int, kind: np.dtype[Any], count: int) -> NDArray[Any]:
         """Return `count` items of the file, or none if one is outside."""
@@ -257,17 +257,17 @@ class Elf:
 
     def _translate(self, positions: U64, fields: tuple[str, str]) -> tuple[U64, NDArray[np.bool_]]:
         result = np.zeros(len(positions), np.uint64)
-        known = np.zeros(len(positions), bool)
+        translated = np.zeros(len(positions), bool)
         loads = [s for s in self.segments if s.type == PT_LOAD and s.filesz]
         for segment in sorted(loads, key=lambda s: not s.flags & PF_X)[:256]:
             source, target = (getattr(segment, name) for name in fields)
             inside = (positions >= np.uint64(source)) & (
                 positions - np.uint64(source) < segment.filesz
             )
-            inside &= ~known
+            inside &= ~translated
             result[inside] = positions[inside] - np.uint64(source) + np.uint64(target)
-            known |= inside
-        return result, known
+            translated |= inside
+        return result, translated
 
     def executable(self, addresses: U64) -> NDArray[np.bool_]:
         """Which addresses lie in an executable segment."""
@@ -337,9 +337,9 @@ class Elf:
         rows = self._rows(section, self._symbol_kind)
         info = rows["info"]
         kind = info & 0xF
-        wanted = (kind == STT_FUNC) | (kind == STT_GNU_IFUNC) | (kind == STT_NOTYPE)
-        wanted &= (rows["shndx"] != 0) & (rows["value"] != 0) & (rows["name"] != 0)
-        rows = rows[wanted]
+        is_code = (kind == STT_FUNC) | (kind == STT_GNU_IFUNC) | (kind == STT_NOTYPE)
+        is_code &= (rows["shndx"] != 0) & (rows["value"] != 0) & (rows["name"] != 0)
+        rows = rows[is_code]
         kind, binding = rows["info"] & 0xF, rows["info"] >> 4
         return SymbolTable(
             value=rows["value"].astype(np.uint64),
@@ -357,13 +357,13 @@ class Elf:
             return None
         try:
             reader = lzma.LZMADecompressor(memlimit=MINI_DEBUG_MEMORY)
-            whole = reader.decompress(bytes(packed), MINI_DEBUG_BYTES)
-            if not reader.eof and len(whole) == MINI_DEBUG_BYTES:
+            unpacked = reader.decompress(bytes(packed), MINI_DEBUG_BYTES)
+            if not reader.eof and len(unpacked) == MINI_DEBUG_BYTES:
                 many = f"{len(packed):,} bytes of .gnu_debugdata"
                 most = f"{MINI_DEBUG_BYTES >> 20} MiB"
                 self.refused.append(f"{many} unpack to more than {most} and were not read")
                 return None
-            return Elf(whole, self.path)
+            return Elf(unpacked, self.path)
         except (lzma.LZMAError, MemoryError, Unusable):
             return None
 

@@ -164,7 +164,7 @@ class Files:
         name, crc = elf.debug_link
         folder = os.path.dirname(path)
         places = [f"{root}{folder}/{name}", f"{root}{folder}/.debug/{name}"]
-        places += [f"{each}{folder}/{name}" for each in self.debug_dirs]
+        places += [f"{debug_dir}{folder}/{name}" for debug_dir in self.debug_dirs]
         for place in places:
             try:
                 candidate = Elf.open(place)

@@ -128,9 +128,9 @@ class Image:
     def _symbols(self) -> tuple[_Group, _Group]:
         """Return symbols with a size, and those without."""
         tables = self.elf.symbol_tables()
-        for each in self.debug:
-            moved = self.elf.base - each.base if each.segments else 0  # prelink moves the file
-            for table in each.symbol_tables():
+        for elf in self.debug:
+            moved = self.elf.base - elf.base if elf.segments else 0  # prelink moves the file
+            for table in elf.symbol_tables():
                 table.value = table.value + np.uint64(moved % 2**64)
                 tables.append(table)
         inside = [self.elf.executable(table.value) for table in tables]
@@ -172,11 +172,11 @@ class Image:
         rows = rows[self._in_plt(addresses[rows])]
         give(rows, addresses[rows], lambda each: self.elf.plt_name(each) or "")
         rows = np.flatnonzero(codes == 0)
-        rest = addresses[rows]
-        if len(rest):
-            start, _, framed = self._frames.bounds(rest)
-            group = bare.before(rest)
-            near = self._near(bare, sized, group, rest)
+        unresolved = addresses[rows]
+        if len(unresolved):
+            start, _, framed = self._frames.bounds(unresolved)
+            group = bare.before(unresolved)
+            near = self._near(bare, sized, group, unresolved)
             give(rows[near], group[near], bare.name)
             framed &= ~near
             give(rows[framed], start[framed], hex)

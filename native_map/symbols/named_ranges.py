@@ -81,9 +81,9 @@ class PerfMap:
         starts, sizes, places = array("Q"), array("Q"), array("I")
         self._texts = bytearray()
         self._known: dict[int, str] = {}
-        read = 0
+        bytes_read = 0
         while line := file.readline(min(LONGEST_LINE, budget.bytes)):
-            read += len(line)
+            bytes_read += len(line)
             budget.bytes -= len(line)
             if not (match := MAP_LINE.match(line)):
                 continue
@@ -94,9 +94,9 @@ class PerfMap:
             sizes.append(int(match[2], 16))
             places.append(len(self._texts))
             self._texts += match[3][:LONGEST_NAME].rstrip() + b"\n"
-        left = os.fstat(file.fileno()).st_size - read
-        if left > 0:
-            budget.refused.append(f"{left:,} bytes of {path} were not read: too many names")
+        bytes_left = os.fstat(file.fileno()).st_size - bytes_read
+        if bytes_left > 0:
+            budget.refused.append(f"{bytes_left:,} bytes of {path} were not read: too many names")
         self._order(np.array(starts, np.uint64), np.array(sizes, np.uint64))
         self._places = np.array(places, np.uint32)
 

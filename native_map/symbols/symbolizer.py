@@ -68,7 +68,7 @@ class Symbols:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on samples without names, and fixes, most samples first; the rarest are merged."""
+        """Notes on samples without names, most samples first; the rarest are merged."""
         texts = [
             text.replace("{n} samples", "1 sample" if n == 1 else f"{n:,} samples").replace(
                 "{n}", f"{n:,}"
@@ -76,9 +76,9 @@ class Symbols:
             for text, n in self._notes.most_common(MOST_NOTES)
         ]
         others = [*self._others, *self._map_budget.refused]
-        more = len(self._notes) - len(texts) + max(len(others) - MOST_NOTES, 0)
-        left = [f"{more:,} more notes of this kind, on less"] if more else []
-        return [*texts, *others[:MOST_NOTES], *left]
+        omitted = len(self._notes) - len(texts) + max(len(others) - MOST_NOTES, 0)
+        closing = [f"{omitted:,} more notes of this kind, on less"] if omitted else []
+        return [*texts, *others[:MOST_NOTES], *closing]
 
     def resolve(
         self,
@@ -89,8 +89,8 @@ class Symbols:
     ) -> pd.DataFrame:
         """Return `library`, `function` and `path` (categories) of each sample, with its index.
 
-        `mappings`, `samples`, `forks` and `comms` are those of a Recording. Forks supply inherited
-        mappings that `mappings` lacks, comms end the mappings before an exec.
+        `mappings`, `samples`, `forks` and `comms` are tables of a PerfRecording. Forks supply
+        inherited mappings that `mappings` lacks, comms end the mappings before an exec.
         `library` is the file's name or `[kernel]`, `[vdso]`, `[jit]`, `[unknown]`; `function` is
         demangled, or the hex of its start in the file, or `[unknown]`; `path` is "" without a file.
         Never raises for samples that cannot be named; they are in `notes`.
@@ -100,16 +100,16 @@ class Symbols:
         pid = samples["pid"].to_numpy(np.int64)
         mode = samples["cpu_mode"].to_numpy() if "cpu_mode" in samples else np.zeros(len(ip), int)
         in_kernel = (mode == 1) | ((mode == 0) & (ip >= np.uint64(1 << 63)))
-        other = (mode > 2) & (mode < 6)
+        in_guest = (mode > 2) & (mode < 6)
         result = np.full(len(ip), targets.add(UNKNOWN, UNKNOWN, ""), np.int64)
         table = AddressSpaces(mappings, forks, comms)
         if in_kernel.any():
             result[in_kernel] = self._in_kernel(ip[in_kernel], table, targets)
-        if other.any():
+        if in_guest.any():
             self._notes[
                 "{n} samples are a virtual machine's or hypervisor's and have no names"
-            ] += int(other.sum())
-        user = np.flatnonzero(~in_kernel & ~other)
+            ] += int(in_guest.sum())
+        user = np.flatnonzero(~in_kernel & ~in_guest)
         if len(user):
             time = samples["time_ns"].to_numpy(np.int64)
             matches = table.match(pid[user], ip[user], time[user])
@@ -146,39 +146,39 @@ class Symbols:
 
     def _in_files(self, pairs: "_Pairs", rows: NDArray[np.intp], path: str, build_id: str) -> None:
         if not self.trusted:
-            shown = _printable(path)
+            printable = _printable(path)
             library = _printable(path.removesuffix(DELETED).rsplit("/", 1)[-1]) or UNKNOWN
-            pairs.named[rows] = pairs.targets.add(library, UNKNOWN, shown)
+            pairs.named[rows] = pairs.targets.add(library, UNKNOWN, printable)
             self._notes[UNTRUSTED] += int(pairs.weight[rows].sum())
             return
         for prefix, mine in self.files.by_root(pairs.matches.pid[rows]):
-            here = rows[mine]
+            file_rows = rows[mine]
             file = self.files.find(path, build_id, prefix)
-            self._file(pairs, here, path, file)
+            self._file(pairs, file_rows, path, file)
 
     def _file(self, pairs: "_Pairs", rows: NDArray[np.intp], path: str, file: Found) -> None:
         library = _printable(path.removesuffix(DELETED).rsplit("/", 1)[-1]) or UNKNOWN
-        shown = _printable(path)
+        printable = _printable(path)
         total = int(pairs.weight[rows].sum())
         if file.image is None:
-            pairs.named[rows] = pairs.targets.add(library, UNKNOWN, shown)
+            pairs.named[rows] = pairs.targets.add(library, UNKNOWN, printable)
             self._notes[file.note] += total
             return
         back, unique = pd.factorize(pairs.matches.offset[rows])
         addresses, known = file.image.elf.addresses(unique)
         codes, names = file.image.resolve(addresses)
         codes[~known] = 0
-        numbers = np.array([pairs.targets.add(library, name, shown) for name in names])
+        numbers = np.array([pairs.targets.add(library, name, printable) for name in names])
         pairs.named[rows] = numbers[codes][back]
         for refused in file.image.refused:
-            self._others[f"{shown}: {refused}"] = None
+            self._others[f"{printable}: {refused}"] = None
         starts = np.array([name.startswith("0x") for name in names])[codes][back]
         self._note(
-            f"{{n}} samples by the start of their function, as {shown} is stripped" + file.hint,
+            f"{{n}} samples by the start of their function, as {printable} is stripped" + file.hint,
             pairs.weight[rows][starts],
         )
         self._note(
-            f"{{n}} samples without a function: {shown} does not tell where one starts there",
+            f"{{n}} samples without a function: {printable} does not tell where one starts there",
             pairs.weight[rows][codes[back] == 0],
         )
 
