@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     if done.result is not None and done.outcome.signal == signal.SIGINT:
         done.result = dataclasses.replace(done.result, interrupted=True)
     others = tuned = None
-    # Where no ceiling was found, other ways to do the same may be all the more welcome.
+    # Alternatives are useful even if no ceiling could be measured.
     goes_on = bool(seen) and done.ended_by_us and not getattr(done.result, "interrupted", False)
     if done.result is not None and not args.json:
         ceilings_report.write(plain_console(), done.result)
@@ -175,7 +175,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _names(args: argparse.Namespace) -> list[str]:
-    """Return the alternatives to try. Raises LotusError for a name that there is not."""
+    """Return the alternatives to try. Raises LotusError for an unknown name."""
     from lotus.inside.common import alternative_files
 
     known = alternative_files.names()

@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def listing() -> str:
-    """Return three lines a workload: its name, what it is, how much data and which script."""
+    """Return three lines per workload: its name, what it is, its amount of data and its script."""
     return "\n".join(
         f"{workload.name}{' (default)' * (workload.name == DEFAULT)}\n"
         f"  {workload.about}\n"
@@ -138,7 +138,7 @@ def listing() -> str:
 
 
 def data_directory(workload: Workload, count: int) -> Path:
-    """Return where the data set of a workload with so many samples is kept."""
+    """Return the directory of a workload's data set with this number of samples."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
     return base / "lotus" / workload.folder(count)

@@ -1,4 +1,4 @@
-"""`lotus map validate`: how far samples, and a mapping, are from exact counts."""
+"""`lotus map validate`: the error of samples, and of a mapping, against exact counts."""
 
 import argparse
 from pathlib import Path

@@ -216,7 +216,7 @@ def _say_allowed(tuned: Tuned, allowed: list[str]) -> None:
 
 
 def _mode(args: argparse.Namespace) -> ModeOptions | None:
-    """The mode with its options. Raises LotusError for an option of another mode."""
+    """Return the mode with its options. Raises LotusError for an option of another mode."""
     modes: dict[str, tuple[str, ...]] = {"every": ("local", "hybrid"), "after": ("local", "hybrid")}
     modes |= {"groups": ("hybrid",), "staleness": ("async",)}
     values = {name: getattr(args, name) for name in modes if getattr(args, name) is not None}
@@ -227,7 +227,7 @@ def _mode(args: argparse.Namespace) -> ModeOptions | None:
 
 
 def _read(paths: list[Path], args: argparse.Namespace) -> tuple[Tuned, Shares | None]:
-    """The settings in the files (none if there is only a plan), and the plan."""
+    """Return the settings in the files (none if there is only a plan), and the plan."""
     plan_files = [path for path in paths if plans.is_plan(path)]
     rest = [path for path in paths if path not in plan_files]
     for same in (plan_files, rest):

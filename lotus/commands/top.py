@@ -1,4 +1,4 @@
-"""`lotus top`: what a run does now, or did last; or what a process does that was never traced."""
+"""`lotus top`: what a run does now or did last, or what an untraced process does."""
 
 import argparse
 import sys
@@ -75,13 +75,13 @@ _WINDOW_S = 5.0  # in which a process is sampled, at least
 
 
 def _process(named: Path | None) -> int | None:
-    """The number of a process, where that is given in place of a run directory."""
+    """Return the pid, if one was given instead of a run directory."""
     number = "" if named is None or named.exists() else str(named)
     return int(number) if number.isdecimal() else None
 
 
 def _look_at(pid: int, args: argparse.Namespace) -> int:
-    """Show what samples tell of a process, once or until it ends."""
+    """Show what samples reveal of a process, once or until it ends."""
     from lotus.analysis.attached.sampled_verdict import summarise, with_loop
     from lotus.attach import attached_run, observation
     from lotus.commands.common import output
@@ -94,7 +94,7 @@ def _look_at(pid: int, args: argparse.Namespace) -> int:
     once = args.once or args.json or not sys.stdout.isatty()
     output.replace_unprintable()
     while True:
-        # Nothing of it is kept: `lotus attach` is for that.
+        # Nothing is kept; use `lotus attach` for that.
         with tempfile.TemporaryDirectory() as folder:
             directory = Path(folder, "run")
             observation.attach(pid, max(args.interval, _WINDOW_S), directory)

@@ -205,7 +205,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _ticker(directory: Path) -> AbstractContextManager[object]:
-    """Prints on stderr how the program is doing, while it runs."""
+    """Print progress on stderr while the program runs."""
     from lotus.reporters.live.ticker import Ticker  # imported only here: it imports what reads logs
 
     return Ticker(directory)
@@ -223,8 +223,8 @@ def _hint_of_dashes(counters: str | None) -> str:
 def _misplaced(command: Sequence[str]) -> str:
     """Return the first word of the command that is an option of lotus.
 
-    The program may have the same option: so this is reported only if the program ended with code
-    2, as argparse ends it for an option that it does not have.
+    The program may have the same option, so this is reported only if it exits with code 2, as
+    argparse does for an unknown option.
     """
     parser = argparse.ArgumentParser(add_help=False)
     add_arguments(parser)

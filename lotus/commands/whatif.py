@@ -103,7 +103,7 @@ def _add_setting(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_machine(parser: argparse.ArgumentParser) -> None:
-    """Add the options that make the cores, the storage or a part of the program other ones."""
+    """Add the options that change the cores, the storage or a part of the program."""
     add = parser.add_argument
     add(
         "--cores",

@@ -13,7 +13,7 @@ from lotus.recording import session
 
 
 class _Parser(argparse.ArgumentParser):
-    """Options of the magic; a wrong one is a line, not the end of the kernel."""
+    """Options of the magic; a wrong one prints a line and does not end the kernel."""
 
     def error(self, message: str) -> NoReturn:
         raise LotusError(f"{message}; %%lotus? shows the options")
@@ -60,7 +60,7 @@ def run_cell(shell: Any, line: str, cell: str) -> None:
         display(run)
     failure = result.error_before_exec or result.error_in_exec
     if failure is not None:
-        # IPython has shown it: the caller must learn of it, but nobody wants to read it twice.
+        # IPython has printed the error: raise it for the caller, but do not print it again.
         failure._render_traceback_ = list
         raise failure
 

@@ -29,19 +29,19 @@ class LotusCallback(Callback):
         self._log = TrainingLog(directory, level)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Begin before the first loader is iterated."""
+        """Start recording before the first loader is iterated."""
         if stage == "fit" and trainer.is_global_zero:
             self._log.start()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Give the loggers what the epoch measured."""
+        """Send the values of the epoch to the loggers."""
         values = self._log.epoch()
         if values:
             for logger in trainer.loggers:
                 logger.log_metrics(values, step=trainer.global_step)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Print the verdict on what there is; the fit ends with its error."""
+        """Print the verdict on what was recorded; the fit ends with its error."""
         self._end()
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:

@@ -1,7 +1,7 @@
-"""What a training framework's own loggers are told after each epoch, and the verdict at the end.
+"""Values for a training framework's loggers after each epoch, and the verdict at the end.
 
-Stands below the callbacks of Lightning and transformers. A fault of it never reaches the training:
-it is one line on stderr, and the training goes on without it.
+Used by the callbacks of Lightning and transformers. An error here never reaches the training: it is
+one line on stderr, and the training continues without it.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from lotus.live.tailing import Tail
 from lotus.recording import session
 
 _T = TypeVar("_T")
-# Judging the run takes time that grows with it: at most this share of what an epoch takes.
+# Analysing the run takes longer as it grows: limit it to this share of an epoch.
 _JUDGING_SHARE = 0.01
 _MOST_LOG = 64 << 20  # bytes of the logs: about a second to judge
 
@@ -28,8 +28,8 @@ _MOST_LOG = 64 << 20  # bytes of the logs: about a second to judge
 class TrainingLog:
     """Records the process's loaders from `start` to `finish`.
 
-    In a program under `lotus trace` that run is looked at, and nothing else recorded. `directory`:
-    of the run (default: lotus-runs/SCRIPT-TIME).
+    In a program under `lotus trace`, that run is read and nothing else is recorded. `directory`: of
+    the run (default: lotus-runs/SCRIPT-TIME).
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, level: str = "op") -> None:
@@ -44,17 +44,17 @@ class TrainingLog:
         return self._path
 
     def start(self) -> None:
-        """Begin to record. Until `finish`, a second call does nothing."""
+        """Start recording. A second call before `finish` does nothing."""
         if not self._active:
             self._guarded(self._start, None)
 
     def epoch(self) -> dict[str, float]:
-        """What was measured since the last call; {} where nothing was.
+        """Return what was measured since the last call; {} if nothing was.
 
-        lotus/wait_share: of the wall time, blocked in the loaders' `next`; lotus/samples_per_s:
-        made; lotus/cause_share/KIND: the first cause of the run so far and its share of the loop.
-        It is looked for after the first epoch, and again as long as that takes no more than a
-        hundredth of an epoch.
+        lotus/wait_share: share of the wall time blocked in the loaders' `next`;
+        lotus/samples_per_s: samples made; lotus/cause_share/KIND: the first cause of the run so far
+        and its share of the loop. The cause is determined after the first epoch, and again as long
+        as that takes at most a hundredth of an epoch.
         """
         return self._guarded(self._epoch, {}) if self._active else {}
 
@@ -102,7 +102,7 @@ class TrainingLog:
             began = time.monotonic()
             values |= self._first_cause()
             self._judging_s = time.monotonic() - began
-        self._since = time.monotonic_ns(), waits, samples  # judging is no part of an epoch
+        self._since = time.monotonic_ns(), waits, samples  # the analysis is not part of an epoch
         return values
 
     def _size(self) -> int:

@@ -34,12 +34,12 @@ class LotusCallback(TrainerCallback):
         self._log = TrainingLog(directory, level)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Begin before the first loader is iterated."""
+        """Start recording before the first loader is iterated."""
         if state.is_world_process_zero:
             self._log.start()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Give the trainer what the epoch measured."""
+        """Send the values of the epoch to the trainer."""
         values = self._log.epoch()
         if values and self._trainer is not None:
             self._trainer.log(values)

@@ -1,1 +1,1 @@
-"""What is shown of a run: a terminal report, documents for programs. Nothing is computed here."""
+"""Reports of runs, sweeps and comparisons: for terminals, pages and programs. Computes nothing."""

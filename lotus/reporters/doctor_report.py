@@ -1,4 +1,4 @@
-"""`lotus doctor` on a terminal: the summary, then by area what works, what is missing and its cure.
+"""`lotus doctor` on a terminal: the summary, then by area what works, what is missing and its fix.
 
 Commands after `$` are never wrapped, so that they can be copied.
 """
@@ -45,7 +45,7 @@ def write(console: "Console", report: Report, *, everything: bool = False) -> No
 
 
 def _ending(gaps: Sequence[Finding]) -> str:
-    """How many gaps there are, and where what closes them stands."""
+    """Return the number of gaps, and where their fixes are shown."""
     where = ["the commands for it after `$`"] if any(gap.fixes for gap in gaps) else []
     if any(gap.asks for gap in gaps):
         where.append("what to ask others for after `Ask for:`")
@@ -53,7 +53,7 @@ def _ending(gaps: Sequence[Finding]) -> str:
 
 
 def _is_detail(finding: Finding) -> bool:
-    """What few need to see: symbols that are there."""
+    """Whether few users need this finding: symbols that are available."""
     return finding.area == "symbols" and finding.state == OK
 
 

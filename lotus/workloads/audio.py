@@ -29,10 +29,10 @@ Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class Resample:
-    """Turns sound at one rate into sound at another, through a windowed sinc of 6 zero crossings.
+    """Resamples sound with a windowed sinc of 6 zero crossings.
 
-    Both rates over their greatest common divisor are `old` and `new`: each `old` samples become
-    `new`, each by a filter of its own (as torchaudio does it).
+    `old` and `new` are both rates over their greatest common divisor: each `old` samples become
+    `new`, each by its own filter (as in torchaudio).
     """
 
     def __init__(self, old: int, new: int, zeros: int = 6, rolloff: float = 0.99) -> None:
@@ -126,7 +126,7 @@ def load_wav(path: Path) -> Tensor:
 
 
 class Speech(Dataset[Sample]):
-    """Spectrograms (80, frames) and the letters that are said in them."""
+    """Spectrograms (80, frames) and the letters spoken in them."""
 
     def __init__(self, folder: str, seed: int) -> None:
         lines = (Path(folder) / "metadata.csv").read_text().splitlines()
@@ -152,7 +152,7 @@ class Speech(Dataset[Sample]):
         return len(self.paths)
 
     def __getitem__(self, index: int) -> Sample:
-        # The same whichever worker it is.
+        # Independent of the worker.
         random.seed(f"{self.seed} {self.epoch} {index}")
         spectrogram = self.transform(self.loader(self.paths[index]))
         text = self.texts[index].lower()

@@ -1,4 +1,4 @@
-"""Which demos there are: what each trains on and how much of it."""
+"""The demos: what each trains on, and how much of it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Workload:
-    """A training script, and the data set that it is shown with."""
+    """A training script, and the data set of its demo."""
 
     name: str  # its script is NAME.py
     about: str
@@ -24,7 +24,7 @@ class Workload:
         return FOLDER / f"{self.name}.py"
 
     def folder(self, count: int) -> str:
-        """Return the name of the folder of a data set of so many samples."""
+        """Return the folder name of a data set with `count` samples."""
         return f"{self.maker}-{self.version}-{count}"
 
 

@@ -19,7 +19,7 @@ RECORD = 1 + 3 * 32 * 32  # bytes
 
 
 def records(file: int, count: int) -> NDArray[np.uint8]:
-    """Return the first `count` records (count, 3073) of a file: the same bytes each time."""
+    """Return the first `count` records (count, 3073) of a file; the bytes are the same each time."""
     random = np.random.Generator(np.random.PCG64(file))
     made = np.empty((count, RECORD), np.uint8)
     made[:, 0] = random.integers(0, CLASSES, count)
@@ -34,7 +34,7 @@ def records(file: int, count: int) -> NDArray[np.uint8]:
 
 
 def make(directory: Path, count: int) -> Iterator[int]:
-    """Make so many pictures, or find them made; as `making.make`."""
+    """Make `count` pictures unless they exist; as `making.make`."""
 
     def save(folder: Path, file: int) -> None:
         path = folder / f"data_batch_{file + 1}.bin"

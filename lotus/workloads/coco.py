@@ -16,14 +16,14 @@ from PIL import Image, ImageDraw
 from lotus.workloads import making
 from lotus.workloads.jpegs import gradient, with_noise
 
-# As in COCO, some numbers are not there.
+# As in COCO, some numbers are not used.
 CATEGORIES = {1: "ellipse", 3: "rectangle", 7: "triangle"}
 SIZES = ((640, 480), (640, 480), (640, 480), (480, 640), (640, 427), (500, 375))
 QUALITY = 94
 
 
 class Object(NamedTuple):
-    """One thing to be seen: its category and its box in pixels."""
+    """An object in a picture: its category and its box in pixels."""
 
     category: int
     x: int
@@ -33,7 +33,7 @@ class Object(NamedTuple):
 
 
 def layout(number: int) -> tuple[tuple[int, int], list[Object]]:
-    """Return the size of picture `number` and what is in it, from behind to the front."""
+    """Return the size of picture `number` and its objects, from back to front."""
     random = np.random.Generator(np.random.PCG64((number, 0)))
     size = SIZES[int(random.integers(len(SIZES)))]
     objects = []
@@ -55,7 +55,7 @@ def outline(thing: Object) -> list[tuple[int, int]]:
 
 
 def picture(number: int) -> Image.Image:
-    """Return picture `number` (RGB): the same pixels each time."""
+    """Return picture `number` (RGB); the pixels are the same each time."""
     random = np.random.Generator(np.random.PCG64((number, 1)))
     size, objects = layout(number)
     canvas = gradient(random.integers(40, 216, size=(3, 4, 3)), size)
@@ -77,7 +77,7 @@ def save(directory: Path, number: int) -> None:
 
 
 def annotate(directory: Path, count: int) -> None:
-    """Write the file of annotations of so many pictures."""
+    """Write the annotations of `count` pictures."""
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for number in range(count):
@@ -116,5 +116,5 @@ def _name(number: int) -> str:
 
 
 def make(directory: Path, count: int) -> Iterator[int]:
-    """Make so many pictures and their annotations, or find them made; as `making.make`."""
+    """Make `count` pictures and their annotations unless they exist; as `making.make`."""
     return making.make(directory, count, save, annotate)

@@ -27,7 +27,7 @@ Target = dict[str, Tensor]  # boxes (n, 4; float32: left, top, right, bottom), l
 
 
 class Compose:
-    """Applies one operation after the other to an image and its target."""
+    """Applies operations to an image and its target, in turn."""
 
     def __init__(self, transforms: list) -> None:  # type: ignore[type-arg]
         self.transforms = transforms
@@ -39,7 +39,7 @@ class Compose:
 
 
 class Resize:
-    """Makes the short side `short` pixels long, or less where the long side would be too long."""
+    """Scales the short side to `short` pixels, or less if the long side would be too long."""
 
     def __init__(self, short: int, long: int) -> None:
         self.short = short
@@ -55,7 +55,7 @@ class Resize:
 
 
 class RandomHorizontalFlip:
-    """Turns an image and its boxes the other way round, with probability `prob`."""
+    """Mirrors an image and its boxes, with probability `prob`."""
 
     def __init__(self, prob: float = 0.5) -> None:
         self.prob = prob
@@ -70,14 +70,14 @@ class RandomHorizontalFlip:
 
 
 class ToTensor:
-    """Makes a tensor (3, height, width) from 0 to 1 of an image."""
+    """Converts an image to a tensor (3, height, width) from 0 to 1."""
 
     def __call__(self, image: Image.Image, target: Target) -> tuple[Tensor, Target]:
         return images.to_tensor(image), target
 
 
 class Normalize:
-    """Takes the mean off each channel and divides by the standard deviation."""
+    """Subtracts the mean of each channel and divides by the standard deviation."""
 
     def __init__(self, mean: list[float], std: list[float]) -> None:
         self.mean = mean
@@ -93,7 +93,7 @@ def load_image(path: Path) -> Image.Image:
 
 
 class Coco(Dataset[tuple[Tensor, Target]]):
-    """Images (3, height, width) of many sizes, and what is in them; also those with nothing."""
+    """Images (3, height, width) of different sizes and their objects; also images without any."""
 
     def __init__(self, folder: str, short: int, seed: int) -> None:
         document = json.loads((Path(folder) / "annotations/instances_train2017.json").read_text())
@@ -120,7 +120,7 @@ class Coco(Dataset[tuple[Tensor, Target]]):
         return len(self.paths)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Target]:
-        # The same whichever worker it is.
+        # Independent of the worker.
         random.seed(f"{self.seed} {self.epoch} {index}")
         objects = self.objects[self.ids[index]]
         boxes = torch.tensor([o["bbox"] for o in objects], dtype=torch.float32).reshape(-1, 4)
@@ -133,7 +133,7 @@ class Coco(Dataset[tuple[Tensor, Target]]):
 
 
 def collate(samples: list[tuple[Tensor, Target]]) -> tuple[list[Tensor], list[Target]]:
-    """Images differ in size, and in how much is in them: lists, not tensors."""
+    """Return lists, because images differ in size and in the number of objects."""
     return [image for image, _ in samples], [target for _, target in samples]
 
 
@@ -155,7 +155,7 @@ class SmallDetector(nn.Module):
             *layers, nn.Conv2d(channels, channels, 3, 1, 1), nn.ReLU(inplace=True)
         )
         self.head = nn.Conv2d(channels, 4 + classes, 1)
-        nn.init.constant_(self.head.bias[4:], -4)  # nearly all cells have no middle in them
+        nn.init.constant_(self.head.bias[4:], -4)  # nearly all cells contain no centre
 
     def forward(self, images: list[Tensor]) -> Tensor:
         return self.head(self.body(batched(images)))

@@ -23,7 +23,7 @@ QUALITY = 94
 
 
 def picture(number: int) -> Image.Image:
-    """Return picture `number` (RGB, 500x375): the same pixels each time."""
+    """Return picture `number` (RGB, 500x375); the pixels are the same each time."""
     random = np.random.Generator(np.random.PCG64(number))
     label = number % CLASSES
     corners = random.integers(40, 216, size=(3, 4, 3))
@@ -34,7 +34,7 @@ def picture(number: int) -> Image.Image:
 
 
 def gradient(corners: NDArray[np.int64], size: tuple[int, int]) -> Image.Image:
-    """Return a picture of `size` (width, height) that goes from one to the next of few colours."""
+    """Return a picture of `size` (width, height) with a gradient between random colours."""
     small = Image.fromarray(np.clip(corners, 0, 255).astype(np.uint8))
     return small.resize(size, Image.Resampling.BICUBIC)
 
@@ -73,12 +73,12 @@ def save(directory: Path, number: int) -> None:
 
 
 def make(directory: Path, images: int) -> Iterator[int]:
-    """Make so many pictures, or find them made; as `making.make`."""
+    """Make `images` pictures unless they exist; as `making.make`."""
     return making.make(directory, images, save)
 
 
 def main() -> None:
-    """Make the data set of the command line, with a progress bar where it takes long."""
+    """Make the data set of the command line, with a progress bar if it takes long."""
     parser = argparse.ArgumentParser(description="Make a data set of photo-sized JPEGs.")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--images", type=int, default=512)

@@ -1,8 +1,8 @@
-"""Makes the data sets of the demos: each once, whole, with the same bytes each time.
+"""Makes the data sets of the demos, each once and with the same bytes each time.
 
     python -m lotus.workloads.making volumes DIRECTORY --count 24
 
-The modules that `catalogue.py` names say what is in them.
+The modules named in `catalogue.py` define the contents.
 """
 
 import argparse
@@ -22,11 +22,12 @@ def make(
     save: Callable[[Path, int], object],
     finish: Callable[[Path, int], object] = lambda directory, count: None,
 ) -> Iterator[int]:
-    """Make a data set, or find it made; yields how many of its `count` samples there are so far.
+    """Make a data set unless it exists; yields the number of its `count` samples that exist so far.
 
     `save(directory, number)` writes sample `number`, in several threads at once;
-    `finish(directory, count)` what is about all of them. The folder appears when it is whole: two
-    who make it at once do not disturb each other. Raises OSError where it cannot be written.
+    `finish(directory, count)` writes what concerns all samples. The folder appears when it is
+    complete, so concurrent calls do not disturb each other. Raises OSError if it cannot be
+    written.
     """
     if directory.is_dir():
         yield count
@@ -49,7 +50,7 @@ def make(
 
 
 def show(directory: Path, count: int, noun: str, made: Iterator[int]) -> None:
-    """Run what `make` returned, with a progress bar; ends the process where it cannot be made."""
+    """Run the iterator of `make` with a progress bar; exits if the data set cannot be made."""
     if directory.is_dir():
         return
     from rich.console import Console

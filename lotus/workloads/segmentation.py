@@ -25,7 +25,7 @@ Sample = dict[str, NDArray[Any]]
 
 
 class RandBalancedCrop:
-    """Cuts a patch out, where `oversampling` of them have a voxel of some foreground class."""
+    """Crops a patch; a share `oversampling` of them contains a voxel of some foreground class."""
 
     def __init__(self, patch: int, oversampling: float) -> None:
         self.patch = patch
@@ -43,7 +43,7 @@ class RandBalancedCrop:
         return {"image": image[cut], "label": label[cut]}
 
     def foreground(self, label: NDArray[Any]) -> tuple[Any, ...] | None:
-        """Return a voxel of a class that is there, each class as likely; None if there is none."""
+        """Return a voxel of a random class in the mask; None if it has only background."""
         classes = np.flatnonzero(np.bincount(label.reshape(-1), minlength=CLASSES)[1:]) + 1
         if len(classes) == 0:
             return None
@@ -51,12 +51,12 @@ class RandBalancedCrop:
         return np.unravel_index(random.choice(voxels), label.shape)[1:]
 
     def around(self, at: int, size: int) -> int:
-        """Return where a patch may start that has `at` in it."""
+        """Return a random start of a patch that contains `at`."""
         return random.randint(max(0, int(at) - self.patch + 1), min(int(at), size - self.patch))
 
 
 class RandFlip:
-    """Flips scan and mask, along each axis in one case of three."""
+    """Mirrors scan and mask along each axis with probability 1/3."""
 
     def __call__(self, sample: Sample) -> Sample:
         for axis in (1, 2, 3):
@@ -66,7 +66,7 @@ class RandFlip:
 
 
 class Cast:
-    """Gives the scan and the mask the types that the model needs."""
+    """Converts scan and mask to the types of the model."""
 
     def __init__(self, image: type, label: type) -> None:
         self.image = image
@@ -136,7 +136,7 @@ class Cases(Dataset[tuple[Tensor, Tensor]]):
         return len(self.paths)
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        # The same whichever worker it is.
+        # Independent of the worker.
         random.seed(f"{self.seed} {self.epoch} {index}")
         sample = self.transform(self.loader(self.paths[index]))
         return torch.from_numpy(sample["image"]), torch.from_numpy(sample["label"][0])

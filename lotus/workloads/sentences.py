@@ -27,7 +27,7 @@ _ENDS = ["", "", "", "n", "r", "s", "t", "l", "m", "nd", "st", "ng"]
 
 
 def words() -> list[str]:
-    """Return the words that there are, the most frequent first."""
+    """Return all words, the most frequent first."""
     random = np.random.Generator(np.random.PCG64(0))
     vocabulary: dict[str, None] = {}
     while len(vocabulary) < 5000:
@@ -43,7 +43,7 @@ def words() -> list[str]:
 
 
 def text(number: int, known: list[str]) -> tuple[int, str]:
-    """Return topic and text `number` in the `known` words: the same each time."""
+    """Return topic and text `number` from the `known` words; it is the same each time."""
     random = np.random.Generator(np.random.PCG64(number + 1))
     topic = int(random.integers(TOPICS))
     length = int(np.clip(random.lognormal(3.8, 0.8), 3, 500))
@@ -98,7 +98,7 @@ def spell(word: str, encoding: str = "utf-8") -> str:
 
 
 def merge(parts: list[str], pair: tuple[str, str]) -> list[str]:
-    """Return the parts with each such pair made one."""
+    """Return the parts with each such pair merged."""
     made: list[str] = []
     for part in parts:
         if made and (made[-1], part) == pair:
@@ -113,7 +113,7 @@ def _path(directory: Path, file: int) -> Path:
 
 
 def make(directory: Path, count: int) -> Iterator[int]:
-    """Make so many texts and their tokenizer, or find them made; as `making.make`."""
+    """Make `count` texts and their tokenizer unless they exist; as `making.make`."""
     known = words()
 
     def save(folder: Path, file: int) -> None:

@@ -21,7 +21,7 @@ CONSONANTS = "bdfgklmnprstvz"  # noise from 1 kHz (b) to 7.5 kHz (z)
 
 
 def sentence(number: int) -> str:
-    """Return what is said in clip `number`: 2 to 20 words, the same each time."""
+    """Return the text of clip `number`: 2 to 20 words, the same each time."""
     random = np.random.Generator(np.random.PCG64((number, 0)))
     words = []
     for _ in range(int(random.integers(2, 21))):
@@ -55,7 +55,7 @@ def _silence(random: np.random.Generator, seconds: float) -> NDArray[np.float64]
 
 
 def _vowel(letter: str, pitch: float, seconds: float) -> NDArray[np.float64]:
-    """The harmonics of a pitch, stronger the nearer they are to a formant."""
+    """Return the harmonics of a pitch, stronger the nearer they are to a formant."""
     times = np.arange(round(seconds * RATE)) / RATE
     sound = np.zeros(len(times))
     for frequency in pitch * np.arange(1, int(4000 / pitch)):
@@ -65,7 +65,7 @@ def _vowel(letter: str, pitch: float, seconds: float) -> NDArray[np.float64]:
 
 
 def _consonant(letter: str, random: np.random.Generator, seconds: float) -> NDArray[np.float64]:
-    """Noise around a pitch of its own."""
+    """Return noise around the letter's own pitch."""
     times = np.arange(round(seconds * RATE)) / RATE
     centre = 1000 + 500 * CONSONANTS.index(letter)
     noise = np.repeat(random.standard_normal(len(times) // 16 + 1), 16)[: len(times)]
@@ -89,12 +89,12 @@ def save(directory: Path, number: int) -> None:
 
 
 def transcribe(directory: Path, count: int) -> None:
-    """Write metadata.csv of so many clips."""
+    """Write metadata.csv of `count` clips."""
     spoken = ((_name(number), sentence(number)) for number in range(count))
     lines = "".join(f"{name}|{text}|{text}\n" for name, text in spoken)
     (directory / "metadata.csv").write_text(lines)
 
 
 def make(directory: Path, count: int) -> Iterator[int]:
-    """Make so many clips and what is said in them, or find them made; as `making.make`."""
+    """Make `count` clips and their transcripts unless they exist; as `making.make`."""
     return making.make(directory, count, save, transcribe)

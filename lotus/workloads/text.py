@@ -29,14 +29,14 @@ Place = tuple[Path, int, int]  # a file, where in it, how many bytes
 
 
 class Normalize:
-    """Writes what is the same the same way: composed characters, small letters, single spaces."""
+    """Normalizes text: composed characters, lower case, single spaces."""
 
     def __call__(self, text: str) -> str:
         return " ".join(unicodedata.normalize("NFC", text).lower().split())
 
 
 class Tokenize:
-    """Makes numbers of a text, by the merges of a byte-pair encoding."""
+    """Converts a text to numbers with a byte-pair encoding."""
 
     def __init__(self, folder: Path) -> None:
         self.numbers: dict[str, int] = json.loads((folder / "vocab.json").read_text("utf-8"))
@@ -63,7 +63,7 @@ class Tokenize:
 
 
 def merged(parts: list[str], pair: tuple[str, str]) -> list[str]:
-    """Return the parts with each such pair made one."""
+    """Return the parts with each such pair merged."""
     made: list[str] = []
     for part in parts:
         if made and (made[-1], part) == pair:
@@ -84,7 +84,7 @@ class Truncate:
 
 
 class ToTensor:
-    """Makes a tensor (n; int64) of a list."""
+    """Converts a list to a tensor (n; int64)."""
 
     def __call__(self, numbers: list[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int64)
@@ -122,7 +122,7 @@ class Lines(Dataset[tuple[Tensor, int]]):
 
 
 class BucketSampler(Sampler[list[int]]):
-    """Batches of like length in random order: what is shuffled is sorted, 50 batches at a time."""
+    """Batches of similar length in random order: shuffled texts are sorted, 50 batches at a time."""
 
     def __init__(self, lengths: list[int], batch_size: int, seed: int) -> None:
         self.lengths = lengths
@@ -153,7 +153,7 @@ def collate(samples: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
 
 
 class SmallTransformer(nn.Module):
-    """One layer of a transformer, and the mean of what it says of all tokens."""
+    """One layer of a transformer, and the mean of its output over all tokens."""
 
     def __init__(self, tokens: int, most: int, width: int = 64) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ DEPTH, HEIGHT, WIDTH = (80, 112), 128, 128  # the depths are between these
 
 
 def case(number: int) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Return scan and mask `number`: the same voxels each time."""
+    """Return scan and mask `number`; the voxels are the same each time."""
     random = np.random.Generator(np.random.PCG64(number))
     shape = (int(random.integers(*DEPTH, endpoint=True)), HEIGHT, WIDTH)
     mask = np.zeros(shape, np.uint8)
@@ -42,7 +42,7 @@ def _ellipsoid(
     radii: tuple[float, float, float],
     label: int,
 ) -> None:
-    """Paint one into the mask, a little off its place and size; all in shares of the mask's."""
+    """Draw an ellipsoid into the mask with random changes of place and size, as shares of the mask."""
     total = np.zeros((1, 1, 1), np.float32)
     for axis, size in enumerate(mask.shape):
         middle = (centre[axis] + random.uniform(-0.05, 0.05)) * size
@@ -59,5 +59,5 @@ def save(directory: Path, number: int) -> None:
 
 
 def make(directory: Path, count: int) -> Iterator[int]:
-    """Make so many cases, or find them made; as `making.make`."""
+    """Make `count` cases unless they exist; as `making.make`."""
     return making.make(directory, count, save)

@@ -233,7 +233,7 @@ def groups(text: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _float(text: str) -> float:
-    """The number, NaN for any other text."""
+    """Return the number, NaN for any other text."""
     try:
         return float(text)
     except ValueError:
@@ -241,7 +241,7 @@ def _float(text: str) -> float:
 
 
 def _items(text: str) -> tuple[str, ...]:
-    """The words between commas, each once; none where one of them is empty."""
+    """Return the words between commas, each once; none if one of them is empty."""
     items = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     return items if all(items) else ()
 

@@ -1,4 +1,4 @@
-"""The end of `lotus advise`: which alternatives made the loop faster, and what puts them in."""
+"""The end of `lotus advise`: which alternatives made the loop faster, and how to apply them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def write(
 
 
 def _write_refused(console: Console, result: Ceilings) -> None:
-    """Print why alternatives were not measured in training; once where the reason is the same."""
+    """Print why alternatives were not measured in training; equal reasons are printed once."""
     whys: dict[str, list[str]] = {}
     for kind, what in _WHAT.items():
         if kind in result.refused:

@@ -54,7 +54,7 @@ def document(caches: Sequence[ListedCache]) -> dict[str, Any]:
 
 
 def _contents(cache: ListedCache) -> str:
-    """The data set, and what its samples have been through."""
+    """Describe a cache's data set and the operations applied to its samples."""
     text = cache.data_set or "unknown data set"
     return " > ".join([text, *(cache.operations or ())[: cache.cut]])
 

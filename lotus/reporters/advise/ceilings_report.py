@@ -100,7 +100,7 @@ class CeilingProgress:
 
 
 def write(console: Console, result: Ceilings) -> None:
-    """Print the shares of the stalls and the rates; the sentence that matters comes last."""
+    """Print the shares of the stalls and the rates; the conclusion comes last."""
     console.print(f"\nCeilings: {plain(result.watched.title())}", style="bold")
     rates = result.rates()
     rows = [

@@ -117,7 +117,7 @@ def write(
         if cut.why is not None:
             text = f"after {cut.name}: {cut.why}"
             print_paragraph(console, "not kept", plain(text))
-            break  # what follows is not kept for the same reason, mostly
+            break  # the following ones are mostly left out for the same reason
     if planning.chosen is not None:
         _write_choice(console, planning, planning.chosen)
     if data.unseen_files:
@@ -205,7 +205,7 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
 
 
 def _changes(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
-    """What would change the choice."""
+    """Return what would change the choice."""
     lines = []
     if offer.share < 1 and offer.kept_bytes >= 0.99 * offer.place.budget_bytes:
         whole = float(offer.cut.bytes.mean()) * (planning.data.length or 0)

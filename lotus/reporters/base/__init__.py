@@ -1,1 +1,1 @@
-"""What all reports share: the console, names, the HTML page."""
+"""Shared by all reports: the console, names, the HTML page."""

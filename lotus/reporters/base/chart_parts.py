@@ -1,4 +1,4 @@
-"""What all charts share: colours, labels as plotly shows them, axes of names, heights."""
+"""Shared by all charts: colours, labels for plotly, axes of names, heights."""
 
 import textwrap
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ BLUE, ORANGE, SKY, PINK, GREEN, RED, YELLOW, GREY = COLOURS
 WAIT, STEP, IDLE_GREY = RED, GREEN, "#C4C8CE"
 
 
-# Its HTML, and TeX between dollars.
+# plotly's HTML, and TeX between dollars.
 _READ_BY_PLOTLY = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;"))
 
 
 def label(name: object, width: int = 32) -> str:
-    """A name as plotly shows it: text, whatever it holds (plotly reads some HTML)."""
+    """Escape a name for plotly, which interprets some HTML."""
     text = shorten(plain(name), width)
     for character, entity in _READ_BY_PLOTLY:
         text = text.replace(character, entity)
@@ -25,7 +25,7 @@ def label(name: object, width: int = 32) -> str:
 
 
 def names_axis(names: Sequence[object], width: int = 32) -> dict[str, Any]:
-    """An axis of rows 0, 1, ... from top to bottom, each with its name, of two lines at most."""
+    """Return an axis of rows 0, 1, ... from top to bottom, with names of at most two lines."""
     texts = [
         textwrap.wrap(name, 24, max_lines=2, placeholder="…")
         for name in shorten_apart([plain(name) for name in names], width)
@@ -40,5 +40,5 @@ def names_axis(names: Sequence[object], width: int = 32) -> dict[str, Any]:
 
 
 def bars_height(count: int, least: int = 180) -> int:
-    """Height of a chart of so many bars, in pixels."""
+    """Return the height in pixels of a chart of `count` bars."""
     return max(least, 90 + 26 * count)

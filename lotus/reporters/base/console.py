@@ -1,4 +1,4 @@
-"""Tables and paragraphs on a terminal, as all reporters write them."""
+"""Tables and paragraphs on a terminal, for all reporters."""
 
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
@@ -21,24 +21,24 @@ LEFT, RIGHT = "left", "right"
 
 
 def plain_console(file: IO[str] | None = None, width: int | None = None) -> "Console":
-    """A console that shows text as it is, without markup; on the standard output by default."""
+    """Return a console that shows text without markup; on the standard output by default."""
     from lotus.reporters.base.harmless_console import HarmlessConsole
 
     return HarmlessConsole(file=file, highlight=False, markup=False, emoji=False, width=width)
 
 
 def tight(ns: float) -> str:
-    """A duration in nanoseconds, without a space."""
+    """Format a duration in nanoseconds without a space."""
     return duration(ns).replace(" ", "")
 
 
 def tight_size(count: float) -> str:
-    """A size in bytes, without a space."""
+    """Format a size in bytes without a space."""
     return size(count).replace(" ", "")
 
 
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows with NaN for what was not measured, so that all numbers can be formatted alike."""
+    """Return the rows with NaN for what was not measured, so that all numbers format alike."""
     rows = []
     for record in frame.to_dict("records"):
         row = {str(name): plain_value(value) for name, value in record.items()}
@@ -53,10 +53,10 @@ def print_table(
     rows: Iterable[Sequence[str]],
     names_in: Collection[int] = (),
 ) -> None:
-    """Print rows under a title; nothing where there are none.
+    """Print rows under a title; nothing if there are none.
 
-    names_in: the columns of names, which stay apart where they have to be shortened. They come
-    whole, and are shortened here alone.
+    names_in: the columns of names, which remain distinct when they are shortened. Pass full names:
+    they are shortened only here.
     """
     from rich.cells import cell_len
     from rich.text import Text
@@ -66,7 +66,7 @@ def print_table(
         return
     names = [name for name, _ in columns]
     whole = [max(map(cell_len, cells)) for cells in zip(names, *rows, strict=True)]
-    # Names give way first, then the gaps. A number is never cut, nor a path: it is to be copied.
+    # Shorten names first, then gaps. Never cut numbers, nor paths, which users copy.
     last = len(columns) - 1
     gives = [
         justify != RIGHT and not any(row[place].startswith("/") for row in rows)
@@ -78,7 +78,7 @@ def print_table(
         if sum(widths) + gap * last <= room:
             break
     console.print(f"\n{title}", style="bold")
-    # Rows as they are shown: what is too wide for its column is shortened once.
+    # Rows as displayed: text that is too wide for its column is shortened once.
     cut = {k: shorten_apart([row[k] for row in rows], widths[k]) for k in names_in if gives[k]}
     if gives[0] and last and 0 not in cut and not _told_apart([row[0] for row in rows], widths[0]):
         cut[0] = shorten_apart([row[0] for row in rows], widths[0])
@@ -88,7 +88,7 @@ def print_table(
             cells = [cut[k][place - 1] if k in cut else cell for k, cell in enumerate(cells)]
         more: list[str] = []
         if gives[last] and last not in cut and cell_len(row[last]) > widths[last]:
-            # The last column has room below it.
+            # The last column may continue below.
             cells[last], *more = textwrap.wrap(
                 row[last], widths[last], break_long_words=False, break_on_hyphens=False
             )
@@ -107,12 +107,12 @@ def print_table(
 
 
 def _told_apart(texts: Sequence[str], width: int) -> bool:
-    """Whether those that differ still do without their ends."""
+    """Return whether texts that differ still differ when cut to `width`."""
     return len({_ended(text, width) for text in texts}) == len(set(texts))
 
 
 def _narrowed(whole: Sequence[int], gives: Sequence[bool], room: int) -> list[int]:
-    """Widths of columns that fit into `room`, if those that give way can make them."""
+    """Return widths of columns that fit into `room`, if the flexible columns allow it."""
     widths = list(whole)
     while sum(widths) > room:
         wide = [place for place, give in enumerate(gives) if give and widths[place] > NARROWEST]
@@ -123,7 +123,7 @@ def _narrowed(whole: Sequence[int], gives: Sequence[bool], room: int) -> list[in
 
 
 def _ended(text: str, width: int) -> str:
-    """`text` in `width` characters; what is left out is its end, after a whole word if it can."""
+    """Shorten `text` to `width` characters at its end, after a whole word if possible."""
     if len(text) <= width:
         return text
     kept = text[: width - 1]
@@ -134,7 +134,7 @@ def _ended(text: str, width: int) -> str:
 
 
 def print_paragraph(console: "Console", label: str, text: str) -> None:
-    """`text`, wrapped, after a label of fixed width."""
+    """Print `text`, wrapped, after a label of fixed width."""
     from rich.text import Text
 
     indent = "  " + (f"{label:11} " if label else "")

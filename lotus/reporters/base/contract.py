@@ -1,7 +1,7 @@
-"""The contract of reporters: what a module of lotus/reporters/ may define, and how it is called.
+"""The contract of reporters: the functions that a module of lotus/reporters/ may define.
 
-A reporter takes a summary that is already computed, and computes nothing itself. It defines one or
-more of these functions, under these names; what else they need are keyword arguments.
+A reporter receives a computed summary, and computes nothing itself. It defines one or more of these
+functions, under these names; further inputs are keyword arguments.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Document(Protocol):
 
 
 class Heading(Protocol):
-    """`heading`: the title of a page, and what stands under it."""
+    """`heading`: the title of a page, and the text below it."""
 
     def __call__(self, summary: Any, /) -> Section: ...
 

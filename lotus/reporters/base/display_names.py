@@ -1,4 +1,4 @@
-"""Names of operations in a table: as a tree, and shortened so that they stay apart."""
+"""Names of operations in a table: as a tree, and shortened so that they remain distinct."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ _INDENT, _ELSEWHERE = 2, "(inside others)"
 
 @dataclass(frozen=True)
 class TableLine:
-    """A line of a table: the row that it shows, None for a heading; its name, indented."""
+    """A line of a table: its row, None for a heading; its name, indented."""
 
     row: int | None
     name: str
 
 
 def tree(names: Sequence[str], nested: Sequence[bool]) -> list[TableLine]:
-    """Lines of operations, each below the one around it, by its own name without that one's.
+    """Return lines of operations, each below the one around it, named without that one's name.
 
-    names: "Outer/Inner" lies inside "Outer". Rows of one parent stay in their order. What has a
-    parent in its name that has no row gets a heading, if it has siblings. A nested operation whose
-    name tells no parent (a function that others call) comes last.
+    names: "Outer/Inner" lies inside "Outer". Rows of one parent keep their order. If a name has a
+    parent without a row, a heading is added when there are several such children. Nested operations
+    whose name has no parent (functions that others call) come last.
     """
     rows: dict[str, int] = {}
     for row, name in enumerate(names):
@@ -66,7 +66,7 @@ def tree(names: Sequence[str], nested: Sequence[bool]) -> list[TableLine]:
 
 
 def _above(name: str, rows: Iterable[str]) -> str:
-    """The nearest operation around this one that has a row, "" where none has."""
+    """Return the nearest operation around this one that has a row, "" if none has."""
     parent = name.rpartition("/")[0]
     while parent and parent not in rows:
         parent = parent.rpartition("/")[0]
@@ -81,10 +81,10 @@ def _members(prefix: str, names: Sequence[str], above: Sequence[str]) -> int:
 
 
 def shorten_apart(texts: Sequence[str], width: int) -> list[str]:
-    """The texts in `width` characters; those that differ still differ.
+    """Shorten the texts to `width` characters; texts that differ still differ.
 
-    The middle is left out, or where that tells texts apart what stands before or behind it. Spaces
-    at the beginning are kept.
+    The middle is left out, unless texts differ there; then a part before or after it is. Leading
+    spaces are kept.
     """
     shortened = {text: _shortened(text, width) for text in texts}
     for text in shortened:
@@ -102,12 +102,12 @@ def _shortened(text: str, width: int) -> str:
 
 
 def _indent(text: str, width: int) -> int:
-    """Deep down the name matters more than how deep it is."""
+    """Limit the indentation: deep in the tree, the name matters more than its depth."""
     return min(len(text) - len(text.lstrip(" ")), max(width - 12, 0))
 
 
 def _apart(texts: Sequence[str], width: int, taken: set[str]) -> list[str]:
-    """The same for texts that are equal when their middles are left out."""
+    """Shorten texts that are equal when their middles are left out."""
     indent = _indent(texts[0], width)
     bare = [text.lstrip(" ") for text in texts]
     room = width - indent - 1  # for the ellipsis
@@ -116,7 +116,7 @@ def _apart(texts: Sequence[str], width: int, taken: set[str]) -> list[str]:
         tried = [_cut(text, head, room) for text in bare]
         if _are_apart(tried, indent, taken):
             return [" " * indent + text for text in tried]
-    # They differ in the middle only: that is what is shown, and where each begins.
+    # They differ only in the middle: show it, and the beginning of each.
     prefix = next((k for k in range(min(map(len, bare))) if len({text[k] for text in bare}) > 1), 0)
     for head in range(max(room - 1, 0) // 2, -1, -1):
         tried = [text[:head] + "…" + text[prefix : prefix + room - head - 1] + "…" for text in bare]

@@ -1,13 +1,13 @@
-"""Cells of tables that are shown grey, because what they say is not to trust."""
+"""Table cells that are shown grey because their values are unreliable."""
 
 
 class GreyCell(str):
-    """The text of a cell; `why` stands on the page where the cell is pointed at."""
+    """The text of a cell; a page shows `why` when the pointer is on the cell."""
 
     why: str
 
     def __new__(cls, text: str, why: str) -> "GreyCell":
-        """`why`: a few words."""
+        """Make a cell; `why` is a few words."""
         cell = super().__new__(cls, text)
         cell.why = why
         return cell

@@ -1,4 +1,4 @@
-"""A console that writes no character by which a text could steer the terminal."""
+"""A console that writes no control characters, so that text cannot control the terminal."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from lotus.common.stderr import is_harmless, printable
 
 
 class HarmlessConsole(Console):
-    """Escapes such characters in all that is printed, also where a reporter forgot to."""
+    """Escapes control characters in all output, even if a reporter did not."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """As rich's; `objects` are text."""
+        """As rich's `print`; `objects` are text."""
         super().print(*map(_harmless, objects), **options)
 
 
@@ -21,6 +21,6 @@ def _harmless(shown: Any) -> Any:
         return printable(shown)
     if isinstance(shown, Text) and not all(map(is_harmless, shown.plain)):
         shown = shown.copy()
-        # One for one: its styles refer to places.
+        # One character for each, because styles refer to positions.
         shown.plain = "".join(char if is_harmless(char) else "?" for char in shown.plain)
     return shown

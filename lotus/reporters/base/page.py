@@ -1,8 +1,8 @@
 """One self-contained HTML page of sections, charts and tables: no network, opens from disk.
 
-Charts are plotly figures as plain dicts; plotly's script stands in the page, beside a few lines of
-ours that draw a chart when it comes into view and follow light and dark. A content policy by
-hashes lets the page run these scripts and nothing else, wherever a name in it came from.
+Charts are plotly figures as plain dicts. The page contains plotly's script and a small one that
+draws a chart when it comes into view and follows light and dark mode. A content security policy
+with hashes allows only these scripts, whatever the names in the page contain.
 """
 
 import base64
@@ -20,7 +20,7 @@ from lotus.common.errors import LotusError
 from lotus.common.formatting import plain
 from lotus.reporters.base.grey_cells import GreyCell
 
-# Okabe and Ito, "Color Universal Design" (2008), without black: told apart by all eyes.
+# Okabe and Ito, "Color Universal Design" (2008), without black: distinct for colour-blind readers.
 COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#CC79A7", "#009E73", "#D55E00", "#F0E442", "#999999")
 _MOST_ROWS = 1000  # of a table: more is for --json
 _ASSETS = Path(__file__).with_name("assets")
@@ -28,7 +28,7 @@ _ASSETS = Path(__file__).with_name("assets")
 
 @dataclass(frozen=True)
 class Table:
-    """Cells are text as a person reads it. Columns: name, and "left" or "right"."""
+    """Cells are formatted text. Columns: name, and "left" or "right"."""
 
     columns: Sequence[tuple[str, str]]
     rows: Sequence[Sequence[str]]
@@ -38,9 +38,9 @@ class Table:
 class Chart:
     """A plotly figure ({"data": [...], "layout": {...}}), and the numbers behind it.
 
-    `id` ([a-z0-9-]+) is unique on the page. Text and background have no colours in the figure: the
-    page gives them. `note` says what was left out or put together; `keys` are names and colours of
-    a picture whose parts plotly has no legend for.
+    `id` ([a-z0-9-]+) is unique on the page. The figure sets no colours of text and background; the
+    page does. `note` says what was left out or combined; `keys` are names and colours of a picture
+    for which plotly has no legend.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it; a text is a paragraph."""
+    """A heading and its contents; text is a paragraph."""
 
     title: str
     parts: Sequence[str | Table | Chart]
@@ -62,16 +62,16 @@ class Section:
 def save(
     path: Path, title: str, heading: Section, sections: Sequence[Section], document: object
 ) -> None:
-    """Write the page. `document` is what `--json` prints, kept in the page for programs; of lists
-    in it the first 1,000 entries.
+    """Write the page. `document` (the values of `--json`) is embedded for programs; its lists
+    are cut to 1,000 entries.
 
-    Raises LotusError where the file cannot be written.
+    Raises LotusError if the file cannot be written.
     """
     files.replace(path, pieces(title, heading, sections, document), "--html")
 
 
 def packed(values: Any, kind: str) -> dict[str, Any]:
-    """Numbers as plotly takes them in little room. `kind`: u1, i4, f4 or f8."""
+    """Encode numbers compactly for plotly. `kind`: u1, i4, f4 or f8."""
     array = np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<"))
     typed_array: dict[str, Any] = {
         "dtype": kind,
@@ -85,7 +85,7 @@ def packed(values: Any, kind: str) -> dict[str, Any]:
 def pieces(
     title: str, heading: Section, sections: Sequence[Section], document: object
 ) -> Iterator[str]:
-    """The page's text, piece by piece."""
+    """Yield the page's text in pieces."""
     library, glue = _plotly(), (_ASSETS / "page.js").read_text("utf-8")
     sources = " ".join(f"'sha256-{_hash(script)}'" for script in (library, glue))
     policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; "
@@ -138,7 +138,7 @@ def _plotly() -> str:
             "charts need plotly, which is not installed; the report without them is there; "
             "type: pip install plotly"
         ) from None
-    # What would end the script element must not stand in it, not even in a string.
+    # The text must not contain what ends a script element, not even in a string.
     return str(get_plotlyjs()).replace("</script", "<\\/script")
 
 
@@ -147,13 +147,13 @@ def _hash(script: str) -> str:
 
 
 def _json(value: object) -> str:
-    """JSON that can stand in a script element: nothing in it can end that."""
+    """Return JSON for a script element: nothing in it can end the element."""
     text = files.json_text(value, indent=None, digits=7)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _cut(value: Any) -> Any:
-    """Without what lists have beyond so many entries: the page is to open fast."""
+    """Limit the length of lists, so that the page opens fast."""
     if isinstance(value, dict):
         return {name: _cut(item) for name, item in value.items()}
     return [_cut(item) for item in value[:_MOST_ROWS]] if isinstance(value, list) else value
@@ -185,7 +185,7 @@ def _part(part: str | Table | Chart) -> str:
 
 
 def _attributes(cell: str, side: str) -> str:
-    """What the tag of a cell has besides its name."""
+    """Return the attributes of a cell's tag."""
     classes = ["right"] if side == "right" else []
     if not isinstance(cell, GreyCell):
         return "".join(f" class={name}" for name in classes)

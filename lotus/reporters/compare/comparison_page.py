@@ -45,7 +45,7 @@ def save(path: Path, comparisons: Sequence[Comparison], gate: RegressionGate | N
 
 
 def heading(comparisons: Sequence[Comparison], *, gate: RegressionGate | None = None) -> Section:
-    """The verdicts, the sides, and what the gate decided."""
+    """Return the verdicts, the sides, and the gate's decision."""
     parts: list[str | Table | Chart] = []
     for comparison in comparisons:
         name = f"{comparison.setting}: " if comparison.setting else ""
@@ -62,7 +62,7 @@ def heading(comparisons: Sequence[Comparison], *, gate: RegressionGate | None = 
 
 
 def sections(comparisons: Sequence[Comparison]) -> list[Section]:
-    """The charts and tables of each comparison."""
+    """Return the charts and tables of each comparison."""
     several = len(comparisons) > 1
     return [
         section
@@ -144,12 +144,12 @@ def _columns(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def _forest(name: str, loader: LoaderComparison, comparison: Comparison) -> Chart:
-    """A dot with its interval for each relative difference; those of most weight on top."""
+    """Return dots with intervals for all relative differences, those of most weight on top."""
     known = [
         line for line in loader.lines if line.difference.relative and line.difference.has_interval
     ]
     first = [line for line in known if line.group == LOOP]
-    # Of what takes time first: a count has no weight in the loop.
+    # Times come first, because counts have no weight in the loop.
     rest = by_weight([line for line in known if line.group != LOOP and line.unit == "ns"])
     rest += [line for line in known if line.group != LOOP and line.unit != "ns"]
     shown = [*first, *rest][:_MOST_POINTS]
@@ -204,13 +204,15 @@ def _kind(line: MeasureLine) -> str:
 
 
 def _name(place: int, line: MeasureLine) -> str:
-    """Told apart by a number where two would look alike; plotly takes them for one otherwise."""
+    """Return a name with a number if two would be equal; plotly merges equal names."""
     where = "" if line.group == LOOP else f" ({line.group})"
     return f"{place + 1}. {shorten(plain(operation_name(line.label)), 24)}{where}"
 
 
 def _range(lines: Sequence[MeasureLine]) -> list[float]:
-    """What holds all that is different: wide intervals of the others must not flatten it."""
+    """Return a range that contains all significant differences, whatever the width of other
+    intervals.
+    """
     ends = [
         (line.different, max(abs(100 * line.difference.low), abs(100 * line.difference.high)))
         for line in lines

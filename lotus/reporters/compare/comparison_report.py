@@ -78,7 +78,7 @@ _USUAL, _MOST_LOADERS, _MOST_FACTS, _WIDEST_FACT = 20, 4, 20, 48
 _COLOURS = {"faster": "green", "slower": "red", "no difference": "green", "same run": "green"}
 
 
-# ── for programs ─────────────────────────────────────────────────────────────────────────────
+# ── documents ────────────────────────────────────────────────────────────────────────────────
 
 
 def document(
@@ -87,7 +87,7 @@ def document(
     gate: RegressionGate | None = None,
     most: int | None = None,
 ) -> dict[str, Any]:
-    """The document as JSON-able values; `most` rows of tables of operations (all of them)."""
+    """Return the document as JSON-able values; `most` limits the rows of tables of operations."""
     return {
         "schema": SCHEMA,
         "lotus": __version__,
@@ -167,7 +167,7 @@ def _loader(loader: LoaderComparison, most: int | None) -> dict[str, Any]:
     }
 
 
-# ── for a person ─────────────────────────────────────────────────────────────────────────────
+# ── terminals ────────────────────────────────────────────────────────────────────────────────
 
 
 def write(
@@ -222,7 +222,7 @@ def _verdict_line(console: "Console", verdict: ComparisonVerdict) -> None:
     style = f"bold {_COLOURS.get(verdict.kind, 'yellow')}"
     words = plain(verdict.text)
     console.print(words[0].upper() + words[1:], style=style, soft_wrap=True)
-    for line in verdict.commands:  # whole: they are to be copied
+    for line in verdict.commands:  # not cut, because users copy them
         console.print(f"  {plain(line)}", soft_wrap=True)
 
 
@@ -240,7 +240,7 @@ def _facts(console: "Console", facts: Sequence[Fact], comparison: Comparison) ->
 
 
 def fact_rows(facts: Sequence[Fact]) -> list[list[str]]:
-    """Kind, what, and the values of both sides as a person reads them."""
+    """Return kind, fact, and the formatted values of both sides."""
     return [[fact.kind, fact.what, *(_values(fact, side) for side in (fact.a, fact.b))]
             for fact in facts]  # fmt: skip
 
@@ -328,7 +328,7 @@ def _table(
 
 
 def line_row(line: MeasureLine) -> list[str]:
-    """Label, values, difference, interval, and what it means, as a person reads them."""
+    """Return label, values, difference, interval and meaning, formatted."""
     difference = line.difference
     values = [value_words(line, value) for value in (line.a, line.b)]
     ends = (difference.low, difference.high)
@@ -351,7 +351,7 @@ def _judgement(line: MeasureLine) -> str:
 
 
 def value_words(line: MeasureLine, value: float) -> str:
-    """A value in its unit."""
+    """Format a value in its unit."""
     if line.unit == "ns":
         return duration(value)
     if line.unit == "bytes":
@@ -364,7 +364,7 @@ def value_words(line: MeasureLine, value: float) -> str:
 
 
 def difference_words(line: MeasureLine, value: float) -> str:
-    """A difference in per cent, or in the line's own unit where there is nothing to divide by."""
+    """Format a difference in per cent, or in the line's own unit if it is absolute."""
     if value != value:
         return MISSING
     if line.difference.relative:

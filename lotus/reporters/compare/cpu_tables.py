@@ -23,7 +23,7 @@ _Columns = list[tuple[str, str]]
 
 
 def values(cpus: CpuPair | None) -> dict[str, Any] | None:
-    """The pair as JSON-able values."""
+    """Return the pair as JSON-able values."""
     if cpus is None:
         return None
     return {
@@ -49,7 +49,7 @@ def show(console: "Console", cpus: CpuPair, letters: Sequence[str]) -> None:
 
 
 def parts(cpus: CpuPair, letters: Sequence[str]) -> list[str | Table | Chart]:
-    """The same for a page."""
+    """Return the same content for a page."""
     shown: list[str | Table | Chart] = [_names(cpus, letters), cpus.gain]
     for title, columns, rows in _tables(cpus, letters):
         shown += [title, Table(columns, rows)]

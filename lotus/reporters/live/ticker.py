@@ -22,12 +22,12 @@ from pathlib import Path
 from lotus.common.stderr import say
 
 _EVERY_S, _EVERY_ELSEWHERE_S = 10.0, 60.0
-_LOOK_S = 2.0  # a stop is told that soon after it is known
+_LOOK_S = 2.0  # a stop is reported at most this long after it is known
 _PATIENCE_S = 0.1  # for a line that is being written as the program ends, and for the thread
 
 
 class Ticker:
-    """A context around the waiting for the program."""
+    """A context around waiting for the program."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -36,20 +36,20 @@ class Ticker:
         self._thread = threading.Thread(target=self._run, name="lotus-live", daemon=True)
 
     def __enter__(self) -> "Ticker":
-        with contextlib.suppress(RuntimeError):  # no thread can be had: the program comes first
+        with contextlib.suppress(RuntimeError):  # no thread can be started: the program comes first
             self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._ended.set()
-        # A terminal that takes no output (Ctrl-S) would hold a line, and us, for as long.
+        # A terminal that is stopped (Ctrl-S) would block us.
         if self._writing.acquire(timeout=_PATIENCE_S):
             self._writing.release()
         if self._thread.ident is not None:
             self._thread.join(_PATIENCE_S)
 
     def _run(self) -> None:
-        with contextlib.suppress(Exception):  # a fault of ours costs the lines, never the run
+        with contextlib.suppress(Exception):  # an error here may lose the lines, never the run
             self._tell()
 
     def _tell(self) -> None:
@@ -67,7 +67,7 @@ class Ticker:
             verdict = view.verdict
             bad = verdict is not None and verdict.bad and view.state == "running"
             now_taken = sum(group.taken for group in view.groups)
-            # Again only where it moves: a program that waits for its user is left in peace.
+            # Repeat only if it moves: do not disturb a program that waits for its user.
             due = passed >= every and now_taken != taken
             if not (due and not bad) and not (bad and not told_bad):
                 told_bad = told_bad and bad
@@ -81,7 +81,7 @@ class Ticker:
                 passed, taken, told_bad = 0.0, now_taken, bad
 
     def _say(self, text: str) -> bool:
-        """Write whole lines, if now they do no harm."""
+        """Write whole lines if that does no harm now; return whether it did."""
         start = ""
         if _is_terminal():
             if not _is_ours():
@@ -109,11 +109,11 @@ def _width() -> int:
 
 
 def _is_ours() -> bool:
-    """Whether a line does no harm: not in an editor, at a prompt, or on another's terminal."""
+    """Return whether a line does no harm: not in an editor, at a prompt, or elsewhere."""
     try:
         # Local modes: a program that takes keys one by one draws its screen itself.
         by_lines = termios.tcgetattr(2)[3] & termios.ICANON
-        # From the background a write may stop us, and with us nobody would wait for the program.
+        # A write from the background may stop us, and then nobody would wait for the program.
         return bool(by_lines) and os.tcgetpgrp(2) == os.getpgrp()
     except (OSError, termios.error):
         return False

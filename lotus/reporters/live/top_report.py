@@ -61,7 +61,7 @@ Stacks = Mapping[int, Sequence[str]]
 def lines(
     view: View, run: str, width: int, height: int | None = None, stacks: Stacks | None = None
 ) -> list[ScreenLine]:
-    """Return the lines to show in so many columns (and rows), most important first."""
+    """Return the lines to show in `width` columns (and `height` rows), most important first."""
     width = max(width, LEAST_WIDTH)
     begun = head(view, run, width)
     for note in view.notes:
@@ -111,7 +111,7 @@ def _title(view: View, run: str, width: int) -> list[ScreenLine]:
 
 
 def _verdict(view: View, run: str, width: int) -> list[ScreenLine]:
-    """Lines on a problem, and what to type next."""
+    """Return lines on a problem, and what to type next."""
     if view.state == "ended":
         return [*_left(view, width), ScreenLine(f"  next: lotus report {_word(run)}", "bold")]
     if view.state == "killed":
@@ -138,7 +138,7 @@ def _verdict(view: View, run: str, width: int) -> list[ScreenLine]:
 
 
 def _left(view: View, width: int) -> list[ScreenLine]:
-    """Lines on the processes of a run that did not end by themselves, after the run."""
+    """Return lines on processes that were left over when the run ended."""
     lines: list[ScreenLine] = []
     for group in view.groups:
         for process in (group.main, *group.workers):
@@ -154,7 +154,7 @@ def _left(view: View, width: int) -> list[ScreenLine]:
 
 
 def _short(group: LoopView, width: int) -> ScreenLine:
-    """A rank in a line."""
+    """Return a rank as one line."""
     rates = group.overall if group.overall.loops else group.recent
     text = (
         f"rank {group.rank}  {_rate(rates)}, waits {share(rates.wait_share)}, {_doing(group.main)}"
@@ -191,7 +191,7 @@ def _group(
 
 
 def _pass(group: LoopView) -> str:
-    """What to call its iteration: an epoch, where the loader tells a length and keeps to it."""
+    """Return the name of its iteration: "epoch" if it has the length that the loader announces."""
     length = group.loader.get("length")
     return "epoch" if isinstance(length, int) and group.epoch_batch <= length else "iteration"
 
@@ -247,7 +247,9 @@ def _memory(group: LoopView) -> str:
 
 
 def _processes(group: LoopView, width: int, room: int | None, stacks: Stacks) -> list[ScreenLine]:
-    """The main process, then the workers, those to look at first; the rest in a line."""
+    """Return lines on the main process, then the workers, most relevant first; the rest in one
+    line.
+    """
     workers = sorted(group.workers, key=lambda worker: _importance(worker, group.verdict))
     most = MOST_WORKERS if room is None else max(room - 2, 1)
     shown, rest = workers[:most], workers[most:]
@@ -316,7 +318,7 @@ def _rate(rates: Rates) -> str:
 
 
 def _time(ns: float) -> str:
-    """As `duration`, without digits that a look once a second cannot have."""
+    """Format as `duration`, without digits that change faster than the display."""
     return duration(round(ns / 1e9) * 1e9) if ns >= 9.95e9 else duration(ns)
 
 
@@ -375,12 +377,12 @@ def status(view: View, width: int | None = None) -> str:
 
 
 def text(shown: Sequence[ScreenLine]) -> str:
-    """The lines without their styles."""
+    """Return the lines without their styles."""
     return "\n".join(line.text for line in shown) + "\n"
 
 
 def document(view: View, *, run: str, stacks: Stacks | None = None) -> dict[str, Any]:
-    """The document described above."""
+    """Return the document described above."""
     values: dict[str, Any] = {"schema": 1, "run": run, **dataclasses.asdict(view)}
     verdict = view.verdict
     values["verdict"] = None if verdict is None else dataclasses.asdict(verdict)

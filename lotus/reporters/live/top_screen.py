@@ -62,7 +62,7 @@ def once(directory: Path, as_json: bool = False, with_stacks: bool = False) -> N
 
 
 def _check_whose(directory: Path) -> None:
-    """Raise LotusError for a run of others: the processes that it names may be any of ours."""
+    """Raise LotusError for another user's run, whose pids may be those of any of our processes."""
     manifest = manifest_of(directory)
     if manifest is not None and not run_claim.is_ours(directory, manifest):
         raise LotusError(
@@ -78,7 +78,7 @@ def _has_cpu(view: View) -> bool:
 
 
 def processes(view: View) -> list[int]:
-    """The pids of the living processes, those to look at first."""
+    """Return the pids of the living processes, most relevant first."""
     if view.state != "running":
         return []
     pids = []

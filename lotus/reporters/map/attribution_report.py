@@ -24,8 +24,8 @@ _MOST_LEFT = 8
 
 
 def document(applied: Applied) -> dict[str, Any]:
-    """Columns as in native_map.paper.attribution.apply; `_ns` nanoseconds, shares fractions of
-    1.
+    """Return columns as in native_map.paper.attribution.apply; `_ns` are nanoseconds, shares
+    fractions of 1.
     """
     return {
         "schema": SCHEMA,

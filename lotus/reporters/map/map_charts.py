@@ -1,4 +1,4 @@
-"""Charts of counters and functions per operation: what `lotus map` shows, to look at."""
+"""Charts of counters and functions per operation, as in `lotus map`."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from lotus.reporters.base.page import COLOURS, Chart, Table
 from lotus.reporters.map.map_report import trusted, turns_text
 from native_map.events.metrics import METRICS
 
-# As the literature of the top-down method stacks them.
+# In the order in which the top-down literature stacks them.
 TOP_DOWN = {
     "frontend_bound": ("front-end bound", COLOURS[1]),
     "backend_bound": ("back-end bound", COLOURS[5]),
@@ -27,7 +27,7 @@ _FIRST = ("ipc", "task_clock")  # what a menu begins with
 
 
 def top_down(measured: MapSummary) -> Chart | None:
-    """Stacked shares of the CPU's slots, per operation; None where the CPU was not asked."""
+    """Return stacked shares of the CPU's slots per operation; None if they were not measured."""
     table = measured.operations
     names = [name for name in TOP_DOWN if name in table and table[name].notna().any()]
     shown = table[table[names].notna().all(axis=1)].head(_MOST) if names else table.head(0)
@@ -66,7 +66,7 @@ def top_down(measured: MapSummary) -> Chart | None:
 
 
 def metrics(measured: MapSummary) -> Chart | None:
-    """Cycles, instructions, misses and other counts: one at a time, chosen in a menu."""
+    """Return cycles, instructions, misses and other counts, one at a time, chosen in a menu."""
     table = measured.operations.head(_MOST)
     events = [str(event["name"]) for event in measured.counted]
     events += [name for name in measured.sampled if name not in events]
@@ -151,7 +151,7 @@ def _scaled(measured: MapSummary) -> str:
 
 
 def functions(measured: MapSummary) -> Chart | None:
-    """C and C++ functions under each operation, as an icicle; None without samples."""
+    """Return C and C++ functions of each operation as an icicle; None without samples."""
     operations = functions_by_operation(measured.functions, _MOST_FUNCTIONS)
     if not operations:
         return None

@@ -83,7 +83,7 @@ def write(console: "Console", summary: MapSummary, *, top: int = 5) -> None:
 
 
 def worth(summary: MapSummary) -> list[str]:
-    """The notes that are shown: all of a few, else not those on less than 1 % of the samples."""
+    """Return the notes to show: all if few, else not those on less than 1 % of the samples."""
     if len(summary.notes) <= _FEW_NOTES or summary.mapped is None:
         return summary.notes[:_MOST_NOTES]
     least = 0.01 * float(summary.mapped.books["recorded"].sum())
@@ -93,7 +93,7 @@ def worth(summary: MapSummary) -> list[str]:
 
 
 def write_part(console: "Console", summary: MapSummary) -> None:
-    """What a report shows of it: the counters and the three top functions."""
+    """Print the map's part of a report: the counters and the three top functions."""
     _operations(console, summary, "Counters")
     _level_2(console, summary)
     _misses(console, summary)
@@ -103,7 +103,7 @@ def write_part(console: "Console", summary: MapSummary) -> None:
 
 
 def _measured(summary: MapSummary) -> list[str]:
-    """What was counted and sampled, and whether all samples are accounted for."""
+    """Return what was counted and sampled, and whether all samples are accounted for."""
     lines = []
     if summary.counted:
         names = ", ".join(plain(event["name"]) for event in summary.counted)
@@ -132,7 +132,7 @@ def _measured(summary: MapSummary) -> list[str]:
 
 
 def turns_text(summary: MapSummary) -> str:
-    """What is to be known where groups of events took turns, or ""."""
+    """Return what readers must know if groups of events took turns, or ""."""
     if not summary.turns:
         return ""
     groups = [f"{', '.join(map(plain, events))} in {share(part)}" for events, part in summary.turns]
@@ -188,7 +188,7 @@ def _operations(console: "Console", summary: MapSummary, title: str = "Operation
 
 
 def few_samples(summary: MapSummary) -> list[str]:
-    """A line on the operations whose estimates rest on too few samples, or none."""
+    """Return a line on the operations whose estimates rest on too few samples, or none."""
     if not summary.few_samples:
         return []
     few = ", ".join(f"{plain(operation_name(name))} {n}" for name, n in summary.few_samples[:8])
@@ -198,7 +198,7 @@ def few_samples(summary: MapSummary) -> list[str]:
 
 
 def trusted(summary: MapSummary, operation: str, column: str, text: str) -> str:
-    """The text of a cell; grey where it rests on fewer samples than it needs."""
+    """Return the text of a cell; grey if it rests on fewer samples than it needs."""
     samples = dict(summary.few_samples).get(operation)
     if samples is None or column not in summary.estimated or text == MISSING:
         return text
@@ -206,7 +206,7 @@ def trusted(summary: MapSummary, operation: str, column: str, text: str) -> str:
 
 
 def _level_2(console: "Console", summary: MapSummary) -> None:
-    """The nodes that cross their thresholds, the largest of each operation marked."""
+    """Print the nodes that cross their thresholds, with the largest of each operation marked."""
     rows, sentences = bound_by(summary)
     print_table(console, BOUND_BY, BOUND_BY_COLUMNS, rows, names_in=(0,))
     for sentence in sentences:
@@ -214,8 +214,9 @@ def _level_2(console: "Console", summary: MapSummary) -> None:
 
 
 def bound_by(summary: MapSummary) -> tuple[list[list[str]], list[str]]:
-    """The rows of BOUND_BY_COLUMNS, and sentences: on each node that is the largest of an
-    operation, on contention with the core's other thread, and where level 2 is missing."""
+    """Return the rows of BOUND_BY_COLUMNS, and sentences: on each node that is the largest of an
+    operation, on contention with the core's other thread, and on missing level 2.
+    """
     levels = nodes(summary.operations)
     rows, before = [], ""
     for row in rows_of(levels.rows):
@@ -243,7 +244,7 @@ def _node(name: str) -> str:
 
 
 def _as_tree(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
-    """Names and rows of the operations that are shown; a heading has an empty row."""
+    """Return names and rows of the displayed operations; a heading has an empty row."""
     shown = rows_of(table.head(_MOST_OPERATIONS))
     lines = tree([str(row["operation"]) for row in shown], [bool(row["nested"]) for row in shown])
     return [(line.name, {} if line.row is None else shown[line.row]) for line in lines]
@@ -323,7 +324,7 @@ def _functions(console: "Console", summary: MapSummary, top: int) -> None:
 
 
 def _short(functions: pd.DataFrame) -> pd.DataFrame:
-    """name, samples and share of an operation's functions; those of one short name are one row."""
+    """Return name, samples and share of an operation's functions; equal short names are merged."""
     names = [
         plain(f"{library(str(file))}!{short(str(function))}")
         for file, function in zip(functions["library"], functions["function"], strict=True)
@@ -366,7 +367,7 @@ def _python(console: "Console", summary: MapSummary, top: int) -> None:
 
 
 def _place(order: dict[str, int], kind: str, operation: str) -> int:
-    """Where operations that py-spy saw stand: as in the table of operations, what is ours last."""
+    """Return the position of operations seen by py-spy: as in the main table, lotus last."""
     if kind == LOTUS:
         return len(order) + 1
     names = {"collate": COLLATE, "fetch": REST}

@@ -14,10 +14,10 @@ SCHEMA = 1
 
 
 def document(summary: MapSummary) -> dict[str, Any]:
-    """What `lotus map --json` prints.
+    """Return the document of `lotus map --json`.
 
-    Units: `_ns` nanoseconds, shares are fractions of 1, counts are of events; a metric's unit and
-    formula stand in "metrics". What was not measured is null. "functions" holds every event.
+    Units: `_ns` nanoseconds, shares are fractions of 1, counts are of events; "metrics" has units
+    and formulas. What was not measured is null. "functions" has every event.
     """
     mapped = summary.mapped
     metrics = {
@@ -54,7 +54,7 @@ def document(summary: MapSummary) -> dict[str, Any]:
 
 
 def csv(summary: MapSummary, *, table: str) -> str:
-    """The table "operations" or "functions" (of all events) as CSV."""
+    """Return the table "operations" or "functions" (of all events) as CSV."""
     if table == "operations":
         return str(spreadsheet_cells.table(summary.operations).to_csv(index=False))
     rows = summary.functions if summary.mapped is None else summary.mapped.functions

@@ -16,7 +16,7 @@ _CLOCKS = ("cpu-clock", "task-clock")  # perf counts these in ns
 
 
 def document(judged: Judged) -> dict[str, Any]:
-    """Columns as in native_map.estimate.validation; errors are relative to the exact count."""
+    """Return columns as in native_map.estimate.validation; errors are relative to exact counts."""
     return {
         "schema": SCHEMA,
         "operations": records(judged.table),

@@ -25,7 +25,7 @@ _MOST_GROUPS = 60  # characters of a list of groups
 
 
 def document(balance: BatchSplit) -> dict[str, Any]:
-    """The plan as balance.json has it, and what it was made of; times in seconds, null: unknown."""
+    """Return the plan as in balance.json, and its basis; times in seconds, null: unknown."""
     return {
         "schema": SCHEMA,
         "title": balance.job.title,
@@ -79,7 +79,7 @@ def _known(fields: dict[str, Any]) -> dict[str, Any]:
 def write(
     console: "Console", balance: BatchSplit, *, run: Path, written: Path | None = None
 ) -> None:
-    """Print the shares. `run`: the run directory, as the user named it; `written`: the plan."""
+    """Print the shares. `run`: the run directory as given; `written`: the path of the plan."""
     rows = _shown(balance.shares)
     several = len({rank.host for rank in balance.shares}) > 1
     columns = [("rank", RIGHT), ("host", LEFT), ("batch", RIGHT), ("then", RIGHT)]
@@ -130,12 +130,12 @@ def write(
         print_paragraph(console, "note", plain(note))
     _modes(console, balance)
     if balance.question.strategy == "lotus" and not balance.pays:
-        return  # nothing that was said is a reason to put it on
+        return  # nothing above is a reason to use it
     if written is None:
         words = f"keep it: lotus balance {shlex.quote(str(run))} -o {share_plan.DEFAULT}"
     else:
         words = f"lotus run --settings {shlex.quote(str(written))} -- torchrun ..."
-    # A command is to be copied, so it is not wrapped.
+    # Users copy commands, so they are not wrapped.
     console.print(f"  {'next':11} {plain(words)}", soft_wrap=True)
 
 
@@ -149,7 +149,7 @@ def _shown(rows: Sequence[RankShare]) -> list[RankShare]:
 
 
 def _weights(console: Any, balance: BatchSplit, rows: Sequence[RankShare]) -> None:
-    """What BalanceNet Orchestrator's formula was given."""
+    """Print the inputs of BalanceNet Orchestrator's formula."""
     if not balance.weights:
         return
     names = ("K", "MW", "NCW")
@@ -165,7 +165,7 @@ def _weights(console: Any, balance: BatchSplit, rows: Sequence[RankShare]) -> No
 
 
 def _modes(console: Any, balance: BatchSplit) -> None:
-    """What an epoch takes in each mode of training, and which of them to take."""
+    """Print the time of an epoch in each mode of training, and the recommended modes."""
     modes = balance.modes
     if modes is None:
         words = "not predicted: the synchronisation of gradients was not traced"

@@ -25,7 +25,7 @@ _NAMED, _OFTEN = 3, 0.05  # ranks that come last most often, in so many steps at
 
 
 def document(answer: JobPrediction) -> dict[str, Any]:
-    """Fields as in lotus.tune.simulation.job_simulation.JobOutcome, seconds; null: not known."""
+    """Return fields as in lotus.tune.simulation.job_simulation.JobOutcome, seconds or null."""
     return {
         "schema": SCHEMA,
         "title": answer.job.title,
@@ -57,7 +57,7 @@ def _outcome(outcome: JobOutcome) -> dict[str, Any]:
 
 
 def write(console: "Console", answer: JobPrediction) -> None:
-    """Print what a job of many ranks would do, beside what it does."""
+    """Print the job with and without the changes, side by side."""
     today, then, measured = answer.today, answer.then, answer.measured_s
     columns = [("", LEFT), ("measured", RIGHT), ("simulated", RIGHT), ("what if", RIGHT)]
     rate = answer.job.global_batch / measured if measured > 0 else math.nan
@@ -78,7 +78,7 @@ def write(console: "Console", answer: JobPrediction) -> None:
         row("efficiency", share, "efficiency"),
     ]
     more = answer.times
-    if more is None:  # what is asked about is not shown: it would be believed
+    if more is None:  # hide the prediction, because it is not reliable
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     print_table(console, f"What if: {plain(answer.job.title)}", columns, rows)
     console.print()
@@ -104,7 +104,7 @@ def write(console: "Console", answer: JobPrediction) -> None:
 
 
 def _last(outcome: JobOutcome) -> str:
-    """Who comes last, where some do so more often than by chance."""
+    """Return which ranks are last more often than by chance."""
     if outcome.ranks < 2:
         return "there is one rank"
     order = np.argsort(-outcome.last, kind="stable")[:_NAMED]

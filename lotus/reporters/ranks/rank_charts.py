@@ -1,4 +1,4 @@
-"""Ranks over steps as pictures: lateness, wait, step and synchronisation, a row a rank."""
+"""Pictures of ranks over steps: lateness, wait, step and synchronisation, a row per rank."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ from lotus.reporters.base.page import Chart, Section, Table, packed
 from lotus.reporters.ranks import rank_report
 
 _MOST_ROWS, _MOST_LABELS = 200, 20
-# Seen on light and on dark: what is usual fades into the page.
+# Works on light and dark: usual values are close to the background.
 _EARLY_LATE = [[0.0, "rgb(0,114,178)"], [0.5, "rgba(128,128,128,0.1)"], [1.0, "rgb(213,94,0)"]]
 _AMOUNT = [[0.0, "rgba(128,128,128,0.1)"], [0.5, "rgb(86,180,233)"], [1.0, "rgb(204,121,167)"]]
 
 
 def sections(summary: RankSummary) -> list[Section]:
-    """The section of the page."""
+    """Return the section of the page."""
     columns, rows, left = rank_report.cells(summary, _MOST_ROWS)
     parts: list[str | Table | Chart] = [
         *rank_report.verdict(summary),
@@ -33,7 +33,7 @@ def sections(summary: RankSummary) -> list[Section]:
 
 
 def heat_maps(summary: RankSummary) -> list[Chart]:
-    """One picture of each measure that there is."""
+    """Return a picture of each available measure."""
     steps = summary.steps
     table = summary.table
     made = (
@@ -55,8 +55,8 @@ def _heat_map(id: str, title: str, steps: RankSteps, values: Cells, means: list[
     cells = drawn.cells / 1e6
     each = drawn.steps_each * steps.thinned
     diverging = id == "ranks-late"
-    # A few outliers, as the first step of an epoch, must not make all else one colour; a rank that
-    # is always slow is none.
+    # Clip a few outliers, such as the first steps of epochs, so that the rest keeps its colours.
+    # A rank that is always slow is not an outlier.
     known = np.abs(cells[~np.isnan(cells)])
     usual = (np.median(row[~np.isnan(row)]) for row in np.abs(cells) if not np.isnan(row).all())
     top = max(float(np.percentile(known, 95)), *map(float, usual))

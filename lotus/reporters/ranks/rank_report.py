@@ -1,4 +1,4 @@
-"""Ranks against each other: who holds the others up, and why; in words, and for a terminal."""
+"""Compares ranks: which ones delay the others, and why; in sentences, and for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ _NOTABLE = 0.05
 
 
 def write(console: "Console", summary: RankSummary) -> None:
-    """The part of the terminal's report."""
+    """Print the ranks' part of the report."""
     console.print(f"\n{TITLE}", style="bold")
     for line in [*verdict(summary), *remarks(summary)]:
         print_paragraph(console, "", line)
@@ -39,9 +39,9 @@ def _legend(summary: RankSummary) -> str:
 def cells(
     summary: RankSummary, most: int, intervals: bool = True
 ) -> tuple[list[tuple[str, str]], list[list[str]], int]:
-    """(columns, rows, ranks left out) of the table; the most often last first."""
+    """Return (columns, rows, ranks left out) of the table, the most often last first."""
     table = summary.table
-    # What is the same of all ranks is no column.
+    # Values that are equal on all ranks have no column.
     hosts = table["host"].nunique() > 1
     sizes = table["size"].round(3).nunique() > 1
     cores = bool(table["cores"].notna().any())
@@ -69,7 +69,7 @@ def cells(
 
 
 def verdict(summary: RankSummary) -> list[str]:
-    """Who holds the others up and why, or what is known instead; the first line says most."""
+    """Return which ranks delay the others and why, or what is known; most important first."""
     if not summary.steps.synced:
         return [_unsynced(summary)]
     if not summary.steps.together:
@@ -149,7 +149,7 @@ def _upper(text: str) -> str:
 
 
 def _why(why: Why) -> str:
-    """What its own time has more than the reference's, and what of it is known."""
+    """Return how a rank's own time exceeds the reference's, and the known reasons."""
     other = f"rank {why.reference}"
     if not why.kind:
         return (
@@ -221,7 +221,7 @@ def _unsynced(summary: RankSummary) -> str:
 
 
 def remarks(summary: RankSummary) -> list[str]:
-    """What the comparison leaves out, and ranks that took part in some steps only."""
+    """Return what the comparison leaves out, and ranks that took part in some steps only."""
     return [*_clocks(summary), *_absent(summary)]
 
 

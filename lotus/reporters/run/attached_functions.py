@@ -1,4 +1,4 @@
-"""C and C++ functions of a program that was watched from outside: lines, tables, document."""
+"""C and C++ functions of a program observed from outside: lines, tables, document."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ _REASONS = {
 
 
 def write(console: "Console", functions: FunctionSummary, *, in_full: bool = True) -> None:
-    """Print the tables, or without `in_full` a sentence."""
+    """Print the tables; without `in_full`, a sentence."""
     if not in_full:
         print_paragraph(console, "Functions", first_words(functions))
         return
@@ -44,7 +44,7 @@ def write(console: "Console", functions: FunctionSummary, *, in_full: bool = Tru
 
 
 def first_words(functions: FunctionSummary) -> str:
-    """The first function of the operations with the most samples, in one sentence."""
+    """Return a sentence with the first function of the operations with the most samples."""
     known = [each for each in functions.operations if len(each.functions)][:_MOST_FIRST]
     if not known:
         return "of no operation known; those of whole processes are in lotus report"
@@ -56,7 +56,7 @@ def first_words(functions: FunctionSummary) -> str:
 
 
 def operation_cells(functions: FunctionSummary) -> Cells:
-    """Columns and rows of the functions of each operation."""
+    """Return columns and rows of the functions of each operation."""
     rows = []
     for each in functions.operations[:_MOST_OPERATIONS]:
         for place, row in enumerate(rows_of(each.functions.head(_MOST_FUNCTIONS))):
@@ -65,7 +65,7 @@ def operation_cells(functions: FunctionSummary) -> Cells:
 
 
 def process_cells(functions: FunctionSummary) -> Cells:
-    """Columns and rows of the functions of all workers and of the main processes."""
+    """Return columns and rows of the functions of all workers and of the main processes."""
     rows = []
     for process, table in functions.processes.groupby("process", sort=False):
         for place, row in enumerate(rows_of(table.head(_MOST_FUNCTIONS))):
@@ -92,7 +92,7 @@ def _words(operation: OperationSamples) -> str:
 
 
 def lines(functions: FunctionSummary) -> list[str]:
-    """How the functions were brought to the operations, and what has no name."""
+    """Return how functions were assigned to operations, and what has no name."""
     kernel = "" if functions.kernel else ", the kernel left out"
     lost = f" ({amount(functions.lost)} more were lost)" if functions.lost else ""
     text = (
@@ -110,7 +110,7 @@ def lines(functions: FunctionSummary) -> list[str]:
 
 
 def document(functions: FunctionSummary) -> dict[str, Any]:
-    """The values of --json."""
+    """Return the values of --json."""
     names = ("event", "frequency", "kernel", "lost", "samples", "stacks", "matched", "apart_share",
              "late_ns", "processes")  # fmt: skip
     return {

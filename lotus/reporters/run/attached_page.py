@@ -1,4 +1,4 @@
-"""The page of a program that was watched from outside."""
+"""The page of a program observed from outside."""
 
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
 from lotus.common.formatting import plain, plural, share
@@ -10,7 +10,7 @@ Parts = list[str | Table | Chart]
 
 
 def heading(summary: AttachedSummary) -> Section:
-    """The verdict, and what stands under it."""
+    """Return the verdict and the text below it."""
     judged = summary.verdict
     lines: Parts = list(attached_report.heading_lines(summary))
     if judged is None:
@@ -29,7 +29,7 @@ def heading(summary: AttachedSummary) -> Section:
 
 
 def sections(summary: AttachedSummary) -> list[Section]:
-    """Loops, processes, and what was not seen."""
+    """Return loops, processes, and what was not seen."""
     result = [_loop(loop) for loop in summary.loops]
     result.append(Section("Processes", [Table(*attached_report.process_cells(summary))]))
     if summary.functions is not None:

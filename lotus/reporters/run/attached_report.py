@@ -1,4 +1,4 @@
-"""The report on a program that was watched from outside: text and the document of --json."""
+"""The report on a program observed from outside: text, and the document of --json."""
 
 import dataclasses
 import math
@@ -37,7 +37,7 @@ EXACT = "Sampled, not recorded: batches, samples and their order are in a run of
 
 
 def write(console: "Console", summary: AttachedSummary, *, in_full: bool = True) -> None:
-    """Print the report; without `in_full` the functions of perf in a sentence."""
+    """Print the report; without `in_full`, perf's functions in one sentence."""
     for line in heading_lines(summary):
         console.print(line, style="dim", soft_wrap=True)
     console.print()
@@ -65,7 +65,7 @@ def write(console: "Console", summary: AttachedSummary, *, in_full: bool = True)
 
 
 def heading_lines(summary: AttachedSummary) -> list[str]:
-    """What was watched, and by how many samples."""
+    """Return what was observed, and by how many samples."""
     facts = summary.evidence.facts
     words = brief_command(facts["command"], 50)
     looks = amount(len(summary.evidence.looks))
@@ -77,17 +77,17 @@ def heading_lines(summary: AttachedSummary) -> list[str]:
 
 
 def no_verdict() -> str:
-    """Why there is none."""
+    """Return why there is no verdict."""
     return "No loop over a DataLoader was met while it was watched."
 
 
 def verdict_words(judged: Verdict) -> str:
-    """The verdict in capitals, marked as sampled."""
+    """Return the verdict in capitals, marked as sampled."""
     return f"{coverage.verdict_words(judged)} (sampled)"
 
 
 def time_parts(summary: AttachedSummary) -> list[tuple[str, float, float]]:
-    """(what, nanoseconds, share) of the time that was watched."""
+    """Return (part, nanoseconds, share) of the observed time."""
     names = {loop.loop: plain(loop.title).removeprefix("the loop at ") for loop in summary.loops}
     return list(time_bars.parts_of(summary.time, names))
 
@@ -125,7 +125,7 @@ def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> N
 
 
 def loader_words(settings: LoaderSettings) -> str:
-    """What torch's frames told of a loader's settings; "" where that is nothing."""
+    """Return a loader's settings as seen in torch's frames; "" if none were seen."""
     words = []
     if settings.dataset:
         kind = ", iterable" if settings.iterable else ""
@@ -171,7 +171,7 @@ def _loop(console: "Console", loop: LoopSummary) -> None:
 
 
 def operation_cells(loop: LoopSummary) -> Cells:
-    """Columns and rows of the parts of the making of batches."""
+    """Return columns and rows of the parts of making batches."""
     rows = [
         [
             operation_words(row["phase"], row["name"]),
@@ -190,7 +190,7 @@ def operation_cells(loop: LoopSummary) -> Cells:
 
 
 def operation_words(phase: str, name: str) -> str:
-    """A part of the making of batches, as it is shown."""
+    """Return the display name of a part of making batches."""
     return _PARTS.get(phase) or plain(operation_name(name))
 
 
@@ -200,7 +200,7 @@ def _processes(console: "Console", summary: AttachedSummary) -> None:
 
 
 def process_cells(summary: AttachedSummary) -> Cells:
-    """Columns and rows of the processes."""
+    """Return columns and rows of the processes."""
     rows = []
     for row in rows_of(summary.processes.head(_MOST_PROCESSES)):
         who = "main" if row["worker"] < 0 else f"worker {row['worker']:.0f}"
@@ -220,12 +220,12 @@ def process_cells(summary: AttachedSummary) -> Cells:
 
 
 def next_command(summary: AttachedSummary, path: str) -> str:
-    """What to type next."""
+    """Return what to type next."""
     return f"lotus report {plain(shlex.quote(path))}"
 
 
 def document(summary: AttachedSummary) -> dict[str, Any]:
-    """The document as JSON-able values."""
+    """Return the document as JSON-able values."""
     facts = summary.evidence.facts
     names = ("command", "host", "state", "pid", "cores", "machine_cores", "stacks", "errors",
              "torn", "bound_ns", "lotus")  # fmt: skip

@@ -1,4 +1,4 @@
-"""What notebooks ask of one object again and again, computed once for each."""
+"""Results that notebooks request repeatedly, computed once per object."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,12 +27,12 @@ def _once(of: object, name: str, make: Callable[[], Made]) -> Made:
 
 
 def summary(run: Any) -> Summary:
-    """`lotus.analysis.summary.summarise` of a run."""
+    """Return `lotus.analysis.summary.summarise` of a run."""
     return _once(run, "summary", lambda: summarise(run))
 
 
 def measured(run: Any) -> MapSummary:
-    """`lotus.analysis.counters.function_profile.summarise_map`. Raises LotusError where samples
+    """Return `lotus.analysis.counters.function_profile.summarise_map`. Raises LotusError if samples
     cannot be read.
     """
 
@@ -45,7 +45,7 @@ def measured(run: Any) -> MapSummary:
 
 
 def swept(sweep: "Sweep") -> "SweepSummary":
-    """`lotus.sweep.sweep_summary.summarise` of a sweep."""
+    """Return `lotus.sweep.sweep_summary.summarise` of a sweep."""
     from lotus.sweep import sweep_summary as analysis
 
     return _once(sweep, "swept", lambda: analysis.summarise(sweep))

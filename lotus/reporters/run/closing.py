@@ -1,4 +1,4 @@
-"""What is said when the traced program has ended: how it went, what was seen, what to type next."""
+"""The text after the traced program has ended: how it went, what was seen, what to type next."""
 
 import contextlib
 import os
@@ -17,8 +17,8 @@ from lotus.recording.launcher import ProgramOutcome
 if TYPE_CHECKING:
     from lotus.reading.run import Run
 
-# Reading takes about twenty bytes of memory for each of the logs. Above half a gigabyte of logs, or
-# half of the memory there is, nobody asked for that here: `lotus report` does it when asked.
+# Reading needs about twenty bytes of memory per byte of the logs. Larger logs (half a gigabyte, or
+# half of the memory) are read only on request, by `lotus report`.
 _MOST_LOG, _MEMORY_PER_BYTE = 1 << 29, 20
 _ASCII_BARS = {ord(part): "#" for part in "█▉▊▋▌"} | {ord(part): " " for part in "▍▎▏"}
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
@@ -31,10 +31,10 @@ _SLOW_LOG = 16 << 20  # bytes that take about a second to read
 
 
 def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool = False) -> str:
-    """Return the closing words on a run: a report (the short one unless `full`), lines, what next.
+    """Return the closing text of a run: a report (the short one unless `full`), lines, what next.
 
-    A fault in the reading or reporting of the run is a line too, never an exception: the
-    program's own exit code is what counts.
+    An error in reading or reporting the run is a line too, never an exception: only the program's
+    own exit code counts.
     """
     lines = missing_data.ending(outcome.exit_code, outcome.signal)
     report = ""
@@ -67,7 +67,7 @@ def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
         run = load(directory)
         if not len(run.batches):
             return "", missing_data.missing(reports, run.unseen)
-        # Loaders that were not seen stand in the report.
+        # The report lists the loaders that could not be recorded.
         return _words(run, full), _unfound(run)
 
 
@@ -82,8 +82,8 @@ def _words(run: "Run", full: bool) -> str:
 
 
 def styled(words: str) -> str:
-    """The words for stderr: on a terminal with the verdict in colour and headings in bold, and with
-    bars of characters that it can write.
+    """Return the text for stderr: on a terminal with coloured verdict and bold headings, and with
+    bars of characters that it can display.
     """
     stream = sys.stderr
     try:
@@ -116,7 +116,7 @@ def _most_log() -> int:
 
 @contextmanager
 def _busy(size: int) -> Iterator[None]:
-    """Show on a terminal that something goes on, where it takes more than a moment."""
+    """Show activity on a terminal if the work takes more than a moment."""
     if size < _SLOW_LOG or not sys.stderr.isatty():
         yield
         return

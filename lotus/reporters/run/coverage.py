@@ -1,4 +1,4 @@
-"""Lines that every form of the report shares: what was recorded, of what, and what is missing."""
+"""Lines that all forms of the report share: what was recorded, and what is missing."""
 
 import math
 import shlex
@@ -25,7 +25,7 @@ LEAST_INTERVAL = 0.01  # narrower ones are lost in rounding
 
 
 def heading_lines(summary: Summary) -> Iterator[str]:
-    """What ran, how it ended and what the recording covers."""
+    """Yield what ran, how it ended and what the recording covers."""
     manifest = summary.manifest
     start, end = manifest.get("start_ns"), manifest.get("end_ns")
     words = manifest.get("command") or []
@@ -50,7 +50,7 @@ def _ending(summary: Summary) -> str:
 
 
 def coverage(summary: Summary) -> str:
-    """What was asked to be recorded, if that was not everything."""
+    """Return what the user asked to record, if not everything."""
     manifest = summary.manifest
     parts = []
     level = manifest.get("level")
@@ -66,7 +66,7 @@ def coverage(summary: Summary) -> str:
 
 
 def verdict_colour(judged: Verdict) -> str:
-    """The colour of the verdict on a terminal."""
+    """Return the colour of the verdict on a terminal."""
     if judged.step_lacks_cores:
         return "red"
     colours = {"consumer-bound": "green", "unknown": "yellow"}
@@ -74,7 +74,7 @@ def verdict_colour(judged: Verdict) -> str:
 
 
 def verdict_words(judged: Verdict) -> str:
-    """The verdict in capitals; a loop bound by its training step is not input-bound."""
+    """Return the verdict in capitals; a loop bound by its training step is not input-bound."""
     if judged.step_lacks_cores:
         return "NOT INPUT-BOUND, BUT SHORT OF CORES"
     if judged.kind in ("input-bound", "consumer-bound"):
@@ -85,7 +85,7 @@ def verdict_words(judged: Verdict) -> str:
 
 
 def loader_lines(loader: LoaderSummary) -> Iterator[str]:
-    """Which loader this is and how it is set."""
+    """Yield the loader's name and settings."""
     scope = loader.scope
     settings = scope.settings
     text = f"Loader {scope.loader}: {plain(scope.title)}, "
@@ -140,7 +140,7 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
 
 
 def device(loader: LoaderSummary) -> Iterator[str]:
-    """How much of the loop an accelerator had nothing to do, where one was timed."""
+    """Yield the share of the loop in which an accelerator was idle, if one was timed."""
     timed = loader.device
     if timed is not None:
         of = "" if timed.steps == timed.taken else f" of {amount(timed.taken)}"
@@ -154,12 +154,12 @@ def device(loader: LoaderSummary) -> Iterator[str]:
 
 
 def rate(loader: LoaderSummary) -> str:
-    """Samples a second, or what is counted in their place."""
+    """Return samples per second, or what is counted instead."""
     return f"{amount(loader.times['samples_per_s'])} {loader.counted}s/s"
 
 
 def _passes(passes: Passes) -> str:
-    """How often the loader was iterated; an epoch is what came to the end of the data."""
+    """Return how often the loader was iterated; an epoch is an iteration to the end of the data."""
     count, left = passes.iterations, passes.iterations - passes.whole
     if passes.endless:
         text = f"{plural(count, 'iteration')} past the length that it reports"
@@ -176,16 +176,16 @@ def _passes(passes: Passes) -> str:
 
 
 def whole_of(cause: Cause) -> str:
-    """What its share is of: the loop, or the run."""
+    """Return what a cause's share refers to: the loop or the run."""
     return "run" if cause.kind == OUTSIDE.kind else "loop"
 
 
 def gain_words(cause: Cause, judged: Verdict) -> str:
-    """How fast the loop would be without a cause.
+    """Return how fast the loop would be without a cause.
 
-    "At least" on a busy machine: its time without a core is charged to other programs, unless it is
-    known. At most, where a lock serialises what workers could do side by side, and where what is
-    made further ahead needs cores that others have.
+    "At least" on a busy machine: its time without a core is attributed to other programs, unless
+    it is known. "At most" if a lock serialises what workers could do in parallel, or if making
+    batches further ahead needs cores that other programs use.
     """
     bound = "at least " if judged.doubt and not cause.delay_ns else ""
     most = cause.gain >= cause.at_once or (judged.doubt and cause.kind == PREFETCH.kind)
@@ -194,19 +194,19 @@ def gain_words(cause: Cause, judged: Verdict) -> str:
 
 
 def interval(cause: Cause) -> str:
-    """The 95 % interval of a cause's share; "-" where it is not known."""
+    """Return the 95 % interval of a cause's share; "-" if it is not known."""
     return f"{share(cause.low)} to {share(cause.high)}" if cause.high >= cause.low else "-"
 
 
 def rival_words(judged: Verdict) -> str:
-    """That another cause may be the largest; "" where the batches tell them apart."""
+    """Return that another cause may be the largest; "" if the batches distinguish them."""
     if not judged.as_large:
         return ""
     return f"These batches do not tell whether it or this is larger: {plain(judged.as_large)}."
 
 
 def share_words(cause: Cause, judged: Verdict) -> str:
-    """The share of a cause, and how fast the loop would be without it."""
+    """Return the share of a cause, and how fast the loop would be without it."""
     if cause.is_silent:
         return "which costs the loop hardly any time"
     known = f" ({interval(cause)})" if cause.high - cause.low >= LEAST_INTERVAL else ""
@@ -220,7 +220,7 @@ def share_words(cause: Cause, judged: Verdict) -> str:
 
 
 def open_waits(summary: Summary) -> Iterator[str]:
-    """One line for each wait in which the run ended: the numbers leave it out."""
+    """Yield a line for each unfinished wait at the end of the run, which the figures exclude."""
     for row in records(summary.open_waits):
         of = f"loader {row['loader']}, " if len(summary.loaders) > 1 else ""
         yield (
@@ -231,13 +231,13 @@ def open_waits(summary: Summary) -> Iterator[str]:
 
 
 def unseen(summary: Summary) -> Iterator[str]:
-    """One line for each kind of loader that was met and cannot be looked into."""
+    """Yield a line for each kind of loader that was found but cannot be recorded."""
     for thing in summary.unseen:
         yield f"Not seen: {plain(thing.get('what', '?'))}: {plain(thing.get('why', ''))}"
 
 
 def losses(summary: Summary) -> Iterator[str]:
-    """One line for each kind of loss and each note."""
+    """Yield a line for each kind of loss and each note."""
     lost = summary.lost
     if len(lost):
         table = lost.assign(

@@ -34,12 +34,12 @@ _MOST_NAMES, _MOST_WORKERS, _MOST_CAUSES = 25, 64, 10
 
 
 def _room(values: Sequence[float]) -> list[float]:
-    """The range of an axis of bars, with room for a text after the longest."""
+    """Return the range of an axis of bars, with space for text after the longest."""
     return [0.0, 1.2 * max([*values, 1e-9])]
 
 
 def brief(title: str, width: int) -> str:
-    """A title up to its details, where it is too wide: a point shows it whole."""
+    """Return a title without its details if it is too wide; a tooltip shows it in full."""
     if len(title) <= width:
         return title
     title = re.sub(r" \([^()]*\)", "", title)
@@ -47,7 +47,7 @@ def brief(title: str, width: int) -> str:
 
 
 def causes(loader: LoaderSummary) -> Chart:
-    """What the loop's time is spent on, the verdict's causes, as shares of the loop."""
+    """Return the causes of the verdict as shares of the loop's time."""
     largest = sorted(loader.verdict.causes, key=lambda cause: -cause.share)[:_MOST_CAUSES]
     left = len(loader.verdict.causes) - len(largest)
     data: dict[str, Any] = {
@@ -80,7 +80,7 @@ def causes(loader: LoaderSummary) -> Chart:
 
 
 def operations(quantiles: pd.DataFrame) -> Chart:
-    """How long each operation takes: boxes over a logarithmic axis, of `quantiles`."""
+    """Return the durations of operations as boxes on a logarithmic axis, from `quantiles`."""
     shown = quantiles.head(_MOST_NAMES)
     ms = {name: (shown[name] / 1e6).tolist() for name in (*NAMES, "min_ns", "max_ns")}
     box = {
@@ -134,7 +134,7 @@ def operations(quantiles: pd.DataFrame) -> Chart:
 
 
 def shares(loader: LoaderSummary) -> Chart:
-    """What the workers' time went to: operations, the rest of the fetch, and idle."""
+    """Return the shares of the workers' time: operations, the rest of the fetch, and idle."""
     table = loader.operations
     outer = table[~table["nested"].astype(bool)]
     inner, others = outer.head(_MOST_NAMES), outer.iloc[_MOST_NAMES:]
@@ -184,7 +184,7 @@ def shares(loader: LoaderSummary) -> Chart:
 
 
 def workers(loader: LoaderSummary) -> Chart:
-    """Fetching and idle time of each worker, and what a sample takes it."""
+    """Return fetching and idle time of each worker, and its time per sample."""
     table = loader.workers
     shown = table.head(_MOST_WORKERS)
     cells = report_columns.shown(report_columns.WORKERS, loader, report_columns.PAGE)
@@ -219,7 +219,7 @@ def workers(loader: LoaderSummary) -> Chart:
 
 
 def ranks(loader: LoaderSummary) -> Chart:
-    """What each rank's loop went to."""
+    """Return the parts of each rank's loop."""
     table = loader.ranks.sort_values("rank").head(_MOST_WORKERS)
     waits, steps = 100 * number(table, "wait_share"), 100 * number(table, "step_share")
     parts: Mapping[str, tuple[Any, str]] = {
@@ -256,7 +256,7 @@ def ranks(loader: LoaderSummary) -> Chart:
 
 
 def run_time(parts: Sequence[tuple[str, float, float]]) -> Chart:
-    """Where the wall time of the run went: bars of (what, nanoseconds, share)."""
+    """Return the wall time of the run as bars of (part, nanoseconds, share)."""
     names = [name for name, _, _ in parts]
     data: dict[str, Any] = {
         "type": "bar",

@@ -15,7 +15,7 @@ _REFERENCES = str.maketrans({"@": "&#64;", "#": "&#35;"})
 
 
 def markdown(summary: Summary) -> str:
-    """The verdict, its causes, what to try and where the time went; tables as GitHub reads them."""
+    """Return the verdict, its causes, what to try and where the time went, with GitHub tables."""
     return "\n".join(_lines(summary)) + "\n"
 
 
@@ -80,7 +80,7 @@ def _facts(summary: Summary, loader: LoaderSummary) -> Iterator[str]:
 
 
 def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Names to the left, figures to the right."""
+    """Yield a table with names on the left, figures on the right."""
     titles = [_text(heading) for heading in headings]
     yield f"| {' | '.join(titles)} |"
     yield f"| --- |{' ---: |' * (len(titles) - 1)}"
@@ -89,6 +89,6 @@ def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[s
 
 
 def _text(words: str) -> str:
-    """Words that Markdown shows as they are, in one line."""
+    """Escape text for Markdown, on one line."""
     escaped = _SPECIAL.sub(lambda match: f"\\{match[0]}", plain(words))
     return " ".join(escaped.translate(_REFERENCES).split())

@@ -1,4 +1,4 @@
-"""The steps that are advised after the first: for other causes, and none against an earlier one."""
+"""Further steps after the first: for other causes, without those that contradict an earlier one."""
 
 import re
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ _NO_MORE_WORKERS = re.compile(
 
 
 def later_causes(judged: Verdict) -> list[Cause]:
-    """The causes to look at after the first: each takes a part, and has advice of its own.
+    """Return the causes after the first that have a relevant share and advice of their own.
 
-    The largest come first. Not the training step, whose advice is that of a loop that does not
-    wait, and not the programs beside, of which the verdict speaks first.
+    The largest come first. Excluded are the training step, whose advice is for a loop that does not
+    wait, and other programs, which the verdict mentions first.
     """
     taken = judged.causes[:1]
     for cause in judged.causes[1:]:
@@ -38,20 +38,20 @@ def later_causes(judged: Verdict) -> list[Cause]:
 
 
 def later_steps(judged: Verdict) -> Iterator[tuple[int, str]]:
-    """(number, "for CAUSE: ADVICE") of the steps after the first."""
+    """Yield (number, "for CAUSE: ADVICE") of the steps after the first."""
     for number, cause in enumerate(later_causes(judged), 2):
         title = cause.title.replace(": ", ", ")  # before the advice stands the only colon
         yield number, f"for {title}: {step_words(cause)}"
 
 
 def step_words(cause: Cause) -> str:
-    """The advice on a later cause, and what was predicted of it alone."""
+    """Return the advice on a later cause, and its predicted gain alone."""
     gain = trial.expected(cause.remedy)
     return cause.advice + (f" Expected of it alone: {gain}." if gain else "")
 
 
 def _is_against(cause: Cause, earlier: Cause) -> bool:
-    """Whether its advice says the same as that on an earlier cause, or something else of it."""
+    """Return whether its advice repeats or contradicts that on an earlier cause."""
     mine, theirs = cause.remedy.setting, earlier.remedy.setting
     if cause.advice == earlier.advice or {cause.kind, earlier.kind} <= _AT_EDGES:
         return True

@@ -1,4 +1,4 @@
-"""A run as a notebook shows it: the verdict, why, what to do next, and a small table."""
+"""A run as displayed by a notebook: the verdict, why, what to do next, and a small table."""
 
 import html
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _MOST_CAUSES, _MOST_LINES, _WIDTH = 5, 3, 300
 
 
 def run_html(run: Any) -> str:
-    """The HTML; no script, no style but what is inline, all text escaped."""
+    """Return the HTML; no script, inline style only, all text escaped."""
     summary = cached_results.summary(run)
     lines = [_paragraph(line) for line in coverage.heading_lines(summary)]
     if not summary.loaders:
@@ -74,5 +74,5 @@ def _paragraph(text: str, tag: str = "") -> str:
 
 
 def _escape(text: str) -> str:
-    # Notebooks typeset what stands between dollars.
+    # Notebooks typeset text between dollars.
     return html.escape(shorten(plain(text), _WIDTH)).replace("$", "<span>$</span>")

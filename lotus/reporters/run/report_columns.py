@@ -1,6 +1,6 @@
-"""The columns of the report's tables: a new one is one row of one of the lists here.
+"""The columns of the report's tables; a new column is one row in one of these lists.
 
-The document (`--json`) has every column that the analysis has, under its own name.
+The document (`--json`) has every column of the analysis, under its own name.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ def _always(loader: LoaderSummary) -> bool:
 
 @dataclass(frozen=True)
 class Column:
-    """`cell` makes its text of a row of the analysis; `when`: which loaders it is shown for."""
+    """`cell` formats a row of the analysis; `when` tells for which loaders the column is shown."""
 
     title: str
     cell: Callable[[Row], str]
@@ -33,26 +33,26 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table that are shown somewhere for a loader."""
+    """The columns of a table that are shown for a loader."""
 
     shown: Sequence[Column]
 
     @property
     def headings(self) -> list[tuple[str, str]]:
-        """Titles with how they are aligned."""
+        """Return titles with their alignment."""
         return [(column.title, column.align) for column in self.shown]
 
     def cells(self, row: Row) -> list[str]:
-        """The texts of a row."""
+        """Return the texts of a row."""
         return [column.cell(row) for column in self.shown]
 
     def rows(self, rows: Iterable[Row]) -> list[list[str]]:
-        """The texts of several rows."""
+        """Return the texts of several rows."""
         return [self.cells(row) for row in rows]
 
 
 def shown(table: Sequence[Column], loader: LoaderSummary, where: str) -> Columns:
-    """The columns of `table` that are shown in `where` for this loader."""
+    """Return the columns of `table` that are shown in `where` for this loader."""
     return Columns([column for column in table if where in column.where and column.when(loader)])
 
 
@@ -61,7 +61,7 @@ def _interval(row: Row) -> str:
 
 
 def _of(name: str, words: Callable[[Any], str]) -> Callable[[Row], str]:
-    """A cell of one value; "" in a row that has no such value."""
+    """Return a function that formats one value; "" for a row without this value."""
     return lambda row: words(row[name]) if name in row else ""
 
 
@@ -120,7 +120,7 @@ WORKERS = (
     Column("grew", _of("pss_growth_bytes", tight_size), (TERMINAL,), when=_memory),
 )  # fmt: skip
 
-# Without their names, which stand before them as a tree.
+# Without names, which precede them as a tree.
 OPERATIONS = (
     Column("count", _of("count", amount)),
     *(Column(name, _of(f"{name}_ns", tight)) for name in ("mean", "p50", "p95", "p99", "std")),
@@ -184,7 +184,7 @@ BOOKS = (
 
 
 def batches(threshold_ns: float) -> Sequence[Column]:
-    """Of the table of batches; its last column counts those above the threshold."""
+    """Return columns of the table of batches; the last one counts those above the threshold."""
     return (
         Column("", _of("measure", str), align=LEFT),
         *(Column(name, _of(f"{name}_ns", tight)) for name in ("mean", "p50", "p95", "p99", "max")),

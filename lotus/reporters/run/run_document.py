@@ -58,7 +58,7 @@ _RUN = "command state exit_code signal level batches every max_log host ranks".s
 
 
 def document(summary: Summary, *, measured: MapSummary | None = None) -> dict[str, Any]:
-    """The document as JSON-able values; `measured`: counters and functions, where there are any."""
+    """Return the document as JSON-able values; `measured`: counters and functions, if any."""
     manifest = summary.manifest
     start, end = manifest.get("start_ns"), manifest.get("end_ns")
     loaders = [_loader(loader) for loader in summary.loaders]
@@ -116,7 +116,7 @@ def _loader(loader: LoaderSummary) -> dict[str, Any]:
 
 
 def ranks_document(summary: RankSummary) -> dict[str, Any]:
-    """The part of the document that is of the ranks, as JSON-able values."""
+    """Return the part on the ranks as JSON-able values."""
     whole = {
         "verdict": rank_report.verdict(summary),
         "remarks": rank_report.remarks(summary),
@@ -138,7 +138,7 @@ def ranks_document(summary: RankSummary) -> dict[str, Any]:
 
 
 def plain_document(value: Any) -> Any:
-    """Tables as lists of rows, and what is not finite as None."""
+    """Convert tables to lists of rows, and numbers that are not finite to None."""
     if isinstance(value, pd.DataFrame):
         return records(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The report as one HTML page: what the terminal says, to look at."""
+"""The report as one HTML page, with charts."""
 
 from pathlib import Path
 
@@ -37,9 +37,9 @@ _CELLS = 400_000  # of the timeline: 1 MB of the page
 def save(
     run: Run, summary: Summary, path: Path, measured: MapSummary | None, loader: int | None = None
 ) -> None:
-    """Write the page of a run; in full for `loader`, by default the one of most samples.
+    """Write the page of a run; in full for `loader`, by default the one with most samples.
 
-    Raises LotusError where the file cannot be written.
+    Raises LotusError if the file cannot be written.
     """
     heading, sections = contents(run, summary, measured, loader)
     words = summary.manifest.get("command") or []
@@ -50,7 +50,7 @@ def save(
 def contents(
     run: Run, summary: Summary, measured: MapSummary | None, loader: int | None = None
 ) -> tuple[Section, list[Section]]:
-    """The heading and the sections of the page."""
+    """Return the heading and the sections of the page."""
     stopped = list(coverage.open_waits(summary))
     lines: list[str | Table | Chart] = list(coverage.heading_lines(summary))
     chosen = next((each for each in summary.loaders if each.scope.loader == loader), None)

@@ -18,12 +18,12 @@ _MOST_LINES = 21  # of the verdict; rates and what is missing come after it
 
 
 def short_report(run: Any) -> list[str]:
-    """The verdict, its causes and the next step of a `Run`, as lines without colour."""
+    """Return the verdict, its causes and the next step of a `Run`, as lines without colour."""
     return lines(summarise(run, slowest=0))
 
 
 def lines(summary: Summary) -> list[str]:
-    """The same for a summary."""
+    """Return the same lines from a summary."""
     first = [part for line in coverage.open_waits(summary) for part in _wrap(line)]
     if not summary.loaders:
         result = ["no DataLoader was iterated in this run"]

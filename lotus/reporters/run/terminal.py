@@ -1,4 +1,4 @@
-"""The report on a terminal: 80 columns are enough; colour only where there is a terminal."""
+"""The report on a terminal; 80 columns are enough. Colour only if the output is a terminal."""
 
 import io
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ _MOST_OPERATIONS, _MOST_WORKERS, _MOST_CAUSES, _MOST_LOADERS = 25, 16, 5, 4
 
 
 def report(run: Any) -> str:
-    """The report of a `Run`, without colour, 80 columns wide."""
+    """Return the report of a `Run` without colour, 80 columns wide."""
     file = io.StringIO()
     write(plain_console(file), summarise(run))
     return file.getvalue()
@@ -37,7 +37,7 @@ def write(
 ) -> None:
     """Print the report; in full for `loader`, by default the one with the most samples.
 
-    `measured`: the counters and functions of the run, where there are any.
+    `measured`: the counters and functions of the run, if any.
     """
     for line in coverage.heading_lines(summary):
         console.print(line, style="dim", soft_wrap=True)
@@ -212,7 +212,7 @@ def _ranks(console: "Console", loader: LoaderSummary) -> None:
 
 
 def _slowest(console: "Console", loader: LoaderSummary) -> None:
-    # Of samples that are all alike, three say as much as ten.
+    # If samples are all alike, three tell as much as ten.
     slowest = loader.slowest[(loader.slowest["beyond"] >= SLOW_TIMES) | (loader.slowest.index < 3)]
     table = report_columns.shown(report_columns.SLOWEST_SAMPLES, loader, report_columns.TERMINAL)
     rows = table.rows(rows_of(slowest))

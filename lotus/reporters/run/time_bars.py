@@ -1,4 +1,4 @@
-"""Where the wall time of a run went, as a bar a line."""
+"""The parts of the wall time of a run, one bar per line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,7 +22,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def parts(summary: Summary) -> Iterator[tuple[str, float, float]]:
-    """(what, nanoseconds, share of the wall time), in the order of a run."""
+    """Yield (part, nanoseconds, share of the wall time), in the order of a run."""
     names = {each.scope.loader: _name(each.scope.settings) for each in summary.loaders}
     return parts_of(summary.time, names)
 
@@ -30,7 +30,7 @@ def parts(summary: Summary) -> Iterator[tuple[str, float, float]]:
 def parts_of(
     time: run_time.RunTime | None, names: Mapping[int, str]
 ) -> Iterator[tuple[str, float, float]]:
-    """The same of a time and the names of loaders by their numbers."""
+    """Yield the same from a time and the names of loaders by number."""
     if time is None:
         return
     several = len({part.loader for part in time.parts if part.loader >= 0}) > 1
@@ -47,14 +47,14 @@ def _name(settings: dict[str, object]) -> str:
 
 
 def lines(summary: Summary) -> Iterator[str]:
-    """A heading and a line for each part, at most 80 columns wide."""
+    """Yield a heading and a line for each part, at most 80 columns wide."""
     return lines_of(summary.time, list(parts(summary)))
 
 
 def lines_of(
     time: run_time.RunTime | None, shown: Sequence[tuple[str, float, float]]
 ) -> Iterator[str]:
-    """The same of parts that are known already."""
+    """Yield the same from given parts."""
     if not shown or time is None:
         return
     yield f"Where the {duration(time.wall_ns)} went"
@@ -65,7 +65,7 @@ def lines_of(
 
 
 def bar(part: float) -> str:
-    """A bar of `part` (0 to 1) of the full width."""
+    """Return a bar that fills `part` (0 to 1) of the full width."""
     eighths = round(part * _BAR * 8)
     full, left = divmod(eighths, 8)
     return _EIGHTHS[8] * full + (_EIGHTHS[left] if left else "")

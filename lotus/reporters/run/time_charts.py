@@ -44,7 +44,7 @@ _LANE_ROWS = 20  # parts of a lane's height, so a twentieth of a bin's time is a
 
 
 def batches(loader: LoaderSummary, thinned: pd.DataFrame) -> Chart:
-    """Wait, step and delay of each batch, over time: of `series.thinned`."""
+    """Return wait, step and delay of each batch over time, from `series.thinned`."""
     each = float(number(thinned, "batches").max()) if len(thinned) else 1.0
     data: list[dict[str, Any]] = []
     ranks = sorted(set(thinned["rank"]))
@@ -105,7 +105,7 @@ def batches(loader: LoaderSummary, thinned: pd.DataFrame) -> Chart:
 
 
 def _broken(thinned: pd.DataFrame) -> pd.DataFrame:
-    """With an empty row between two epochs, so that no line joins them."""
+    """Insert an empty row between epochs, so that no line joins them."""
     last = ~thinned.duplicated(["rank", "epoch"], keep="last") & thinned.duplicated("rank", "last")
     gaps = thinned.loc[last, ["rank", "time_ns"]]
     return pd.concat([thinned, gaps]).sort_index(kind="stable")
@@ -116,7 +116,9 @@ def _dash(place: int) -> str:
 
 
 def throughput(frame: pd.DataFrame, loops: pd.DataFrame) -> Chart:
-    """Samples a second over time: of `series.throughput`, beside the `loops` of other loaders."""
+    """Return samples per second over time, from `series.throughput`, with the `loops` of other
+    loaders.
+    """
     data = []
     for rank in sorted(set(frame["rank"])):
         mine = frame[frame["rank"] == rank]
@@ -169,7 +171,7 @@ def _of_throughput(width: float, loops: pd.DataFrame) -> str:
 
 
 def _band(loop: Mapping[str, Any]) -> dict[str, Any]:
-    """The time of a loop, behind the lines of a chart."""
+    """Return the time of a loop as a band behind the lines of a chart."""
     return {
         "type": "rect",
         "layer": "below",
@@ -185,7 +187,7 @@ def _band(loop: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def timeline(lanes: Lanes) -> Chart:
-    """What every worker did: of `analysis.lanes`, as a picture of stacked shares."""
+    """Return what every worker did, from `analysis.lanes`, as a picture of stacked shares."""
     count, kinds, bins = lanes.share.shape
     rows = lane_rows(count)
     raster = np.full((count * (rows + 1), bins), kinds, np.uint8)  # one kind more: nothing known
@@ -253,18 +255,18 @@ def timeline(lanes: Lanes) -> Chart:
 
 
 def lane_rows(count: int) -> int:
-    """Rows of pixels to a lane: a share is drawn in steps of one of them."""
+    """Return the rows of pixels per lane; shares are drawn in steps of a row."""
     return max(4, min(_LANE_ROWS, 600 // max(count, 1)))
 
 
 def kind_colours(kinds: Sequence[str]) -> list[str]:
-    """A colour for each kind of slice."""
+    """Return a colour for each kind of slice."""
     operations = iter(_OPERATION_COLOURS)
     return [_KIND_COLOURS.get(name) or next(operations, GREY) for name in kinds]
 
 
 def lane_titles(lanes: pd.DataFrame) -> list[str]:
-    """As short as they can be told apart."""
+    """Return titles that are as short as possible but distinct."""
     ranks, loaders = (
         lanes["rank"].nunique() > 1,
         lanes["loader"][lanes["worker"] >= 0].nunique() > 1,
@@ -282,7 +284,7 @@ def lane_titles(lanes: pd.DataFrame) -> list[str]:
 
 
 def memory(frame: pd.DataFrame) -> Chart:
-    """Memory of each process over time: of `series.memory`."""
+    """Return the memory of each process over time, from `series.memory`."""
     several = frame["rank"].nunique() > 1
     data: list[dict[str, Any]] = []
     rows = []

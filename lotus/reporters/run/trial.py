@@ -1,4 +1,4 @@
-"""How to try what is advised: the command for it, and the gain that was predicted."""
+"""How to try the advice: the command for it, and the predicted gain."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ _SWITCHED = {PERSISTENT: "--persistent", PINNED: "--pin-memory"}
 
 
 def expected(remedy: Remedy) -> str:
-    """The predicted gain in words, or that none is shown; "" where nothing was predicted."""
+    """Return the predicted gain in words, or that none is shown; "" if nothing was predicted."""
     gain = remedy.expected
     if not gain.is_possible:
         return ""
@@ -30,7 +30,7 @@ def expected(remedy: Remedy) -> str:
         return f"not shown to help by a replay of its batches ({between}): try it first"
     text = f"{'at most ' if gain.at_best else ''}{gain.gain:.3g} times as fast"
     if not remedy.setting.get(WORKERS, 1):
-        # Steps are not slowed by workers then, which no replay knows.
+        # A replay does not know that workers no longer slow down the steps.
         return f"at least {gain.low:.3g} times as fast, by a replay of its batches"
     if gain.high - gain.low >= _NARROW and not gain.at_best:
         text += f" ({gain.low:.3g} to {gain.high:.3g})"
@@ -38,10 +38,10 @@ def expected(remedy: Remedy) -> str:
 
 
 def trial_command(summary: Summary) -> str:
-    """What to type to try the first cause's advice; "" where there is nothing to try.
+    """Return the command that tries the first cause's advice; "" if there is nothing to try.
 
-    A command of which something was hidden cannot be typed again, nor one that was not recorded. A
-    loop that `lotus tune` would refuse as too short is not offered to it.
+    There is none for a command that was not recorded or was redacted, nor for a loop that is too
+    short for `lotus tune`.
     """
     if not summary.loaders:
         return ""
@@ -71,7 +71,7 @@ def trial_command(summary: Summary) -> str:
 
 
 def _verbs(summary: Summary, loader: LoaderSummary, cause: Cause) -> tuple[str, str]:
-    """(the verb with its options, variables of the environment to put before it)."""
+    """Return the verb with its options, and the environment variables to put before it."""
     remedy = cause.remedy
     if remedy.environment:
         variables = (f"{name}={value} " for name, value in remedy.environment.items())
@@ -91,14 +91,14 @@ def _verbs(summary: Summary, loader: LoaderSummary, cause: Cause) -> tuple[str, 
 
 
 def _compare(summary: Summary) -> tuple[str, str]:
-    """(where to record to, the comparison of this run with that one)."""
+    """Return where to record, and the command that compares this run with that one."""
     if os.path.basename(os.path.dirname(os.path.abspath(summary.path))) == RUNS:
         return "", "lotus compare"
     return " -o NEW", f"lotus compare {plain(shlex.quote(summary.path))} NEW"
 
 
 def _in_folder(folder: object) -> str:
-    """What to put before a command so that it runs in `folder`; "" in that folder already.
+    """Return what to put before a command so that it runs in `folder`; "" in that folder already.
 
     A folder of another machine, which does not exist here, is left out.
     """

@@ -21,7 +21,7 @@ Say = Callable[[float], str]
 
 
 def heading(summary: SweepSummary) -> Section:
-    """The knee and what saturates, and what was swept where."""
+    """Return the knee, what saturates, and what was swept where."""
     return Section(
         f"Sweep: {plain(summary.path)}",
         [*words.sentences(summary), *words.heading_lines(summary)[1:], command_line(summary)],
@@ -29,12 +29,12 @@ def heading(summary: SweepSummary) -> Section:
 
 
 def command_line(summary: SweepSummary) -> str:
-    """The command that was run."""
+    """Return the command."""
     return words.heading_lines(summary)[0]
 
 
 def sections(summary: SweepSummary) -> list[Section]:
-    """All charts; the sections of what was not measured are left out."""
+    """Return all charts; sections of unmeasured values are left out."""
     shown = [
         Section("Time", _present([_elapsed(summary), _throughput(summary), _waits(summary)])),
         Section("CPU", _present([_cpu(summary), _cost(summary), _cores(summary)])),
@@ -134,7 +134,7 @@ def _lines(
     scale: float = 1.0,
     note: str = "",
 ) -> Chart | None:
-    """Measures against workers, a line for each measure and series, with interval bars."""
+    """Return measures against workers, a line per measure and series, with interval bars."""
     data: list[dict[str, Any]] = []
     dashes = ("solid", "dash", "dot", "dashdot")
     used = [measure for measure in measures if measure[0] in set(summary.measures["measure"])]
@@ -174,7 +174,7 @@ def _lines(
 
 
 def _bars(points: Sequence[tuple[float, float, float, float]], scale: float) -> dict[str, Any]:
-    """The interval of each point; none where it is not known."""
+    """Return the interval of each point; none if it is not known."""
 
     def length(value: float) -> float:
         return 0.0 if math.isnan(value) else max(value * scale, 0.0)
@@ -203,7 +203,7 @@ def _layout(summary: SweepSummary, unit: str, legend: bool) -> dict[str, Any]:
 
 
 def _knee_marks(best: Series | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The knee of the best series as a line, its interval as a band."""
+    """Return the knee of the best series as a line, and its interval as a band."""
     if best is None or best.knee is None or best.knee.undecided:
         return [], []
     knee = best.knee
@@ -235,7 +235,7 @@ def _cell(summary: SweepSummary, place: int, measure: str, say: Say) -> str:
 
 
 def _cpu(summary: SweepSummary) -> Chart | None:
-    """CPU seconds per operation, stacked, a bar for each setting."""
+    """Return CPU seconds per operation, stacked, a bar per setting."""
     means = summary.per_operation("cpu_s")
     if not len(means):
         return None
@@ -276,7 +276,7 @@ def _cpu(summary: SweepSummary) -> Chart | None:
 
 
 def _hardware(summary: SweepSummary, measure: str, title: str, unit: str, say: Say) -> Chart | None:
-    """A measure of each operation against workers, in the best series."""
+    """Return a measure of each operation against workers, in the best series."""
     best = summary.best
     means = summary.per_operation(measure)
     if best is None or not len(means):
@@ -312,7 +312,7 @@ def _hardware(summary: SweepSummary, measure: str, title: str, unit: str, say: S
 
 
 def _of_operations(summary: SweepSummary, measure: str, say: Say) -> Table:
-    """Means of a measure, a row for each operation and a column for each setting."""
+    """Return means of a measure, a row per operation and a column per setting."""
     means = summary.per_operation(measure)
     places = [place for place in range(len(summary.settings)) if place in means]
     columns = [("operation", LEFT), *((plain(summary.labels[place]), RIGHT) for place in places)]
@@ -328,7 +328,7 @@ def _or_none(value: float) -> float | None:
 
 
 def _knees(summary: SweepSummary) -> list[str | Table | Chart]:
-    """The knees, and how they come out when repeats are drawn again."""
+    """Return the knees, and their distribution when repeats are resampled."""
     rows = []
     for series in words.ordered(summary):
         if series.knee is None:

@@ -1,4 +1,4 @@
-"""What is said on stderr while a sweep goes on: which run of how many, its rate, what is left."""
+"""Progress of a sweep on stderr: which run of how many, its rate, the remaining time."""
 
 import math
 import shutil
@@ -17,7 +17,7 @@ _MOST_LOST = 5
 
 
 class LiveProgress(Progress):
-    """Tells of each run when it has ended; on a terminal, of the one that goes on too."""
+    """Reports each run when it ends; on a terminal, also the current one."""
 
     def __init__(self, terminal: bool, varied: tuple[str, ...] = ()) -> None:
         self._terminal, self._varied = terminal, varied
@@ -57,14 +57,14 @@ class LiveProgress(Progress):
 
     def _show(self, text: str) -> None:
         if self._terminal and sys.stderr is not None:
-            # Kept on one line, which is written over; say() adds a line's end of its own.
+            # One line that is overwritten; say() would end the line.
             width = shutil.get_terminal_size().columns
             sys.stderr.write("\r\x1b[K" + shorten(text, max(width - 1, 20)))
             sys.stderr.flush()
 
 
 def intend(sweep: Sweep) -> None:
-    """What is about to be done."""
+    """Print what the sweep will do."""
     waiting = int((sweep.runs["state"] != "done").sum())
     whole = len(sweep.runs)
     settings, again = plural(len(sweep.settings()), "setting"), sweep.manifest.get("plan") or {}
@@ -78,7 +78,7 @@ def intend(sweep: Sweep) -> None:
 
 
 def conclude(summary: SweepSummary) -> None:
-    """Say what the sweep shows, and what to type next."""
+    """Print the result of the sweep, and what to type next."""
     from lotus.reporters.sweep.sweep_report import sentences
 
     for text in sentences(summary):

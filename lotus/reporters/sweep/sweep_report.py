@@ -63,7 +63,7 @@ _HOST = ("host", "cpu", "memory_bytes", "kernel", "lotus", "torch", "seed", "lev
 
 
 def write(console: "Console", summary: SweepSummary) -> None:
-    """Print what a sweep shows: the knee and what saturates first, then the settings."""
+    """Print the knee and what saturates first, then the settings."""
     for line in heading_lines(summary):
         console.print(line, style="dim", soft_wrap=True)
     console.print()
@@ -78,7 +78,7 @@ def write(console: "Console", summary: SweepSummary) -> None:
 
 
 def heading_lines(summary: SweepSummary) -> list[str]:
-    """What was swept, where, and how much of it there is."""
+    """Return what was swept, where, and how much of it is done."""
     known = summary.manifest
     cpu = known.get("cpu")
     model = cpu.get("model") if isinstance(cpu, dict) else None
@@ -100,7 +100,7 @@ def heading_lines(summary: SweepSummary) -> list[str]:
 
 
 def sentences(summary: SweepSummary) -> list[str]:
-    """What a sweep is made for: each line's knee and what saturates, the best line first."""
+    """Return each series' knee and what saturates, the best series first."""
     if not len(summary.runs):
         return ["No run of this sweep counts yet, so there is nothing to compare."]
     texts = []
@@ -117,7 +117,7 @@ def sentences(summary: SweepSummary) -> list[str]:
 
 
 def _not_compared(summary: SweepSummary) -> str:
-    """The settings of which every run failed, in a sentence; "" where there is none."""
+    """Return a sentence on settings of which every run failed; "" if there are none."""
     counted = set(summary.runs["setting"])
     failed = {str(failure["label"]) for failure in summary.failed}
     names = [
@@ -132,12 +132,12 @@ def _not_compared(summary: SweepSummary) -> str:
 
 
 def ordered(summary: SweepSummary) -> list[Series]:
-    """Lines of settings, the one with the best throughput first."""
+    """Return the series, the one with the best throughput first."""
     return sorted(summary.series, key=lambda series: series is not summary.best)
 
 
 def knee_text(knee: Knee) -> str:
-    """A knee in a sentence."""
+    """Return a sentence on a knee."""
     single, few = knee.workers == 1, plural(knee.workers, "worker")
     if knee.undecided:
         best = plural(knee.best_workers, "worker")
@@ -179,12 +179,12 @@ def _settings(console: "Console", summary: SweepSummary) -> None:
 
 
 def _names(summary: SweepSummary) -> list[str]:
-    """A column for each parameter that is set."""
+    """Return a column title for each parameter that is set."""
     return [_PARAMETERS.get(name, name) for name in summary.varied]
 
 
 def _values(summary: SweepSummary, place: int) -> list[str]:
-    """What a setting has in these columns."""
+    """Return a setting's values in these columns."""
     words = {None: "-", True: "yes", False: "no"}
     setting = summary.settings[place]
     alone = {} if setting.num_workers else {"persistent_workers": "-", "prefetch_factor": "-"}
@@ -276,12 +276,12 @@ def _failed(console: "Console", summary: SweepSummary) -> None:
 
 
 def seconds(value: float) -> str:
-    """A duration in seconds, in words."""
+    """Format a duration in seconds."""
     return duration(1e9 * value)
 
 
 def interval(summary: SweepSummary, place: int, measure: str, say: Any) -> str:
-    """A mean with half its interval: `423 ±12`; without where there was one repeat."""
+    """Format a mean with half its interval: `423 ±12`; without it for one repeat."""
     mean, _, high = summary.of(place, measure)
     if math.isnan(mean) or math.isnan(high):
         return str(say(mean))
@@ -289,7 +289,7 @@ def interval(summary: SweepSummary, place: int, measure: str, say: Any) -> str:
 
 
 def document(summary: SweepSummary) -> dict[str, Any]:
-    """The document as JSON-able values."""
+    """Return the document as JSON-able values."""
     known = summary.manifest
     settings = []
     for place, setting in enumerate(summary.settings):
@@ -361,5 +361,5 @@ def _series(series: Series) -> dict[str, Any]:
 
 
 def _command(manifest: Mapping[str, Any]) -> list[str]:
-    """The words of the command, without secrets that an earlier lotus may have left there."""
+    """Return the words of the command, without secrets that an earlier version may have kept."""
     return redaction.command([str(word) for word in manifest.get("command") or ()])

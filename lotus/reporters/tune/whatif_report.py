@@ -115,7 +115,7 @@ def write(console: "Console", answer: WhatIfAnswer) -> None:
 
 
 def _memory(answer: WhatIfAnswer) -> str:
-    """The terms of "total memory" of what is asked about."""
+    """Return the terms of "total memory" of the simulated setting."""
     fixed, then = answer.profile.fixed, answer.then
     terms = [f"main process {size(fixed['main_bytes'])} besides mapped files"]
     workers = then.setting.num_workers
