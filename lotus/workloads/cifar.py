@@ -19,7 +19,7 @@ RECORD = 1 + 3 * 32 * 32  # bytes
 
 
 def records(file: int, count: int) -> NDArray[np.uint8]:
-    """Return the first `count` records (count, 3073) of a file; the bytes are the same each time."""
+    """Return the first `count` records (count, 3073) of a file, with the same bytes each time."""
     random = np.random.Generator(np.random.PCG64(file))
     made = np.empty((count, RECORD), np.uint8)
     made[:, 0] = random.integers(0, CLASSES, count)

@@ -122,7 +122,7 @@ class Lines(Dataset[tuple[Tensor, int]]):
 
 
 class BucketSampler(Sampler[list[int]]):
-    """Batches of similar length in random order: shuffled texts are sorted, 50 batches at a time."""
+    """Batches of similar length in random order: 50 batches of texts are sorted at a time."""
 
     def __init__(self, lengths: list[int], batch_size: int, seed: int) -> None:
         self.lengths = lengths

@@ -42,7 +42,7 @@ def _ellipsoid(
     radii: tuple[float, float, float],
     label: int,
 ) -> None:
-    """Draw an ellipsoid into the mask with random changes of place and size, as shares of the mask."""
+    """Draw an ellipsoid into the mask, with random changes of its place and size."""
     total = np.zeros((1, 1, 1), np.float32)
     for axis, size in enumerate(mask.shape):
         middle = (centre[axis] + random.uniform(-0.05, 0.05)) * size

@@ -19,7 +19,7 @@ _COLLATE = '''def normalized(samples):
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Where Normalize gets tensors of one shape."""
+    """Yield an offer if Normalize gets tensors of one shape."""
     import torch
 
     for operation in operations:
@@ -41,7 +41,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def edits(operations: Sequence[Any]) -> list[list[str]]:
-    """Return the change of code, where Normalize is the last operation of a sample."""
+    """Return the change of code, if Normalize is the last operation of a sample."""
     names = [
         operation.name
         for operation in operations

@@ -21,11 +21,11 @@ _FLIPS = {"RandomHorizontalFlip": -1, "RandomVerticalFlip": -2}
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Where Normalize follows what makes floats of pictures, and the program uses a device."""
+    """Yield an offer if Normalize follows a conversion to floats, and the program uses a device."""
     import torch
     from torchvision.transforms.functional import pil_to_tensor
 
-    # A program that has not used it by now need not use it at all: nothing is initialised here.
+    # Do not initialise a device that the program has not used so far.
     if not torch.cuda.is_initialized():
         return
     for end in range(1, len(operations)):
@@ -72,21 +72,21 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _wait(cuda: Any, device: Any) -> None:
-    """Wait on a core, so that the device's time counts as time of this thread."""
+    """Wait by polling, so that the device's time counts as CPU time of this thread."""
     event = cuda.Event()
     event.record(cuda.current_stream(device))
     while not event.query():
         pass
 
 
-# These four are the same in late_float.py, as each file here is loaded by itself.
+# The following functions are repeated in late_float.py, because each file is loaded by itself.
 def _is_of(transform: Any, name: str) -> bool:
     kind = type(transform)
     return kind.__name__ == name and kind.__module__.startswith("torchvision.transforms.")
 
 
 def _makes_floats(transform: Any) -> bool:
-    """Whether it makes floats from 0 to 1 of uint8."""
+    """Return whether it converts uint8 to floats from 0 to 1."""
     import torch
 
     if _is_of(transform, "ToDtype"):

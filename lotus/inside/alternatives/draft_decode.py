@@ -14,7 +14,9 @@ CHANGE = (
 KNOWN = "it needs pictures that are at least four times as wide and high as what is left of them"
 EXACT = False
 
-_ROOM = 2  # times the size that is left: the rest is resized as before
+_ROOM = (
+    2  # the least size after decoding, as a multiple of the result's; the rest is resized as before
+)
 _DECODERS = ("default_loader", "pil_loader")
 _DECODE = '''def decode_small(path):
     """Decode a picture at a smaller size, of which Resize leaves at most half."""
@@ -25,7 +27,7 @@ _DECODE = '''def decode_small(path):
 
 
 def stand_ins(operations: Sequence[Any]) -> Iterator[tuple[int, int, list[Any]]]:
-    """Where Resize to a much smaller size follows the decoder at once, for most of its pictures."""
+    """Yield a stand-in if Resize to a much smaller size follows the decoder for most pictures."""
     import torchvision
     from torchvision.datasets import folder
 
@@ -38,7 +40,7 @@ def stand_ins(operations: Sequence[Any]) -> Iterator[tuple[int, int, list[Any]]]
         side = _side(second.transform)
         large = [_is_large(path, side) for path in first.inputs]
         if 2 * sum(large) > len(large):
-            # Resize itself is part of it: only then results have the same size.
+            # Include Resize, so that results have the same size.
             yield place, 2, [DraftDecode(first, side), second.transform]
 
 
@@ -62,13 +64,13 @@ def _is_resize(transform: Any) -> bool:
 
 
 def _side(resize: Any) -> int:
-    """The shorter side that a picture has at least when Resize gets it."""
+    """Return the least shorter side of a picture before Resize."""
     size = resize.size
     return _ROOM * int(max(size) if isinstance(size, (list, tuple)) else size)
 
 
 def _is_large(path: Any, side: int) -> bool:
-    """Whether it is a JPEG that may be decoded smaller and still has room."""
+    """Return whether it is a JPEG that is large enough to be decoded at a smaller size."""
     from PIL import Image
 
     try:
@@ -79,7 +81,7 @@ def _is_large(path: Any, side: int) -> bool:
 
 
 class DraftDecode:
-    """Decodes a large JPEG smaller; other files as before."""
+    """Decodes large JPEGs at a smaller size; calls the original for other files."""
 
     def __init__(self, decoder: Any, side: int) -> None:
         self._decoder, self._side = decoder, side
@@ -94,5 +96,5 @@ class DraftDecode:
                     picture.draft("RGB", tuple(int(length * scale) for length in picture.size))
                     return picture.convert("RGB")
             except OSError:
-                pass  # the decoder before raises what the program expects
+                pass  # the original decoder raises the error that the program expects
         return self._decoder.run(path)

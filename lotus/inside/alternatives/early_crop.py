@@ -18,9 +18,9 @@ _FLIPS = ("RandomHorizontalFlip", "RandomVerticalFlip")
 
 
 def stand_ins(operations: Sequence[Any]) -> Iterator[tuple[int, int, list[Any]]]:
-    """Where crops, and flips, lie between ToTensor and Normalize, or behind both.
+    """Yield a stand-in if crops and flips lie between ToTensor and Normalize, or after both.
 
-    Behind Normalize the result of a crop would have other strides, where nothing copies it.
+    After Normalize, the result of a crop would have different strides if nothing copies it.
     """
     from torchvision.transforms import transforms
 
@@ -47,7 +47,7 @@ def _pads_nothing(transform: Any) -> bool:
 
 
 class EarlyCrop:
-    """Crops pictures of Pillow's that are large enough; others as before."""
+    """Crops Pillow pictures that are large enough; calls the original for others."""
 
     def __init__(self, to_tensor: Any, moved: Sequence[Any], normalize: Any) -> None:
         self._to_tensor, self._moved, self._normalize = to_tensor, moved, normalize

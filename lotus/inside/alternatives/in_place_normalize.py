@@ -16,7 +16,7 @@ EXACT = True
 
 
 def stand_ins(operations: Sequence[Any]) -> Iterator[tuple[int, int, list[Any]]]:
-    """Where Normalize follows ToTensor at once."""
+    """Yield a stand-in if Normalize directly follows ToTensor."""
     from torchvision.transforms import transforms
 
     for place, (first, second) in enumerate(itertools.pairwise(operations)):
@@ -26,7 +26,7 @@ def stand_ins(operations: Sequence[Any]) -> Iterator[tuple[int, int, list[Any]]]
 
 
 class InPlaceNormalize:
-    """Makes a normalised tensor of a picture of Pillow's, with one channel or three."""
+    """Converts a Pillow picture of one or three channels to a normalised tensor."""
 
     def __init__(self, to_tensor: Any, normalize: Any) -> None:
         import torch

@@ -26,7 +26,7 @@ _COLLATE = '''def floats(samples):
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Where Normalize follows what makes floats of pictures of one size."""
+    """Yield an offer if Normalize follows a conversion to floats, with pictures of one size."""
     import torch
     from torchvision.transforms.functional import pil_to_tensor
 
@@ -55,7 +55,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def edits(operations: Sequence[Any]) -> list[list[str]]:
-    """Return the change of code, where these two are the last operations of a sample."""
+    """Return the change of code, if these two are the last operations of a sample."""
     names = [
         operation.name
         for operation in operations
@@ -78,14 +78,14 @@ def edits(operations: Sequence[Any]) -> list[list[str]]:
     ]
 
 
-# These four are the same in device_floats.py, as each file here is loaded by itself.
+# The following functions are repeated in device_floats.py, because each file is loaded by itself.
 def _is_of(transform: Any, name: str) -> bool:
     kind = type(transform)
     return kind.__name__ == name and kind.__module__.startswith("torchvision.transforms.")
 
 
 def _makes_floats(transform: Any) -> bool:
-    """Whether it makes floats from 0 to 1 of uint8."""
+    """Return whether it converts uint8 to floats from 0 to 1."""
     import torch
 
     if _is_of(transform, "ToDtype"):

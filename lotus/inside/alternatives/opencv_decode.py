@@ -18,7 +18,7 @@ _ENDINGS = (".jpg", ".jpeg", ".png")
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Where an operation makes a picture of Pillow's from a path."""
+    """Yield an offer if an operation makes a Pillow picture from a path."""
     for operation in operations:
         paths = [
             value
@@ -27,7 +27,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         ]
         if not paths or getattr(operation.run(paths[0]), "mode", "") != "RGB":
             continue
-        import cv2  # where it may help: else nobody need know that it is missing
+        import cv2  # imported only where it may help, so that it is not missed elsewhere
         import numpy as np
 
         flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION

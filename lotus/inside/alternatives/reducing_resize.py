@@ -19,7 +19,7 @@ _GAP = 2.0
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Where Resize gets pictures of Pillow's that it makes much smaller."""
+    """Yield an offer if Resize makes Pillow pictures much smaller."""
     from PIL import Image
 
     for operation in operations:
@@ -36,7 +36,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         ]
         if method not in filters or 2 * sum(large) <= len(large):
             continue
-        # What Resize makes of each size; the inputs are copied, so their size is what is known.
+        # The result's size for each input size; inputs are copies, so they are known by size only.
         known = {picture.size: size for picture, size in zip(pictures, sizes, strict=True)}
 
         def reduced(picture: Any, known: Any = known, filter: Any = filters[method]) -> Any:

@@ -15,7 +15,7 @@ _ENDINGS = (".jpg", ".jpeg")
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Where an operation makes a picture of Pillow's from the path of a JPEG."""
+    """Yield an offer if an operation makes a Pillow picture from the path of a JPEG."""
     for operation in operations:
         paths = [
             value
@@ -24,7 +24,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         ]
         if not paths or getattr(operation.run(paths[0]), "mode", "") != "RGB":
             continue
-        import numpy as np  # where it may help: else nobody need know that it is missing
+        import numpy as np  # imported only where it may help, so that it is not missed elsewhere
         import simplejpeg
 
         def decoded(path: Any, simplejpeg: Any = simplejpeg) -> Any:

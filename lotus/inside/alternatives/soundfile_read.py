@@ -15,7 +15,9 @@ _ENDINGS = (".wav", ".flac", ".ogg")
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Where torchaudio.load is an operation, or what makes a tensor and a rate from a path."""
+    """Yield an offer for torchaudio.load, or an operation that makes a tensor and a rate from a
+    path.
+    """
     import torch
 
     for operation in operations:
@@ -29,7 +31,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         made = operation.run(paths[0])
         if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.Tensor)):
             continue
-        import soundfile  # where it may help: else nobody need know that it is missing
+        import soundfile  # imported only where it may help, so that it is not missed elsewhere
 
         def read(path: Any, soundfile: Any = soundfile) -> Any:
             samples, _ = soundfile.read(path, dtype="float32", always_2d=True)

@@ -18,7 +18,7 @@ _ENDINGS = (".jpg", ".jpeg", ".png")
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Where an operation makes a picture of Pillow's from a path."""
+    """Yield an offer if an operation makes a Pillow picture from a path."""
     from torchvision.io import ImageReadMode, decode_image
     from torchvision.transforms.functional import pil_to_tensor
 

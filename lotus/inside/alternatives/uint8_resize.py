@@ -16,7 +16,7 @@ _ON_TENSORS = ("CenterCrop", "RandomCrop", "RandomHorizontalFlip", "RandomVertic
 
 
 def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Where Resize gets pictures of Pillow's."""
+    """Yield an offer if Resize gets Pillow pictures."""
     from torchvision.transforms import v2
     from torchvision.transforms.functional import pil_to_tensor
 
@@ -41,7 +41,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def edits(operations: Sequence[Any]) -> list[list[str]]:
-    """Return the change of code, where only known operations lie between Resize and ToTensor."""
+    """Return the change of code, if only known operations lie between Resize and ToTensor."""
     kinds = [type(operation.transform).__name__ for operation in operations]
     if "Resize" not in kinds or "ToTensor" not in kinds:
         return []

@@ -29,7 +29,7 @@ _DECODERS = ("default_loader", "pil_loader")
 
 
 def stand_ins(operations: Sequence[Any]) -> Iterator[tuple[int, int, list[Any]]]:
-    """Where ToTensor follows operations that can be applied to tensors as well."""
+    """Yield stand-ins if ToTensor follows operations that can be applied to tensors as well."""
     from torchvision.transforms import transforms
 
     for end, operation in enumerate(operations):
@@ -113,21 +113,21 @@ def to_tensor(picture: Any) -> Any:
 
 
 def is_picture(value: Any) -> bool:
-    """Whether it is such a tensor."""
+    """Return whether it is such a tensor."""
     import torch
 
     return isinstance(value, torch.Tensor) and value.dtype == torch.uint8 and value.ndim == 3
 
 
 class PictureToTensor:
-    """Makes a tensor of a picture of Pillow's."""
+    """Converts a Pillow picture to a tensor."""
 
     def __call__(self, picture: Any) -> Any:
         return to_tensor(picture)
 
 
 class DecodeJpeg:
-    """Decodes a JPEG by torchvision's decoder; other files as before."""
+    """Decodes JPEGs with torchvision's decoder; calls the original for other files."""
 
     def __init__(self, decoder: Any) -> None:
         self._decoder = decoder
@@ -139,10 +139,10 @@ class DecodeJpeg:
         if isinstance(path, (str, os.PathLike)) and str(path).lower().endswith(_JPEG):
             try:
                 data = torch.from_numpy(np.fromfile(path, dtype=np.uint8))
-                # As torchvision.io.decode_jpeg does it, which warns in some versions. 0: as it is.
+                # As decode_jpeg, which warns in some versions. 0: the file's own mode.
                 pixels = torch.ops.image.decode_jpeg(data, 0)
             except (OSError, RuntimeError):
-                pass  # the decoder before raises what the program expects
+                pass  # the original decoder raises the error that the program expects
             else:
                 if len(pixels) == 3:
                     return pixels
@@ -153,7 +153,7 @@ class ResizeTensor:
     """Resizes tensors of uint8."""
 
     def __init__(self, resize: Any) -> None:
-        # Now: in a worker that was forked the import would take a part of each epoch.
+        # Import now: a forked worker would import it in each epoch.
         from torchvision.transforms.v2 import functional
 
         self._resize, self._resized = resize, functional.resize
@@ -166,7 +166,7 @@ class ResizeTensor:
 
 
 class RandomResizedCropTensor:
-    """Crops and resizes tensors of uint8, at the places that the operation draws."""
+    """Crops and resizes tensors of uint8, with the random crops of the original operation."""
 
     def __init__(self, crop: Any) -> None:
         from torchvision.transforms.v2 import functional
@@ -182,7 +182,7 @@ class RandomResizedCropTensor:
 
 
 class ToFloat:
-    """Does what ToTensor does, and Normalize where it follows, to tensors of uint8."""
+    """Does the work of ToTensor, and of Normalize if it follows, on tensors of uint8."""
 
     def __init__(self, to_tensor: Any, normalize: Any = None) -> None:
         import torch

@@ -14,7 +14,7 @@ FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 
 class KnownOperation:
-    """An operation as alternatives get it, without inputs."""
+    """An operation in the form that alternatives expect, without inputs."""
 
     inputs: Sequence[Any] = ()
 
@@ -23,7 +23,7 @@ class KnownOperation:
         self.name = str(getattr(transform, "__name__", type(transform).__name__))
 
     def run(self, value: Any) -> Any:
-        """Do what the operation does."""
+        """Call the operation."""
         return self.transform(value)
 
 
@@ -45,7 +45,7 @@ def load(name: str, folder: str = FOLDER) -> Any:
 
 
 def in_turn(functions: Iterable[Any], value: Any) -> Any:
-    """Return what functions of one value make of it, one after the other."""
+    """Apply functions of one value, one after the other."""
     for function in functions:
         value = function(value)
     return value

@@ -1,4 +1,4 @@
-"""Finds the objects that a function of the program names, without running any of its code."""
+"""Finds the objects to which a function of the program refers, without running its code."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _DEEPEST = 4
 
 
 def of(function: Any, depth: int = 0) -> list[Any]:
-    """What a function has in its closure, its globals and its defaults, each object once.
+    """Return the objects in a function's closure, globals and defaults, each once.
 
-    Of a method also the attributes of its object, of a `partial` also its arguments; [] of
-    anything else.
+    Includes the attributes of a method's object and the arguments of a `partial`; [] for anything
+    else.
     """
     objects = {id(value): value for value in _held(function, depth)}
     return list(objects.values())
@@ -50,7 +50,7 @@ def _held(function: Any, depth: int) -> Iterator[Any]:
 
 
 def _names(code: types.CodeType, depth: int) -> Iterator[str]:
-    """Names of globals, and of attributes, in a function and in those that it defines."""
+    """Yield names of globals and attributes in a function and in its nested functions."""
     yield from code.co_names
     for constant in code.co_consts:
         if type(constant) is types.CodeType and depth < _DEEPEST:

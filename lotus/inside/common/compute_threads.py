@@ -1,4 +1,4 @@
-"""In how many threads torch computes, and where the program says so."""
+"""Finds the number of torch's compute threads, and where the program sets it."""
 
 import functools
 import os
@@ -15,15 +15,15 @@ _MOST_BYTES = 1 << 20  # of a source file
 
 
 def torch_threads() -> int:
-    """In how many threads torch computes in this process; torch was imported."""
+    """Return the number of torch's compute threads in this process; torch must be imported."""
     return int(sys.modules["torch"].get_num_threads())
 
 
 def threads_set_at(frame: "FrameType | None") -> str:
-    """Where the program calls `torch.set_num_threads`, as `file:line`; "": nowhere that is looked.
+    """Return where the program calls `torch.set_num_threads`, as `file:line`; "" if not found.
 
-    Looked at is the text of the main module and of the file of `frame`, since torch does not tell a
-    number that was set from its own.
+    Searches the text of the main module and of the file of `frame`, since torch does not tell
+    whether its number was set.
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     files = [main, None if frame is None else frame.f_code.co_filename]
@@ -40,7 +40,7 @@ def _place_of_call(path: str) -> str:
 
 
 def _text(path: str) -> bytes:
-    """The beginning of a file; b"" of one that cannot be read, and of a pipe, which may block."""
+    """Return the beginning of a file; b"" for unreadable files, and pipes, which may block."""
     with quiet(OSError, ValueError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -51,7 +51,7 @@ HEADER = 3  # words of a group's reading before its values: their number, enable
 
 
 def parse(text: str) -> list[Event]:
-    """The events of a text. Raises ValueError."""
+    """Return the events of a text. Raises ValueError."""
     events = []
     for part in text.split(","):
         name, kind, config, config1, flags = part.split("|")
@@ -62,17 +62,17 @@ def parse(text: str) -> list[Event]:
 
 
 def parse_groups(text: str) -> list[list[Event]]:
-    """The groups of a text. Raises ValueError."""
+    """Return the groups of a text. Raises ValueError."""
     return [parse(part) for part in text.split(";")]
 
 
 def spell_groups(groups: Iterable[Iterable[Event]]) -> str:
-    """The text that `parse_groups` takes."""
+    """Return the text for `parse_groups`."""
     return ";".join(map(spell, groups))
 
 
 def spell(events: Iterable[Event]) -> str:
-    """The text that `parse` takes."""
+    """Return the text for `parse`."""
     return ",".join(
         f"{event.name}|{event.type}|{event.config:#x}|{event.config1:#x}|{event.flags}"
         for event in events
@@ -129,7 +129,7 @@ class EventGroup:
     def __init__(
         self, events: Sequence[Event], pid: int = 0, pinned: bool = False, lowest: int = 0
     ) -> None:
-        """Raises OSError where one of them cannot be opened. Descriptors are at least `lowest`."""
+        """Open the counters. Raises OSError if one fails. Descriptors are at least `lowest`."""
         self.events = list(events)
         self.size = 8 * (HEADER + len(self.events))
         self._fds: list[tuple[int, int]] = []  # with the kernel's number of the counter
@@ -160,7 +160,7 @@ class EventGroup:
         return os.read(self.fd, self.size)
 
     def unpack(self, reading: bytes) -> tuple[int, int, list[int]]:
-        """Enabled ns, running ns and the counts of a reading. Raises ValueError if it is short."""
+        """Return (enabled ns, running ns, counts). Raises ValueError if the reading is short."""
         if len(reading) != self.size:
             raise ValueError("the group could not be counted")
         words = struct.unpack(f"<{len(reading) // 8}Q", reading)
@@ -171,7 +171,7 @@ class EventGroup:
         fcntl.ioctl(self.fd, _DISABLE, _WHOLE_GROUP)
 
     def resume(self) -> None:
-        """Raises OSError."""
+        """Continue counting. Raises OSError."""
         fcntl.ioctl(self.fd, _ENABLE, _WHOLE_GROUP)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Hides our frames in what a worker tells the main process of an exception."""
+"""Hides our frames in the traceback that a worker sends to the main process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def exception_wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Hook for torch's `ExceptionWrapper`, which takes down the traceback."""
+    """Hook for torch's `ExceptionWrapper`, which formats the traceback."""
 
     def ExceptionWrapper(exc_info: Any = None, where: str = "in background") -> Any:
         import sys

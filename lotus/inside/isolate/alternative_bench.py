@@ -1,8 +1,8 @@
-"""Tries other ways to do what operations do, on the inputs that they had, for `lotus advise`.
+"""Tries alternatives to operations on the operations' own inputs, for `lotus advise`.
 
-The ways are files in a folder of lotus: see lotus/inside/alternatives/__init__.py. They run on
-copies of the inputs, in this process and on one thread, in turn with what they replace. Times are
-CPU times of this thread. Results are compared with the same random numbers.
+Alternatives are files in a folder of lotus: see lotus/inside/alternatives/__init__.py. They run on
+copies of the inputs, in this process and on one thread, alternating with the operations that they
+replace. Times are CPU times of this thread. Results are compared with the same random numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INSTALLED = {"site-packages", "dist-packages"}  # folders of libraries
 
 
 class Operation:
-    """An operation of the pipeline with inputs that it had, as alternatives get it."""
+    """An operation of the pipeline with captured inputs, in the form that alternatives expect."""
 
     def __init__(self, name: str, calls: Sequence[Call]) -> None:
         self.name = name
@@ -52,20 +52,20 @@ class Operation:
 
     @property
     def arguments(self) -> Sequence[Any]:
-        """Return all that it got, as (args, kwargs)."""
+        """Return all captured inputs, as (args, kwargs)."""
         return self._arguments
 
     def run(self, value: Any) -> Any:
-        """Do what the operation does."""
+        """Call the operation."""
         return self._function(value)
 
     def call(self, arguments: Any) -> Any:
-        """Do it with all of its arguments."""
+        """Call the operation with all of its arguments."""
         args, kwargs = arguments
         return self._function(*args, **kwargs)
 
     def kind(self) -> str:
-        """Return the name by which code makes it: of its class, or of the function."""
+        """Return the name of its class, or of the function."""
         transform = self.transform
         return str(getattr(transform, "__name__", type(transform).__name__))
 
@@ -79,7 +79,7 @@ class Operation:
 
 
 class AlternativeBench:
-    """Tries alternatives of a folder, about `budget_ns` each: those in `names`, or all."""
+    """Tries alternatives of a folder, all or those in `names`, for about `budget_ns` each."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class AlternativeBench:
         sys.modules["torch"].set_num_threads(1)
         names = catcher.in_order()
         operations = [Operation(name, catcher.calls[name]) for name in names]
-        # Those of the sample's own list: not inside others, and not of its target.
+        # Top-level operations of the sample: not nested ones, and not those of its target.
         listed = [each for each in operations if {"/", ":"}.isdisjoint(each.name)]
         kinds = [each.kind() for each in listed if each.name != LOADER]
         self._say({"event": "code", "kinds": kinds, "files": program_files()})
@@ -188,7 +188,7 @@ class AlternativeBench:
     def _peaks(
         self, functions: Sequence[Callable[[Any], Any]], inputs: Sequence[Any]
     ) -> list[int] | None:
-        """Bytes that a function takes at most for an input, medians; None where not known."""
+        """Return the median peak memory in bytes of each function; None if unknown."""
         memory, medians = PeakMemory(), []
         for function in functions:
             peaks = [memory.of(function, fresh(value)) for value in inputs[:_WEIGHED]]
@@ -201,7 +201,7 @@ class AlternativeBench:
     def _round(
         self, functions: Sequence[Callable[[Any], Any]], inputs: Sequence[Any]
     ) -> list[float]:
-        """CPU nanoseconds of each function for all inputs once, in an order of chance."""
+        """Return CPU nanoseconds of each function for all inputs, run in random order."""
         took = [0.0] * len(functions)
         repeats = 0
         began = clock()
@@ -219,7 +219,7 @@ class AlternativeBench:
 
 
 def offers_of(module: Any, operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield what an alternative offers, also where it gives stand-ins."""
+    """Yield the offers of an alternative; stand-ins are converted to offers."""
     if not hasattr(module, "stand_ins"):
         yield from module.offers(operations)
         return
@@ -231,14 +231,14 @@ def offers_of(module: Any, operations: Sequence[Any]) -> Iterator[tuple[Any, ...
 
 
 def _seeded(function: Callable[[Any], Any], seed: int, value: Any) -> Any:
-    """Return what a function makes of a copy of a value, with random numbers of this seed."""
+    """Call a function on a copy of a value, with random numbers of this seed."""
     sys.modules["torch"].manual_seed(seed)
     random.seed(seed)
     return function(fresh(value))
 
 
 def difference(before: Any, after: Any) -> dict[str, object]:
-    """Describe two results and how far they are apart; None: they cannot be compared."""
+    """Describe two results and their difference; None: they cannot be compared."""
     first, second = _tensor(before), _tensor(after)
     shown: dict[str, object] = {"before": _words(before, first), "after": _words(after, second)}
     shown["bytes"] = [None if each is None else each.nbytes for each in (first, second)]

@@ -1,4 +1,6 @@
-"""The CPU time of a thread, and the time that it is blocked: not on a core, nor ready to run."""
+"""The CPU time of a thread, and the time in which it is blocked: neither on a core nor ready to
+run.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def reading() -> tuple[int, int]:
-    """Return (CPU time of this thread, time of the clock) in ns; it takes a microsecond."""
+    """Return (CPU time of this thread, time of the clock) in ns; takes a microsecond."""
     return time.thread_time_ns(), time.monotonic_ns()
 
 
 class BusyTime:
-    """Measures stretches of the thread that made it."""
+    """Measures stretches of the thread that created it."""
 
     def __init__(self) -> None:
         self._file: int | None = None
@@ -34,8 +36,9 @@ class BusyTime:
     def stop(self, readings: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return (CPU time, time blocked) in ns from `start` to each reading; the last is now.
 
-        Where it was ready without a core for a while, and when is not known, as much as possible of
-        the time blocked counts as early. Without the kernel's count of that nothing is blocked.
+        It is unknown when the thread was ready without a core, so as much as possible of the
+        blocked time is attributed to the earlier readings. If the kernel does not count run-queue
+        delay, no time counts as blocked.
         """
         delay_ns = self._read_delay_ns()
         spans = [(cpu - self._begun[0], now - self._begun[1]) for cpu, now in readings]

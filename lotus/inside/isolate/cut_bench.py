@@ -1,7 +1,7 @@
-"""Measures what keeping the samples of a loader at each cut would save and cost, for `lotus plan`.
+"""Measures savings and costs of keeping a loader's samples at each cut, for `lotus plan`.
 
 It runs in the program, on one thread as in a worker, on samples from the whole data set. Times are
-CPU times, and times blocked, as on a file server. Compressed sizes are not measured.
+CPU times and blocked times, as on a file server. Compressed sizes are not measured.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST_BYTES = 1 << 40  # of the entries of a measurement
-_TIMED = 2  # how often a sample is timed: the least counts, as others disturb
+_TIMED = 2  # timings per sample; the minimum counts, because other programs disturb
 
 
 class _CutTimes:
-    """Of one cut, a value for each sample: ns (CPU, blocked) and bytes."""
+    """The values of one cut for each sample: ns (CPU, blocked) and bytes."""
 
     def __init__(self) -> None:
         self.before: list[tuple[int, int]] = []
@@ -62,7 +62,7 @@ class CutBench:
         self._taken = 0
 
     def measure(self, loader: Any, site: str) -> None:
-        """Report the data set and its cuts. `site` is where the loader is made."""
+        """Report the data set and its cuts. `site` is where the loader is created."""
         refused = refusal(loader)
         sources = RandomSources()
         path: SamplePath | None = None
@@ -99,7 +99,7 @@ class CutBench:
         self, dataset: Any, sources: RandomSources, scratch: str
     ) -> tuple[SamplePath, list[tuple[CheckedCut, _CutTimes]]]:
         length = len(dataset)
-        # Not the first ones: pictures of one class may have another size than those of others.
+        # From the whole data set, because picture sizes may differ between classes.
         indices = random.Random(0).sample(range(length), min(self._samples, length))
         path = SamplePath(dataset, indices[0])
         before = path.states()
@@ -140,7 +140,7 @@ class CutBench:
         index: int,
         times: list[_CutTimes],
     ) -> None:
-        """Time what comes before and after each cut, where nothing is compared."""
+        """Time the work before and after each cut, without comparing results."""
         rounds = []
         for turn in range(_TIMED):
             sources.seed(turn)
@@ -193,9 +193,9 @@ def _exchange(
     encoded_parts: tuple[bytes, bytes],
     times: _CutTimes,
 ) -> None:
-    """Write what came to a cut with the rest of the sample, and read them again.
+    """Write the value at a cut and the rest of the sample to the store, and read them again.
 
-    Where the store has no room left, as in a small /dev/shm, only its copies are not in the times.
+    If the store has no space left, as in a small /dev/shm, the times lack only its copies.
     """
     value, rest = (decode(memoryview(part)) for part in encoded_parts)
     busy.start()
@@ -219,7 +219,7 @@ def _exchange(
 
 
 def _ignored(note: str) -> None:
-    """Do with a note of the store what the measurement needs: nothing."""
+    """Ignore a note of the store."""
 
 
 def _least(pairs: list[tuple[int, int]]) -> tuple[int, int]:
@@ -227,7 +227,7 @@ def _least(pairs: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def described(loader: Any, site: str) -> dict[str, Any]:
-    """Return which loader it is, its setting, and what the program takes."""
+    """Return the loader's identity and setting, and the program's batches."""
     workers = loader.num_workers
     return {
         "loader": {

@@ -1,7 +1,7 @@
 """Finds the cuts of a pipeline at which samples may be kept.
 
-What comes to such a cut is the same when a sample is made twice with other random states, and the
-sample that is made from it is the one that the data set makes.
+At such a cut, the value is the same when a sample is made twice with different random states, and
+the sample that is made from the value equals that of the data set.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def encoded(value: Any) -> bytes:
 
 
 class CheckedCut:
-    """A cut: what was found out about what comes there. `why`: it cannot be kept."""
+    """A cut and the results of its checks. `why`: why it cannot be kept."""
 
     def __init__(self, number: int, name: str) -> None:
         self.number, self.name = number, name
@@ -48,8 +48,8 @@ class CheckedCut:
 class SamplePath:
     """How a data set makes a sample: its own code, then a transform of `operations`, if any.
 
-    Without a transform that is called once a sample, and whose result stands at one place of it,
-    the whole sample is what comes to the only cut.
+    If no transform is called exactly once per sample with a result at a fixed place in it, the only
+    cut is at the whole sample.
     """
 
     def __init__(self, dataset: Any, index: int) -> None:
@@ -76,8 +76,8 @@ class SamplePath:
     def make(self, index: int, look: Callable[[int, Any], object]) -> tuple[Any, Any, Any]:
         """Make a sample; return (sample, what the transform returned, the rest with a HOLE).
 
-        `look` gets each cut's number and what comes there. Raises what the data set raises, and
-        ValueError where the transform was not called as before.
+        `look` is called with the number and the value of each cut. Raises what the data set
+        raises, and ValueError if the transform was not called as before.
         """
         if self.place is None:
             sample = self.dataset[index]
@@ -98,9 +98,9 @@ class SamplePath:
             place.restore()
 
     def states(self) -> list[str]:
-        """Return hashes of the data set, without its transform, and of each operation.
+        """Return hashes of the data set without its transform, and of each operation.
 
-        An operation that has none has an empty text. Raises NoFingerprint for the data set.
+        The text is empty for an operation without a hash. Raises NoFingerprint for the data set.
         """
         without = [] if self.place is None else [self.place.transform]
         return [fingerprint(self.dataset, without=without), *map(_state_of, self.operations())]
@@ -118,7 +118,7 @@ def _state_of(operation: object) -> str:
 
 
 class _EncodedSample:
-    """A sample as it was made once; what cannot be encoded is None."""
+    """The values of one making of a sample; None if a value cannot be encoded."""
 
     def __init__(self) -> None:
         self.values: dict[int, bytes | None] = {}  # by cut
@@ -138,7 +138,7 @@ class CutChecks:
         self.cuts = [CheckedCut(number, name) for number, name in enumerate(names)]
 
     def check(self, index: int) -> tuple[list[bytes | None], bytes | None]:
-        """Make a sample twice; return what came to each cut, and the rest of the sample, encoded.
+        """Make a sample twice; return the encoded values at the cuts, and the rest of the sample.
 
         Raises what the data set raises.
         """
@@ -147,7 +147,7 @@ class CutChecks:
             self._compare(cut, first, second)
         for cut in self.cuts:
             if cut.why is None and not self._replayed(cut, first, second):
-                # Unless operations draw from generators of their own, which no seed reaches.
+                # This fails if operations have their own generators, which no seed affects.
                 if self._made(index, _SECOND).sample != second.sample:
                     break
                 cut.refuse("a sample that is made from it differs from the data set's own")
@@ -196,7 +196,7 @@ class CutChecks:
             cut.refuse("the rest of the sample differs when it is made again")
 
     def _replayed(self, cut: CheckedCut, first: _EncodedSample, second: _EncodedSample) -> bool:
-        """Whether the second sample can be made from what came to the cut at first."""
+        """Return whether the second sample can be made from the first value at the cut."""
         value, template = first.values[cut.number], first.template
         if value is None or template is None or second.sample is None:
             return True  # it has objects that cannot be compared
@@ -209,7 +209,7 @@ class CutChecks:
             return True
 
     def compare_states(self, before: Sequence[str], after: Sequence[str]) -> None:
-        """Refuse cuts behind what changed, or has no hash."""
+        """Refuse cuts after an operation that changed or has no hash."""
         for cut in self.cuts:
             if before[0] != after[0]:
                 cut.refuse("the data set's state changes when a sample is made")
@@ -221,7 +221,7 @@ class CutChecks:
 
 
 def made_from(operations: Sequence[Callable[[Any], Any]], value: bytes, template: bytes) -> Any:
-    """Return the sample that is made from what came to a cut, as a later epoch makes it."""
+    """Make a sample from the value at a cut, as a later epoch does."""
     result = decode(memoryview(value))
     for operation in operations:
         result = operation(result)

@@ -1,7 +1,7 @@
-"""What a data set does that costs, and that cannot be tried in another way on copies of its inputs.
+"""Finds costly habits of a data set that no copy of an input can show, for `lotus advise`.
 
-Files that it opens anew for each sample, small files of one sample each, and the many Python
-objects that it holds. For `lotus advise`; lotus/advise/known_advice.py says what to do.
+These are files that it opens for each sample, small files of one sample each, and large numbers of
+Python objects. lotus/advise/known_advice.py has the advice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DEPTH = 3  # data sets inside others
 
 
 def event(dataset: object, opened: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return an event; `opened` has for each sample the files that were opened for it."""
+    """Return an event; `opened` has the files that were opened for each sample."""
     again = files_opened_again(opened)
     own = [path for files in opened for path in files if path not in again]
     sizes = sorted(status[0] for path in {*own} if (status := status_of(path)) is not None)
@@ -33,7 +33,7 @@ def event(dataset: object, opened: Sequence[Sequence[str]]) -> dict[str, Any]:
         "event": "habits",
         "samples": len(opened),
         "again": [[path, (status_of(path) or (None,))[0]] for path in again],
-        # Of those that were opened for one sample each.
+        # Only files that were opened for one sample each.
         "own_files": len(sizes),
         "own_bytes": sizes[len(sizes) // 2] if sizes else None,
         "objects": [*_objects(dataset, _DEPTH)],
@@ -41,7 +41,7 @@ def event(dataset: object, opened: Sequence[Sequence[str]]) -> dict[str, Any]:
 
 
 def files_opened_again(opened: Sequence[Sequence[str]]) -> list[str]:
-    """Return the files that were opened for most samples anew."""
+    """Return the files that were opened anew for most samples."""
     counts: dict[str, int] = {}
     for files in opened:
         for path in files:
@@ -51,7 +51,7 @@ def files_opened_again(opened: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _objects(dataset: object, depth: int) -> Iterator[list[Any]]:
-    """Yield [attribute, objects, kind of the first, about how many bytes] of large containers."""
+    """Yield [attribute, objects, type of the first, approximate bytes] of large containers."""
     own = attributes(dataset)
     for name, value in own.items():
         if type(value) in (list, tuple, dict) and len(value) >= _MANY:
@@ -78,5 +78,5 @@ _PLAIN = (str, bytes, int, float, list, tuple, dict, set)
 
 
 def _plain(items: Any) -> list[Any]:
-    """Those whose size can be asked for without running code of the program."""
+    """Return the items whose size can be determined without running code of the program."""
     return [item for item in items if type(item) in _PLAIN]

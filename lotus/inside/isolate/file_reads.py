@@ -1,4 +1,4 @@
-"""Whether the files that samples are read from are known, so that a change of them is noticed."""
+"""Checks whether the files from which samples are read are known, so that changes are noticed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FileReads:
         opened_files.start()
 
     def stop(self, dataset: object, index: int, times: int) -> None:
-        """Take note of a sample that was made so many times since `start`."""
+        """Note a sample that was made `times` times since `start`."""
         opened, writes = opened_files.stop()
         ended = _bytes_read()
         files = opened_files.of_sample(dataset, index, opened)
@@ -30,14 +30,14 @@ class FileReads:
         files = files or []
         self.known = self.known or bool(files)
         self.writes = self.writes or writes
-        # The first sample may import what it needs.
+        # The first sample may import modules.
         if self._samples and self._begun is not None and ended is not None:
             grown = ended - self._begun
             self.unseen = self.unseen or grown > _SLACK + times * sum(size for _, size, _ in files)
         self._samples += 1
 
     def refusal(self) -> str | None:
-        """Return why samples cannot be kept for their files, as a clause; None: they may."""
+        """Return why samples cannot be kept because of their files, as a clause; None: they can."""
         if self.writes:
             return "the data set writes to files while it makes a sample"
         if self.many:
@@ -46,7 +46,7 @@ class FileReads:
 
 
 def _bytes_read() -> int | None:
-    """Return how many bytes this process has read from files; None: not known."""
+    """Return the number of bytes that this process has read from files; None: unknown."""
     with quiet(OSError, ValueError, IndexError), open("/proc/self/io") as file:
         return int(file.readline().split()[1])
     return None

@@ -1,7 +1,7 @@
-"""How much memory a function takes at most while it runs, as the kernel counts pages.
+"""Measures the peak memory of a function from the kernel's counts of pages.
 
-What was freed before is given back to the kernel first, so that its pages count again. The counts
-are those of the process, and may be off by some pages of each core.
+Freed memory is first returned to the kernel, so that its pages count again. The counts are those of
+the process, and may be off by a few pages per core.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RESET_PEAK = "5"
 
 
 class PeakMemory:
-    """Measures calls; where the kernel or the C library does not allow that, nothing is known."""
+    """Measures calls; results are unknown if the kernel or the C library does not support it."""
 
     def __init__(self) -> None:
         self._trim: Any = None
@@ -28,7 +28,9 @@ class PeakMemory:
             self._trim = ctypes.CDLL(None).malloc_trim  # glibc
 
     def of(self, function: Callable[[Any], Any], value: Any) -> int | None:
-        """Return the bytes that `function(value)` takes at most, with its result; None: unknown."""
+        """Return the peak memory in bytes of `function(value)`, including its result; None:
+        unknown.
+        """
         if self._trim is None:
             return None
         self._trim(0)

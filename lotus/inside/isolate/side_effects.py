@@ -1,7 +1,7 @@
-"""What an operation does besides its result: writing files, network, other processes.
+"""Notes side effects of an operation: writing files, network, other processes.
 
-An audit hook of Python sees what Python code and Python's own modules do. What a library in C does
-by itself is not seen.
+A Python audit hook sees what Python code and Python's own modules do, but not what C libraries do
+by themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _hooked = False
 
 
 def begin() -> None:
-    """Begin to note what this thread does; calls may be nested."""
+    """Start noting what this thread does; calls may be nested."""
     global _hooked
     if not _hooked:
         _hooked = True
@@ -41,13 +41,13 @@ def begin() -> None:
 
 
 def end() -> list[str]:
-    """Return what was done since the matching `begin`, as clauses; what is inside counts, too."""
+    """Return what was done since the matching `begin`, as clauses, including nested calls."""
     seen: list[str] = _here.frames.pop()
     return seen
 
 
 def pass_on(seen: list[str]) -> None:
-    """Count it for what is around, too."""
+    """Add the effects to those of the enclosing operation."""
     if _here.frames:
         _here.frames[-1] += seen
 

@@ -1,7 +1,7 @@
-"""The tracer that is in force in this process."""
+"""The tracer that is active in this process."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-tracer: "Any" = None  # a Tracer; it says with `on` whether it still is
+tracer: "Any" = None  # a Tracer; its `on` says whether it is still active

@@ -1,7 +1,7 @@
-"""What the hooks do in a fetch beside another thread's: it has rows of its own.
+"""Hooks for a fetch that runs beside another thread's fetch, and so has its own rows.
 
-Slower than in the thread that has the recorder's rows, and needed in programs only that fetch in
-several threads at once.
+They are slower than those of the thread that uses the recorder's rows, and only needed in programs
+that fetch in several threads at once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def sample(fetch: Fetch, function: Callable[..., Any], *args: Any) -> Any:
-    """Call what gets a sample, and time it."""
+    """Call the function that gets a sample, and time it."""
     rows, outer, is_sample = fetch.rows, fetch.sample_start, True
     before, start = len(rows.ops), clock()
     try:
         fetch.sample_start = start
         return function(*args)
     except StopIteration:
-        is_sample = len(rows.ops) > before  # to find the end is no sample
+        is_sample = len(rows.ops) > before  # the call that finds the end returns no sample
         raise
     finally:
         fetch.sample_start = outer
@@ -39,7 +39,7 @@ hook(sample)
 
 
 def operation(fetch: Fetch, start: int, end: int, number: int, cpu: tuple[int, ...]) -> None:
-    """Add an operation to the sample in hand; where it began outside of that, to the fetch."""
+    """Add an operation to the current sample; if it began outside the sample, to the fetch."""
     rows = fetch.rows
     if 0 < fetch.sample_start <= start:
         rows.ops += (start, end, number)

@@ -1,4 +1,4 @@
-"""Keeps stand-ins out of the hashes under which other libraries cache what they computed."""
+"""Keeps stand-ins out of the hashes by which other libraries identify cached results."""
 
 from __future__ import annotations
 

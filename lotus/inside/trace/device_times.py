@@ -1,10 +1,10 @@
 """Times an accelerator between the batches of a loop, by events on the stream that the loop uses.
 
-Only once the program itself uses the device: nothing here initialises one, creates a context or
-waits for it. An event is recorded when a batch is asked for and one when it is handed over. Both
-lie in the device's own queue, so that their distance is time of the device: from the asking to the
-handing over it had nothing to do on this stream, and from there to the next asking it was busy at
-most. Events that the device has reached are read later, without waiting.
+This starts only when the program itself uses the device: nothing here initialises a device, creates
+a context or waits. One event is recorded when a batch is requested and one when it is returned.
+Both are in the device's own queue, so their distance is time of the device: between request and
+return it had nothing to do on this stream, and until the next request it was busy at most that
+long. Events that the device has reached are read later, without waiting.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     class Recorder(Protocol):
-        """What of a recorder the times need."""
+        """The parts of a recorder that the times need."""
 
         worker: int
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _MOST = 64  # steps that the device has not reached yet, and whose events are kept
-_A_CALL = 4  # finished steps that one call of `next` reads
+_A_CALL = 4  # finished steps read per call of `next`
 _LONGEST_MS = 1e12
 
 
@@ -52,8 +52,8 @@ class DeviceStep:
 class DeviceTimes:
     """The steps of this process on its device.
 
-    `used` tells cheaply whether the program has initialised the device. It is None where torch is
-    not built for one, and after an error of the device.
+    `used` is a cheap test of whether the program has initialised the device. It is None if torch
+    was built without one, and after an error of the device.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -67,23 +67,23 @@ class DeviceTimes:
         self._dropped = 0
 
     def find(self, torch: Any) -> None:
-        """Prepare for the device of this build of torch: CUDA's, or ROCm's under the same name."""
+        """Prepare for this torch build's device: CUDA's, or ROCm's under the same name."""
         version, module = getattr(torch, "version", None), getattr(torch, "cuda", None)
         built = getattr(version, "cuda", None) or getattr(version, "hip", None)
-        # Where we cannot know whether a context exists, an event could create one.
+        # If we cannot know whether a context exists, an event could create one.
         has_context = getattr(getattr(torch, "_C", None), "_cuda_hasPrimaryContext", None)
         used = getattr(module, "is_initialized", None)
         if built and has_context is not None and used is not None and self._module is None:
             self._module, self._has_context, self.used = module, has_context, used
 
     def forked(self) -> None:
-        """Begin anew in a forked child, in which the parent's events must not even be freed."""
+        """Reset in a forked child, which must not even free the parent's events."""
         self._left.append(self._pending)
         self._pending, self._dropped = deque(), 0
         self._devices = set()
 
     def begin_next(self, iteration: Any) -> None:
-        """Note that the loop asks for a batch: the step before it ends."""
+        """Note that the loop requests a batch, which ends the step before it."""
         before: DeviceStep | None = iteration.device_step
         iteration.device_step = None
         mark = self._mark()
@@ -99,14 +99,14 @@ class DeviceTimes:
         self.read(_A_CALL)
 
     def end_next(self, iteration: Any, start_ns: int) -> None:
-        """Note that the loop gets a batch, by the `next` that began at `start_ns`."""
+        """Note that the loop gets a batch, from the `next` that began at `start_ns`."""
         step: DeviceStep | None = iteration.device_step
         if step is not None:
             step.start_ns = start_ns
             step.next_end = self._mark()
 
     def read(self, most: int = _MOST) -> None:
-        """Record the oldest steps that the device has finished; wait for none."""
+        """Record the oldest steps that the device has finished, without waiting."""
         pending = self._pending
         if self.used is None:
             return
@@ -125,7 +125,7 @@ class DeviceTimes:
             self._stop(error)
 
     def finish(self) -> None:
-        """Record what the device has finished by now, and say what it has not."""
+        """Record the steps that the device has finished, and note those that it has not."""
         if self._pending:
             self.read()
         count = self._dropped + len(self._pending)
@@ -136,16 +136,16 @@ class DeviceTimes:
             self._note(f"how long {of} took on the device is not known: it had not finished yet")
 
     def _may_not(self) -> bool:
-        """Whether no event may be recorded or read now.
+        """Return whether events must not be recorded or read now.
 
-        While a CUDA graph is captured, that would make it invalid. Other threads may capture one
-        when the main thread does not: so only the main thread touches events.
+        They would invalidate a CUDA graph that is being captured. Another thread may capture one
+        while the main thread does not, so only the main thread uses events.
         """
         main = threading.main_thread().ident == threading.get_ident()
         return not main or bool(self._module.is_current_stream_capturing())
 
     def _mark(self) -> Mark | None:
-        """Record an event on the current stream of the device in use; None where there is none."""
+        """Record an event on the current stream of the device in use; None if there is none."""
         if self.used is None or self._recorder.worker >= 0:
             return None
         try:
@@ -163,7 +163,7 @@ class DeviceTimes:
         return event, stream
 
     def _device(self) -> int | None:
-        """The current device; or the only other one, where the program has not used that one."""
+        """Return the current device; if the program has not used it, the only other one."""
         device: int = self._module.current_device()
         if device in self._devices:
             return device
@@ -176,7 +176,7 @@ class DeviceTimes:
         return device
 
     def _stop(self, error: Exception) -> None:
-        """End the timing, not the recording: an error of the device is the program's to see."""
+        """Stop timing, but not recording: the program will see the error of its device itself."""
         if of_the_program(error):
             raise error
         self.used = None
@@ -188,7 +188,7 @@ class DeviceTimes:
 
 
 def _between(first: Mark | None, last: Mark | None) -> int:
-    """Nanoseconds of the device between two finished events, or UNMEASURED.
+    """Return the nanoseconds of the device between two finished events, or UNMEASURED.
 
     Events of two streams have no order.
     """

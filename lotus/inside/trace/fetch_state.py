@@ -1,4 +1,4 @@
-"""A fetch in progress, and what a thread of this process has in hand."""
+"""A fetch in progress, and a thread's current work."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Fetch:
 
 
 class Hand:
-    """What a thread has in hand. No other thread reads or writes it."""
+    """A thread's current work. No other thread reads or writes it."""
 
     __slots__ = ("counts", "fetch", "iterates", "paths", "pending", "slowest", "unseen", "where")
 
@@ -71,7 +71,7 @@ class Hand:
 
 
 class Here(threading.local):
-    """`hand` of the thread that asks: one look-up, which costs more than one of an object."""
+    """`hand` of the current thread. One look-up, which costs more than one of an object."""
 
     def __init__(self) -> None:
         self.hand = Hand()

@@ -1,4 +1,4 @@
-"""The hot path: what runs at every sample and every operation.
+"""The hot path: what runs for every sample and every operation.
 
 Each hook reads the clock, calls the original, reads the clock and appends; packing is left to the
 end of the batch. tools/bench/hooks.py measures what it costs.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .log.state_page import StatePage
 
     class Recorder(Protocol):
-        """The lists that the hooks fill, and when they do not: `gate` is shut."""
+        """The lists that the hooks fill. They add nothing while `gate` is shut."""
 
         gate: Any
         here: Any
@@ -52,15 +52,15 @@ class Timers:
     """Makes the hooks of one recorder; `reset` after a fork."""
 
     def __init__(self, recorder: Recorder) -> None:
-        # Which thread is in a sample now; 0: none. A cell shared by all hooks made here is the
-        # cheapest thing that they can look at. It is set where a signal handler of the program
-        # that raises cannot come between it and its undoing.
-        # Only functions defined within one function can share a cell, so all of them stand here.
+        # The thread that is in a sample now; 0: none. A cell shared by all hooks is the cheapest
+        # variable to read. It is set at points where an exception of a signal handler of the
+        # program cannot prevent its reset.
+        # Only functions defined within one function can share a cell, so all are defined here.
         live = 0
         gate = recorder.gate
         page = recorder.page.words
-        # Where several lists get what belongs together it is added by `+=`, which is no call: no
-        # signal handler of the program can come in between, as it can between two calls.
+        # Items that belong together are added to several lists by `+=`, which is not a call: no
+        # signal handler of the program can run in between, as it can between two calls.
         samples, ops, ops_cpu = recorder.samples, recorder.ops, recorder.ops_cpu
         extend, ident = ops.extend, threading.get_ident
         add_loose, counters = recorder.add_loose, recorder.counters
@@ -157,7 +157,7 @@ class Timers:
             return hook(__call__)
 
         class Samples:
-            """All that a fetcher uses of a map-style data set: `data[index]`, timed."""
+            """The part of a map-style data set that a fetcher uses: `data[index]`, timed."""
 
             __slots__ = ("data",)
 
@@ -190,7 +190,7 @@ class Timers:
                     samples.extend((start, clock() - start, len(ops) // 3))
 
         class Items(Samples):
-            """The same of one that fetches a whole batch in one call, timed as one sample."""
+            """The same for one that fetches a whole batch in one call, timed as one sample."""
 
             __slots__ = ()
 
@@ -262,7 +262,7 @@ class Timers:
             def end() -> None:
                 nonlocal ops, ops_cpu, edges
                 now = clock()
-                # It may end in another fetch, with other readings, than it began in.
+                # It may end in another fetch than it began in, which has other readings.
                 counted = fetch and fetches and fetches[-1] is fetch and live == ident()
                 places = (first, fresh()) if counted else (UNCOUNTED, UNCOUNTED)
                 row = () if before is None else rusage.since(before)
@@ -309,7 +309,7 @@ def renamed(call_unary: Any, original: Callable[..., Any], parameter: str) -> An
 
 
 def sole_parameter(thing: Any) -> str | None:
-    """The name of the only parameter of a callable, or None where it takes anything else."""
+    """Return the name of the only parameter of a callable; None if it accepts others."""
     function, bound = function_of(thing)
     if type(function) is not types.FunctionType:
         return None
@@ -328,7 +328,7 @@ def sole_parameter(thing: Any) -> str | None:
 
 
 def function_of(thing: Any) -> tuple[Any, int]:
-    """(what a call of `thing` executes, how many arguments of it are bound)."""
+    """Return the function that a call of `thing` executes, and its number of bound arguments."""
     if type(thing) is types.MethodType:
         return thing.__func__, 1
     if type(thing) is types.FunctionType:

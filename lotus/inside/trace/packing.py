@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from .fetch_state import Rows
 
 _BIG_ENDIAN = sys.byteorder == "big"
-# C longs, where they are 64 bits, are filled twice as fast.
+# Arrays of C longs, if they have 64 bits, are filled twice as fast.
 _CODES = {"I": "I", "q": "q", "Q": "L" if array("L").itemsize == 8 else "Q"}
 
 
 def pack(code: str, values: Iterable[int]) -> bytes:
-    """Little-endian bytes of `values`; OverflowError where one does not fit."""
+    """Return `values` as little-endian bytes; raise OverflowError if one does not fit."""
     packed: array[int] = array(_CODES[code], values)
     if _BIG_ENDIAN:
         packed.byteswap()
@@ -29,13 +29,15 @@ def pack(code: str, values: Iterable[int]) -> bytes:
 
 
 def no_packed(indices: list[Any]) -> None:
-    """Stand for `pack_indices` of `_batch.c` where that is not used."""
+    """Replacement of `pack_indices` of `_batch.c` if that is not used."""
 
 
 def pack_indices(
     indices: list[Any] | None, quickly: Callable[[list[Any]], bytes | None]
 ) -> tuple[bytes, bytes]:
-    """Indices of samples in 4 bytes each, or in 8; neither of keys that are no integers."""
+    """Return indices of samples as (4 bytes each, b"") or (b"", 8 bytes each); empty for other
+    keys.
+    """
     if not indices:
         return b"", b""
     packed = quickly(indices)
@@ -49,9 +51,9 @@ def pack_indices(
 
 
 def pack_rows(rows: Rows) -> tuple[bytes, bytes, bytes, int]:
-    """(samples, operations, their CPU times, the longest duration of a sample) of a fetch.
+    """Return (samples, operations, their CPU times, the longest duration of a sample) of a fetch.
 
-    Empties nothing. Where a sample takes over 4.3 s its operations are moved to `loose`.
+    The rows remain. Operations of samples that take over 4.3 s are moved to `loose`.
     """
     samples, ops = rows.samples, rows.ops
     if not samples and not ops:
@@ -72,7 +74,7 @@ def pack_rows(rows: Rows) -> tuple[bytes, bytes, bytes, int]:
 
 
 def _ops_to_loose(rows: Rows) -> None:
-    """Move operations to `loose`, whose times are whole, where a sample takes over 4.3 s."""
+    """Move operations of samples that take over 4.3 s to `loose`, which has full times."""
     samples, ops, ops_cpu = rows.samples, rows.ops[:], rows.ops_cpu
     tid, row = threading.get_native_id(), 0
     for position, count in enumerate(samples[2::3]):

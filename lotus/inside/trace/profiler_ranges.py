@@ -1,7 +1,7 @@
-"""Names what is timed as ranges for other profilers: NVTX for Nsight Systems, ITT for VTune.
+"""Marks what is timed as ranges for other profilers: NVTX for Nsight Systems, ITT for VTune.
 
-Only where `--nvtx` or `--itt` asks for it: else no hook knows of it. A range is opened around the
-call itself, inside of what lotus times, and closed however that ends.
+Only with `--nvtx` or `--itt`; else no hook is affected. A range surrounds the call itself, within
+what lotus times, and is closed however the call ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from . import op_hooks
 
     class Telling(Protocol):
-        """What of a recorder the ranges need; no range is opened while its `gate` is shut."""
+        """The parts of a recorder that ranges need; no range is opened while its `gate` is shut."""
 
         gate: Any
         config: Config
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
         def tell(self, text: str) -> None: ...
 
     class Ranged(Protocol):
-        """A recorder with ranges, or None where none were asked for."""
+        """A recorder with ranges, or None if none were requested."""
 
         ranges: ProfilerRanges | None
 
     Library = tuple[str, Callable[[str], object], Callable[[], object]]  # name, push, pop
 
 FETCH, COLLATE, WAIT = "fetch", "collate", "wait"
-# What has the functions that open and close a range: the first that works is used.
+# Modules with functions that open and close a range; the first that works is used.
 LIBRARIES = {
     "nvtx": (("torch.cuda.nvtx", "range_push", "range_pop"), ("nvtx", "push_range", "pop_range")),
     "itt": (("torch.profiler.itt", "range_push", "range_pop"),),
@@ -51,14 +51,14 @@ _PROBE = "lotus"  # an empty range: a build of torch without the library fails o
 
 
 class ProfilerRanges:
-    """Opens and closes ranges in the libraries asked for; a library that fails is left alone."""
+    """Opens and closes ranges in the requested libraries; stops using a library that fails."""
 
     def __init__(self, recorder: Telling) -> None:
         self._recorder = recorder
         self._libraries: list[Library] | None = None  # until `load`
 
     def load(self) -> None:
-        """Find the libraries, once; tell which of them are missing. Torch must be imported."""
+        """Load the libraries, once; report missing ones. Torch must be imported."""
         if self._libraries is not None:
             return
         self._libraries = libraries = []
@@ -81,7 +81,7 @@ class ProfilerRanges:
                 self._missing(name, "; ".join(reasons))
 
     def _missing(self, name: str, why: str) -> None:
-        # The main process of the first rank has said it for the workers and the other ranks.
+        # The main process of the first rank has reported it for workers and other ranks.
         first = self._recorder.worker < 0 and os.environ.get("LOCAL_RANK") in (None, "0")
         if first and not any("multiprocessing." in word for word in sys.orig_argv):
             text = f"--{name} names no ranges ({why}); all else is recorded; {_REMEDIES[name]}"
@@ -96,7 +96,7 @@ class ProfilerRanges:
             self._call(library, library[1], name)
 
     def pop(self) -> None:
-        """Close the range that this thread opened last."""
+        """Close the last range that this thread opened."""
         for library in self._libraries or ():
             self._call(library, library[2])
 
@@ -111,7 +111,7 @@ class ProfilerRanges:
             self._missing(library[0], first_line(error))
 
     def around(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """Return a function that calls `original` in a range, of what is recorded."""
+        """Return a function that calls `original` in a range if the call is recorded."""
         gate, push, pop = self._recorder.gate, self.push, self.pop
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -154,5 +154,5 @@ class RangedTimers(Timers):
 
 
 def ranged(recorder: Ranged, original: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return `original` in a range of this name, or itself where no ranges were asked for."""
+    """Return `original` in a range of this name, or unchanged if no ranges were requested."""
     return original if recorder.ranges is None else recorder.ranges.around(original, name)

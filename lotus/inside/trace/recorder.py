@@ -51,7 +51,7 @@ def _nothing() -> None:
 
 def _taken(rows: list[_Row]) -> list[_Row]:
     """Empty a list to which other threads append at any time; return its items."""
-    # No call between the two: no other thread and no signal handler comes between them.
+    # No call between the two, so no other thread or signal handler can run in between.
     taken, rows[:] = rows[:], ()
     return taken
 
@@ -155,7 +155,7 @@ class Recorder(Writer):
 
     @guarded
     def add_loose(self, start: int, end: int, operation: int, cpu: tuple[int, ...] = ()) -> None:
-        """An operation that `ops` cannot hold: outside a sample or on another thread."""
+        """Add an operation that `ops` cannot hold: outside a sample or on another thread."""
         fetch, tid = self.here.hand.fetch, threading.get_native_id()
         position = -1
         if fetch is not None and fetch.beside:
@@ -170,14 +170,14 @@ class Recorder(Writer):
             self.flush_loose()
 
     def _helps(self, tid: int) -> bool:
-        """Whether a thread without a fetch may work for that in hand: not if it has its own work.
+        """Return whether a thread without a fetch may work for the current one.
 
-        Of several fetches in hand nobody knows for which.
+        It may not if it has work of its own. If several fetches are in progress, it is unknown.
         """
         return not (self.beside or self.here.hand.iterates or tid == self.pid)
 
     def _take_loose(self, loose: list[Any] | None = None) -> tuple[int, int, bytes]:
-        """(number, number with CPU, bytes) of the loose operations so far."""
+        """Return (number, number with CPU time, bytes) of the loose operations so far."""
         rows = self.loose if loose is None else loose
         if not rows:
             return _NO_LOOSE
@@ -198,16 +198,16 @@ class Recorder(Writer):
 
     @guarded
     def add_sync(self, step: int, start: int, ready: int, end: int, models: int) -> None:
-        """A backward pass whose gradients were averaged."""
+        """Add a backward pass whose gradients were averaged."""
         tid = threading.get_native_id()
         self.add_later(log_format.SYNC, end, step, start, ready, end, tid, models)
 
     @guarded
     def add_later(self, kind: int, time: int, *fields: int) -> None:
-        """A frame without arrays that is written with the next `next`."""
+        """Add a frame without arrays, to be written with the next `next`."""
         data = log_format.frame(kind, log_format.FIXED[kind].pack(*fields))
         self.later.append((time, data))
-        # A program may have no loader, or none that we see.
+        # A program may have no loader, or none that we can hook.
         if len(self.later) >= 256 or time - self.later[0][0] > 1_000_000_000:
             self.flush_later()
 
@@ -275,7 +275,7 @@ class Recorder(Writer):
         nbytes: int,
         flags: int,
     ) -> None:
-        """The fetch is over; the batch waits in `pending` until it was handed on.
+        """End the fetch; the batch stays in `pending` until it is handed on.
 
         `path_of` finds the file of a sample by its index.
         """
@@ -304,7 +304,7 @@ class Recorder(Writer):
         hand.pending = (fixed, arrays)
 
     def _add_counts(self, counters: Counters, start: int, collate: tuple[int, int]) -> None:
-        """The COUNTS frame of the batch in hand, to be written before its own."""
+        """Add the COUNTS frame of the current batch, which precedes its BATCH frame."""
         fields, arrays = counters.end(collate)
         for event in counters.take_events():
             self.here.hand.counts += self._event_frame(event)
@@ -320,7 +320,7 @@ class Recorder(Writer):
         path_of: Callable[[Any], str | None],
         flags: int,
     ) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
-        """Counts and bytes of the arrays of the batch in hand, up to `loose_cpu`."""
+        """Return counts and bytes of the current batch's arrays, up to `loose_cpu`."""
         index, index64 = pack_indices(indices, self._pack_indices)
         packed_samples, packed_ops, packed_cpu, longest = pack_rows(rows)
         loose, loose_cpu, packed_loose = self._take_loose(rows.loose) if rows.loose else _NO_LOOSE
@@ -355,7 +355,7 @@ class Recorder(Writer):
                 self.here.hand.paths += self._event_frame({**sample, "duration_ns": took})
 
     def _batch_frame(self, put_ns: int) -> bytes:
-        """Bytes of the pending batch and of operations defined meanwhile; b"" if there is none."""
+        """Return the pending batch and operations defined meanwhile; b"" if there is none."""
         hand = self.here.hand
         pending, hand.pending = hand.pending, None
         if pending is None:
@@ -393,10 +393,10 @@ class Recorder(Writer):
         snapshot_ns: int,
         pins: Sequence[tuple[int, int, int]],
     ) -> None:
-        """One `next` of the training loop, with the batch it made itself, if it did.
+        """Record one `next` of the training loop, and the batch if this process made it.
 
-        `core_times` are those of rusage.core_times at its start, and at its end. `snapshot_ns`: see
-        Iteration.
+        `core_times` are those of rusage.core_times at its start and end.
+        `snapshot_ns`: see Iteration.
         """
         data = self._batch_frame(end)
         me = threading.get_ident()
@@ -439,7 +439,7 @@ class Recorder(Writer):
 
     @guarded
     def iteration_ended(self) -> None:
-        """After the last iterator the log is closed."""
+        """Close the log after the last iterator."""
         self.iterations = max(self.iterations - 1, 0)
         if self.iterations == 0 and self.worker < 0:
             self.flush_loose()
@@ -448,7 +448,7 @@ class Recorder(Writer):
 
     @guarded
     def finish(self) -> None:
-        """Write what is left: at the end of a worker, of the program, of a `lotus.trace` block."""
+        """Write what is left: at the end of a worker, the program, or a `lotus.trace` block."""
         self.meetings.end()
         self.device_times.finish()
         self.flush_loose()
@@ -478,7 +478,7 @@ class Recorder(Writer):
             self.counters.close()
 
     def _sends_frame(self) -> bytes:
-        """The last batch's send times, in a batch frame that holds no batch (size 0, no fetch)."""
+        """Return the last batch's send times in a batch frame without a batch (size 0)."""
         sends = self._take_sends()
         fixed = [
             -1,

@@ -1,4 +1,4 @@
-"""What `lotus.span` calls inside a traced program; loaded with the hooks."""
+"""The implementation of `lotus.span` inside a traced program; loaded with the hooks."""
 
 from __future__ import annotations
 

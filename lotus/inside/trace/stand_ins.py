@@ -102,7 +102,7 @@ def stand_in(
 ) -> Any:
     """Return an object that times calls of `original` and otherwise behaves like it.
 
-    `call` (self, *args, **kwargs) is its `__call__`, where the time of a call is not what counts.
+    `call` (self, *args, **kwargs) replaces its `__call__` if more than the time of a call counts.
     """
     kind = type(original)
     members: dict[str, Any] = {
@@ -142,7 +142,7 @@ def label(thing: Any) -> str:
 
 
 def numbered(labels: list[str]) -> list[str]:
-    """The labels, with "[0]", "[1]" and so on behind those that are there several times."""
+    """Return the labels; repeated ones get "[0]", "[1]" and so on."""
     return [
         f"{text}[{labels[:index].count(text)}]" if labels.count(text) > 1 else text
         for index, text in enumerate(labels)

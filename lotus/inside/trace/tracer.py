@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _DATALOADER = "torch.utils.data.dataloader"
 _CHECKS = "check_worker_number_rationality"  # by which `DataLoader.__init__` ends
 _PARALLEL = "torch.nn.parallel.distributed"
-# What averages gradients in ways of its own: module, class.
+# Classes that average gradients in other ways: module, class.
 _SHARDED = (
     ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"),
     ("torch.distributed.fsdp._fully_shard._fsdp_state", "FSDPState"),
@@ -40,7 +40,7 @@ _UNSEEN = (
 )
 
 
-# Where transforms are that apply others by name (`augment_hooks.FUNCTIONS`).
+# Modules of transforms that apply others by name (`augment_hooks.FUNCTIONS`).
 _AUGMENTING = (
     "torchvision.transforms.autoaugment",
     "torchvision.transforms.v2._auto_augment",
@@ -160,7 +160,7 @@ class Tracer:
         except LookupError as error:
             raise LookupError(f"torch {version} is not as lotus knows it: {error}") from error
         self._loaders = loaders
-        # Once all of torch is there.
+        # Once all of torch is imported.
         self.late.append(lambda _: recorder.device_times.find(sys.modules["torch"]))
         ranges = recorder.ranges
         if ranges is not None:  # before the first workers start

@@ -1,7 +1,7 @@
-"""What a worker's first batch holds, and which random generators made it, as checksums.
+"""Checksums of a worker's first batch and of the random generators that made it.
 
-A reader compares those of all workers: the same samples, or the same random numbers, in two of them
-are a defect of the program. Nothing of the program runs for this, and no generator is advanced.
+A reader compares those of all workers: equal samples or random states in two of them are a defect
+of the program. This runs no code of the program and advances no generator.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def watch(timed: Any, dataset: Any, recorder: Recorder) -> None:
 
 
 def watched_by_modes() -> bool:
-    """Whether a mode of the program sees what is called of torch: it must not see our calls."""
+    """Return whether a mode of the program intercepts calls of torch; it must not see ours."""
     c = sys.modules["torch"]._C
     return bool(c._len_torch_function_stack() or c._len_torch_dispatch_stack())
 
@@ -60,10 +60,10 @@ def _log(recorder: Recorder, dataset: Any, before: dict[str, int], data: Any) ->
 
 
 def generator_states(dataset: Any) -> dict[str, int]:
-    """Checksums of the states of the generators that a data set may use, by name.
+    """Return checksums of the states of generators that a data set may use, by name.
 
-    Those of Python, numpy and torch, and those among the attributes of the data set and of its
-    transforms.
+    These are the generators of Python, numpy and torch, and those among the attributes of the data
+    set and of its transforms.
     """
     states: dict[str, int] = {}
     modules = {"random": _of_python, "numpy.random": _of_numpy, "torch": _of_torch}
@@ -143,16 +143,16 @@ _STATES: dict[str, Callable[[Any], int]] = {
 
 
 def content_of(batch: Any) -> int | None:
-    """A checksum of a batch; None where it holds nothing that tells it from another one."""
+    """Return a checksum of a batch; None if nothing in it distinguishes it from others."""
     parts = list(itertools.islice(_bytes_of(batch, _DEPTH), _MOST_ITEMS))
     return zlib.crc32(b"".join(parts)) if any(parts) else None
 
 
 def _bytes_of(value: Any, depth: int) -> Iterator[bytes]:
-    """The contents of arrays and texts; nothing of arrays whose elements are all equal."""
+    """Yield the contents of arrays and texts, without arrays whose elements are all equal."""
     kind = type(value)
     if kind.__module__ == "torch" and kind.__name__ == "Tensor":
-        # Of what is not contiguous, all would be copied.
+        # Arrays that are not contiguous would be copied entirely.
         strided = value.layout is sys.modules["torch"].strided
         if not value.is_cuda and strided and value.is_contiguous():
             yield _bytes_of_array(value.detach().reshape(-1)[:_MOST_BYTES].numpy())

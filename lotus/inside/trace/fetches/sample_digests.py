@@ -1,8 +1,8 @@
-"""Checksums of the samples of a worker's stream, of which the smallest are kept.
+"""Keeps the smallest checksums of the samples of a worker's stream.
 
-Where each worker of an iterable data set reads all of the data, in whatever order, the smallest
-checksums of their samples are the same. Only a worker's first pass over its data is looked at, and
-given up where that takes too long.
+If each worker of an iterable data set reads all of the data, in any order, the smallest checksums
+of their samples are equal. Only a worker's first pass over its data is observed, and not to the end
+if that takes too long.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class SampleDigests:
 
     @property
     def is_too_slow(self) -> bool:
-        """Whether they have taken more than may be."""
+        """Return whether they have taken more time than allowed."""
         return self.spent_ns > _MOST_NS + _MOST_SHARE * (clock() - self.begun)
 
     def add(self, samples: list[Any]) -> None:
-        """Take the samples of a batch."""
+        """Add the samples of a batch."""
         start = cpu_clock()
         self.samples += len(samples)
         smallest = self.smallest
@@ -61,9 +61,9 @@ class SampleDigests:
 
 
 def watch(timed: Any, fetcher: Any, recorder: Recorder) -> None:
-    """Log the digests of an iterable data set's first pass; the fetchers are then as they were."""
+    """Log the digests of an iterable data set's first pass, then restore the fetchers."""
     collate, fetch, digests = fetcher.collate_fn, timed.__dict__["fetch"], SampleDigests()
-    # No cycle: the data set is freed as soon as it would be without lotus.
+    # No reference cycle, so that the data set is freed as early as without lotus.
     both = weakref.ref(timed), weakref.ref(fetcher)
 
     def leave() -> None:
@@ -103,10 +103,10 @@ def _log(recorder: Recorder, digests: SampleDigests) -> None:
 
 
 def _parts(value: Any, depth: int) -> Iterator[bytes]:
-    """Some of the contents of arrays, texts and numbers; of other objects nothing."""
+    """Yield some of the contents of arrays, texts and numbers; nothing of other objects."""
     kind = type(value)
     if kind.__module__ == "torch" and kind.__name__ == "Tensor":
-        # Of what is not contiguous, all would be copied.
+        # Arrays that are not contiguous would be copied entirely.
         strided = value.layout is sys.modules["torch"].strided
         if not value.is_cuda and strided and value.is_contiguous():
             yield _spread(value.detach().reshape(-1))
@@ -128,7 +128,7 @@ def _parts(value: Any, depth: int) -> Iterator[bytes]:
 
 
 def _spread(flat: Any) -> bytes:
-    """Some elements of a one-dimensional array or tensor, from all over it."""
+    """Return evenly spread elements of a one-dimensional array or tensor."""
     few = flat[:: max(1, len(flat) // _ELEMENTS)]
     if type(few).__module__ == "torch":
         few = few.numpy()

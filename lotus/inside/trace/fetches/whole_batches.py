@@ -1,7 +1,7 @@
-"""How many samples a batch holds that a data set yields whole, as with `batch_size=None`.
+"""Finds the number of samples in a batch that a data set yields whole, as with `batch_size=None`.
 
-Its shape tells, where it can be no single sample. Nothing of the data is read, and nothing of the
-program runs.
+The shape tells it, unless the batch may be a single sample. Nothing of the data is read, and no
+code of the program runs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _CHANNELS = (1, 3, 4)  # an array of three dimensions may be an image
 
 
 def samples_of(batch: Any) -> int | None:
-    """Return the first dimension on which all parts of a batch agree; None where that is unsure.
+    """Return the first dimension on which all parts of a batch agree; None if that is uncertain.
 
     The parts are tensors, arrays, and lists of texts or numbers, alone or in a tuple, list or
-    dictionary. They may be of a single sample where none has a second dimension, where one has no
-    first, and where the only one has the shape of an image.
+    dictionary. They may be a single sample if none has a second dimension, if one has no first, or
+    if the only one has the shape of an image.
     """
     if watched_by_modes():
         return None  # the program would see that a shape is read
@@ -61,7 +61,7 @@ def _is_column(value: Any) -> bool:
 
 
 def _shape(part: Any) -> tuple[int, ...]:
-    """Return the shape of a part; () where it has none, or is of a class of the program."""
+    """Return the shape of a part; () if it has none, or its class is of the program."""
     kind = type(part)
     if _is_column(part):
         return (len(part),)

@@ -229,7 +229,7 @@ class Loaders:
 
 
 def _other_threads() -> int:
-    """How many threads of Python the program itself started in this process, and still has."""
+    """Return the number of live Python threads that the program itself started."""
     names = [str(vars(thread).get("_name", "")) for thread in threading.enumerate()]
     ours = ("MainThread", "QueueFeederThread", "lotus")
     return sum(not name.startswith(ours) and "(_pin_memory_loop)" not in name for name in names)

@@ -1,6 +1,6 @@
-"""Notes when a process that was started by `spawn` has imported the program.
+"""Notes when a process started by `spawn` has imported the program.
 
-After that it reads what was pickled for it. So the two parts of its start can be told apart.
+After that it unpickles its arguments, so the two parts of its start can be distinguished.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Of this process, or of the one that it was forked from; None: it imported nothing in that way.
+# In this process or the one from which it was forked; None: not started by `spawn`.
 imported_ns: int | None = None
 
 

@@ -1,7 +1,7 @@
-"""Hooks for torchdata's StatefulDataLoader, which has iterators and a worker loop of its own.
+"""Hooks for torchdata's StatefulDataLoader, which has its own iterators and worker loop.
 
-They are forks of torch's, so the hooks of torch's fit. What they do besides is to take snapshots of
-the loader's state: in the worker after a fetch, in the main process within `next`.
+They are forks of torch's, so the hooks for torch's fit. In addition they take snapshots of the
+loader's state: in the worker after a fetch, in the main process within `next`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .iterations import Iteration, Loaders
 CLASS = "StatefulDataLoader"
 _WORKER = "torchdata.stateful_dataloader.worker"
-# What the iterator with workers does for its snapshots while the program waits in `next`.
+# Methods by which the iterator with workers takes snapshots while the program waits in `next`.
 _IN_NEXT = ("_get_main_state", "_update_worker_snapshot", "_take_snapshot")
 
 
@@ -67,7 +67,7 @@ def plan(
 
 
 def _in_worker(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
-    """Hook for what a worker does for a snapshot between a fetch and the sending of its batch."""
+    """Hook for a worker's snapshot between a fetch and the sending of its batch."""
 
     def snapshot(*args: Any, **kwargs: Any) -> Any:
         start = clock()
@@ -83,7 +83,7 @@ def _in_worker(original: Callable[..., Any], recorder: Recorder) -> Callable[...
 
 
 def _in_main(original: Callable[..., Any], recorder: Recorder, counter: str) -> Callable[..., Any]:
-    """Hook for a method of an iterator, whose time is added to `counter` of its Iteration."""
+    """Hook for a method of an iterator; its time is added to `counter` of its Iteration."""
 
     def snapshot(self: Any, *args: Any, **kwargs: Any) -> Any:
         start = clock()

@@ -41,13 +41,13 @@ class IndexQueue:
         if not self._ready:
             self._ready = True
             ready = {"event": "worker_ready", "worker": recorder.worker, "time_ns": start}
-            # By now worker_init_fn and imports have set what they set.
+            # By now worker_init_fn and imports have changed their settings.
             cpu_ns, delay_ns, _ = rusage.core_times()
             times = {"cpu_ns": cpu_ns, "run_delay_ns": delay_ns}
             recorder.event({**ready, **times, "cpus": rusage.cpus()})
         if self._has_made and not self._told:
             self._told = True
-            # By now the data set's own code has set what it sets.
+            # By now the data set's own code has changed its settings.
             recorder.event({"event": "worker_threads", "worker": recorder.worker, **_threads()})
         self._waiting_since = self._waiting_since or start
         page = recorder.page.words
@@ -68,7 +68,7 @@ class IndexQueue:
 
 
 def _threads() -> dict[str, int]:
-    """How many threads this process has, and in how many torch computes in it; -1: not known."""
+    """Return the number of threads of this process, and of torch's compute threads; -1: unknown."""
     return {
         "threads": ask(lambda: len(os.listdir("/proc/self/task")), default=-1),
         "torch_threads": ask(torch_threads, default=-1),
@@ -240,7 +240,7 @@ def worker_loop(original: Any, recorder: Recorder) -> Callable[..., Any]:
 
     def _worker_loop(*args: Any, **kwargs: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
-            # A thread instead of a process, beside others: this process's record is no worker's.
+            # A thread instead of a process: this process's log is not that of a worker.
             recorder.here.hand.unseen = True
             return original(*args, **kwargs)
         arguments = _enter(recorder, args, kwargs, names)

@@ -242,7 +242,7 @@ def description() -> list[dict[str, object]]:
 
 
 def file_header(facts: "dict[str, object]") -> bytes:
-    """The bytes that a log begins with: what its process is."""
+    """Return the first bytes of a log, which describe its process."""
     text = _checked(json.dumps(facts).encode())
     return FILE_HEADER.pack(FILE_MAGIC, len(text)) + text
 
@@ -252,13 +252,13 @@ def _checked(text: bytes) -> bytes:
 
 
 def is_whole(text: bytes) -> bool:
-    """Whether a header's JSON is as it was written; so is one that was written without a check."""
+    """Return whether a header's JSON is unchanged, or was written without a check."""
     body, check = text[:-_TAIL], text[-_TAIL:]
     return not check.startswith(CHECK[:8]) or text == _checked(body + b"}")
 
 
 def checksum(kind: int, flags: int, payload: bytes) -> int:
-    """CRC-32 of a frame: its header without magic and CRC, then its payload."""
+    """Return the CRC-32 of a frame: its header without magic and CRC, then its payload."""
     return zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, flags, len(payload))))
 
 
@@ -270,7 +270,7 @@ def frame(kind: int, payload: bytes, flags: int = 0) -> bytes:
 
 
 def record(kind: int, codes: str, fields: "list[int]", arrays: "tuple[bytes, ...]") -> bytes:
-    """Return a frame of fixed fields, of which `codes` of `struct` tell the widths, and arrays.
+    """Return a frame of fixed fields, whose widths are the `codes` of `struct`, and arrays.
 
     `record` of `_batch.c` does the same.
     """

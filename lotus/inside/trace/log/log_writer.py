@@ -25,7 +25,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def identity(fd: int) -> tuple[int, int] | None:
-    """(device, inode) of an open file, or None."""
+    """Return (device, inode) of an open file, or None."""
     with quiet(OSError):
         status = os.fstat(fd)
         return (status.st_dev, status.st_ino)
@@ -88,7 +88,9 @@ class Log:
         self._lock = threading.RLock()
 
     def file(self, folder: str, kind: str) -> str:
-        """Path of this process's file in a folder of the run, which is made where missing."""
+        """Return the path of this process's file in a folder of the run, which is created if
+        missing.
+        """
         folder = os.path.join(self.run, folder)
         with quiet(FileExistsError):
             os.mkdir(folder, 0o700)  # without parents, so that a removed run stays removed
@@ -152,13 +154,13 @@ class Log:
             self.leave()
 
     def leave(self) -> None:
-        """Close without the lock, which nobody may be left to release in a forked child."""
+        """Close without taking the lock, which may be held forever in a forked child."""
         fd, self._fd = self._fd, -1
         if fd >= 0 and identity(fd) == self._identity:
             os.close(fd)
 
     def size_of_run(self) -> int:
-        """Bytes in the event logs of all processes of the run."""
+        """Return the bytes in the event logs of all processes of the run."""
         with os.scandir(os.path.join(self.run, "events")) as entries:
             return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
 

@@ -53,20 +53,20 @@ class Definitions:
             operation["last"] = max(lines, default=code.co_firstlineno)
 
     def name_function(self, number: int, function: str) -> None:
-        """Record the function that an operation calls, where its name does not say which."""
+        """Record the function that an operation calls, if its name does not tell."""
         operation = self._by_id[number]
         several = operation.get("function", function) != function
         operation["function"] = "loader" if several else function
 
     def shown_name(self, number: int) -> str:
-        """The name of an operation as it is shown to people."""
+        """Return the display name of an operation."""
         operation = self._by_id[number]
         if operation["kind"] == "loader":
             return f"decode ({operation.get('function', 'loader')})"
         return str(operation["name"])
 
     def unwritten(self) -> list[dict[str, object]]:
-        """Operations not yet in the log, which from now on count as written."""
+        """Return operations that are not yet in the log, and count them as written from now on."""
         count = len(self._operations)
         if count == self._written:
             return []

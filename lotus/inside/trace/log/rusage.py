@@ -26,7 +26,9 @@ def now() -> tuple[resource.struct_rusage, int]:
 
 
 def since(before: tuple[resource.struct_rusage, int]) -> tuple[int, int, int, int]:
-    """CPU time (ns), minor and major page faults and bytes read by this thread since."""
+    """Return CPU time (ns), minor and major page faults and bytes read by this thread since
+    `before`.
+    """
     cpu = cpu_clock() - before[1]
     after, then = resource.getrusage(resource.RUSAGE_THREAD), before[0]
     return (
@@ -38,10 +40,10 @@ def since(before: tuple[resource.struct_rusage, int]) -> tuple[int, int, int, in
 
 
 def reading() -> tuple[int, ...]:
-    """Return all that a batch is told by, for `difference`; as `readings` of `_batch.c`.
+    """Return the values of a batch for `difference`; as `readings` of `_batch.c`.
 
-    run_delay_ns, CPU time of the process and of this thread (ns), its minor and major page faults,
-    blocks read, voluntary and involuntary context switches.
+    They are run_delay_ns, CPU time of the process and of this thread (ns), its minor and major page
+    faults, blocks read, voluntary and involuntary context switches.
     """
     delay, process, (used, cpu) = run_delay_ns(), process_cpu_clock(), now()
     return (
@@ -51,7 +53,7 @@ def reading() -> tuple[int, ...]:
 
 
 def difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
-    """The fields of a BATCH frame from `cpu_ns` to `process_cpu_ns`, of two readings."""
+    """Return the fields of a BATCH frame from `cpu_ns` to `process_cpu_ns`, from two readings."""
     delay0, process0, cpu0, minor0, major0, blocks0, voluntary0, involuntary0 = before
     delay, process, cpu, minor, major, blocks, voluntary, involuntary = after
     unknown = delay0 == log_format.UNMEASURED or delay == log_format.UNMEASURED
@@ -63,18 +65,21 @@ def difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ..
 
 
 def spent(before: tuple[int, ...]) -> tuple[int, ...]:
-    """The `difference` of an earlier reading and one that is made now; as `spent` of `_batch.c`."""
+    """Return the `difference` between an earlier reading and one made now; as `spent` of
+    `_batch.c`.
+    """
     return difference(before, reading())
 
 
 def run_delay_ns() -> int:
-    """How long this thread has been ready to run without a core; UNMEASURED where nothing tells.
+    """Return how long this thread has been ready to run without a core; UNMEASURED if unknown.
 
-    The file is not kept open: it is of one thread, and the program may close any descriptor.
+    The file is not kept open: it is specific to a thread, and the program may close any descriptor.
 
-    `os.open` and its kin give up the interpreter, which comes back only after the switch interval
-    (5 ms) where another thread of the program computes: three times a reading. Once a reading has
-    taken so long, calls that keep it are used, which cost some 10 us more.
+    `os.open` and similar calls release the interpreter, which is returned only after the switch
+    interval (5 ms) if another thread of the program computes: three times per reading. Once a
+    reading has taken that long, calls that keep the interpreter are used, which cost some 10 us
+    more.
     """
     global _hold
     if _hold:
@@ -95,7 +100,7 @@ def run_delay_ns() -> int:
 
 
 def _read_and_hold() -> int:
-    """`run_delay_ns` without giving up the interpreter."""
+    """Return `run_delay_ns` without releasing the interpreter."""
     fd = _libc.open(_SCHEDSTAT, _FLAGS)
     if fd < 0:
         return log_format.UNMEASURED
@@ -108,12 +113,12 @@ def _read_and_hold() -> int:
 
 
 def core_times() -> tuple[int, int, int]:
-    """(CPU time of this thread, its run_delay_ns, CPU time of this process), in nanoseconds."""
+    """Return (CPU time of this thread, its run_delay_ns, CPU time of this process), in ns."""
     return cpu_clock(), run_delay_ns(), process_cpu_clock()
 
 
 def cpus() -> str:
-    """The CPUs that this thread may use now, as the kernel writes them ("0-3,8"); "" if unknown."""
+    """Return the CPUs that this thread may use, in the kernel's form ("0-3,8"); "" if unknown."""
     with quiet(OSError, AttributeError):
         allowed = sorted(os.sched_getaffinity(0))
         starts = [cpu for cpu in allowed if cpu - 1 not in allowed]
@@ -129,7 +134,7 @@ def peak() -> int:
 
 
 def pss_and_cost() -> tuple[int, int]:
-    """(proportional set size in bytes or 0, what reading it cost in ns)."""
+    """Return (proportional set size in bytes or 0, the cost of reading it in ns)."""
     start = clock()
     pss = 0
     with quiet(OSError), open("/proc/self/smaps_rollup", "rb") as file:  # not on every kernel
@@ -141,7 +146,7 @@ def pss_and_cost() -> tuple[int, int]:
 
 
 def resources(worker: int, pss: int) -> bytes:
-    """Fixed fields of a RESOURCES frame for this process."""
+    """Return the fixed fields of a RESOURCES frame for this process."""
     rss = descriptors = used = 0
     with quiet(OSError):
         with open("/proc/self/statm", "rb") as file:

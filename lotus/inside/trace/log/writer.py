@@ -101,14 +101,14 @@ class Writer:
             _write_line(f"tracing of process {os.getpid()} stopped: {text}")
 
     def _may_say(self) -> bool:
-        """Whether a line on stderr is wanted and possible."""
+        """Return whether a line on stderr is wanted and possible."""
         with quiet(Exception):
             # Only if descriptor 2 still is what it was: it may be a file of the program by now.
             return bool(not self.config.quiet and self._stderr and identity(2) == self._stderr)
         return False
 
     def tell(self, text: str) -> None:
-        """Say on stderr, and note in the run, what is not done although it was asked for."""
+        """Report on stderr and in the run what is not done although it was requested."""
         self.event({"event": "note", "text": text})
         if self._may_say():
             _write_line(text)
@@ -154,7 +154,7 @@ class Writer:
         return log_format.frame(log_format.EVENT, fixed + text)
 
     def _definitions(self) -> bytes:
-        """Frame of operations not yet in the log, or b""."""
+        """Return a frame of the operations that are not yet in the log, or b""."""
         fresh = self.definitions.unwritten()
         if not fresh:
             return b""

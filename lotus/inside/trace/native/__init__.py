@@ -1,1 +1,1 @@
-"""The hooks in C, which are optional, and what loads them."""
+"""The optional hooks in C, and their loader."""

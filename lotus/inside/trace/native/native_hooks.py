@@ -1,8 +1,7 @@
-"""Whether the hot path runs in C (`_hooks.c`), and what of it then stays in Python.
+"""Decides whether the hot path runs in C (`_hooks.c`), and what then remains in Python.
 
-The extension is optional. It is used where it was built for this interpreter and does what it
-should in a trial; else all hooks are those of op_hooks.py, which record the same. `LOTUS_HOOKS` set
-to `python` leaves it alone.
+The extension is optional. It is used if it was built for this interpreter and passes a trial; else
+all hooks are those of op_hooks.py, which record the same. `LOTUS_HOOKS=python` disables it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ VARIABLE, PYTHON = "LOTUS_HOOKS", "python"
 
 
 def _load() -> Any:
-    """Return the extension, or None where there is none that fits."""
+    """Return the extension, or None if there is none for this interpreter."""
     if os.environ.get(VARIABLE) == PYTHON:
         return None
     try:
@@ -46,7 +45,7 @@ def _load() -> Any:
 
 
 def _works(module: Any) -> bool:
-    """Whether a sample and an operation of a trial are recorded as they should be."""
+    """Return whether a trial records a sample and an operation correctly."""
     if module.VERSION != VERSION:
         return False
     words = memoryview(bytearray(state_page.SIZE)).cast("q")
@@ -92,12 +91,12 @@ def extension_for(config: Config) -> Any:
 
 
 def native_or(config: Config, name: str, otherwise: Any) -> Any:
-    """Return a function of the extension, or `otherwise` where it is not used."""
+    """Return a function of the extension, or `otherwise` if it is not used."""
     return otherwise if MODULE is None or config.hooks == PYTHON else getattr(MODULE, name)
 
 
 def _place_of(index: Any) -> int:
-    """Return the number of a sample for the state page, -1 where it has none."""
+    """Return the number of a sample for the state page, -1 if it has none."""
     try:
         return int(index) if is_number(type(index)) else -1
     except Exception as error:  # an array
@@ -107,7 +106,7 @@ def _place_of(index: Any) -> int:
 
 
 class NativeTimers:
-    """As op_hooks.Timers, with hooks in C; the recorder's `gate` is of the extension."""
+    """As op_hooks.Timers, with hooks in C; the recorder has the `gate` of the extension."""
 
     def __init__(self, recorder: Recorder, module: Any) -> None:
         self._gate, self._module = recorder.gate, module
@@ -165,12 +164,14 @@ class NativeTimers:
         return hook(__call__ if name is None else renamed(call_unary, original, name))
 
     def time_calls(self, stand_in: object, original: Any, number: int) -> None:
-        """Time the calls of a stand-in without a frame; its `__call__` is for who asks for it."""
+        """Time the calls of a stand-in without a frame; its `__call__` is for code that looks it
+        up.
+        """
         self._module.time_calls(stand_in, self._gate, original, number, state_page.word_of(number))
 
 
 def gate_of(recorder: Any, module: Any) -> Any:
-    """Return the gate of a recorder, with the buffers of its rows."""
+    """Return a recorder's gate, with the buffers of its rows."""
 
     def beside(function: Any, *args: Any) -> Any:
         """Get a sample in a thread that is not the one whose fetch has the buffers."""

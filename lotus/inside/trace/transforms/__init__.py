@@ -1,1 +1,1 @@
-"""Operations that are found in a data set, by what it is and by library."""
+"""Finds the operations of a data set, by type and by library."""

@@ -1,6 +1,6 @@
-"""Times what RandAugment, AutoAugment and their kind, of torchvision and timm, do to a sample.
+"""Times the operations that RandAugment, AutoAugment and similar transforms apply to a sample.
 
-They draw by name what they apply, and have no list of it in which stand-ins could be.
+They choose operations by name, and have no list of objects that stand-ins could replace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _of_object(args: tuple[Any, ...]) -> str:
     return str(attributes(args[0])["name"])
 
 
-# Module: class or "", its function that applies one of them, how its arguments name it.
+# Module: class or "", its function that applies an operation, the position of its name.
 FUNCTIONS: dict[str, tuple[str, str, Callable[[tuple[Any, ...]], str]]] = {
     "torchvision.transforms.autoaugment": ("", "_apply_op", _of_function),
     "torchvision.transforms.v2._auto_augment": (
@@ -42,7 +42,7 @@ FUNCTIONS: dict[str, tuple[str, str, Callable[[tuple[Any, ...]], str]]] = {
 
 
 def place(recorder: Recorder, transform: object, operation: int, path: str) -> None:
-    """Note under which operation, of which name, an AutoAugment stands, if it is one."""
+    """Note the operation and name under which an AutoAugment is found, if it is one."""
     augmenters = getattr(recorder.definitions, "augmenters", {})
     for kind in type(transform).__mro__:
         if kind.__module__ in FUNCTIONS:
@@ -71,13 +71,13 @@ def apply(original: Callable[..., Any], module: Any, recorder: Recorder) -> Call
         finally:
             end()
 
-    # With the globals of its module, by which torch.jit.script compiles what calls it.
+    # With its module's globals, which torch.jit.script uses to compile its callers.
     code = hook(apply).__code__
     return types.FunctionType(code, vars(module), apply.__name__, None, apply.__closure__)
 
 
 def _callers(module: Any) -> dict[types.CodeType, str]:
-    """The class of each method in a module, by the method's code."""
+    """Map the code of each method in a module to the name of its class."""
     return {
         method.__code__: kind.__name__
         for kind in vars(module).values()

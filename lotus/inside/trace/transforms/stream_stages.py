@@ -1,4 +1,6 @@
-"""Finds what streams of other libraries call for each sample: `.map`, `.filter` and the like."""
+"""Finds the functions that streams of other libraries call per sample: `.map`, `.filter` and
+others.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _COROUTINE = 0x80  # CO_COROUTINE: a call of it only makes a coroutine
 
 
 def instrument(finder: Placing, owner: object, name: str, value: Any, depth: int) -> bool:
-    """Time the stages in one attribute of a data set; return False where it holds none."""
+    """Time the stages in one attribute of a data set; return False if it has none."""
     if name == "pipeline" and type(value) is list and _is_of(owner, "webdataset.pipeline"):
         webdataset_stages.instrument(finder, owner, value, depth)
         return False  # it may hold data sets too
@@ -27,7 +29,7 @@ def instrument(finder: Placing, owner: object, name: str, value: Any, depth: int
 
 
 def _is_of(thing: object, module: str) -> bool:
-    """Whether a class of the module is among those of an object."""
+    """Return whether an object has a class of the module."""
     return any(kind.__module__ == module for kind in type(thing).__mro__)
 
 

@@ -109,7 +109,9 @@ class Finder:
         )
 
     def _children(self, thing: Any) -> list[tuple[Any, Any]] | None:
-        """The transforms of a container as (key, callable) pairs, or None if it is none."""
+        """Return the transforms of a container as (key, callable), or None if it is not a
+        container.
+        """
         kind = type(thing)
         if issubclass(kind, self.sequence):
             return list(thing._modules.items())
@@ -159,9 +161,9 @@ class Finder:
                 self.container(value, path + "/", operation, depth + 1)
 
     def _captured(self, function: object, path: str, parent: int, depth: int) -> None:
-        """Instrument what a function calls of its closure, its globals and its arguments.
+        """Instrument callables in a function's closure, globals and arguments.
 
-        Not a bare sequence of modules, which may be a model, and of others what is in place.
+        Plain sequences of modules are skipped, as they may be a model; others are changed in place.
         """
         held = [original_of(value) for value in captured_objects.of(function)]
         held = [value for value in held if not issubclass(type(value), self.sequence)]
@@ -234,7 +236,7 @@ class Finder:
 
 
 def _flattened(thing: object) -> bool:
-    """Whether its library asks for its exact type, to put its transforms in its own place."""
+    """Return whether its library tests for its exact type, to insert its transforms instead."""
     kind = type(thing)
     return (kind.__module__, kind.__name__) == ("monai.transforms.compose", "Compose")
 

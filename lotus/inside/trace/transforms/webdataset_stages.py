@@ -1,8 +1,8 @@
 """Times the stages of WebDataset's pipelines: each is an iterator over the samples of another.
 
-A stage that calls a function for each sample has stand-ins for its functions. What another one does
-for a sample lies between its source handing over one and its own handing over of the next; where it
-reads, as the stage of tar files does, it begins with its own `next`.
+A stage that calls a function per sample gets stand-ins for its functions. The work of any other
+stage on a sample lasts from when its source returns a sample until the stage returns one; for a
+stage that reads, such as that of tar files, it begins with the stage's own `next`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
 
     class Placing(Protocol):
-        """What a Finder does for a stage: places stand-ins, and looks into functions."""
+        """The parts of a Finder that stages need: places stand-ins, and examines functions."""
 
         recorder: Recorder
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
         def inside(self, plain: object, made: object, path: str, depth: int) -> None: ...
 
 
-# Stages that call functions: what precedes the functions' names.
+# Stages that call functions: the prefix of the functions' names.
 _CALLING = {
     "map": "", "select": "", "associate": "", "map_dict": "map_dict:", "map_tuple": "map_tuple:",
 }  # fmt: skip
-# They hand on samples or the names of shards.
+# Stages that pass on samples or names of shards.
 _UNTIMED = frozenset("shuffle slice islice info log_keys rsample group_by_keys".split())
 _UNTIMED_MODULES = ("webdataset.shardlists", "webdataset.compat")
 
 
 def instrument(finder: Placing, owner: object, stages: list[Any], depth: int) -> None:
-    """Time what the stages of a pipeline do for each sample."""
+    """Time the work of the stages of a pipeline on each sample."""
     slots = [
         (place, key, thing, text)
         for place, stage in enumerate(stages)
@@ -64,7 +64,9 @@ def instrument(finder: Placing, owner: object, stages: list[Any], depth: int) ->
 
 
 def _operations(stage: Any) -> Iterator[tuple[int | str | None, Any, str]]:
-    """(key of its argument, function, name) of a stage's functions, or the stage, of key None."""
+    """Yield (key of its argument, function, name) of a stage's functions, or the stage with key
+    None.
+    """
     kind = type(stage)
     if hasattr(kind, "run") or hasattr(kind, "__iter__") or not callable(stage):
         return  # it is given its source in another way, or is one
@@ -79,7 +81,7 @@ def _operations(stage: Any) -> Iterator[tuple[int | str | None, Any, str]]:
 
 
 def _curried(stage: Any) -> str:
-    """The name of a stage of the library: "map"; "" of one that the program wrote."""
+    """Return the name of a stage of the library, such as "map"; "" for the program's own."""
     own = attributes(stage)
     if type(stage).__name__ != "FilterFunction" or "f" not in own:
         return ""
@@ -105,7 +107,7 @@ def _set_argument(finder: Placing, stage: Any, key: int | str, made: Any) -> Non
 
 
 def _timed(stage: Any, number: int, recorder: Recorder, gathers: bool) -> Callable[..., Any]:
-    """A function (self, source) that returns the timed iterator of a stage."""
+    """Return a function (self, source) that returns the timed iterator of a stage."""
 
     def __call__(self: object, /, *args: Any, **kwargs: Any) -> Any:
         interval = _StageInterval(number, recorder)
@@ -118,7 +120,7 @@ def _timed(stage: Any, number: int, recorder: Recorder, gathers: bool) -> Callab
 
 
 class _StageInterval:
-    """The work on one sample, from `begin` to `end`; `taken`: its source handed over a sample."""
+    """The work on one sample, from `begin` to `end`; `taken`: its source returned a sample."""
 
     __slots__ = ("_close", "_gate", "_number", "_span", "taken")
 
@@ -137,7 +139,7 @@ class _StageInterval:
 
 
 class _StageIterator:
-    """Base of both iterators; it shares with the other one an interval, and no reference cycle."""
+    """Base of both iterators; they share an interval, without a reference cycle."""
 
     __slots__ = ("_interval", "_items")
 
@@ -152,7 +154,7 @@ class _StageIterator:
 
 
 class _StageSource(_StageIterator):
-    """What a stage reads."""
+    """The source of a stage."""
 
     __slots__ = ("_gathers",)
 
@@ -176,7 +178,7 @@ class _StageSource(_StageIterator):
 
 
 class _StageOutput(_StageIterator):
-    """What a stage hands over."""
+    """The output of a stage."""
 
     __slots__ = ()
 
