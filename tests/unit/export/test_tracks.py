@@ -9,12 +9,12 @@ from lotus.export.tracks import Tracks
 
 
 class Lanes(Tracks):
-    """Tracks of no run, which are told by their keys."""
+    """Tracks without a run, identified by their keys."""
 
     def __init__(self) -> None:
         pass
 
-    def _made(self, key: tuple[Any, ...], *where: Any) -> int:  # type: ignore[override]
+    def _add(self, key: tuple[Any, ...], *where: Any) -> int:  # type: ignore[override]
         return key[3]
 
     def _prefix(self, number: int) -> str:
