@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python tools/bench/tune_strategies.py [--seeds 5] [--first 1000] [--tables]
 
-Workloads of ten kinds are drawn by seed, each on 2, 4, 16 and 64 cores. A trial is what a real one
-would tell: a block of about a second from anywhere in a long simulation, with 3 % noise (--noise;
-each figure's by itself) besides, set-up and time a batch put together as
+Workloads of eleven kinds are drawn by seed, each on 2, 4, 16 and 64 cores. A trial is what a real
+one would tell: a block of about a second from anywhere in a long simulation, with 3 % noise
+(--noise; each figure's by itself) besides, set-up and time a batch put together as
 `Measurement.samples_per_s` is. The truth is the simulation of a whole epoch; so what a steady rate
 does not tell of a short epoch counts as regret. `random` gets the seconds that `lotus` took,
 `adapt` all that it wants. Regret is what is lost against the best of the whole grid.
@@ -101,6 +101,13 @@ def draw(kind, cores, seed):
         coherence = between(0.1, 2) / cores**2
     count = RECORDED
     times = chance.lognormal(0.0, math.sqrt(math.log1p(variation**2)), count)
+    if (
+        kind == "bursts"
+    ):  # now and then a batch waits, for about as long as the steps up to the next
+        period = int(chance.choice([8, 16, 32]))
+        cpu, step = between(0.5, 4), between(5, 30)
+        wait = step * between(0.5, 2)
+        times = np.where(np.arange(count) % period == 0, period, 0.01)
     times /= times.mean()
     times = np.tile(times, 8)
     count = len(times)  # enough for all that is asked for: the simulator must not draw again
@@ -121,7 +128,7 @@ def draw(kind, cores, seed):
 
 KINDS = (
     "decode", "latency", "mixed", "tailed", "consumer",
-    "tiny", "arrays", "short", "storage", "crowded",
+    "tiny", "arrays", "short", "storage", "crowded", "bursts",
 )  # fmt: skip
 
 

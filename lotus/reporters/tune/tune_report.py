@@ -84,6 +84,7 @@ def write(console: Console, result: Result, *, words: Sequence[str], output: Pat
     `output` is the file of settings, None if it could not be written.
     """
     from lotus.settings import tuned_file
+    from lotus.tune.search import search_notes
 
     console.print(f"\nTuned: {plain(result.watched.title())}", style="bold")
     for label, text in _verdict(result):
@@ -115,8 +116,10 @@ def write(console: Console, result: Result, *, words: Sequence[str], output: Pat
     console.print()
     for cells, why in every:
         print_paragraph(console, f"{cells[1]} x {cells[2]}".removesuffix(f" x {MISSING}"), why)
+    if result.best.torch_threads is not None:
+        print_paragraph(console, "trials", search_notes.trials_had(result.watched.threads))
     if result.reason and not result.untried:
-        print_paragraph(console, result.strategy, plain(result.reason))
+        print_paragraph(console, "search", plain(result.reason))
     if result.operations is not None:
         from lotus.tune.search import operation_costs
 
@@ -155,10 +158,10 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
         return [("verdict", f"{best} worked; {own}, the program's own, was not measured")]
     if result.benefit:
         shown = search_notes.speedup(result.speedup)
-        lines = [("verdict", f"{best} instead of {own}: {shown}")]
+        lines = [("verdict", f"{result.change()}: {shown}")]
         if result.checked is not None:
             steps = search_notes.checked(result.checked, result.best)
-            lines = [("verdict", f"{best} instead of {own}: {steps}")]
+            lines = [("verdict", f"{result.change()}: {steps}")]
             if result.speedup != result.checked.speedup:
                 lines.append(("trials", f"{shown}, in which its step is emulated"))
         if result.predicted is not None:
@@ -166,6 +169,9 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
         return lines
     if result.best.normal() == result.own.normal() and result.interrupted:
         return [("verdict", f"nothing has been shown to be faster than {own} so far")]
+    if result.best.normal() == result.own.normal() and result.out_of_time:
+        verdict = search_notes.only_own(result.own, result.seconds)
+        return [("verdict", verdict), ("next", search_notes.more_time(result.budget_s))]
     if result.best.normal() == result.own.normal():
         return [("verdict", f"no benefit: no other setting was shown to be faster; keep {own}")]
     text = f"no benefit in speed, but {best} is as fast as {own} at less cost"
@@ -192,7 +198,9 @@ def _rows(result: Result) -> list[tuple[list[str], str]]:
     for row in result.measured:
         setting = row.measurement.setting.normal()
         whys.setdefault(setting, ([], row.why))[0].append(row.measurement)
-    rows, not_chosen = [], passed_over(result)
+    rows = []
+    # With other torch threads, trials do not show why.
+    not_chosen = {} if result.best.torch_threads is not None else passed_over(result)
     loader = dataclasses.replace(result.best.normal(), torch_threads=None)  # as it was in trials
     for setting, (measured, why) in whys.items():
         name = [

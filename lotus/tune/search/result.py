@@ -63,6 +63,7 @@ class Result:
     pruned: tuple[tuple[str, str], ...] = ()  # (what the strategy left out, why)
     untried: str = ""  # why no setting but the own one could be tried
     failure: str = ""  # why not even the own setting could be measured
+    out_of_time: bool = False  # whether the budget sufficed for the own setting only
     iterable_safe: bool = False  # whether an iterable data set was shown to keep its samples
     checked: Checked | None = None  # the comparison in the program's own steps, if made
     # The same of settings with fewer threads of torch; `checked` is one of them if it is chosen.
@@ -156,6 +157,8 @@ class Result:
             f"of {duration(self.budget_s * 1e9)}, with {self.cores:g} cores ({self.cores_why}):"
         )
         lines += [f"  {line}" for line in self._tried()]
+        if self.best.torch_threads is not None:
+            lines.append(notes.trials_had(self.watched.threads))
         if self.reason and not self.untried:
             lines.append(f"{self.strategy}: {self.reason}")
         if self.ruled_out:
@@ -168,6 +171,10 @@ class Result:
 
     def __str__(self) -> str:
         return self.explain()
+
+    def change(self) -> str:
+        """Describe the recommended setting and the one that it replaces."""
+        return notes.instead(self.best, self.own, self.watched.threads)
 
     def other_threads(self) -> list[str]:
         """Describe the settings with fewer torch threads that were tried and not chosen."""
@@ -216,11 +223,14 @@ class Result:
             steps = notes.checked(self.checked, self.best)
             if self.speedup != self.checked.speedup:
                 steps += f"; in trials {self.speedup.mean:.3g} times"
-            return [f"{best} instead of {own}: {steps}"]
+            return [f"{self.change()}: {steps}"]
         if self.benefit:
-            return [f"{best} instead of {own}: {shown}"]
+            return [f"{self.change()}: {shown}"]
         if self.best == self.own and self.interrupted:
             return [f"nothing was shown to be better so far than the program's own, {own}"]
+        if self.best == self.own and self.out_of_time:
+            more = notes.more_time(self.budget_s)
+            return [notes.only_own(self.own, self.seconds), f"next: {more}"]
         if self.best == self.own:
             return [f"no benefit from another setting: the program keeps its own, {own}"]
         return [f"no benefit in speed: {best} does what {own} does, for less: {shown}"]
@@ -231,7 +241,7 @@ class Result:
         for row in self.measured:
             trials.setdefault(row.measurement.setting, []).append(row.measurement)
         width = max((len(notes.setting(setting)) for setting in trials), default=0)
-        whys = passed_over(self)
+        whys = {} if self.best.torch_threads is not None else passed_over(self)
         return [
             f"{notes.setting(setting):{width}}  {_rates(rows)}"
             + (f"; {whys[setting.normal()]}" if setting.normal() in whys else "")

@@ -339,6 +339,7 @@ class _Search:
         return Result(
             untried=untried,
             failure=failure,
+            out_of_time=not interrupted and self._is_out_of_time(),
             best=chosen,
             own=own,
             speedup=speedup,
@@ -362,6 +363,13 @@ class _Search:
             compared=tuple(self.decision.comparisons.items()),
             slowed_step=slowed_step,
         )
+
+    def _is_out_of_time(self) -> bool:
+        """Whether there was time for the own setting, and not for another."""
+        rows = self.trials.rows
+        if self.trials.tried != 1 or not rows:
+            return False
+        return 2 * rows[0].measurement.seconds > self.budget_s * (1 - _CONFIRMING)
 
     def _first_epoch(self) -> str:
         """A note if the first epoch, which starts persistent workers, gains less."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import statistics
@@ -55,6 +56,45 @@ def setting(value: Setting) -> str:
     if value.torch_threads is not None:
         text += f", {plural(value.torch_threads, 'torch thread')}"
     return text
+
+
+def instead(best: Setting, own: Setting, threads: int) -> str:
+    """Describe a change: "2 workers x prefetch 2 and 1 torch thread instead of ...".
+
+    `threads` is the program's own number of torch threads, named where that changes, too.
+    """
+    if best.torch_threads is None:
+        return f"{setting(best)} instead of {setting(own)}"
+    now, before = (
+        f"{setting(dataclasses.replace(each, torch_threads=None))} and "
+        f"{plural(count, 'torch thread')}"
+        for each, count in ((best, best.torch_threads), (own, threads))
+    )
+    return f"{now} instead of {before}"
+
+
+def trials_had(threads: int) -> str:
+    """Trials say nothing about other numbers of torch threads."""
+    return (
+        f"these rates are with {plural(threads, 'torch thread')}, as the program has: what fewer "
+        "gain, only its own steps show"
+    )
+
+
+def only_own(own: Setting, seconds: float) -> str:
+    """Nothing was learnt: the time sufficed for one trial."""
+    return (
+        f"not known: in {duration(seconds * 1e9)} nothing but {setting(own)}, the program's own "
+        "setting, could be tried"
+    )
+
+
+def more_time(budget_s: float) -> str:
+    """What to do if the time sufficed for one trial only."""
+    return (
+        f"more time: lotus tune --budget {3 * budget_s:g}s; or tune while the machine does nothing "
+        "else, which makes trials shorter"
+    )
 
 
 def speedup(shown: Speedup) -> str:

@@ -168,7 +168,7 @@ class Lotus:
             if any(gains.values()):
                 break
         if not gains:
-            return None, f"{words(leader)}: the budget is spent"
+            return None, f"the budget is spent; the best in trials: {words(leader)}"
         setting = max(gains, key=lambda candidate: gains[candidate])
         if not gains[setting]:
             return self._cheaper(
@@ -204,7 +204,7 @@ class Lotus:
         if as_fast:
             why = f"predicted to be as fast as {words(leader)} at less cost"
             return min(as_fast, key=cost), why
-        return None, f"{words(leader)}: no other setting promises to be faster"
+        return None, f"no other setting promises to be faster than {words(leader)} in trials"
 
     def _was_tried(self, setting: Setting) -> bool:
         """Whether the rate of a setting was measured, or computed from its twin's."""
@@ -267,6 +267,8 @@ class Lotus:
         than = f"than {words(leader)}, the best so far"
         if gain >= ALIKE:
             return f"predicted to be {gain:.0%} faster {than}"
+        if most < ALIKE:
+            return f"it may be as fast as {words(leader)}, the best so far"
         return f"it may be up to {most:.0%} faster {than}"
 
     def _prune(self) -> None:

@@ -51,6 +51,7 @@ class Roofline:
         if step_s and workers:
             shared_s = (seen.cpu_s + step_s * problem.step_cores) / problem.cores
             each_s = max(each_s, step_s + get_s, shared_s)
+            each_s = max(each_s, self._stalling_s(setting, fetch_s, step_s + get_s))
         elif step_s:
             each_s += step_s
         taken_s = max(step_s + get_s, _LEAST_S)
@@ -59,6 +60,21 @@ class Roofline:
         if workers and not setting.persistent_workers:
             first_s, end_s = self._edges_s(own, seen, workers)
         return math.log(epoch_time.rate(pace, problem.samples, problem.batches, first_s, end_s))
+
+    def _stalling_s(self, setting: Setting, fetch_s: float, taken_s: float) -> float:
+        """Seconds per batch if now and then a batch takes long, and the others wait for it.
+
+        They are delivered in order, so a slow batch stalls the loop once those in flight before it
+        are used up: workers and prefetching bridge that alike. Its duration and frequency are those
+        of two kinds of batches, slow ones and others of no duration, that vary as the trial did.
+        """
+        assert self._seen is not None
+        own, seen = self._seen
+        squared = seen.variation**2 * max(own.num_workers, 1)  # of batches, not of whole bursts
+        often, slow_s = 1.0 / (1.0 + squared), fetch_s * (1.0 + squared)
+        workers, flying = setting.num_workers, setting.num_workers * (setting.prefetch_factor or 0)
+        at_once = max(min(flying * often, workers), 1.0)  # slow batches that overlap
+        return taken_s + often * max(slow_s - (flying - 1) * taken_s, 0.0) / at_once
 
     def _edges_s(self, own: Setting, seen: Observed, workers: int) -> tuple[float, float]:
         """Seconds to the first batch, and for the end of so many workers."""

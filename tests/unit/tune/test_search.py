@@ -129,6 +129,18 @@ def test_the_own_setting_stays_where_nothing_cheaper_is_as_fast() -> None:
     assert "the program keeps its own, 4 workers x prefetch 2" in result.explain()
 
 
+def test_a_budget_for_one_trial_does_not_say_that_nothing_helps() -> None:
+    slow = Fake(own=Setting(0), cpu_s=3.0)
+    result = find(slow, Setting(1), Setting(2), budget_s=30.0)
+    assert (result.settings_tried, result.best, result.benefit) == (1, result.own, False)
+    explanation = result.explain()
+    assert "nothing but no workers, the program's own setting, could be tried" in explanation
+    assert "next: more time: lotus tune --budget 90s" in explanation
+    assert "no benefit" not in explanation
+    assert result.as_json()["out_of_time"] is True
+    assert find(Fake(own=Setting(4)), Setting(1)).as_json()["out_of_time"] is False
+
+
 def test_persistent_workers_are_worked_out_without_a_trial_of_their_own() -> None:
     program = Fake(own=Setting(4), batches=20, start_s=0.3)
     result = find(program, Setting(4, persistent_workers=True))

@@ -156,7 +156,12 @@ def test_both_reports_show_the_threads() -> None:
     )
     own_1 = next(each for each in result.threads_checked if each.setting == OWN_1)
     for shown in (" ".join(text.getvalue().split()), result.explain()):
-        assert "2 workers x prefetch 2, 1 torch thread instead of no workers: " in shown
+        assert (
+            "2 workers x prefetch 2 and 1 torch thread instead of no workers and 2 torch threads: "
+            in shown
+        )
+        assert "these rates are with 2 torch threads" in shown
+        assert "not chosen" not in shown
         assert f"no workers, 1 torch thread: {search_notes.checked(own_1, OWN_1)}" in shown
         assert "torch.set_num_threads(1)" in shown
         assert "in trials" not in shown
