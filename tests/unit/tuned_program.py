@@ -38,6 +38,7 @@ class Fake:
     wait_s: float = 0.0
     step_s: float = 0.001
     slower_step: float = 1.0  # times as long beside workers
+    fighting: float = 1.0  # times as long in a worker, unless its threads are limited to one
     start_s: float = 0.05  # of each worker
     noise: float = 0.01
     batches: int | None = 1000
@@ -85,7 +86,10 @@ class Fake:
         taken = self.taken_s(setting, step)
         if setting.num_workers == 0:
             return self.cpu_s + self.wait_s + taken
-        made = max((self.cpu_s + self.wait_s) / setting.num_workers, self.cpu_s / self.cores)
+        fetch_s = self.cpu_s + self.wait_s
+        if setting.threads != 1:
+            fetch_s *= self.fighting
+        made = max(fetch_s / setting.num_workers, self.cpu_s / self.cores)
         return max(made, taken + 0.0001)
 
     def taken_s(self, setting: Setting, step: bool) -> float:
@@ -161,6 +165,7 @@ class Fake:
             worker_bytes=self.worker_bytes,
             main_bytes=500 * MIB,
             read_bytes=self.read_once * count if setting == self.opened[0] else 0,
+            worker_helpers_s=self.cpu_s * count / 2 if self.fighting > 1 else 0.0,
         )
 
     def close(self, setting: Setting) -> float:

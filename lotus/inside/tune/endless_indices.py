@@ -22,15 +22,21 @@ class EndlessIndices:
 
     While `repeats`, it gives the latest `again` indices again and again. While `unsent`, it marks
     them. Where `again` is 0, as for a stream, it repeats nothing and ends as before; so it does
-    where `goes_on` says at its end that it shall not begin again.
+    where `goes_on` says at its end that it shall not begin again. `afresh` gives the indices of
+    another epoch, for where none were left of this one.
     """
 
     def __init__(
-        self, indices: Iterator[Any], again: int, goes_on: Callable[[], bool] | None = None
+        self,
+        indices: Iterator[Any],
+        again: int,
+        goes_on: Callable[[], bool] | None = None,
+        afresh: Callable[[], Iterator[Any]] | None = None,
     ) -> None:
         self.repeats = self.unsent = False
         self.wrapped = False  # whether the epoch was over
         self._indices, self._again, self._goes_on = indices, again, goes_on
+        self._afresh = afresh
         self._past: list[Any] = []
         self._number = 0
 
@@ -49,9 +55,14 @@ class EndlessIndices:
         try:
             batch = next(self._indices)
         except StopIteration:
-            if not self._past or (self._goes_on is not None and not self._goes_on()):
+            if not self._past and self._afresh is None:
                 raise
-            self.wrapped, self._indices = True, iter(self._past)
+            if self._goes_on is not None and not self._goes_on():
+                raise
+            if self._past:
+                self.wrapped, self._indices = True, iter(self._past)
+            elif self._afresh is not None:
+                self._indices, self._afresh = self._afresh(), None
             batch = next(self._indices)
         if not self.wrapped and self._again:
             self._past.append(batch)
@@ -61,7 +72,8 @@ class EndlessIndices:
 def never_end(loader: Any, iterator: Any, goes_on: Callable[[], bool]) -> None:
     """Let the epoch of an iterator begin again at its end, with the batches that are left of it.
 
-    It ends where `goes_on` says so, and in a child that the program forks: it may be waited for.
+    If the workers have all of them in flight already, the sampler begins another epoch. It ends
+    where `goes_on` says so, and in a child that the program forks: it may be waited for.
     """
     changed = epoch_handover.KEY in iterator.__dict__  # its indices are with another one already
     changed = changed or isinstance(iterator._sampler_iter, EndlessIndices)
@@ -69,5 +81,8 @@ def never_end(loader: Any, iterator: Any, goes_on: Callable[[], bool]) -> None:
         return
     pid = os.getpid()
     iterator._sampler_iter = EndlessIndices(
-        iterator._sampler_iter, 1, lambda: os.getpid() == pid and goes_on()
+        iterator._sampler_iter,
+        1,
+        lambda: os.getpid() == pid and goes_on(),
+        lambda: iter(loader._index_sampler),
     )

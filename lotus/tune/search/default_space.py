@@ -7,13 +7,14 @@ import math
 import statistics
 from collections.abc import Collection
 
-from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting, Space
+from lotus.settings.space import TORCH_PREFETCH, Measurement, Observed, Setting, Space
 from lotus.tune.program.program import Watched
 
 VARIED = ("start_method", "in_order", "threads")  # parameters varied on request only
 _WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _PREFETCHES = (1, 2, 4, 8, 16)
 _THREADED = 1.2  # cores kept busy by a process that makes batches, from which it has threads
+_HELPERS = 0.2  # or share of its CPU time in other threads, where it does not get the cores
 
 
 def plain(setting: Setting, vary: Collection[str] = ()) -> Setting:
@@ -49,7 +50,7 @@ def default_space(
     The number of workers goes up to at least twice the cores. As waiting workers leave their cores
     to others, it goes up to twice the number that the trial of the own setting suggests, but no
     more than 16 per core and 64. It never exceeds the number of batches in an epoch. Where a worker
-    keeps more than one core busy, as OpenCV's and OpenMP's threads do, one thread is tried too.
+    has several threads that compute, as those of OpenCV and OpenMP, one thread is tried too.
     """
     setting = plain(watched.setting, vary)
     most = 2.0 * cores
@@ -76,7 +77,7 @@ def default_space(
     if "threads" in vary:
         several = (count for count in (1, 2, 4, 8) if count <= max(cores, 1))
         threads = (*dict.fromkeys((setting.threads, *several)),)
-    elif seen is not None and seen.cpu_s > _THREADED * seen.capacity_s * _processes(setting):
+    elif seen is not None and _is_threaded(seen, setting):
         threads = (*dict.fromkeys((setting.threads, 1)),)
     return Space(
         num_workers=tuple(sorted(workers)),
@@ -87,6 +88,12 @@ def default_space(
         in_order=orders,
         threads=threads,
     )
+
+
+def _is_threaded(seen: Observed, setting: Setting) -> bool:
+    """Whether several threads of a process make a batch."""
+    busy = seen.cpu_s > _THREADED * seen.capacity_s * _processes(setting)
+    return busy or seen.helpers_s > _HELPERS * seen.cpu_s
 
 
 def _processes(setting: Setting) -> int:

@@ -157,6 +157,9 @@ class _Search:
         self.space = space or default_space(
             self.watched, self.trials.safety.start.cores, own, self.vary
         )
+        self._try_one_thread()
+        if self.trials.forbidden:
+            return
         problem = self._problem(self.space)
         if isinstance(strategy, str):
             self.strategy = strategies.make(strategy, self.space, seed=self.seed, problem=problem)
@@ -173,6 +176,21 @@ class _Search:
                 return
         if self.strategy.ask() is not None:
             self.notes.append(search_notes.cut_short(self.strategy.reason()))
+
+    def _try_one_thread(self) -> None:
+        """Try one thread a worker where their threads were seen to compute: they may fight."""
+        if self.space is None or "threads" in self.vary or 1 not in self.space.threads:
+            return
+        own, cores = self.own, self.trials.safety.start.cores
+        if not own.num_workers:
+            few = [count for count in self.space.num_workers if 0 < count <= max(cores, 1)]
+            prefetch = TORCH_PREFETCH
+            own = dataclasses.replace(
+                own, num_workers=max(few, default=1), prefetch_factor=prefetch
+            )
+        one = dataclasses.replace(own, threads=1)
+        if one in self.space and one != self.own and self.trials.left > self.budget_s * _CONFIRMING:
+            self._measure(one, "several threads of a worker compute: with one, they cannot fight")
 
     def _try_for_fewer_threads(self) -> None:
         """Try the setting with workers that would feed a step with fewer threads of torch best."""

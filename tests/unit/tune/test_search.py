@@ -129,6 +129,17 @@ def test_the_own_setting_stays_where_nothing_cheaper_is_as_fast() -> None:
     assert "the program keeps its own, 4 workers x prefetch 2" in result.explain()
 
 
+@pytest.mark.parametrize("own", [Setting(0), Setting(2)])
+def test_threads_of_workers_that_fight_are_limited_first(own: Setting) -> None:
+    program = Fake(own=own, fighting=5.0)
+    result = search(program, limits=room(), clock=lambda: program.now)
+    settings = list(dict.fromkeys(program.opened))
+    assert settings[0] == own.normal()
+    assert (settings[1].threads, settings[1].num_workers > 0) == (1, True)
+    assert result.best.threads == 1
+    assert result.benefit
+
+
 def test_a_budget_for_one_trial_does_not_say_that_nothing_helps() -> None:
     slow = Fake(own=Setting(0), cpu_s=3.0)
     result = find(slow, Setting(1), Setting(2), budget_s=30.0)

@@ -142,6 +142,14 @@ def test_an_epoch_never_ends_once_and_with_the_batches_that_were_left_of_it() ->
     assert [int(batch) for (batch,) in itertools.islice(iterator, 7)] == [1, 2, 3, 1, 2, 3, 1]
 
 
+def test_another_epoch_begins_where_workers_have_all_batches_in_flight() -> None:
+    loader = DataLoader(TensorDataset(torch.arange(3)), batch_size=1)
+    iterator = iter(loader)
+    assert len([next(iterator) for _ in range(3)]) == 3
+    endless_indices.never_end(loader, iterator, lambda: True)
+    assert [int(batch) for (batch,) in itertools.islice(iterator, 7)] == [0, 1, 2, 0, 1, 2, 0]
+
+
 def test_an_epoch_ends_once_nobody_asks_for_more_of_it() -> None:
     loader, asked = DataLoader(TensorDataset(torch.arange(3)), batch_size=1), [True, False]
     iterator = iter(loader)
