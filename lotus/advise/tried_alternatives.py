@@ -75,6 +75,9 @@ class Alternatives:
     operations: Mapping[str, float]  # CPU seconds of a sample in each operation
     notes: tuple[str, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)  # FILE:LINE of operations
+    # The function by which a folder data set decodes files; without one, "Loader" is whatever of a
+    # sample is in no operation.
+    decoder: str | None = None
 
     @property
     def sample_s(self) -> float:
@@ -159,6 +162,7 @@ def read(
         places |= {name: at for name in operations if (at := code.at(name)) is not None}
     own = {event["operation"]: event["place"] for event in by_kind.get("operation", ())}
     places |= {name: place for name, place in own.items() if place is not None}
+    decoder = next(filter(None, (each["decoder"] for each in by_kind.get("operation", ()))), None)
     tried = [_tried(event, places, code) for event in by_kind.get("alternative", ())]
     tried.sort(key=lambda each: each.after_s - each.before_s)
     untried = [(event["title"], event["why"]) for event in by_kind.get("untried", ())]
@@ -166,7 +170,7 @@ def read(
     notes = [*notes, *(event["error"] for event in by_kind.get("fault", ()))]
     for event in by_kind.get("habits", ()):
         notes += known_advice(event, event["num_workers"])
-    return Alternatives(tuple(tried), tuple(untried), operations, tuple(notes), places)
+    return Alternatives(tuple(tried), tuple(untried), operations, tuple(notes), places, decoder)
 
 
 def _tried(

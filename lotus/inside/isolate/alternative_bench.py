@@ -124,6 +124,7 @@ class AlternativeBench:
                     "operation": operation.name,
                     "cpu_ns": per_call * calls.get(operation.name, 1.0),
                     "place": operation.place(),
+                    "decoder": operation.kind() if operation.name in catcher.loads else None,
                 }
             )
         for number, name in enumerate(self._names, len(costs)):

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from lotus.advise.ceilings import MOST
-from lotus.common import files
+from lotus.common import decoder_name, files
 from lotus.common.formatting import duration, plain, plural, size
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.reporters.base.status_line import StatusLine
@@ -49,7 +49,11 @@ def write(console: Console, result: Alternatives, *, ceiling: Speedup | None) ->
     console.print("\nOther ways to do the same", style="bold")
     if result.operations:
         rows = [
-            [plain(name), duration(seconds * 1e9), plain(result.places.get(name, ""))]
+            [
+                plain(_shown(result, name)),
+                duration(seconds * 1e9),
+                plain(result.places.get(name, "")),
+            ]
             for name, seconds in result.operations.items()
         ]
         columns = [("operation", LEFT), ("CPU a sample", RIGHT), ("at", LEFT)]
@@ -60,10 +64,10 @@ def write(console: Console, result: Alternatives, *, ceiling: Speedup | None) ->
             _write_faster(console, result, each, ceiling)
     for each in result.tried:
         if not each.faster:
-            text = f"{each.title}: {_times(each.speedup)} in place of {' and '.join(each.replaces)}"
+            text = f"{each.title}: {_times(each.speedup)} in place of {_replaced(result, each)}"
             print_paragraph(console, "not faster", plain(text))
     for title, why in result.untried:
-        print_paragraph(console, "not tried", plain(f"{title}: {why}"))
+        print_paragraph(console, "not tried", plain(f"{_shown(result, title)}: {why}"))
     for note in result.notes:
         print_paragraph(console, "note", plain(note))
     if not result.tried and not result.untried:
@@ -76,7 +80,7 @@ def _write_faster(
     console: Console, result: Alternatives, each: TriedAlternative, ceiling: Speedup | None
 ) -> None:
     console.print(f"  {plain(each.title)}", style="bold")
-    names = " and ".join(each.replaces)
+    names = _replaced(result, each)
     print_paragraph(
         console,
         "measured",
@@ -108,6 +112,17 @@ def _write_faster(
         for line in each.diff.splitlines():
             console.print(f"    {plain(line)}", soft_wrap=True, markup=False)
     console.print()
+
+
+def _replaced(result: Alternatives, each: TriedAlternative) -> str:
+    *others, last = [_shown(result, name) for name in each.replaces]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _shown(result: Alternatives, operation: str) -> str:
+    if operation != decoder_name.STORED:
+        return operation
+    return "the data set's own code" if result.decoder is None else f"decode ({result.decoder})"
 
 
 def _times(speedup: Speedup) -> str:

@@ -58,8 +58,13 @@ def tried(
     }  # fmt: skip
 
 
-def operation(name: str, cpu_ns: float, place: str | None = None) -> dict[str, Any]:
-    return {"event": "operation", "operation": name, "cpu_ns": cpu_ns, "place": place}
+def operation(
+    name: str, cpu_ns: float, place: str | None = None, decoder: str | None = None
+) -> dict[str, Any]:
+    return {
+        "event": "operation", "operation": name, "cpu_ns": cpu_ns, "place": place,
+        "decoder": decoder,
+    }  # fmt: skip
 
 
 def several() -> Alternatives:
@@ -104,6 +109,28 @@ def test_what_the_cores_would_make_is_predicted_from_the_share_of_what_is_replac
     unknown = tried_alternatives.read([operation("Flip", 1e6), tried(2.0)])
     assert unknown.predicted(unknown.tried[0]) is None
     assert unknown.predicted_range(unknown.tried[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("decoder", "shown"),
+    [("pil_loader", "decode (pil_loader)"), (None, "the data set's own code")],
+)
+def test_what_reads_a_sample_is_named_as_in_a_report(decoder: str | None, shown: str) -> None:
+    events = [
+        operation("Loader", 3e6, decoder=decoder),
+        tried(2.0, replaces=("Loader", "Resize", "Flip")),
+        tried(0.5, "slow", replaces=("Loader",)),
+        {"event": "untried", "name": "Loader", "title": "Loader", "why": "it opens a socket"},
+    ]
+    text = io.StringIO()
+    result = tried_alternatives.read(events)
+    alternatives_report.write(plain_console(text, 300), result, ceiling=None)
+    lines = " ".join(text.getvalue().split())
+    assert "Loader" not in lines
+    assert f"in place of {shown}, Resize and Flip:" in lines
+    assert f"times as fast in place of {shown} not tried" in lines
+    assert f"not tried {shown}: it opens a socket" in lines
+    assert "Loader" in alternatives_report.document(result)["operations"]
 
 
 def test_the_report_is_in_the_order_measured_predicted_known() -> None:
