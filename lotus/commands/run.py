@@ -10,11 +10,12 @@ from lotus.inside.common import alternative_files
 from lotus.recording import launcher
 from lotus.settings import settings_run, tuned_file
 from lotus.settings import share_plan as plans
+from lotus.settings.combined_settings import combined
 from lotus.settings.settings_run import ModeOptions, Shares
 from lotus.settings.tuned_file import Tuned
 
 NAME = "run"
-HELP = "run a command with settings of lotus tune, plan or balance, its code unchanged"
+HELP = "run a command with settings of tune, advise, plan or balance, code unchanged"
 EPILOG = """\
 examples:
   lotus run --settings tuned.json -- python train.py
@@ -26,6 +27,8 @@ examples:
   lotus run --settings advice.json --allow uint8_tensors -- python train.py
       makes samples in quicker ways, one of which rounds pixels differently
   lotus run --settings tuned.json --settings balance.json -- bash train.sh
+  lotus run --settings tuned.json --settings advice.json -- python train.py
+      the settings of one, with the samples made as the other says
   lotus run --mode local --every 8 -- torchrun --nproc-per-node 4 train.py
       each rank trains on its own, parameters are averaged every 8 batches
   lotus run --settings tuned.json -- lotus trace -- python train.py
@@ -76,7 +79,8 @@ exit codes: the command's own; 126, 127 it cannot be started; 2 a file of
   settings cannot be read, or is for another script, and the command was not
   started
 
-see also: lotus tune, lotus plan, lotus balance, lotus cache ls, lotus trace
+see also: lotus tune, lotus advise, lotus plan, lotus balance, lotus cache ls,
+  lotus trace
 """
 
 
@@ -86,8 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         metavar="FILE",
-        help="file that `lotus tune`, plan or balance wrote; repeat it to use one of each "
-        f"(default: {tuned_file.DEFAULT})",
+        help="file that `lotus tune`, advise, plan or balance wrote; repeat it to combine files "
+        f"that change different things (default: {tuned_file.DEFAULT})",
     )
     parser.add_argument(
         "--loss",
@@ -163,7 +167,8 @@ def run(args: argparse.Namespace) -> int:
     command = options.command(args)
     mode = _mode(args)
     paths = args.settings or ([] if mode is not None else [tuned_file.DEFAULT])
-    tuned, shares = _read(paths, args)
+    documents, shares = _read(paths, args)
+    tuned = combined(documents)
     if mode is not None and mode.name != "sync" and shares is not None:
         raise LotusError(
             f"--mode {mode.name} cannot use shares: a plan of lotus balance is for gradients "
@@ -183,15 +188,27 @@ def run(args: argparse.Namespace) -> int:
         if shares is not None:
             print("\n".join(settings_run.shares_change(shares.plan)))
         return 0
-    other = tuned_file.other_program(tuned, command)
-    if other and not args.force:
-        raise LotusError(
-            f"{other}, so nothing was started; -f applies them all the same, `lotus tune -- "
-            "COMMAND` makes settings for another script"
-        )
-    if not args.quiet and tuned.loaders:
-        for text in tuned_file.differences(tuned, command):
+    for document in documents.values():
+        other = tuned_file.other_program(document, command)
+        if other and not args.force:
+            raise LotusError(
+                f"{other}, so nothing was started; -f applies them all the same, `lotus tune -- "
+                "COMMAND` makes settings for another script"
+            )
+    if not args.quiet:
+        differences = [
+            text
+            for document in documents.values()
+            if document.loaders
+            for text in tuned_file.differences(document, command)
+        ]
+        for text in dict.fromkeys(differences):
             say(f"lotus: {text}")
+        if len(documents) > 1:
+            say(
+                f"lotus: {' and '.join(map(str, documents))} are applied together; what that "
+                "gains has not been measured"
+            )
     _say_allowed(tuned, args.allow)
     outcome, missing = settings_run.run(command, tuned, shares, mode, args.allow)
     for text in missing:
@@ -226,19 +243,17 @@ def _mode(args: argparse.Namespace) -> ModeOptions | None:
     return None if args.mode is None else ModeOptions(args.mode, **values)
 
 
-def _read(paths: list[Path], args: argparse.Namespace) -> tuple[Tuned, Shares | None]:
-    """Return the settings in the files (none if there is only a plan), and the plan."""
+def _read(paths: list[Path], args: argparse.Namespace) -> tuple[dict[Path, Tuned], Shares | None]:
+    """Return the settings in each file, and the plan of shares, if one is among them."""
     plan_files = [path for path in paths if plans.is_plan(path)]
-    rest = [path for path in paths if path not in plan_files]
-    for same in (plan_files, rest):
-        if len(same) > 1:
-            raise LotusError(
-                f"{same[0]} and {same[1]} are of the same kind; only one of them can be applied"
-            )
-    tuned = tuned_file.read(rest[0]) if rest else Tuned(())
+    if len(plan_files) > 1:
+        raise LotusError(
+            f"{plan_files[0]} and {plan_files[1]} both have shares; only one of them can be applied"
+        )
+    documents = {path: tuned_file.read(path) for path in paths if path not in plan_files}
     if not plan_files:
         if args.rebalance_every:
             raise LotusError("--rebalance-every needs a plan: --settings balance.json")
-        return tuned, None
+        return documents, None
     plan, every = plans.read(plan_files[0]), args.rebalance_every or 0
-    return tuned, Shares(plan, args.loss == "sum", rebalance_every=every)
+    return documents, Shares(plan, args.loss == "sum", rebalance_every=every)

@@ -282,7 +282,12 @@ def _lines(console: "Console", loader: LoaderComparison, comparison: Comparison)
     console.print()
     print_paragraph(console, "", MARKS)
     rows = [
-        [plain(row["name"]), share(row["a"]), share(row["b"]), f"{row['b'] - row['a']:+.1%}"]
+        [
+            plain(operation_name(row["name"])),
+            share(row["a"]),
+            share(row["b"]),
+            f"{row['b'] - row['a']:+.1%}",
+        ]
         for row in rows_of(loader.causes.head(8))
     ]
     columns = [

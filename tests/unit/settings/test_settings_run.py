@@ -141,7 +141,7 @@ def test_two_plans_are_one_too_many(files: Path, capfd: pytest.CaptureFixture[st
     plans.write(files / "other.json", SharePlan((1, 1), "equal"))
     command = ["run", "--settings", "balance.json", "--settings", "other.json", "--", "true"]
     assert cli.main(command) != 0
-    assert "balance.json and other.json are of the same kind" in capfd.readouterr().err
+    assert "balance.json and other.json both have shares" in capfd.readouterr().err
 
 
 def test_a_name_in_a_file_steers_no_terminal(
