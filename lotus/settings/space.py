@@ -209,7 +209,6 @@ class Observed:
     iter_s: float  # the part of startup_s in `iter()`, which starts the workers
     shutdown_s: float  # of the whole loader
     samples: float  # mean number per batch
-    helpers_s: float = 0.0  # of cpu_s, what threads besides the first one of each worker took
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -87,10 +87,13 @@ class Fake:
         if setting.num_workers == 0:
             return self.cpu_s + self.wait_s + taken
         fetch_s = self.cpu_s + self.wait_s
-        if setting.threads != 1:
+        if self._fights(setting):
             fetch_s *= self.fighting
         made = max(fetch_s / setting.num_workers, self.cpu_s / self.cores)
         return max(made, taken + 0.0001)
+
+    def _fights(self, setting: Setting) -> bool:
+        return self.fighting > 1 and setting.threads != 1 and setting.num_workers > 0
 
     def taken_s(self, setting: Setting, step: bool) -> float:
         slower = self.slower_step if setting.num_workers else 1.0
@@ -156,7 +159,7 @@ class Fake:
             steps_s=(taken,) * count,
             sizes=(32,) * count,
             worker_cpu_s=self.cpu_s * count,
-            worker_queued_s=0.0,
+            worker_queued_s=2 * sum(waits) * setting.num_workers if self._fights(setting) else 0.0,
             main_cpu_s=0.0001 * count,
             batch_bytes=self.batch_bytes,
             shared_bytes=self.batch_bytes if setting.num_workers else 0,
@@ -165,7 +168,6 @@ class Fake:
             worker_bytes=self.worker_bytes,
             main_bytes=500 * MIB,
             read_bytes=self.read_once * count if setting == self.opened[0] else 0,
-            worker_helpers_s=self.cpu_s * count / 2 if self.fighting > 1 else 0.0,
         )
 
     def close(self, setting: Setting) -> float:

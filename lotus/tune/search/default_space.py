@@ -13,8 +13,9 @@ from lotus.tune.program.program import Watched
 VARIED = ("start_method", "in_order", "threads")  # parameters varied on request only
 _WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _PREFETCHES = (1, 2, 4, 8, 16)
-_THREADED = 1.2  # cores kept busy by a process that makes batches, from which it has threads
-_HELPERS = 0.2  # or share of its CPU time in other threads, where it does not get the cores
+_THREADED = (
+    1.2  # threads of a process that run or wait for a core at once, from which it has several
+)
 
 
 def plain(setting: Setting, vary: Collection[str] = ()) -> Setting:
@@ -92,8 +93,8 @@ def default_space(
 
 def _is_threaded(seen: Observed, setting: Setting) -> bool:
     """Whether several threads of a process make a batch."""
-    busy = seen.cpu_s > _THREADED * seen.capacity_s * _processes(setting)
-    return busy or seen.helpers_s > _HELPERS * seen.cpu_s
+    runnable_s = seen.cpu_s + seen.queued_s
+    return runnable_s > _THREADED * seen.capacity_s * _processes(setting)
 
 
 def _processes(setting: Setting) -> int:

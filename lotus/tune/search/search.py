@@ -179,17 +179,10 @@ class _Search:
 
     def _try_one_thread(self) -> None:
         """Try one thread a worker where their threads were seen to compute: they may fight."""
-        if self.space is None or "threads" in self.vary or 1 not in self.space.threads:
+        one = dataclasses.replace(self.own, threads=1)
+        if self.space is None or "threads" in self.vary or one not in self.space:
             return
-        own, cores = self.own, self.trials.safety.start.cores
-        if not own.num_workers:
-            few = [count for count in self.space.num_workers if 0 < count <= max(cores, 1)]
-            prefetch = TORCH_PREFETCH
-            own = dataclasses.replace(
-                own, num_workers=max(few, default=1), prefetch_factor=prefetch
-            )
-        one = dataclasses.replace(own, threads=1)
-        if one in self.space and one != self.own and self.trials.left > self.budget_s * _CONFIRMING:
+        if one.num_workers and self.trials.left > self.budget_s * _CONFIRMING:
             self._measure(one, "several threads of a worker compute: with one, they cannot fight")
 
     def _try_for_fewer_threads(self) -> None:

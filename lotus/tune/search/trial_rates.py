@@ -109,7 +109,6 @@ def observed(block: TrialBlock, opened: Opened, workers: int, shutdown_s: float)
         iter_s=opened.iter_s,
         shutdown_s=shutdown_s,
         samples=max(sum(block.sizes) / count, 1e-9),
-        helpers_s=max(block.worker_helpers_s, 0.0) / count,
     )
 
 

@@ -20,13 +20,13 @@ def test_no_more_workers_than_an_epoch_has_batches() -> None:
 
 
 def test_one_thread_a_worker_is_tried_where_workers_have_several() -> None:
-    def space(cpu_s: float, helpers_s: float = 0.0) -> Space:
-        seen = Observed(0.02, cpu_s, 0.0, 0.0, 0.1, 0.1, 0.0, 0.0, 8.0, helpers_s)
+    def space(cpu_s: float, queued_s: float = 0.0) -> Space:
+        seen = Observed(0.02, cpu_s, queued_s, 0.0, 0.1, 0.1, 0.0, 0.0, 8.0)
         own = Measurement(Setting(0), 100.0, 90.0, 110.0, 1.0, observed=seen)
         return default_space(watched(1000), 4, own)
 
     assert space(0.02).threads == (None,)
     assert space(0.035).threads == (None, 1)
-    # Where workers have all cores, their threads get no more than one core each.
-    assert space(0.02, helpers_s=0.009).threads == (None, 1)
-    assert space(0.02, helpers_s=0.001).threads == (None,)
+    # Where other workers have the cores, the threads of one wait for them.
+    assert space(0.02, queued_s=0.018).threads == (None, 1)
+    assert space(0.01, queued_s=0.009).threads == (None,)

@@ -88,7 +88,6 @@ def measure(
     worker_bytes = max(worker_processes.private_bytes(pid) for pid in loading.pids())
     main_bytes = worker_processes.resident_bytes(os.getpid())
     worker_cpu_s, queued_s, read_bytes = usage.cpu_s, usage.queued_s, usage.read_bytes
-    helpers_s = usage.helpers_s
     while workers and looks.due(total_s):  # of further batches, as those above are timed
         before = time.perf_counter()
         batch, _, _ = loading.take(watchdog)
@@ -103,7 +102,6 @@ def measure(
         worker_bytes=worker_bytes,
         main_bytes=main_bytes,
         read_bytes=read_bytes,
-        worker_helpers_s=helpers_s,
         **looks.largest,
     )
 

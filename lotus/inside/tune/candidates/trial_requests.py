@@ -47,7 +47,6 @@ class TrialBlock:
     worker_bytes: int  # private memory of the largest worker at the end
     main_bytes: int  # resident memory of the main process at the end
     read_bytes: int = 0  # read by the workers from storage (not from the page cache)
-    worker_helpers_s: float = 0.0  # of worker_cpu_s, what threads besides the first one took
 
     @property
     def seconds(self) -> float:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 _OFTEN_S = 0.02
 # torch's process that removes shared memory when all its users have exited, and then exits.
 _MANAGER = "torch_shm_manag"
-# CPU ns, run-queue delay of the threads (ns), bytes read, CPU ns of threads besides the first
-_Counts = tuple[int, int, int, int]
+_Counts = tuple[int, int, int]  # CPU ns, run-queue delay of the threads (ns), bytes read
 
 
 class Usage:
@@ -28,7 +27,7 @@ class Usage:
         self.reset()
 
     def reset(self) -> None:
-        self.cpu_s = self.queued_s = self.helpers_s = 0.0
+        self.cpu_s = self.queued_s = 0.0
         self.read_bytes = 0
 
     def start(self, pids: Iterable[int]) -> None:
@@ -51,7 +50,6 @@ class Usage:
             self.cpu_s += (now[0] - before[0]) / 1e9
             self.queued_s += max(now[1] - before[1], 0) / 1e9
             self.read_bytes += max(now[2] - before[2], 0)
-            self.helpers_s += max(now[3] - before[3], 0) / 1e9
             self._last[pid] = now
 
 
@@ -66,12 +64,9 @@ class OwnUsage(Usage):
                 task = f"/proc/self/task/{threading.get_native_id()}/schedstat"
                 self._file = os.open(task, os.O_RDONLY | os.O_CLOEXEC)
         self._queued, self._cpu = self._now(), time.process_time()
-        self._thread = time.thread_time()
 
     def finish(self) -> None:
-        cpu_s = time.process_time() - self._cpu
-        self.cpu_s += cpu_s
-        self.helpers_s += max(cpu_s - (time.thread_time() - self._thread), 0.0)
+        self.cpu_s += time.process_time() - self._cpu
         self.queued_s += self._now() - self._queued
 
     def _now(self) -> float:
@@ -89,21 +84,19 @@ class OwnUsage(Usage):
 
 def counts(pid: int) -> _Counts:
     """Return the counts of a process with all its threads; 0 if unknown."""
-    cpu = queued = read = helpers = 0
+    cpu = queued = read = 0
     with suppress(OSError):
         # Linux include/linux/posix-timers_types.h: the CPU-time clock of a process.
         cpu = time.clock_gettime_ns((~pid << 3) | 2)
     with suppress(OSError, ValueError, IndexError):
         for task in os.listdir(f"/proc/{pid}/task"):
             with suppress(OSError), open(f"/proc/{pid}/task/{task}/schedstat", "rb") as file:
-                ran, waited = file.read().split()[:2]
-                queued += int(waited)
-                helpers += int(ran) if task != str(pid) else 0
+                queued += int(file.read().split()[1])
     with suppress(OSError, ValueError), open(f"/proc/{pid}/io", "rb") as file:
         for line in file:
             if line.startswith(b"read_bytes:"):
                 read = int(line.split()[1])
-    return cpu, queued, read, helpers
+    return cpu, queued, read
 
 
 def tells_queueing() -> bool:

@@ -1,7 +1,6 @@
 """Candidate loaders in this process: what they measure, and that they leave the program alone."""
 
 import gc
-import hashlib
 import itertools
 import multiprocessing
 import os
@@ -11,7 +10,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -175,34 +173,6 @@ def test_a_function_is_called_with_batches_also_where_a_child_makes_them() -> No
         assert block.worker_cpu_s > 0
     trials.end()
     assert seen == [(os.getpid(), 6)] * 6
-
-
-class Threaded(Numbers):
-    """Its samples are made by a thread beside the one that fetches."""
-
-    pool: Any = None
-    data = bytes(4 << 20)
-
-    def __getitem__(self, index: int) -> Any:
-        if self.pool is None:
-            self.pool = ThreadPoolExecutor(1)
-        self.pool.submit(hashlib.sha256, self.data).result()
-        return super().__getitem__(index)
-
-
-def test_it_is_told_how_much_threads_beside_the_first_one_compute() -> None:
-    shares = {}
-    for data in (Numbers(), Threaded()):
-        trials = Trials(DataLoader(data, batch_size=6))
-        for workers in (0, 1):
-            trials.open(setting(workers), Open(60))
-            request = Measure(seconds=0, least=8, step=False, limit_s=60)
-            block = trials.measure(setting(workers), request)
-            shares[type(data), workers] = block.worker_helpers_s / block.worker_cpu_s
-        trials.end()
-    for workers in (0, 1):
-        assert shares[Threaded, workers] > 0.2
-        assert shares[Numbers, workers] < 0.2
 
 
 def test_all_candidates_read_the_same_indices_in_turn() -> None:
