@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, flag, integer, number, ratio
+from lotus.analysis.common.columns import Floats, flag, integer, number, ratio, ratios
 from lotus.analysis.common.scope import Scope
 
 _LEAST_COPIED = 64 << 20  # bytes a worker: imports and a garbage collection copy some 50 MB
@@ -143,17 +143,23 @@ def _of_workers(scope: Scope) -> pd.DataFrame:
     pss, rss = number(own, "pss"), number(own, "rss")
     # Just after the fork all processes share about the same pages.
     sharers = max(scope.num_workers, 1) + 1
+    private = np.maximum(sharers * pss - rss, 0.0) / (sharers - 1)
     inside = pd.DataFrame(
         {
             "pid": integer(own, "pid"),
             "time": number(own, "time_ns"),
             "rss": rss,
-            "private": np.maximum(sharers * pss - rss, 0.0) / (sharers - 1),
+            "private": private,
             "shared": np.nan,
             "anonymous": np.nan,
         }
     )[(integer(own, "worker") >= 0) & (pss > 0)]
     inside = inside.sort_values("time").drop_duplicates("pid")
+    # One that read itself before the others were forked shared its pages with fewer: that makes its
+    # own look more, so the least part is the truest.
+    inside["private"] = inside["rss"] * np.min(
+        ratios(number(inside, "private"), number(inside, "rss")), initial=1.0
+    )
     outside = outside[outside["pid"].isin(inside["pid"])]
     return pd.concat([inside, outside], ignore_index=True).sort_values("time", kind="stable")
 

@@ -54,6 +54,16 @@ def test_copies_of_shared_pages_are_told_from_what_a_worker_allocates() -> None:
     assert not memory_growth(scopes(with_memory([]))[0]).copies  # read once
 
 
+def test_a_worker_that_reads_itself_before_the_others_are_forked_owns_no_more_for_it() -> None:
+    run = with_memory(COPIES)
+    early = run.resources["worker"] == 0
+    run.resources.loc[early, "pss"] = 200 * MIB  # shared with the main process only
+    growth = memory_growth(scopes(run)[0])
+    assert growth.copied_bytes == 150 * MIB
+    run.resources["pss"] = 200 * MIB  # none was read later: as much as is known
+    assert memory_growth(scopes(run)[0]).copied_bytes == 50 * MIB
+
+
 def test_pages_that_the_worker_did_not_touch_are_not_its_copies() -> None:
     run = with_memory(COPIES)
     run.batches["minor_faults"] = 0.0

@@ -69,7 +69,7 @@ def _advice(charge: Charge, around: Circumstances) -> str:
         return (
             "Store the data set's records in numpy arrays, torch tensors or an Arrow table instead "
             "of lists and dicts: to read a Python object changes its reference count, and so "
-            "copies its page. Each worker makes its own copies, so more workers need more memory."
+            "copies its page. Each worker makes copies of its own, so they add up."
         )
     return (
         "Find what the data set keeps from one sample to the next: a cache without a limit, a list "
