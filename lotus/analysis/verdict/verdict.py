@@ -32,6 +32,7 @@ MODERATE, HIGH = 0.05, 0.20
 # Up to here the interval of its own waits has to lie above `MODERATE`, and so have its waits
 # without the way of batches from the workers: that takes a millisecond or two, whatever the loader.
 _NEAR_MODERATE = 0.10
+_WAY_NS = 2e6  # a batch: what its way from a worker takes, whatever the loader
 _BRIEF_NS = 1e9  # a start-up that comes once and takes less is no finding, however short the loop
 _LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself
 # Defects in how data are divided come first: what else is waited for is measured beside them.
@@ -181,7 +182,11 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         unclear = f", which is not significantly more than {MODERATE:.0%}"
     elif kind == "input-bound" and degree == "moderately" and _largest(books) / free < MODERATE:
         unclear = f", and no single cause takes {MODERATE:.0%}"
-    elif kind == "input-bound" and own < _NEAR_MODERATE and own - sent / free < MODERATE:
+    elif (
+        kind == "input-bound"
+        and own - sent / free < MODERATE
+        and (own < _NEAR_MODERATE or (degree == "moderately" and _is_usual_way(books, around)))
+    ):
         unclear = f", of which {sent:.1%} is batches on their way from the workers"
     if unclear:
         kind, degree = "consumer-bound", "not"
@@ -343,6 +348,16 @@ def _kind(inputs: float, edges: float) -> tuple[str, str]:
 def _share_of(books: Account, kind: str) -> float:
     """The share of the loop that causes of this kind take together."""
     return ratio(sum(charge.ns for charge in books.charges if charge.kind == kind), books.loop_ns)
+
+
+def _is_usual_way(books: Account, around: Circumstances) -> bool:
+    """Whether batches take no longer from the workers than any do, and no workers would cost more.
+
+    Then no change of the loader makes these waits shorter.
+    """
+    sent = [charge for charge in books.charges if charge.kind == SENDING.kind]
+    usual = sum(charge.ns for charge in sent) < _WAY_NS * total(number(books.epochs, "waits"))
+    return usual and not any(SENDING.remedy(charge, around).setting for charge in sent)
 
 
 def _largest(books: Account) -> float:

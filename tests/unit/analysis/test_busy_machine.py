@@ -3,15 +3,25 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import pytest
 
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from lotus.reporters.run import coverage
 from tests.unit.simulated import Plan
 
 
 def busy(plan: Plan, delay: float, send_bytes: int = 400, receiving: float = 0.1) -> Verdict:
-    """The verdict where batches were made without a core for this share of their time, and the main
+    """The verdict on `on_busy_cores`."""
+    return verdict(scopes(on_busy_cores(plan, delay, send_bytes, receiving))[0])
+
+
+def on_busy_cores(
+    plan: Plan, delay: float, send_bytes: int = 400, receiving: float = 0.1
+) -> SimpleNamespace:
+    """A run where batches were made without a core for this share of their time, and the main
     process was on one for `receiving` of its waits."""
     run: SimpleNamespace = plan.run()
     run.manifest["cpu"] = {"logical": 4, "available": 4}
@@ -24,7 +34,30 @@ def busy(plan: Plan, delay: float, send_bytes: int = 400, receiving: float = 0.1
         for name in ("cpu", "process_cpu"):
             on_core = receiving if part == "wait" else 0.1
             run.waits[f"{part}_{name}_ns"] = (run.waits[f"{part}_ns"] * on_core).astype(np.int64)
-    return verdict(scopes(run)[0])
+    return run
+
+
+def test_late_batches_are_owed_to_others_also_where_making_them_had_its_cores() -> None:
+    # GIVEN batches of a few bytes that arrive late, and fetches that had cores
+    plan = Plan(batches=200, step=12.0, unpickle=6.0, operations={"Read": 0.5})
+    run = on_busy_cores(plan, delay=0.02)
+    run.waits["wait_run_delay_ns"] = 0.2 * run.waits["wait_ns"]
+    alone = verdict(scopes(run)[0])
+    assert (alone.kind, alone.causes[0].kind) == ("input-bound", "send")
+    # WHEN other programs are known to have used the cores
+    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
+    times = {"time_ns": [begin, end], "busy_ns": [0.0, 4 * (end - begin)]}
+    run.machine = pd.DataFrame(times).assign(idle_ns=0.0, stolen_ns=0.0)
+    scope = scopes(run)[0]
+    judged = verdict(scope)
+    # THEN what neither bytes nor CPU time account for is theirs, and nothing is left over
+    shares = {cause.kind: cause.share for cause in judged.causes}
+    assert shares["other-programs"] > shares["send"]
+    assert "unseen" not in shares
+    others = next(cause for cause in judged.causes if cause.kind == "other-programs")
+    assert others.reason.startswith("Batches that were ready arrived later than")
+    books = account(scope)
+    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
 
 
 def test_sending_of_a_few_bytes_that_takes_long_had_no_core() -> None:

@@ -81,6 +81,17 @@ def test_threads_that_fight_for_cores_come_before_the_worker_that_lost_most_by_t
     assert kinds == {0.0: "slow-worker", 0.5: "worker-threads"}
 
 
+def test_too_few_cores_come_before_the_worker_that_lost_most_by_them() -> None:
+    plan = Plan(workers=2, operations={"Slow": lambda _, worker: 40.0 if worker else 10.0}, cores=2)
+    kinds = {}
+    for cpus in ("0-1", "0"):
+        run = cores(plan.run(), (0.4, 0.6, 0.0), QUIET)
+        run.batches.loc[run.batches["worker"] == 0, "run_delay_ns"] *= 0.5
+        run.epochs["cpus"], run.workers["cpus"] = "0-1", cpus
+        kinds[cpus] = judged(run).causes[0].kind
+    assert kinds == {"0-1": "slow-worker", "0": "affinity"}
+
+
 def test_first_batches_lose_to_threads_what_the_others_lose() -> None:
     plan = Plan(workers=2, batches=6, operations={"Slow": 20.0}, step=400.0, cores=2)
 

@@ -59,6 +59,26 @@ def test_the_way_of_batches_alone_makes_no_loop_input_bound_below_a_tenth(
 
 
 @pytest.mark.parametrize(
+    ("unpickle", "operation", "kind"),
+    [(1.2, 2.0, "consumer-bound"), (1.2, 0.02, "input-bound"), (6.0, 2.0, "input-bound")],
+)
+def test_the_usual_way_of_batches_is_no_finding_where_no_change_makes_it_shorter(
+    unpickle: float, operation: float, kind: str
+) -> None:
+    # GIVEN batches of which the way takes a tenth to a fifth of the loop
+    small = {"operations": {"Read": operation}, "own": 0.02, "collate": 0.05, "workers": 4}
+    plan = Plan(step=7.0 * unpickle, unpickle=unpickle, batches=200, **small)  # type: ignore[arg-type]
+    run = cores(plan.run(), QUIET, QUIET)
+    run.waits["wait_cpu_ns"] = 0.9 * run.waits["wait_ns"]
+    run.batches["bytes"] = run.batches["send_bytes"] = 400
+    judgement = judged(run)
+    assert 0.1 < judgement.input_share < 0.2
+    # THEN it is one where the main process makes them sooner, or where they take unusually long
+    assert judgement.kind == kind
+    assert ("on their way from the workers" in judgement.summary) == (kind == "consumer-bound")
+
+
+@pytest.mark.parametrize(
     ("spawn", "epochs", "first"),
     [(300.0, 1, "operation"), (3000.0, 1, "start-up"), (300.0, 3, "start-up")],
 )

@@ -57,3 +57,20 @@ def test_costly_or_large_batches_keep_their_workers(making: float, size: int) ->
     cause = first_cause(sent(2.0, 40.0 + 4 * making, making), pipe=400, size=size)
     assert cause.kind == "send"
     assert not cause.remedy.setting
+
+
+@pytest.mark.parametrize(("making", "leaves_workers"), [(1.0, True), (4.0, False)])
+def test_the_cpu_time_of_receiving_decides_where_others_have_the_cores(
+    making: float, leaves_workers: bool
+) -> None:
+    # GIVEN batches that take long to arrive, also because others have the cores
+    run = sent(0.2, 40.0, making)
+    run.batches["run_delay_ns"] = 0.5 * run.batches["fetch_ns"]
+    run.batches["cpu_ns"] = run.batches["process_cpu_ns"] = 0.5 * run.batches["fetch_ns"]
+    for part in ("wait", "step"):
+        run.waits[f"{part}_run_delay_ns"] = 0
+        for name in ("cpu", "process_cpu"):
+            run.waits[f"{part}_{name}_ns"] = 0.15 * run.waits[f"{part}_ns"]
+    # THEN no workers are proposed if making them takes clearly less than receiving does on a core
+    advice = first_cause(run, pipe=400, size=16_000).advice
+    assert ("set num_workers=0" in advice) == leaves_workers

@@ -2,7 +2,8 @@
 
 Each row takes its time from what the rows before it have left, so their order matters: what is out
 of the ordinary comes before the ordinary, and what nothing explains comes last. Threads beyond the
-cores come before a slow worker: while they fight, which worker is slower is chance.
+cores, and too few cores, come before a slow worker: while they fight, which worker is slower is
+chance.
 """
 
 from lotus.analysis.verdict.causes.cause_row import CauseRow
@@ -41,8 +42,8 @@ CAUSES: tuple[CauseRow, ...] = (
     STALLS,
     SLOW_BATCHES,
     WORKER_THREADS,
-    SLOW_WORKER,
     AFFINITY,
+    SLOW_WORKER,
     STARVED,
     COLD_FILES,
     OTHERS,

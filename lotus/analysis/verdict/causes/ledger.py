@@ -252,9 +252,10 @@ class Ledger:
     def _made_without_core(self) -> float:
         """Take the waits for batches that were made, in which others had the main process's core.
 
-        Before the sending and the hand-over are charged, of which they would be a part.
+        Before the sending and the hand-over are charged, of which they would be a part. On cores
+        that the program itself keeps busy, its own workers may have had it.
         """
-        if not self.use.rivals or not self.scope.num_workers:
+        if not self.use.others or self.use.full or not self.scope.num_workers:
             return 0.0
         return self.take_made(total(number(self.scope.waits, "wait_run_delay_ns")))
 
@@ -277,6 +278,17 @@ class Ledger:
         setattr(self, name, np.zeros(len(self.scope.batches)))
         return ns
 
+    @property
+    def received_cpu_ns(self) -> float:
+        """CPU time of the main process in `next`, but for what it does there once a batch is here.
+
+        NaN: not measured.
+        """
+        cpu = number(self.scope.waits, "wait_cpu_ns")
+        if not np.isfinite(cpu).any():
+            return math.nan
+        return max(total(cpu) - total(self.handover), 0.0)
+
     def take_sending(self) -> float:
         """Take what is left of the sending, but what others kept from the cores.
 
@@ -287,8 +299,7 @@ class Ledger:
         if self.use.others:
             size = np.nan_to_num(number(self.scope.batches, "send_bytes"), nan=math.inf)
             kept = np.minimum(self.sending, _SENDING_NS + _SENDING_NS_PER_BYTE * size)
-            received = total(number(self.scope.waits, "wait_cpu_ns")) - total(self.handover)
-            more = ratio(received - total(kept), total(self.sending - kept))
+            more = ratio(self.received_cpu_ns - total(kept), total(self.sending - kept))
             kept += (self.sending - kept) * float(np.clip(np.nan_to_num(more), 0.0, 1.0))
             self.made_without_core += total(self.sending - kept)
             self.sending = kept

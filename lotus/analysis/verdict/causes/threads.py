@@ -211,10 +211,11 @@ AFFINITY = CauseRow(
 
 def _of_others(ledger: Ledger) -> Iterable[Charge]:
     """Waits in which whoever makes or takes the batch was ready, and others had the cores."""
-    use = ledger.use
+    use, ns = ledger.use, ledger.made_without_core
     if use.rivals:
         ledger.delay_share = min(use.fetch.delay_share, 1.0)
-        ns = ledger.made_without_core + ledger.take_share(ledger.delay_share)
+        ns += ledger.take_share(ledger.delay_share)
+    if use.rivals or ns > 0:
         evidence = {
             "run_delay_share": use.fetch.delay_share,
             "others_share": use.others_share,
@@ -228,6 +229,11 @@ def _others_reason(evidence: Evidence) -> str:
         f"{share(evidence['run_delay_share'])} of its time, and the program did not keep the cores "
         "busy itself"
     )
+    if evidence["run_delay_share"] < LEAST_DELAY:
+        text = (
+            "Batches that were ready arrived later than their bytes and the CPU time of receiving "
+            "them account for"
+        )
     if evidence.has("others_share"):
         text += f": other programs used {share(evidence['others_share'])} of them"
     return text + "."

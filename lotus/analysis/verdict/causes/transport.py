@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from lotus.analysis.batches.own_code import of_program
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import number, ratio
 from lotus.analysis.replay.gain_prediction import UNKNOWN
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
@@ -23,6 +23,10 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
         "mean_pipe_bytes": mean(number(batches, "send_bytes")),
         "mean_batch_bytes": mean(number(batches, "bytes")),
         "mean_fetch_ns": mean(number(batches, "fetch_ns")),
+        "making_over_receiving": ratio(
+            mean(number(batches, "fetch_ns") - number(batches, "run_delay_ns")),
+            ratio(ledger.received_cpu_ns, len(ledger.scope.waits)),
+        ),
     }
     yield Charge(SENDING.kind, SENDING.title, ledger.take_sending(), evidence)
 
@@ -33,6 +37,7 @@ _MANY_PARTS_BYTES, _MANY_PARTS_NS = 4096, 2e6
 # Python objects and arrays take far less for a byte, also where others have the cores.
 _OF_TENSORS_NS = 100.0
 _CLEARLY_LESS, _FAR_LESS = 0.25, 0.05
+_HALF = 0.5  # of the CPU time of receiving, which is the same whoever else has the cores
 _STAGES = ("pickle", "lock", "write")
 
 
@@ -96,9 +101,12 @@ def _has_many_parts(charge: Charge) -> bool:
 def _quicker_alone(charge: Charge, around: Circumstances) -> bool:
     """Whether the main process would make a batch in less time than it takes to receive it.
 
-    While other programs have the cores, receiving takes longer than it would by itself.
+    While other programs have the cores, receiving takes longer than it would by itself: its CPU
+    time does not.
     """
     evidence = Evidence(charge.evidence)
+    if evidence["making_over_receiving"] < _HALF:
+        return True
     least = _FAR_LESS if around.use.rivals else _CLEARLY_LESS
     return evidence["mean_fetch_ns"] < least * evidence["mean_receive_ns"]
 
@@ -147,6 +155,10 @@ SENDING = CauseRow(
         "mean_pipe_bytes": "Bytes of a batch through the pipe.",
         "mean_batch_bytes": "Bytes of a batch.",
         "mean_fetch_ns": "Making of a batch, nanoseconds.",
+        "making_over_receiving": (
+            "Making of a batch, without the time it had no core, over the main process's CPU time "
+            "of receiving it."
+        ),
         "making_over_sending": "Making of all batches over their sending; of a sampled run.",
     },
     reason=_sending_reason,
