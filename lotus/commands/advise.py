@@ -128,24 +128,24 @@ def run(args: argparse.Namespace) -> int:
 
     names = _names(args)
     choices = None if args.ceilings else applied_alternatives.choices(names)
-    done = subprocess_tuning.measure(
+    result = subprocess_tuning.measure(
         command, measure, loader=args.loader, watch=args.watch, choices=choices
     )
-    if done.result is not None and done.outcome.signal == signal.SIGINT:
-        done.result = dataclasses.replace(done.result, interrupted=True)
-    others = tuned = None
+    if result.result is not None and result.outcome.signal == signal.SIGINT:
+        result.result = dataclasses.replace(result.result, interrupted=True)
+    applied = tuned = None
     # Alternatives are useful even if no ceiling could be measured.
-    goes_on = bool(seen) and done.ended_by_us and not getattr(done.result, "interrupted", False)
-    if done.result is not None and not args.json:
-        ceilings_report.write(plain_console(), done.result)
-    if done.problem:
-        say(f"lotus: {done.problem}")
+    goes_on = bool(seen) and result.ended_by_us and not getattr(result.result, "interrupted", False)
+    if result.result is not None and not args.json:
+        ceilings_report.write(plain_console(), result.result)
+    if result.problem:
+        say(f"lotus: {result.problem}")
     if goes_on and not args.ceilings:
         say("lotus: the program is started again, to try other ways to do what it does")
         number = args.loader if isinstance(args.loader, int) else seen[0].loader.number
         bar = alternatives_report.TrialProgress(sys.stderr.isatty())
         try:
-            others = tried_alternatives.attempt(
+            applied = tried_alternatives.attempt(
                 command,
                 number,
                 names=names,
@@ -155,34 +155,36 @@ def run(args: argparse.Namespace) -> int:
             )
         finally:
             bar.clear()
-        if done.result is not None:
-            tuned = applied_alternatives.settings(done.result, others, command)
+        if result.result is not None:
+            tuned = applied_alternatives.settings(result.result, applied, command)
         if tuned is not None:
             tuned_file.write(output, tuned)
     written = None if tuned is None else output
-    if done.result is not None and args.json:
-        outputs.print_document(ceilings_report.document(done.result, others=others, output=written))
-    elif others is not None and not args.json:
-        ceiling = None if done.result is None else done.result.speedup
-        alternatives_report.write(plain_console(), others, ceiling=ceiling)
-        if done.result is not None:
+    if result.result is not None and args.json:
+        outputs.print_document(
+            ceilings_report.document(result.result, others=applied, output=written)
+        )
+    elif applied is not None and not args.json:
+        ceiling = None if result.result is None else result.result.speedup
+        alternatives_report.write(plain_console(), applied, ceiling=ceiling)
+        if result.result is not None:
             applied_report.write(
-                plain_console(), done.result, others=others, words=command, output=written
+                plain_console(), result.result, others=applied, words=command, output=written
             )
-    if done.result is not None and done.ended_by_us:
-        return 130 if done.result.interrupted else 0
-    return launcher.end_as(done.outcome)
+    if result.result is not None and result.ended_by_us:
+        return 130 if result.result.interrupted else 0
+    return launcher.end_as(result.outcome)
 
 
 def _names(args: argparse.Namespace) -> list[str]:
     """Return the alternatives to try. Raises LotusError for an unknown name."""
     from lotus.inside.common import alternative_files
 
-    known = alternative_files.names()
+    all_names = alternative_files.names()
     for name in args.only:
-        if name not in known:
+        if name not in all_names:
             raise LotusError(
-                f"--only {name}: there is no such alternative; there are {', '.join(known)}"
+                f"--only {name}: there is no such alternative; there are {', '.join(all_names)}"
             )
-    wanted = args.only or known
-    return [name for name in wanted if name not in args.skip]
+    chosen = args.only or all_names
+    return [name for name in chosen if name not in args.skip]

@@ -89,9 +89,9 @@ def run(args: argparse.Namespace) -> int:
     request = ExportRequest(args.format, path, args.torch_trace, args.weight, args.force)
     formats.check(request)
     with progress("exporting") as advance:
-        written = formats.export(load(args.run_directory, args.trust), request, advance)
-    for note in written.notes:
+        exported = formats.export(load(args.run_directory, args.trust), request, advance)
+    for note in exported.notes:
         say(f"lotus: {note}")
-    if written.path is not None:
-        print(printable(f"{written.path}\n{written.next}"), flush=True)
+    if exported.path is not None:
+        print(printable(f"{exported.path}\n{exported.next}"), flush=True)
     return 0

@@ -36,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
     if args.name is not None:
         print(documents.text(args.name), end="")
         return 0
-    known = {name: documents.schema(name)["title"] for name in documents.names()}
-    widest = max(map(len, known))
-    for name, title in known.items():
+    titles = {name: documents.schema(name)["title"] for name in documents.names()}
+    widest = max(map(len, titles))
+    for name, title in titles.items():
         print(f"{name:{widest}}  {title}")
     return 0

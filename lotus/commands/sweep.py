@@ -222,7 +222,7 @@ def _check_resumed(args: argparse.Namespace, sweep: "Sweep") -> None:
             settings = [setting for setting in sweep.settings() if always or setting.num_workers]
             varied = {getattr(setting, name) for setting in settings}
             values[option] = set(value), varied if name in sweep.varied else set()
-    others: tuple[tuple[str, object, object], ...] = (
+    further: tuple[tuple[str, object, object], ...] = (
         ("--repeat", args.repeat, plan.get("repeat")),
         ("--seed", args.seed, sweep.manifest.get("seed")),
         ("--loader", _loader(args), plan.get("loader")),
@@ -232,12 +232,12 @@ def _check_resumed(args: argparse.Namespace, sweep: "Sweep") -> None:
         ("--iterable-safe", args.iterable_safe or None, plan.get("iterable_safe")),
         ("--output", args.output and args.output.resolve(), sweep.path.resolve()),
     )
-    values |= {option: (value, there) for option, value, there in others if value is not None}
-    other = [option for option, (value, there) in values.items() if value != there]
-    if other:
+    values |= {option: (value, there) for option, value, there in further if value is not None}
+    differing = [option for option, (value, there) in values.items() if value != there]
+    if differing:
         raise LotusError(
-            f"{', '.join(other)}: not as in the sweep of {sweep.path}, which continues unchanged; "
-            "leave it out, or begin another sweep with -o"
+            f"{', '.join(differing)}: not as in the sweep of {sweep.path}, which continues "
+            "unchanged; leave it out, or begin another sweep with -o"
         )
 
 

@@ -188,11 +188,11 @@ def run(args: argparse.Namespace) -> int:
     if done.problem:
         say(f"lotus: {done.problem}")
     if done.unwritten:
-        more = "the line for the code is above, `lotus tune -o FILE` finds it again"
+        hint = "the line for the code is above, `lotus tune -o FILE` finds it again"
         if done.written is not None:
             file = shlex.quote(str(done.written))
-            more = f"the settings are in {done.written}; keep them with: cp {file} FILE"
-        say(f"lotus: {done.unwritten}; {more}")
+            hint = f"the settings are in {done.written}; keep them with: cp {file} FILE"
+        say(f"lotus: {done.unwritten}; {hint}")
     if done.result is not None and done.ended_by_us:
         return 130 if done.result.interrupted else int(bool(done.unwritten))
     return launcher.end_as(done.outcome)

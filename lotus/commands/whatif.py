@@ -213,8 +213,8 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    others = _JOB_OPTIONS if args.ranks is None else _ONE_RANK_OPTIONS
-    used = [name for name in others if getattr(args, name) not in (None, [])]
+    other_options = _JOB_OPTIONS if args.ranks is None else _ONE_RANK_OPTIONS
+    used = [name for name in other_options if getattr(args, name) not in (None, [])]
     if used:
         option = "--" + used[0].replace("_", "-")
         needs = "is for --ranks N only" if args.ranks is None else "means nothing with --ranks"

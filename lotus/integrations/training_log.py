@@ -89,14 +89,14 @@ class TrainingLog:
                 break
         mine = [log for key, log in self._digest.logs.items() if key[1] == os.getpid()]
         samples = sum(size for log in self._digest.logs.values() for size, _ in log.sizes.values())
-        before, waited, made = self._since
+        before, waited, samples_made = self._since
         now, waits = time.monotonic_ns(), sum(log.waited_ns for log in mine)
         if not mine or now <= before:
             return {}
         seconds = (now - before) / 1e9
         values = {
             "lotus/wait_share": min((waits - waited) / (now - before), 1.0),
-            "lotus/samples_per_s": (samples - made) / seconds,
+            "lotus/samples_per_s": (samples - samples_made) / seconds,
         }
         if self._judging_s <= _JUDGING_SHARE * seconds and self._size() <= _MOST_LOG:
             began = time.monotonic()

@@ -28,14 +28,14 @@ def write(console: "Console", report: Report, *, everything: bool = False) -> No
     gaps = [finding for finding in report.findings if finding.state == GAP]
     areas = dict.fromkeys(finding.area for finding in report.findings)
     for area in areas:
-        shown = [
+        findings = [
             finding
             for finding in report.findings
             if finding.area == area and (everything or not _is_detail(finding))
         ]
-        if shown:
+        if findings:
             console.print(f"\n{area.capitalize()}", style="bold")
-        for finding in shown:
+        for finding in findings:
             _finding(console, finding, width)
     console.print()
     if gaps:

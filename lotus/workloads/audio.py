@@ -50,8 +50,8 @@ class Resample:
         if self.old == self.new:
             return sound
         padded = F.pad(sound, (self.width, self.width + self.old))
-        made = F.conv1d(padded[None, None], self.filters, stride=self.old)
-        return made[0].T.reshape(-1)[: math.ceil(len(sound) * self.new / self.old)]
+        resampled = F.conv1d(padded[None, None], self.filters, stride=self.old)
+        return resampled[0].T.reshape(-1)[: math.ceil(len(sound) * self.new / self.old)]
 
 
 class LogMelSpectrogram:

@@ -21,16 +21,16 @@ RECORD = 1 + 3 * 32 * 32  # bytes
 def records(file: int, count: int) -> NDArray[np.uint8]:
     """Return the first `count` records (count, 3073) of a file, with the same bytes each time."""
     random = np.random.Generator(np.random.PCG64(file))
-    made = np.empty((count, RECORD), np.uint8)
-    made[:, 0] = random.integers(0, CLASSES, count)
-    made[:, 1:] = random.integers(0, 128, (count, RECORD - 1), dtype=np.uint8)
+    records = np.empty((count, RECORD), np.uint8)
+    records[:, 0] = random.integers(0, CLASSES, count)
+    records[:, 1:] = random.integers(0, 128, (count, RECORD - 1), dtype=np.uint8)
     slope = np.arange(32, dtype=np.uint8) * 2
     for label in range(CLASSES):
         pattern = np.zeros((3, 32, 32), np.uint8)
         pattern[label % 3] = slope if label % 2 else slope[:, None]
         pattern += np.uint8(6 * label)
-        made[made[:, 0] == label, 1:] += pattern.reshape(-1)
-    return made
+        records[records[:, 0] == label, 1:] += pattern.reshape(-1)
+    return records
 
 
 def make(directory: Path, count: int) -> Iterator[int]:

@@ -186,8 +186,8 @@ def dice_and_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Return MLPerf's loss: the mean of cross entropy and one minus the Dice score."""
     shares = logits.softmax(1)
     truth = F.one_hot(labels, CLASSES).permute(0, 4, 1, 2, 3)
-    both = (shares * truth).sum((2, 3, 4))
-    score = (2 * both + 1e-6) / (shares.sum((2, 3, 4)) + truth.sum((2, 3, 4)) + 1e-6)
+    overlap = (shares * truth).sum((2, 3, 4))
+    score = (2 * overlap + 1e-6) / (shares.sum((2, 3, 4)) + truth.sum((2, 3, 4)) + 1e-6)
     return (F.cross_entropy(logits, labels) + 1 - score.mean()) / 2
 
 

@@ -99,13 +99,13 @@ def spell(word: str, encoding: str = "utf-8") -> str:
 
 def merge(parts: list[str], pair: tuple[str, str]) -> list[str]:
     """Return the parts with each such pair merged."""
-    made: list[str] = []
+    merged_parts: list[str] = []
     for part in parts:
-        if made and (made[-1], part) == pair:
-            made[-1] += part
+        if merged_parts and (merged_parts[-1], part) == pair:
+            merged_parts[-1] += part
         else:
-            made.append(part)
-    return made
+            merged_parts.append(part)
+    return merged_parts
 
 
 def _path(directory: Path, file: int) -> Path:

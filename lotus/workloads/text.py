@@ -64,13 +64,13 @@ class Tokenize:
 
 def merged(parts: list[str], pair: tuple[str, str]) -> list[str]:
     """Return the parts with each such pair merged."""
-    made: list[str] = []
+    merged_parts: list[str] = []
     for part in parts:
-        if made and (made[-1], part) == pair:
-            made[-1] += part
+        if merged_parts and (merged_parts[-1], part) == pair:
+            merged_parts[-1] += part
         else:
-            made.append(part)
-    return made
+            merged_parts.append(part)
+    return merged_parts
 
 
 class Truncate:

@@ -53,14 +53,14 @@ def _sorted_out(
         before, command = before[:place], before[place + 1 :]
     own: list[str] = []
     program_words: list[str] = []
-    rest = iter(range(len(before)))
-    for place in rest:
+    positions = iter(range(len(before)))
+    for place in positions:
         word = before[place]
         action = options.get(word.partition("=")[0])
         if action is not None:
             own.append(word)
             if action.nargs is None and "=" not in word and place + 1 < len(before):
-                own.append(before[next(rest)])
+                own.append(before[next(positions)])
         elif not command and _STARTS.fullmatch(word) and not word.startswith("-"):
             command = before[place:]
             break

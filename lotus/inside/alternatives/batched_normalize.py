@@ -24,8 +24,8 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
 
     for operation in operations:
         kind = type(operation.transform)
-        known = kind.__module__.startswith("torchvision.transforms.")
-        if kind.__name__ != "Normalize" or not known:
+        is_torchvision = kind.__module__.startswith("torchvision.transforms.")
+        if kind.__name__ != "Normalize" or not is_torchvision:
             continue
         tensors = [value for value in operation.inputs if isinstance(value, torch.Tensor)]
         if len({(tensor.shape, tensor.dtype) for tensor in tensors}) != 1 or len(tensors) < 2:

@@ -51,7 +51,8 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         def batched(samples: Any, chain: Any = chain, flips: Any = flips) -> Any:
             drawn = [[bool(torch.rand(1) < flip.transform.p) for flip in flips] for _ in samples]
             tensors = [
-                each if isinstance(each, torch.Tensor) else pil_to_tensor(each) for each in samples
+                picture if isinstance(picture, torch.Tensor) else pil_to_tensor(picture)
+                for picture in samples
             ]
             device = torch.cuda.current_device()
             images = torch.stack(tensors).to(device, non_blocking=True)

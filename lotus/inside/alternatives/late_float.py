@@ -41,15 +41,15 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
             return torch.stack([second.run(first.run(sample)) for sample in samples])
 
         def batched(samples: Any, first: Any = first, second: Any = second) -> Any:
-            whole = torch.stack(
+            batch = torch.stack(
                 [
-                    each if isinstance(each, torch.Tensor) else pil_to_tensor(each)
-                    for each in samples
+                    picture if isinstance(picture, torch.Tensor) else pil_to_tensor(picture)
+                    for picture in samples
                 ]
             )
             if _is_of(first.transform, "ToDtype"):
-                return second.run(first.run(whole))
-            return second.run(whole.to(torch.float32).div_(255))
+                return second.run(first.run(batch))
+            return second.run(batch.to(torch.float32).div_(255))
 
         yield (first.name, second.name), each, batched, [pictures[:_BATCH]]
 

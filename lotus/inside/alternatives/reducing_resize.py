@@ -37,9 +37,11 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         if method not in filters or 2 * sum(large) <= len(large):
             continue
         # The result's size for each input size; inputs are copies, so they are known by size only.
-        known = {picture.size: size for picture, size in zip(pictures, sizes, strict=True)}
+        result_sizes = {picture.size: size for picture, size in zip(pictures, sizes, strict=True)}
 
-        def reduced(picture: Any, known: Any = known, filter: Any = filters[method]) -> Any:
-            return picture.resize(known[picture.size], filter, reducing_gap=_GAP)
+        def reduced(
+            picture: Any, result_sizes: Any = result_sizes, filter: Any = filters[method]
+        ) -> Any:
+            return picture.resize(result_sizes[picture.size], filter, reducing_gap=_GAP)
 
         yield (operation.name,), operation.run, reduced, pictures

@@ -28,8 +28,10 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         ]
         if not paths:
             continue
-        made = operation.run(paths[0])
-        if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.Tensor)):
+        result = operation.run(paths[0])
+        if not (
+            isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], torch.Tensor)
+        ):
             continue
         import soundfile  # imported only where it may help, so that it is not missed elsewhere
 

@@ -45,8 +45,12 @@ def _held(function: Any, depth: int) -> Iterator[Any]:
                 continue
         yield from function.__defaults__ or ()
         yield from (function.__kwdefaults__ or {}).values()
-        known = function.__globals__
-        yield from [known[name] for name in _names(function.__code__, depth) if name in known]
+        module_globals = function.__globals__
+        yield from [
+            module_globals[name]
+            for name in _names(function.__code__, depth)
+            if name in module_globals
+        ]
 
 
 def _names(code: types.CodeType, depth: int) -> Iterator[str]:

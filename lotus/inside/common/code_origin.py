@@ -24,14 +24,14 @@ _records: "dict[str, list[str]]" = {}  # by folder of `sys.path`: the RECORD fil
 def is_program(frame: "FrameType") -> bool:
     """Return whether a frame runs the program's own code: not lotus, Python or a package."""
     path = frame.f_code.co_filename
-    known = _known.get(path)
-    if known is None:
+    is_own = _known.get(path)
+    if is_own is None:
         if ours(frame):
             return False
         if path.startswith("<"):
             return _is_typed(frame)
-        known = _known[path] = is_installed(path)
-    return not known
+        is_own = _known[path] = is_installed(path)
+    return not is_own
 
 
 def _is_typed(frame: "FrameType") -> bool:

@@ -131,8 +131,8 @@ class Link:
             if clock() > until and not os.path.exists(claimed):
                 return None
             with breakable():
-                gone = poll.poll(50)
-            if gone:
+                hung_up = poll.poll(50)
+            if hung_up:
                 raise Gone("nobody reads")
 
 

@@ -81,8 +81,8 @@ def of_the_program(error: BaseException) -> bool:
         frame = traceback.tb_frame
         if not ours(frame) and not _of_python(frame):
             # Only a signal handler gets the frame that it interrupts as an argument.
-            held = _flat(tuple(frame.f_locals.values()) if passed else ())
-            if any(value is older for value in held for older in passed):
+            arguments = _flat(tuple(frame.f_locals.values()) if passed else ())
+            if any(value is older for value in arguments for older in passed):
                 return True
             alone = False
         passed.append(frame)

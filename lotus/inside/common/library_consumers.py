@@ -48,10 +48,10 @@ def _ahead_of(fetcher: object, loader: Any) -> int:
 
 
 def _has_length(loader: Any) -> bool:
-    held = attributes(loader)
-    if held.get("_dataset_kind") == 1:
-        return hasattr(type(held.get("dataset")), "__len__")
-    batches = held.get("batch_sampler")
-    chosen = held.get("sampler") if batches is None else batches
+    own_attributes = attributes(loader)
+    if own_attributes.get("_dataset_kind") == 1:
+        return hasattr(type(own_attributes.get("dataset")), "__len__")
+    batches = own_attributes.get("batch_sampler")
+    chosen = own_attributes.get("sampler") if batches is None else batches
     inner = attributes(chosen).get("sampler", chosen)
     return hasattr(type(chosen), "__len__") and hasattr(type(inner), "__len__")

@@ -23,8 +23,10 @@ def made_at(loader: "Any", frame: "FrameType | None") -> "tuple[str, bool]":
 
     while frame is not None and (ours(frame) or _is_init_of(loader, frame)):
         frame = frame.f_back
-    shown = nearest(frame)
-    return place(shown), shown is not None and shown is frame and is_program(shown)
+    nearest_frame = nearest(frame)
+    return place(
+        nearest_frame
+    ), nearest_frame is not None and nearest_frame is frame and is_program(nearest_frame)
 
 
 def once_made_at(loader: "Any", frame: "FrameType | None") -> str:
@@ -105,8 +107,12 @@ def _only_counts(sampler: "Any", depth: int = 4) -> bool:
     module = str(getattr(method, "__module__", "")).partition(".")[0]
     if not depth or module not in _COUNT:
         return False
-    held = attributes(sampler)  # samplers whose length it uses
-    inner = [held[name] for name in ("sampler", "batch_sampler") if held.get(name) is not None]
+    own_attributes = attributes(sampler)  # samplers whose length it uses
+    inner = [
+        own_attributes[name]
+        for name in ("sampler", "batch_sampler")
+        if own_attributes.get(name) is not None
+    ]
     return all(_only_counts(sampler, depth - 1) for sampler in inner)
 
 

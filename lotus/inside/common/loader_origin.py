@@ -25,9 +25,9 @@ def look(loader: "Any", frame: "FrameType | None") -> Built:
     own = set(_inits(type(loader)))
     while frame is not None and (ours(frame) or frame.f_code in own):
         frame = frame.f_back
-    shown = nearest(frame)
-    by_program = shown is not None and shown is frame and is_program(shown)
-    return Built(place(shown), name_of(loader, frame), by_program)
+    nearest_frame = nearest(frame)
+    by_program = nearest_frame is not None and nearest_frame is frame and is_program(nearest_frame)
+    return Built(place(nearest_frame), name_of(loader, frame), by_program)
 
 
 def _inits(kind: type) -> "Iterator[CodeType]":

@@ -46,15 +46,15 @@ def rest(sizes: "Sequence[int]", many: int) -> list[int]:
     No rank takes more than its size. Each takes at least one if there are enough, and at least two
     if there are two for each rank (batch norm cannot train on one sample).
     """
-    whole, ranks = sum(sizes), len(sizes)
+    total, ranks = sum(sizes), len(sizes)
     if many < ranks:  # the larger ones take one each
         first = sorted(range(ranks), key=lambda rank: (-sizes[rank], rank))[:many]
         return [int(rank in first) for rank in range(ranks)]
     least = [min(2 if many >= 2 * ranks else 1, size) for size in sizes]
-    counts = [max(many * size // whole, low) for size, low in zip(sizes, least, strict=True)]
+    counts = [max(many * size // total, low) for size, low in zip(sizes, least, strict=True)]
 
     def lacking(rank: int) -> tuple[int, int]:
-        return many * sizes[rank] - counts[rank] * whole, -rank
+        return many * sizes[rank] - counts[rank] * total, -rank
 
     while (missing := many - sum(counts)) > 0:
         counts[max((rank for rank in range(ranks) if counts[rank] < sizes[rank]), key=lacking)] += 1
@@ -120,13 +120,13 @@ class Shared:
 
     def batch(self, order: "Sequence[Any]", step: int, sizes: "Sequence[int]") -> "list[Any]":
         """Return the samples of this rank in a step with shares `sizes`."""
-        taken = self.taken(step, sizes)
-        if not taken[self.rank]:
-            return [order[taken[: self.rank].count(0) % len(order)]]
-        known, mine = self._places
-        if known is not taken:
-            mine = places(taken, self.rank)
-            self._places = taken, mine
+        counts = self.taken(step, sizes)
+        if not counts[self.rank]:
+            return [order[counts[: self.rank].count(0) % len(order)]]
+        cached_sizes, mine = self._places
+        if cached_sizes is not counts:
+            mine = places(counts, self.rank)
+            self._places = counts, mine
         start = step * self.whole
         return [order[start + place] for place in mine]
 

@@ -117,9 +117,9 @@ def _connection(store: Any) -> Any:
 
     patience = timedelta(seconds=5)
     if hasattr(store, "clone"):
-        made = store.clone()
-        made.set_timeout(patience)
-        return made
+        connection = store.clone()
+        connection.set_timeout(patience)
+        return connection
     return type(store)(store.host, store.port, None, False, patience, False)
 
 
@@ -203,12 +203,12 @@ class Exchange:
         self.enter(job)
         self.tell(self.id, job, clock(), 0, 0)
         hosts: list[_Host] = []
-        known, closing = 0, clock() + _PATIENCE
+        highest, closing = 0, clock() + _PATIENCE
         while clock() < closing or hosts:
             if clock() < closing:
                 came = self.count("hosts")
-                hosts += [_Host(number) for number in range(known + 1, came + 1)]
-                known = max(known, came)
+                hosts += [_Host(number) for number in range(highest + 1, came + 1)]
+                highest = max(highest, came)
             due = min((host.due for host in hosts), default=closing)
             pause = 50_000_000 if clock() < closing else due - clock()
             if self.stop.wait(max(min(due - clock(), pause), 0) / 1e9):
@@ -222,18 +222,18 @@ class Exchange:
                     hosts.remove(host)
 
     def _meet(self, host: _Host) -> None:
-        here = f"{host.number}/{host.meeting}"
+        key = f"{host.number}/{host.meeting}"
         planned = host.due
-        if not self.until(f"{here}/came", _LATER, 0.01):
+        if not self.until(f"{key}/came", _LATER, 0.01):
             host.missed += 1
             host.next(planned)
             return
-        self.count(f"{here}/go", 1)
+        self.count(f"{key}/go", 1)
         now = planned
         for trip in range(_TRIPS):
-            self.store.wait([f"{self.prefix}/{here}/ask{trip}"], self.patience)
+            self.store.wait([f"{self.prefix}/{key}/ask{trip}"], self.patience)
             now = clock()
-            self.store.set(f"{self.prefix}/{here}/told{trip}", str(now))
+            self.store.set(f"{self.prefix}/{key}/told{trip}", str(now))
         host.missed = 0
         host.next(now)
 
@@ -253,12 +253,12 @@ class Exchange:
         meeting, missed = 0, 0
         due = clock()
         while missed < _MISSES:
-            here = f"{number}/{meeting}"
+            key = f"{number}/{meeting}"
             if meeting:
-                self.count(f"{here}/came", 1)
-            if self.until(f"{here}/go", _LATER, 0.01):
+                self.count(f"{key}/came", 1)
+            if self.until(f"{key}/go", _LATER, 0.01):
                 missed = 0
-                best, due = self._trips(here)
+                best, due = self._trips(key)
                 self.tell(reference, job, *best)
             else:
                 missed += 1
@@ -272,9 +272,9 @@ class Exchange:
 
         The published reference may be that of an earlier start of the job, which does not answer.
         """
-        end, whole, number, seen = clock() + _PATIENCE, self.prefix, 0, ""
+        end, prefix, number, seen = clock() + _PATIENCE, self.prefix, 0, ""
         while True:
-            now = self.store.get(f"{whole}/reference").decode()
+            now = self.store.get(f"{prefix}/reference").decode()
             job, _, reference = now.partition(" ")
             if now != seen:
                 seen = now
@@ -303,5 +303,5 @@ class Exchange:
         for trip in range(_TRIPS):
             for name in ("ask", "told"):
                 self.store.delete_key(f"{self.prefix}/{here}/{name}{trip}")
-        took, time, offset = min(trips)
-        return (time, offset, took), middle
+        round_trip, time, offset = min(trips)
+        return (time, offset, round_trip), middle

@@ -73,16 +73,16 @@ def ask(name: str, answer: "dict[str, Any]", wait_s: float) -> "tuple[str, Any]"
     """
     distributed: Any = sys.modules["torch.distributed"]
     rank, world = distributed.get_rank(), distributed.get_world_size()
-    whole = distributed.PrefixStore("lotus", distributed.distributed_c10d._get_default_store())
-    limited = StoreWithTimeout(whole, wait_s)
+    job_store = distributed.PrefixStore("lotus", distributed.distributed_c10d._get_default_store())
+    limited = StoreWithTimeout(job_store, wait_s)
     try:
         start = _start.named(limited, rank, wait_s)
     except NoAnswer:
-        return f"{answer['of']}: {missing([0], wait_s)}", whole
+        return f"{answer['of']}: {missing([0], wait_s)}", job_store
     except Exception as error:
         raise Silent(first_line(error)) from None
     meanwhile = partial(_start.admit, limited) if rank == 0 else lambda: None
-    store = distributed.PrefixStore(f"{start}/{name}", whole)
+    store = distributed.PrefixStore(f"{start}/{name}", job_store)
     return agree(StoreWithTimeout(store, wait_s), rank, world, answer, wait_s, meanwhile), store
 
 

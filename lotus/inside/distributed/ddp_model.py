@@ -56,9 +56,9 @@ def check_local_steps(model: "Any", in_groups: bool, refused: "Callable[[str], E
     if in_groups:
         every = "of which all ranks tell each other in each step"
         options["find_unused_parameters"] = f"looks for unused parameters, {every}"
-    for name, what in options.items():
+    for name, value in options.items():
         if getattr(model, name, False):
-            raise refused(f"{kind} {what}")
+            raise refused(f"{kind} {value}")
     batchnorm: Any = sys.modules["torch.nn.modules.batchnorm"]
     for name, layer in model.module.named_modules():
         if isinstance(layer, batchnorm.SyncBatchNorm):
@@ -98,5 +98,5 @@ def local_norms(model: "Any") -> "list[str]":
 
 def shortened(names: "Sequence[str]") -> str:
     """Return text such as "bn1, bn2 and 3 more"."""
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return ", ".join(names[:2]) + more
+    suffix = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return ", ".join(names[:2]) + suffix

@@ -118,15 +118,15 @@ class Gradients:
             node.register_prehook(model.hook)
 
     def _model(self, ddp: Any) -> Model:
-        known = self.models.get(id(ddp))
-        if known is None or known.reference() is not ddp:
+        entry = self.models.get(id(ddp))
+        if entry is None or entry.reference() is not ddp:
             # Not a Python function: an exception of a signal handler in a callback would be lost.
             forget: Callable[[object], object] = partial(self.models.pop, id(ddp))
-            known = self.models[id(ddp)] = Model(weakref.ref(ddp, forget), self)
+            entry = self.models[id(ddp)] = Model(weakref.ref(ddp, forget), self)
             fingerprint = ask(ddp_model.fingerprint, ddp)
             if fingerprint is not None:
                 self.recorder.event({"event": "model", **fingerprint})
-        return known
+        return entry
 
     def reached(self, model: Model, _: object) -> None:
         """Handle a backward pass that reaches an output of the model."""

@@ -48,8 +48,10 @@ class Weights:
                 self.previous = (self.iterator, self.ahead, self.unclear)
             self.ahead, self.unused, self.unclear = None, 0, False
         elif self.iterator is not reference:
-            known, ahead, unclear = self.previous
-            self.ahead, self.unclear = (ahead, unclear) if known is reference else (None, False)
+            previous_reference, ahead, unclear = self.previous
+            self.ahead, self.unclear = (
+                (ahead, unclear) if previous_reference is reference else (None, False)
+            )
             self.unused = 0
         self.shared, self.iterator = shared, reference
         self.index, self.stopped = index, False
@@ -92,11 +94,11 @@ class Weights:
         self.unused = 0
         self.passes += 1
         shared, step = trained
-        taken = shared.taken(step)
-        mine = taken[shared.rank]
+        sizes = shared.taken(step)
+        mine = sizes[shared.rank]
         if self.summed:
             return float(mine > 0)
-        return float(mine * len(taken) / sum(taken))
+        return float(mine * len(sizes) / sum(sizes))
 
 
 def watch(iterator: "Any", shared: "Shared", weights: Weights) -> None:
@@ -107,8 +109,8 @@ def watch(iterator: "Any", shared: "Shared", weights: Weights) -> None:
 
     def around(call: "patching.Function") -> "patching.Function":
         def _next_data() -> "Any":
-            this: Any = reference()
-            index = this._num_yielded
+            owner: Any = reference()
+            index = owner._num_yielded
             try:
                 data = call()
             except StopIteration:
@@ -117,7 +119,7 @@ def watch(iterator: "Any", shared: "Shared", weights: Weights) -> None:
             except BaseException as error:
                 patching.hide(error)
                 raise
-            drawn = this._sampler_iter
+            drawn = owner._sampler_iter
             weights.delivered(drawn if type(drawn) is Drawn else shared, reference, index)
             return data
 
@@ -138,7 +140,7 @@ def first_gradients(original: "patching.Function", weights: Weights) -> "patchin
 
     def _make_grads(*args: "Any", **kwargs: "Any") -> "Any":
         try:
-            made = original(*args, **kwargs)
+            gradients = original(*args, **kwargs)
         except BaseException as error:
             patching.hide(error)
             raise
@@ -148,7 +150,7 @@ def first_gradients(original: "patching.Function", weights: Weights) -> "patchin
         begins = frame.f_code.co_name == "backward" and frame.f_globals is autograd
         # Not inside another pass of this thread, as a checkpoint's is.
         if begins and within() == -1 and (weight := weights.weight()) != 1.0:
-            return tuple(None if grad is None else grad * weight for grad in made)
-        return made
+            return tuple(None if grad is None else grad * weight for grad in gradients)
+        return gradients
 
     return hook(_make_grads)

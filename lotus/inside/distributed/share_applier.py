@@ -175,8 +175,8 @@ class ShareApplier(Acting):
         """Return the number of a loader at its first iteration, else None."""
         import weakref
 
-        known = self.seen.get(id(loader))
-        if known is not None and known() is loader:
+        reference = self.seen.get(id(loader))
+        if reference is not None and reference() is loader:
             return None
         self.seen[id(loader)] = weakref.ref(loader)
         self.numbers += 1
@@ -294,16 +294,16 @@ class ShareApplier(Acting):
                 return f"{kind} is averaged over {ddp_model.group_size(model)} of {world} ranks"
         planned = self.plan.get("model")
         if planned is not None and planned not in map(ddp_model.fingerprint, models):
-            here = ddp_model.fingerprint(models[0])["parameters"]
+            parameters = ddp_model.fingerprint(models[0])["parameters"]
             return (
                 f"balance.json is for a model of {planned['parameters']:,} parameters, "
-                f"here is another one of {here:,}"
+                f"here is another one of {parameters:,}"
             )
         norms = [name for model in models for name in ddp_model.local_norms(model)]
         shared = self.candidates[id(loader)].shared
         if norms and shared is not None:
-            left = shared.counted()[1]
-            shares = [*self.sizes, *(rest(self.sizes, left) if left else ())]
+            last_batch = shared.counted()[1]
+            shares = [*self.sizes, *(rest(self.sizes, last_batch) if last_batch else ())]
             if 1 in shares:
                 return (
                     "a rank would have one sample, on which batch norm "
@@ -328,12 +328,12 @@ class ShareApplier(Acting):
     def _refuse(self, why: str) -> None:
         """Undo changes that were not agreed on; `why` begins with the name of the loader."""
         self.over = True
-        for known in list(self.candidates.values()):
-            other = known.reference()
-            if other is not None and known.shared is not None and not known.agreed:
-                other.batch_sampler.sampler = known.shared.own
+        for candidate in list(self.candidates.values()):
+            other = candidate.reference()
+            if other is not None and candidate.shared is not None and not candidate.agreed:
+                other.batch_sampler.sampler = candidate.shared.own
                 other.batch_sampler.batch_size = other.batch_size
-                known.shared = None
+                candidate.shared = None
         self.applier.tell({"balance": "refused"})
         self.applier.note(
             f"balance.json is not applied to {why}; the program goes on as it is written"
@@ -344,15 +344,15 @@ class ShareApplier(Acting):
     ) -> None:
         candidate.agreed = True
         self.applier.tell({"balance": "applied"})
-        how = "sum: they are not weighted" if self.weights.summed else "mean over its samples"
-        whole, own = sum(self.sizes), loader.batch_size
+        loss_kind = "sum: they are not weighted" if self.weights.summed else "mean over its samples"
+        total, own = sum(self.sizes), loader.batch_size
         self.applier.note(
-            f"each step's {whole:,} samples of {words} go to the ranks as {shown(self.sizes)}; "
-            f"a rank's loss is taken for a {how}"
+            f"each step's {total:,} samples of {words} go to the ranks as {shown(self.sizes)}; "
+            f"a rank's loss is taken for a {loss_kind}"
         )
-        if own * len(self.sizes) != whole:
+        if own * len(self.sizes) != total:
             self.applier.note(
-                f"a step trains on {whole:,} samples, where the program's own "
+                f"a step trains on {total:,} samples, where the program's own "
                 f"{len(self.sizes)} x {own} are {own * len(self.sizes):,}"
             )
         norms = [name for model in models for name in ddp_model.local_norms(model)]

@@ -126,8 +126,8 @@ def median(values: "Sequence[float] | deque[int]") -> tuple[float, float]:
 
 
 def _middle(values: "Sequence[float] | deque[int]") -> float:
-    order, half = sorted(values), len(values) // 2
-    return float(order[half]) if len(order) % 2 else (order[half - 1] + order[half]) / 2
+    order, middle = sorted(values), len(values) // 2
+    return float(order[middle]) if len(order) % 2 else (order[middle - 1] + order[middle]) / 2
 
 
 def rebalance(
@@ -150,25 +150,26 @@ def rebalance(
     slowest = next(rank for rank, cost in enumerate(costs) if cost["cost"] == now)
     after = max(fixed + slope * size for (fixed, slope), size in zip(lines, shares, strict=True))
     # The shortest wait is the time of the averaging itself.
-    whole = now + min(float(cost["wait"]) for cost in costs)
-    if now - after <= max(GAIN * whole, _quantile(len(costs)) * _unsure(costs, shares, slowest)):
+    step_ns = now + min(float(cost["wait"]) for cost in costs)
+    if now - after <= max(GAIN * step_ns, _quantile(len(costs)) * _unsure(costs, shares, slowest)):
         return None
     quickest = min(range(len(costs)), key=lambda rank: costs[rank]["cost"] / sizes[rank])
-    each = [costs[rank]["cost"] / sizes[rank] for rank in (slowest, quickest)]
+    per_sample = [costs[rank]["cost"] / sizes[rank] for rank in (slowest, quickest)]
     return shares, (
-        f"a sample takes rank {slowest} {each[0] / each[1]:.1f} times as long as rank {quickest}; "
-        f"a step is expected to take {100 * (now - after) / whole:.0f} % less"
+        f"a sample takes rank {slowest} {per_sample[0] / per_sample[1]:.1f} times as long as rank "
+        f"{quickest}; "
+        f"a step is expected to take {100 * (now - after) / step_ns:.0f} % less"
     )
 
 
 def _unsure(costs: "Sequence[dict[str, Any]]", shares: "Sequence[int]", slowest: int) -> float:
     """Return the standard error of the gain: of the slowest rank now, and of all afterwards."""
-    whole = sum(shares)
+    total = sum(shares)
     now = float(costs[slowest]["error"])
     errors = [
         cost["error"] / cost["share"] * size for cost, size in zip(costs, shares, strict=True)
     ]
-    after = sum((error * size / whole) ** 2 for error, size in zip(errors, shares, strict=True))
+    after = sum((error * size / total) ** 2 for error, size in zip(errors, shares, strict=True))
     return float((now**2 + after) ** 0.5)
 
 

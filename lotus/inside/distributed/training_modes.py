@@ -175,8 +175,8 @@ class ModeApplier(Acting):
         if self.name != "sync":
             ddp_model.check_local_steps(model, self.name == "hybrid", _CannotTakePart)
             if model.static_graph and self.name != "hybrid" and self.after < 2:
-                more = "; --after 2 does that" if self.name == "local" else ""
-                raise _CannotTakePart(f"a static graph must be averaged in its first steps{more}")
+                hint = "; --after 2 does that" if self.name == "local" else ""
+                raise _CannotTakePart(f"a static graph must be averaged in its first steps{hint}")
         import socket
 
         from ..common.process_identity import boot_id
@@ -246,22 +246,22 @@ class ModeApplier(Acting):
         first = f"gradients are averaged for {self.after} steps, then " if self.after else ""
         if self.name == "async":
             agreed.share_queue(loader, store)
-            how = (
+            manner = (
                 f"batches of {of} go to the rank that asks next"
                 if agreed.queue is not None
                 else f"each rank has its own batches of {of}, as its sampler cannot be shared"
             )
             self.applier.note(
-                f"{how}; ranks go on alone and average their changes in the background, at most "
+                f"{manner}; ranks go on alone and average their changes in the background, at most "
                 f"{self.staleness + 1} steps old"
             )
         else:
             inside = ""
             if self.name == "hybrid":
-                shown = "/".join(
+                groups_text = "/".join(
                     ",".join(map(str, group)) for group in self.groups or _hosts(answers)
                 )
-                inside = f"gradients are averaged in each of the groups {shown}, and "
+                inside = f"gradients are averaged in each of the groups {groups_text}, and "
             self.applier.note(
                 f"{first}{inside}parameters are averaged over all ranks every {self.every} "
                 f"batches of {of} and at the end of an epoch"
@@ -368,10 +368,10 @@ def _hosts(answers: "list[dict[str, Any]]") -> "list[list[int]]":
 
 
 def _counts(many: "list[int | None]") -> str:
-    known = [count for count in many if count is not None]
-    if len(known) < len(many):
+    counts = [count for count in many if count is not None]
+    if len(counts) < len(many):
         return "how many batches each rank has is not known"
-    return f"ranks have {min(known)} to {max(known)} batches"
+    return f"ranks have {min(counts)} to {max(counts)} batches"
 
 
 def _post_local() -> "Any":
@@ -416,9 +416,9 @@ def _reset(original: "Callable[..., Any]", mode: ModeApplier) -> "Callable[..., 
 
 def _watch(iterator: "Any", loader: "Any", agreed: Agreed, mode: ModeApplier) -> None:
     """Report requests for a batch of an iterator to `mode`."""
-    known: LoaderPass | None = vars(iterator).get(_PASS)
-    if known is not None:
-        known.agreed = agreed
+    current: LoaderPass | None = vars(iterator).get(_PASS)
+    if current is not None:
+        current.agreed = agreed
         return
     of = vars(iterator)[_PASS] = LoaderPass(loader, agreed)
 

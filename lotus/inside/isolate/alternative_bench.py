@@ -89,8 +89,8 @@ class AlternativeBench:
         names: Sequence[str] | None = None,
     ) -> None:
         self._folder, self._budget_ns, self._say = folder, budget_ns, say
-        known = alternative_files.names(folder)
-        self._names = [name for name in known if names is None or name in names]
+        available = alternative_files.names(folder)
+        self._names = [name for name in available if names is None or name in names]
         self._chance = random.Random(0)  # not the program's
 
     def try_all(self, catcher: Catcher, tell: Callable[..., None] | None = None) -> None:
@@ -102,12 +102,14 @@ class AlternativeBench:
         names = catcher.in_order()
         operations = [Operation(name, catcher.calls[name]) for name in names]
         # Top-level operations of the sample: not nested ones, and not those of its target.
-        listed = [each for each in operations if {"/", ":"}.isdisjoint(each.name)]
-        kinds = [each.kind() for each in listed if each.name != LOADER]
+        top_level = [each for each in operations if {"/", ":"}.isdisjoint(each.name)]
+        kinds = [each.kind() for each in top_level if each.name != LOADER]
         self._say({"event": "code", "kinds": kinds, "files": program_files()})
         calls = catcher.calls_a_sample()
-        rest = [name for name in (LOADER, COLLATE) if name not in names and catcher.calls.get(name)]
-        costs = [*operations, *(Operation(name, catcher.calls[name]) for name in rest)]
+        further = [
+            name for name in (LOADER, COLLATE) if name not in names and catcher.calls.get(name)
+        ]
+        costs = [*operations, *(Operation(name, catcher.calls[name]) for name in further)]
         steps = len(costs) + len(self._names)
         for number, operation in enumerate(costs):
             if tell is not None:
@@ -193,17 +195,17 @@ class AlternativeBench:
         memory, medians = PeakMemory(), []
         for function in functions:
             peaks = [memory.of(function, fresh(value)) for value in inputs[:_WEIGHED]]
-            known = sorted(peak for peak in peaks if peak is not None)
-            if len(known) < len(peaks):
+            measured = sorted(peak for peak in peaks if peak is not None)
+            if len(measured) < len(peaks):
                 return None
-            medians.append(known[len(known) // 2])
+            medians.append(measured[len(measured) // 2])
         return medians
 
     def _round(
         self, functions: Sequence[Callable[[Any], Any]], inputs: Sequence[Any]
     ) -> list[float]:
         """Return CPU nanoseconds of each function for all inputs, run in random order."""
-        took = [0.0] * len(functions)
+        cpu_ns = [0.0] * len(functions)
         repeats = 0
         began = clock()
         while not repeats or clock() - began < _LEAST_NS:
@@ -213,10 +215,10 @@ class AlternativeBench:
                 start = time.thread_time_ns()
                 # Results stay alive, as in the pipeline.
                 results = [functions[place](value) for value in values]
-                took[place] += time.thread_time_ns() - start
+                cpu_ns[place] += time.thread_time_ns() - start
                 del results
             repeats += 1
-        return [ns / repeats for ns in took]
+        return [ns / repeats for ns in cpu_ns]
 
 
 def offers_of(module: Any, operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
@@ -241,20 +243,23 @@ def _seeded(function: Callable[[Any], Any], seed: int, value: Any) -> Any:
 def difference(before: Any, after: Any) -> dict[str, object]:
     """Describe two results and their difference; None: they cannot be compared."""
     first, second = _tensor(before), _tensor(after)
-    shown: dict[str, object] = {"before": _words(before, first), "after": _words(after, second)}
-    shown["bytes"] = [None if each is None else each.nbytes for each in (first, second)]
+    description: dict[str, object] = {
+        "before": _words(before, first),
+        "after": _words(after, second),
+    }
+    description["bytes"] = [None if each is None else each.nbytes for each in (first, second)]
     if first is None or second is None or first.shape != second.shape:
-        return {**shown, **dict.fromkeys(("equal", "largest", "mean", "square", "range"))}
+        return {**description, **dict.fromkeys(("equal", "largest", "mean", "square", "range"))}
     torch: Any = sys.modules["torch"]
     apart = (first.to(torch.float64) - second.to(torch.float64)).abs()
-    whole = first.to(torch.float64)
+    reference = first.to(torch.float64)
     return {
-        **shown,
+        **description,
         "square": float(apart.square().mean()) if apart.numel() else 0.0,
         "equal": bool(first.dtype == second.dtype and torch.equal(first, second)),
         "largest": float(apart.max()) if apart.numel() else 0.0,
         "mean": float(apart.mean()) if apart.numel() else 0.0,
-        "range": float(whole.max() - whole.min()) if whole.numel() else 0.0,
+        "range": float(reference.max() - reference.min()) if reference.numel() else 0.0,
     }
 
 

@@ -165,7 +165,7 @@ class CutBench:
         def column(pairs: list[tuple[int, int]], place: int) -> list[int]:
             return [pair[place] for pair in pairs]
 
-        kept = cut.why is None
+        keepable = cut.why is None
         self._say(
             {
                 "event": "cut",
@@ -178,9 +178,9 @@ class CutBench:
                 "before_blocked_ns": column(times.before, 1),
                 "after_ns": column(times.after, 0),
                 "after_blocked_ns": column(times.after, 1),
-                "bytes": times.bytes if kept else [],
-                "keep_ns": column(times.keep, 0) if kept else [],
-                "fetch_ns": column(times.fetch, 0) if kept else [],
+                "bytes": times.bytes if keepable else [],
+                "keep_ns": column(times.keep, 0) if keepable else [],
+                "fetch_ns": column(times.fetch, 0) if keepable else [],
                 "value": times.value,
             }
         )
@@ -197,19 +197,19 @@ def _exchange(
 
     If the store has no space left, as in a small /dev/shm, the times lack only its copies.
     """
-    value, rest = (decode(memoryview(part)) for part in encoded_parts)
+    value, remainder = (decode(memoryview(part)) for part in encoded_parts)
     busy.start()
     random_sources.drawn(random_sources.states())  # as each sample that is kept is looked at
-    head = encoded(rest)
+    head = encoded(remainder)
     parts = [head, *encode(value)]
-    written = store.put(name, parts)
+    stored = store.put(name, parts)
     times.keep += busy.stop([reading()])
     times.bytes.append(sum(len(part) for part in parts))
-    del value, rest
+    del value, remainder
     rounds: list[tuple[int, int]] = []
     for _ in range(_TIMED):
         busy.start()
-        data = store.get(name) if written else None
+        data = store.get(name) if stored else None
         if data is None:
             data = memoryview(b"".join(parts))
         decode(data[: len(head)])

@@ -154,28 +154,28 @@ class CutChecks:
         return [first.values.get(cut.number) for cut in self.cuts], first.template
 
     def _made(self, index: int, seed: int) -> _EncodedSample:
-        made, last = _EncodedSample(), len(self.cuts) - 1
+        encoded_sample, last = _EncodedSample(), len(self.cuts) - 1
         begun = self._sources.seed(seed)
-        left: dict[str, Any] = {}
+        remaining: dict[str, Any] = {}
 
         def look(cut: int, value: Any) -> None:
-            made.drawn[cut] = random_sources.drawn(begun)
+            encoded_sample.drawn[cut] = random_sources.drawn(begun)
             try:
-                made.values[cut] = encoded(value)
+                encoded_sample.values[cut] = encoded(value)
             except CannotEncode as error:
-                made.values[cut], made.whys[cut] = None, str(error)
+                encoded_sample.values[cut], encoded_sample.whys[cut] = None, str(error)
             if cut == last:
-                left.update(random_sources.states())
+                remaining.update(random_sources.states())
 
         sample, _, template = self._path.make(index, look)
-        made.drawn_after = random_sources.drawn(left)
+        encoded_sample.drawn_after = random_sources.drawn(remaining)
         try:
-            made.template = encoded(template)
+            encoded_sample.template = encoded(template)
         except CannotEncode as error:
-            made.whys[-1] = str(error)
+            encoded_sample.whys[-1] = str(error)
         with contextlib.suppress(CannotEncode):
-            made.sample = encoded(sample)
-        return made
+            encoded_sample.sample = encoded(sample)
+        return encoded_sample
 
     def _compare(self, cut: CheckedCut, first: _EncodedSample, second: _EncodedSample) -> None:
         cut.draws |= first.drawn[cut.number] | second.drawn[cut.number]

@@ -155,15 +155,15 @@ class Catcher:
     ) -> Any:
         name = self.names[number - 1]
         self._called_now.append(name)
-        kept = self._keep(name, original, args, kwargs)
+        call = self._keep(name, original, args, kwargs)
         depth = getattr(self._here, "depth", 0)
         self._here.depth = depth + 1
         side_effects.begin()
         try:
             result = original(*args, **kwargs)
         except BaseException as error:
-            if kept is not None:
-                self.calls[name].remove(kept)
+            if call is not None:
+                self.calls[name].remove(call)
             self._blame(name, error)
             raise
         finally:
@@ -190,12 +190,12 @@ class Catcher:
         if len(calls) >= self.samples:
             return None
         try:
-            kept = Call(original, fresh((args, kwargs)))
+            call = Call(original, fresh((args, kwargs)))
         except CannotCopy as error:
             self.failed.setdefault(name, str(error))
             return None
-        calls.append(kept)
-        return kept
+        calls.append(call)
+        return call
 
     def _blame(self, name: str, error: BaseException) -> None:
         """Note that an operation failed: the innermost one that an exception has left."""
@@ -325,8 +325,8 @@ class Catcher:
                         break
                 came = bool(batch)
             if came:
-                whole = len(batch) if loader._auto_collation and not many else size
-                self.collated(loader.collate_fn, batch, whole)
+                batch_size = len(batch) if loader._auto_collation and not many else size
+                self.collated(loader.collate_fn, batch, batch_size)
             if taken >= self.samples or lost >= self.samples:
                 break
 
@@ -352,8 +352,8 @@ class Catcher:
             return
         size = loader.batch_size or len(data)
         if len(data) < size:
-            came, more = _plain(_first, dataset, size)
-            data = more if came else data
+            came, exhausted = _plain(_first, dataset, size)
+            data = exhausted if came else data
         for start in range(0, len(data), size):
             self.collated(loader.collate_fn, data[start : start + size], size)
 

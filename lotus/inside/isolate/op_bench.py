@@ -34,13 +34,13 @@ def plan(
     first, then the number of runs. Gaps take at most half of the time.
     """
     runs = max(1, min(runs, budget_ns // (2 * gap_ns) if gap_ns else runs))
-    each = max(1, call_ns + copy_ns)
-    left = int((budget_ns - runs * gap_ns) / (1 + _WARM_SHARE))
-    if left < 2 * runs * each:  # with one call to warm up
-        runs = max(1, min(runs, budget_ns // (gap_ns + 2 * each)))
+    call_cost = max(1, call_ns + copy_ns)
+    available_ns = int((budget_ns - runs * gap_ns) / (1 + _WARM_SHARE))
+    if available_ns < 2 * runs * call_cost:  # with one call to warm up
+        runs = max(1, min(runs, budget_ns // (gap_ns + 2 * call_cost)))
         return runs, 1
-    wanted = max(needed, _LEAST_BUCKET_NS // max(1, call_ns))
-    return runs, max(1, min(wanted, left // (runs * each)))
+    bucket_calls = max(needed, _LEAST_BUCKET_NS // max(1, call_ns))
+    return runs, max(1, min(bucket_calls, available_ns // (runs * call_cost)))
 
 
 class Bench:
@@ -60,8 +60,10 @@ class Bench:
         settings = self.settings
         deadline = clock() + settings.budget_ns
         copy_ns, call_ns = self._try(calls, clock() + settings.budget_ns // 4)
-        left = max(1, deadline - clock())
-        runs, size = plan(call_ns, copy_ns, settings.needed, settings.runs, settings.gap_ns, left)
+        remaining_ns = max(1, deadline - clock())
+        runs, size = plan(
+            call_ns, copy_ns, settings.needed, settings.runs, settings.gap_ns, remaining_ns
+        )
         burst = min(_MOST_BURST, max(1, _BURST_NS // max(1, call_ns)))
         if copy_ns > _LARGE_COPY_NS:
             burst = min(burst, _MOST_LARGE)
@@ -72,12 +74,12 @@ class Bench:
             self._burst(source, max(1, min(len(calls), int(size * _WARM_SHARE))))
             self._rest(settings.gap_ns)
             rows: list[tuple[int, int, int]] = []
-            done = 0
-            while done < size and (not rows or clock() < deadline):
-                most = min(burst, size - done)
+            calls_made = 0
+            while calls_made < size and (not rows or clock() < deadline):
+                most = min(burst, size - calls_made)
                 many = self.random.randint(max(1, most // 2), most)
                 rows.append(self._burst(source, many))
-                done += many
+                calls_made += many
             self.say(
                 {
                     "event": "run",

@@ -106,8 +106,8 @@ class ProfilerRanges:
         except Exception as error:
             if of_the_program(error):
                 raise
-            left = [other for other in self._libraries or () if other is not library]
-            self._libraries = left
+            remaining = [other for other in self._libraries or () if other is not library]
+            self._libraries = remaining
             self._missing(library[0], first_line(error))
 
     def around(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -342,17 +342,17 @@ class Recorder(Writer):
         slowest = self.here.hand.slowest
         order = sorted(range(min(len(durations), len(indices))), key=durations.__getitem__)
         for position in order[-_SLOWEST // 4 :]:
-            took = durations[position]
-            if len(slowest) == _SLOWEST and took <= slowest[0]:
+            duration = durations[position]
+            if len(slowest) == _SLOWEST and duration <= slowest[0]:
                 continue
-            slowest.append(took)
+            slowest.append(duration)
             slowest.sort()
             del slowest[:-_SLOWEST]
             path = ask(path_of, indices[position])
             if path is not None:
                 path = urls.without_secrets(path)
                 sample = {"event": "sample_path", "sample": int(indices[position]), "path": path}
-                self.here.hand.paths += self._event_frame({**sample, "duration_ns": took})
+                self.here.hand.paths += self._event_frame({**sample, "duration_ns": duration})
 
     def _batch_frame(self, put_ns: int) -> bytes:
         """Return the pending batch and operations defined meanwhile; b"" if there is none."""
@@ -402,8 +402,8 @@ class Recorder(Writer):
         me = threading.get_ident()
         self.here.hand.iterates = True
         # Those of another thread's fetch wait for its batch.
-        others = self.claims.get(0, me) != me
-        loose, loose_cpu, rows = self._take_loose([] if others else None)
+        is_beside = self.claims.get(0, me) != me
+        loose, loose_cpu, rows = self._take_loose([] if is_beside else None)
         if len(rows) > log_format.MOST_ROWS:
             self.crowded += 1
             loose, loose_cpu, rows = 0, 0, b""

@@ -121,13 +121,13 @@ def stand_in(
     members["__class__"] = property(lambda self: original_of(self).__class__)
     members["__doc__"] = ask(getattr, original, "__doc__", None)
     members["__call__"] = call or recorder.timers.operation(original, operation)
-    made: Any = object.__new__(type(kind.__name__, (StandIn,), members))
-    object.__setattr__(made, "_lotus_original", original)
-    object.__setattr__(made, "_lotus_operation", operation)
-    object.__setattr__(made, "_lotus_reduce", reduce)
+    instance: Any = object.__new__(type(kind.__name__, (StandIn,), members))
+    object.__setattr__(instance, "_lotus_original", original)
+    object.__setattr__(instance, "_lotus_operation", operation)
+    object.__setattr__(instance, "_lotus_reduce", reduce)
     if call is None:
-        recorder.timers.time_calls(made, original, operation)
-    return made
+        recorder.timers.time_calls(instance, original, operation)
+    return instance
 
 
 def label(thing: Any) -> str:

@@ -32,10 +32,10 @@ def write(
 ) -> None:
     """Print what was measured with alternatives in the loop; `output` is the file, if any."""
     for kind, what in _WHAT.items():
-        shown = result.over(kind)
-        if shown is not None:
-            interval = f"({shown.low:.2f} to {shown.high:.2f})"
-            text = f"the loop was {shown.mean:.2f} {interval} times as fast {what}"
+        speedup = result.over(kind)
+        if speedup is not None:
+            interval = f"({speedup.low:.2f} to {speedup.high:.2f})"
+            text = f"the loop was {speedup.mean:.2f} {interval} times as fast {what}"
             print_paragraph(console, "in training", text)
     _write_refused(console, result)
     if output is None:

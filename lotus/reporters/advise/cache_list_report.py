@@ -37,8 +37,10 @@ def write(console: "Console", caches: Sequence[ListedCache]) -> None:
             console.print(
                 f"   dropped: {plain(cache.dropped) or 'no reason is known'}", soft_wrap=True
             )
-    samples, taken = sum(each.samples for each in caches), sum(each.bytes for each in caches)
-    console.print(f"\n{plural(samples, 'sample')} in {plural(len(caches), 'cache')}, {size(taken)}")
+    samples, total_bytes = sum(each.samples for each in caches), sum(each.bytes for each in caches)
+    console.print(
+        f"\n{plural(samples, 'sample')} in {plural(len(caches), 'cache')}, {size(total_bytes)}"
+    )
     console.print("remove one: lotus cache rm FOLDER; all: lotus cache rm --all", soft_wrap=True)
 
 

@@ -53,10 +53,10 @@ def document(
         "alternative_speedups": {
             kind: _speedup(result.over(kind)) for kind in (EXACT, ALL) if kind in result.rates()
         },
-        "shares": [dataclasses.asdict(each) for each in result.shares()],
+        "shares": [dataclasses.asdict(item) for item in result.shares()],
         "samples_per_s": {kind: result.rates().get(kind) for kind in KINDS},
         "rounds": [
-            [dataclasses.asdict(block) for block in each.values()] for each in result.rounds
+            [dataclasses.asdict(block) for block in item.values()] for item in result.rounds
         ],
         "seconds": result.seconds,
         "budget_s": result.budget_s,
@@ -66,8 +66,8 @@ def document(
     if others is not None:
         data["alternatives"] = alternatives_report.document(others)
         data["output"] = None if output is None else str(output)
-    made: dict[str, Any] = files.json_value(data)
-    return made
+    json_result: dict[str, Any] = files.json_value(data)
+    return json_result
 
 
 def _speedup(speedup: Speedup | None) -> dict[str, Any] | None:
@@ -113,7 +113,7 @@ def write(console: Console, result: Ceilings) -> None:
         if kind in rates
     ]
     columns = [("", LEFT), ("samples/s", RIGHT), ("times as fast (95 %)", RIGHT)]
-    blocks = sum(len(each) for each in result.rounds)
+    blocks = sum(len(stall) for stall in result.rounds)
     title = (
         f"{plural(blocks, 'block')} in {plural(len(result.rounds), 'round')}, "
         f"{duration(result.seconds * 1e9)} of {duration(result.budget_s * 1e9)}"
@@ -121,12 +121,12 @@ def write(console: Console, result: Ceilings) -> None:
     print_table(console, title, columns, rows)
     shares = result.shares()
     if shares:
-        cells = [[_label(each), share(each.mean), _between(each)] for each in shares]
+        cells = [[_label(stall), share(stall.mean), _between(stall)] for stall in shares]
         columns = [("stall", LEFT), ("share", RIGHT), ("95 %", RIGHT)]
         print_table(console, "Where the loop's time goes", columns, cells)
         console.print()
-        for each in shares:
-            print_paragraph(console, _label(each), STALLS[each.stall])
+        for stall in shares:
+            print_paragraph(console, _label(stall), STALLS[stall.stall])
     for note in result.notes_on():
         print_paragraph(console, "note", plain(note))
     console.print(f"\n{plain(result.sentence())}.", style="bold")
@@ -136,8 +136,8 @@ def _mean(speedup: Speedup) -> str:
     return f"{speedup.mean:.2f}" if speedup.mean <= MOST else f"more than {MOST:.0f}"
 
 
-def _label(each: Share) -> str:
-    return _LABELS.get(each.stall, each.stall)
+def _label(stall: Share) -> str:
+    return _LABELS.get(stall.stall, stall.stall)
 
 
 def _times(speedup: Speedup | None) -> str:
@@ -148,5 +148,5 @@ def _times(speedup: Speedup | None) -> str:
     return f"{speedup.mean:.2f} ({speedup.low:.2f} to {speedup.high:.2f})"
 
 
-def _between(each: Share) -> str:
-    return f"{share(each.low)} to {share(each.high)}"
+def _between(stall: Share) -> str:
+    return f"{share(stall.low)} to {share(stall.high)}"

@@ -48,8 +48,8 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
         "notes": list(planning.notes),
         "output": None if output is None else str(output),
     }
-    made: dict[str, Any] = files.json_value(content)
-    return made
+    json_result: dict[str, Any] = files.json_value(content)
+    return json_result
 
 
 def _cut(cut: Cut) -> dict[str, Any]:
@@ -172,15 +172,15 @@ def _again(cut: Cut) -> str:
 def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> None:
     place = offer.place
     where = "in RAM" if place.kind == RAM else "on disk"
-    kept = (
+    choice = (
         f"what comes from {offer.cut.name} ({offer.cut.value}): {size(offer.kept_bytes)} "
         f"{where}, of at most {size(place.budget_bytes)}"
     )
     if offer.share < 1:
-        kept += f", for {share(offer.share)} of the samples"
+        choice += f", for {share(offer.share)} of the samples"
         if offer.least_ns_per_byte:
-            kept += ": those that save most for their size"
-    print_paragraph(console, "keep", plain(kept))
+            choice += ": those that save most for their size"
+    print_paragraph(console, "keep", plain(choice))
     print_paragraph(console, "now", f"{_span(offer.now)} a sample in its worker")
     print_paragraph(console, "epoch 1", f"{_span(offer.first)}: samples are written")
     print_paragraph(console, "later", _span(offer.later))
@@ -208,9 +208,9 @@ def _changes(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
     """Return what would change the choice."""
     lines = []
     if offer.share < 1 and offer.kept_bytes >= 0.99 * offer.place.budget_bytes:
-        whole = float(offer.cut.bytes.mean()) * (planning.data.length or 0)
+        total_bytes = float(offer.cut.bytes.mean()) * (planning.data.length or 0)
         option = "--ram" if offer.place.kind == RAM else "--disk"
-        lines.append(("more room", f"all samples take {size(whole)}; {option} gives more"))
+        lines.append(("more room", f"all samples take {size(total_bytes)}; {option} gives more"))
     if offer.cut.number < len(planning.cuts) - 1:
         following = planning.cuts[offer.cut.number + 1]
         if following.draws:

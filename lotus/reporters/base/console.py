@@ -65,31 +65,36 @@ def print_table(
     if not rows:
         return
     names = [name for name, _ in columns]
-    whole = [max(map(cell_len, cells)) for cells in zip(names, *rows, strict=True)]
+    full_widths = [max(map(cell_len, cells)) for cells in zip(names, *rows, strict=True)]
     # Shorten names first, then gaps. Never cut numbers, nor paths, which users copy.
     last = len(columns) - 1
-    gives = [
+    flexible = [
         justify != RIGHT and not any(row[place].startswith("/") for row in rows)
         for place, (_, justify) in enumerate(columns)
     ]
-    gap, room, widths = 1, console.width - INDENT, whole
+    gap, room, widths = 1, console.width - INDENT, full_widths
     for gap in (2, 1):
-        widths = _narrowed(whole, gives, room - gap * last)
+        widths = _narrowed(full_widths, flexible, room - gap * last)
         if sum(widths) + gap * last <= room:
             break
     console.print(f"\n{title}", style="bold")
     # Rows as displayed: text that is too wide for its column is shortened once.
-    cut = {k: shorten_apart([row[k] for row in rows], widths[k]) for k in names_in if gives[k]}
-    if gives[0] and last and 0 not in cut and not _told_apart([row[0] for row in rows], widths[0]):
+    cut = {k: shorten_apart([row[k] for row in rows], widths[k]) for k in names_in if flexible[k]}
+    if (
+        flexible[0]
+        and last
+        and 0 not in cut
+        and not _told_apart([row[0] for row in rows], widths[0])
+    ):
         cut[0] = shorten_apart([row[0] for row in rows], widths[0])
     for place, row in enumerate((names, *rows)):
-        cells = [_ended(cell, widths[k]) if gives[k] else cell for k, cell in enumerate(row)]
+        cells = [_ended(cell, widths[k]) if flexible[k] else cell for k, cell in enumerate(row)]
         if place:
             cells = [cut[k][place - 1] if k in cut else cell for k, cell in enumerate(cells)]
-        more: list[str] = []
-        if gives[last] and last not in cut and cell_len(row[last]) > widths[last]:
+        continued: list[str] = []
+        if flexible[last] and last not in cut and cell_len(row[last]) > widths[last]:
             # The last column may continue below.
-            cells[last], *more = textwrap.wrap(
+            cells[last], *continued = textwrap.wrap(
                 row[last], widths[last], break_long_words=False, break_on_hyphens=False
             )
         line, grey = " " * INDENT, []
@@ -99,7 +104,7 @@ def print_table(
                 grey.append((len(line), len(line) + len(space + cell)))
             line += (space + cell if justify == RIGHT else cell + space) + " " * gap
         indent = " " * (INDENT + sum(widths[:last]) + gap * last)
-        for shown in (line, *(indent + rest for rest in more)):
+        for shown in (line, *(indent + rest for rest in continued)):
             text = Text(shown.rstrip(), style="dim" if row is names else "")
             for first, end in grey if shown is line else ():
                 text.stylize("dim", first, end)
@@ -111,11 +116,11 @@ def _told_apart(texts: Sequence[str], width: int) -> bool:
     return len({_ended(text, width) for text in texts}) == len(set(texts))
 
 
-def _narrowed(whole: Sequence[int], gives: Sequence[bool], room: int) -> list[int]:
+def _narrowed(full_widths: Sequence[int], flexible: Sequence[bool], room: int) -> list[int]:
     """Return widths of columns that fit into `room`, if the flexible columns allow it."""
-    widths = list(whole)
+    widths = list(full_widths)
     while sum(widths) > room:
-        wide = [place for place, give in enumerate(gives) if give and widths[place] > NARROWEST]
+        wide = [place for place, give in enumerate(flexible) if give and widths[place] > NARROWEST]
         if not wide:
             break
         widths[max(wide, key=lambda place: widths[place])] -= 1
@@ -126,11 +131,11 @@ def _ended(text: str, width: int) -> str:
     """Shorten `text` to `width` characters at its end, after a whole word if possible."""
     if len(text) <= width:
         return text
-    kept = text[: width - 1]
-    words = kept.rsplit(" ", 1)[0].rstrip(" ,;:(")
+    shortened = text[: width - 1]
+    words = shortened.rsplit(" ", 1)[0].rstrip(" ,;:(")
     if text[width - 1] != " " and len(words) >= width // 2:
-        kept = words
-    return kept.rstrip(" ,;:(") + "…"
+        shortened = words
+    return shortened.rstrip(" ,;:(") + "…"
 
 
 def print_paragraph(console: "Console", label: str, text: str) -> None:
@@ -147,6 +152,6 @@ def print_paragraph(console: "Console", label: str, text: str) -> None:
         break_on_hyphens=False,
     )
     for line in wrapped:
-        shown = Text(line, no_wrap=True, overflow="ignore")
-        shown.stylize("dim", 0, len(indent) if line is wrapped[0] else 0)
-        console.print(shown, soft_wrap=True)
+        text_line = Text(line, no_wrap=True, overflow="ignore")
+        text_line.stylize("dim", 0, len(indent) if line is wrapped[0] else 0)
+        console.print(text_line, soft_wrap=True)

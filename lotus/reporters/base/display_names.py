@@ -90,8 +90,8 @@ def shorten_apart(texts: Sequence[str], width: int) -> list[str]:
     for text in shortened:
         same = [other for other, short in shortened.items() if short == shortened[text]]
         if len(same) > 1:
-            taken = {short for other, short in shortened.items() if other not in same}
-            shortened |= dict(zip(same, _apart(same, width, taken), strict=True))
+            used = {short for other, short in shortened.items() if other not in same}
+            shortened |= dict(zip(same, _apart(same, width, used), strict=True))
     return [shortened[text] for text in texts]
 
 
@@ -106,22 +106,24 @@ def _indent(text: str, width: int) -> int:
     return min(len(text) - len(text.lstrip(" ")), max(width - 12, 0))
 
 
-def _apart(texts: Sequence[str], width: int, taken: set[str]) -> list[str]:
+def _apart(texts: Sequence[str], width: int, used: set[str]) -> list[str]:
     """Shorten texts that are equal when their middles are left out."""
     indent = _indent(texts[0], width)
     bare = [text.lstrip(" ") for text in texts]
     room = width - indent - 1  # for the ellipsis
     usual = room // 3
     for head in sorted(range(room + 1), key=lambda length: abs(length - usual)):
-        tried = [_cut(text, head, room) for text in bare]
-        if _are_apart(tried, indent, taken):
-            return [" " * indent + text for text in tried]
+        candidates = [_cut(text, head, room) for text in bare]
+        if _are_apart(candidates, indent, used):
+            return [" " * indent + text for text in candidates]
     # They differ only in the middle: show it, and the beginning of each.
     prefix = next((k for k in range(min(map(len, bare))) if len({text[k] for text in bare}) > 1), 0)
     for head in range(max(room - 1, 0) // 2, -1, -1):
-        tried = [text[:head] + "…" + text[prefix : prefix + room - head - 1] + "…" for text in bare]
-        if _are_apart(tried, indent, taken):
-            return [" " * indent + text for text in tried]
+        candidates = [
+            text[:head] + "…" + text[prefix : prefix + room - head - 1] + "…" for text in bare
+        ]
+        if _are_apart(candidates, indent, used):
+            return [" " * indent + text for text in candidates]
     numbered = []
     for place, text in enumerate(bare):
         mark = f"~{place + 1}"
@@ -135,6 +137,6 @@ def _cut(text: str, head: int, room: int) -> str:
     return text[:head] + "…" + text[len(text) - (room - head) :]
 
 
-def _are_apart(tried: Sequence[str], indent: int, taken: set[str]) -> bool:
-    shown = {" " * indent + text for text in tried}
-    return len(shown) == len(tried) and not shown & taken
+def _are_apart(candidates: Sequence[str], indent: int, used: set[str]) -> bool:
+    displayed = {" " * indent + text for text in candidates}
+    return len(displayed) == len(candidates) and not displayed & used

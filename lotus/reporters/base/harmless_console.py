@@ -16,11 +16,11 @@ class HarmlessConsole(Console):
         super().print(*map(_harmless, objects), **options)
 
 
-def _harmless(shown: Any) -> Any:
-    if isinstance(shown, str):
-        return printable(shown)
-    if isinstance(shown, Text) and not all(map(is_harmless, shown.plain)):
-        shown = shown.copy()
+def _harmless(item: Any) -> Any:
+    if isinstance(item, str):
+        return printable(item)
+    if isinstance(item, Text) and not all(map(is_harmless, item.plain)):
+        item = item.copy()
         # One character for each, because styles refer to positions.
-        shown.plain = "".join(char if is_harmless(char) else "?" for char in shown.plain)
-    return shown
+        item.plain = "".join(char if is_harmless(char) else "?" for char in item.plain)
+    return item

@@ -194,17 +194,19 @@ def _attributes(cell: str, side: str) -> str:
 
 def _table(table: Table) -> str:
     def row(cells: Sequence[str], tag: str) -> str:
-        made = (
+        cells_html = (
             f"<{tag}{_attributes(cell, side)}>{_escape(cell)}</{tag}>"
             for cell, (_, side) in zip(cells, table.columns, strict=True)
         )
-        return f"<tr>{''.join(made)}</tr>\n"
+        return f"<tr>{''.join(cells_html)}</tr>\n"
 
     head = row([name for name, _ in table.columns], "th")
     body = "".join(row(cells, "td") for cells in table.rows[:_MOST_ROWS])
-    more = len(table.rows) - _MOST_ROWS
+    omitted = len(table.rows) - _MOST_ROWS
     after = (
-        f'<p class="note">{more:,} rows more are left out: see --json.</p>\n' if more > 0 else ""
+        f'<p class="note">{omitted:,} rows more are left out: see --json.</p>\n'
+        if omitted > 0
+        else ""
     )
     inner = f"<table>\n<thead>{head}</thead>\n<tbody>\n{body}</tbody></table>"
     return f'<div class="table">{inner}</div>\n{after}'

@@ -39,9 +39,9 @@ _LINE_COLUMNS += [("95 % interval", RIGHT), ("", LEFT)]
 
 def save(path: Path, comparisons: Sequence[Comparison], gate: RegressionGate | None = None) -> None:
     """Write the page. Raises LotusError if the file cannot be written."""
-    shown = heading(comparisons, gate=gate)
+    heading_section = heading(comparisons, gate=gate)
     document = words.document(comparisons, gate=gate, most=_MOST_OPERATIONS)
-    save_page(path, shown.title, shown, sections(comparisons), document)
+    save_page(path, heading_section.title, heading_section, sections(comparisons), document)
 
 
 def heading(comparisons: Sequence[Comparison], *, gate: RegressionGate | None = None) -> Section:
@@ -53,8 +53,10 @@ def heading(comparisons: Sequence[Comparison], *, gate: RegressionGate | None = 
         if comparison.other_machine:
             parts.append(words.ELSEWHERE)
     baseline = comparisons[0].a
-    others = dict.fromkeys((comparison.b.letter, comparison.b.name) for comparison in comparisons)
-    sides = [(baseline.letter, baseline.name), *others]
+    other_sides = dict.fromkeys(
+        (comparison.b.letter, comparison.b.name) for comparison in comparisons
+    )
+    sides = [(baseline.letter, baseline.name), *other_sides]
     parts.append(", ".join(f"{letter}: {name}" for letter, name in sides))
     parts += gate.texts if gate is not None else []
     names = dict.fromkeys(comparison.b.name for comparison in comparisons)
@@ -85,15 +87,15 @@ def _sections(place: int, comparison: Comparison, several: bool) -> list[Section
     for number, loader in enumerate(comparison.loaders[:_MOST_LOADERS]):
         title = before + ("Differences" if len(comparison.loaders) == 1 else loader.title)
         sections.append(Section(title, _loader(f"{place}-{number}", loader, comparison)))
-    rest: list[str | Table | Chart] = [f"{note}." for note in comparison.notes]
-    rest += [
+    remaining: list[str | Table | Chart] = [f"{note}." for note in comparison.notes]
+    remaining += [
         f"Only {(comparison.a if side == 'a' else comparison.b).letter} has the loader {loader}."
         for side, loader in comparison.unmatched
     ]
     if comparison.lines:
-        rest.append(_table(comparison.lines, comparison))
-    if rest:
-        sections.append(Section(f"{before}Whole runs", rest))
+        remaining.append(_table(comparison.lines, comparison))
+    if remaining:
+        sections.append(Section(f"{before}Whole runs", remaining))
     return sections
 
 
@@ -145,19 +147,19 @@ def _columns(comparison: Comparison) -> list[tuple[str, str]]:
 
 def _forest(name: str, loader: LoaderComparison, comparison: Comparison) -> Chart:
     """Return dots with intervals for all relative differences, those of most weight on top."""
-    known = [
+    comparable = [
         line for line in loader.lines if line.difference.relative and line.difference.has_interval
     ]
-    first = [line for line in known if line.group == LOOP]
+    first = [line for line in comparable if line.group == LOOP]
     # Times come first, because counts have no weight in the loop.
-    rest = by_weight([line for line in known if line.group != LOOP and line.unit == "ns"])
-    rest += [line for line in known if line.group != LOOP and line.unit != "ns"]
-    shown = [*first, *rest][:_MOST_POINTS]
-    labels = [_name(place, line) for place, line in enumerate(shown)]
+    later = by_weight([line for line in comparable if line.group != LOOP and line.unit == "ns"])
+    later += [line for line in comparable if line.group != LOOP and line.unit != "ns"]
+    points = [*first, *later][:_MOST_POINTS]
+    labels = [_name(place, line) for place, line in enumerate(points)]
     data: list[dict[str, Any]] = []
     for text, colour, symbol in _SYMBOLS:
-        mine = [k for k, line in enumerate(shown) if _kind(line) == text]
-        differences = [shown[k].difference for k in mine]
+        mine = [k for k, line in enumerate(points) if _kind(line) == text]
+        differences = [points[k].difference for k in mine]
         if not mine:
             continue
         data.append(
@@ -175,23 +177,23 @@ def _forest(name: str, loader: LoaderComparison, comparison: Comparison) -> Char
             }
         )  # fmt: skip
     layout = {
-        "height": 140 + 24 * len(shown),
+        "height": 140 + 24 * len(points),
         "margin": {"l": 190, "r": 20, "t": 30, "b": 50},
         "xaxis": {
             "title": {"text": f"{comparison.b.letter} against {comparison.a.letter}, per cent"},
             "zeroline": True,
-            "range": _range(shown),
+            "range": _range(points),
         },
         "yaxis": {"autorange": "reversed", "type": "category", "categoryorder": "array",
                   "categoryarray": labels},
         "legend": {"orientation": "h", "y": 1.05},
     }  # fmt: skip
-    left = len(loader.lines) - len(shown)
+    omitted = len(loader.lines) - len(points)
     note = "A dot is the difference, its line the 95 % interval. " + words.MARKS
-    if left:
-        note += f" {left} lines are not in it: no interval in per cent, or of less weight."
+    if omitted:
+        note += f" {omitted} lines are not in it: no interval in per cent, or of less weight."
     return Chart(
-        name, "Differences", {"data": data, "layout": layout}, _table(shown, comparison), note
+        name, "Differences", {"data": data, "layout": layout}, _table(points, comparison), note
     )
 
 

@@ -146,8 +146,8 @@ def _line(line: MeasureLine) -> dict[str, Any]:
         "different": line.different,
     }
     names = ("id", "group", "label", "unit", "per", "better")
-    known = {name: getattr(line, name) for name in names}
-    return {**known, **{name: plain_value(value) for name, value in numbers.items()}}
+    values = {name: getattr(line, name) for name in names}
+    return {**values, **{name: plain_value(value) for name, value in numbers.items()}}
 
 
 def _loader(loader: LoaderComparison, most: int | None) -> dict[str, Any]:
@@ -208,8 +208,8 @@ def _write_comparison(console: "Console", comparison: Comparison) -> None:
         console.print()
         _verdict_line(console, comparison.verdict)
     if len(comparison.loaders) > _MOST_LOADERS:
-        more = len(comparison.loaders) - _MOST_LOADERS
-        console.print(f"\n{plural(more, 'smaller loader')} more: see --json", style="dim")
+        omitted = len(comparison.loaders) - _MOST_LOADERS
+        console.print(f"\n{plural(omitted, 'smaller loader')} more: see --json", style="dim")
     _table(console, "Whole runs", comparison.lines, comparison, None)
     for side_, title in comparison.unmatched:
         side = comparison.a if side_ == "a" else comparison.b
@@ -264,14 +264,14 @@ def _lines(console: "Console", loader: LoaderComparison, comparison: Comparison)
             lines = by_weight(lines)
         of_samples = any(line.per == "sample" for line in lines)
         per = " (a sample)" if of_samples and group not in (LOOP, RUNS) else ""
-        more = len(loader.others) if group == OPERATIONS else 0
+        omitted = len(loader.others) if group == OPERATIONS else 0
         _table(
             console,
             group[0].upper() + group[1:] + per,
             lines,
             comparison,
             _MOST.get(group, _USUAL),
-            more,
+            omitted,
         )
         if group == OPERATIONS:
             for table, letter in (
@@ -302,14 +302,14 @@ def _lines(console: "Console", loader: LoaderComparison, comparison: Comparison)
 def _only(console: "Console", table: Any, letter: str) -> None:
     if not len(table):
         return
-    shown = rows_of(table.head(8))
-    operations = shorten_apart([plain(operation_name(row["operation"])) for row in shown], 40)
+    rows = rows_of(table.head(8))
+    operations = shorten_apart([plain(operation_name(row["operation"])) for row in rows], 40)
     names = [
         name if isnan(row["ns"]) else f"{name} ({duration(row['ns'])} a sample)"
-        for name, row in zip(operations, shown, strict=True)
+        for name, row in zip(operations, rows, strict=True)
     ]
-    more = f" and {len(table) - 8} more" if len(table) > 8 else ""
-    print_paragraph(console, "", f"Only in {letter}: {', '.join(names)}{more}.")
+    suffix = f" and {len(table) - 8} more" if len(table) > 8 else ""
+    print_paragraph(console, "", f"Only in {letter}: {', '.join(names)}{suffix}.")
 
 
 def _table(
@@ -318,18 +318,18 @@ def _table(
     lines: Sequence[MeasureLine],
     comparison: Comparison,
     most: int | None,
-    more: int = 0,
+    omitted: int = 0,
 ) -> None:
-    shown = lines[:most]
+    visible = lines[:most]
     of_names = lines[0].group in (OPERATIONS, CPU, COUNTERS) if lines else False
-    rows = [line_row(line) for line in shown]
+    rows = [line_row(line) for line in visible]
     columns = [("", LEFT), (comparison.a.letter, RIGHT), (comparison.b.letter, RIGHT)]
     columns += [("change", RIGHT), ("95 % interval", RIGHT), ("", LEFT)]
     rows = [[plain(row[0]), *row[1:]] for row in rows]
     print_table(console, title, columns, rows, names_in=(0,) if of_names else ())
-    more += len(lines) - len(shown)
-    if more:
-        console.print(f"  and {more:,} more: see --json", style="dim")
+    omitted += len(lines) - len(visible)
+    if omitted:
+        console.print(f"  and {omitted:,} more: see --json", style="dim")
 
 
 def line_row(line: MeasureLine) -> list[str]:

@@ -50,10 +50,10 @@ def show(console: "Console", cpus: CpuPair, letters: Sequence[str]) -> None:
 
 def parts(cpus: CpuPair, letters: Sequence[str]) -> list[str | Table | Chart]:
     """Return the same content for a page."""
-    shown: list[str | Table | Chart] = [_names(cpus, letters), cpus.gain]
+    page_parts: list[str | Table | Chart] = [_names(cpus, letters), cpus.gain]
     for title, columns, rows in _tables(cpus, letters):
-        shown += [title, Table(columns, rows)]
-    return [*shown, *(f"{note}." for note in cpus.notes)]
+        page_parts += [title, Table(columns, rows)]
+    return [*page_parts, *(f"{note}." for note in cpus.notes)]
 
 
 def _tables(cpus: CpuPair, letters: Sequence[str]) -> list[tuple[str, _Columns, list[list[str]]]]:
@@ -78,11 +78,11 @@ def _tables(cpus: CpuPair, letters: Sequence[str]) -> list[tuple[str, _Columns, 
             pairs = [[share(row[f"{side}_{node}"]) for side in "ab"] for node in nodes]
             shares.append([name, *(f"{first} | {second}" for first, second in pairs)])
     title = "Operations on two CPUs (a sample; in brackets: no significant difference)"
-    shown = [(title, columns, times)]
+    tables = [(title, columns, times)]
     if shares:
         heads: _Columns = [("", LEFT), *((_NODES[node], RIGHT) for node in nodes)]
-        shown.append((f"Shares of slots, {a} | {b}", heads, shares))
-    return shown
+        tables.append((f"Shares of slots, {a} | {b}", heads, shares))
+    return tables
 
 
 def _names(cpus: CpuPair, letters: Sequence[str]) -> str:

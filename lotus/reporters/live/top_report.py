@@ -69,20 +69,20 @@ def lines(
     groups = sorted(view.groups, key=lambda group: group.verdict is not view.verdict)
     if len(groups) > 1:
         begun += [ScreenLine(""), *(_short(group, width) for group in view.groups)]
-    shown = groups[:MOST_RANKS]
+    visible = groups[:MOST_RANKS]
     if height is not None and len(groups) > 1:
-        shown = groups[:1]
+        visible = groups[:1]
     room = None if height is None else max(height - len(begun), 6)
     body: list[ScreenLine] = []
-    for group in shown:
+    for group in visible:
         body += _group(group, view, width, room, stacks or {}, len(groups) > 1)
-    if len(shown) < len(groups) and height is None:
-        body.append(ScreenLine(f"and {len(groups) - len(shown)} more ranks, above"))
-    whole = [*begun, *body]
+    if len(visible) < len(groups) and height is None:
+        body.append(ScreenLine(f"and {len(groups) - len(visible)} more ranks, above"))
+    all_lines = [*begun, *body]
     if view.shm_size and view.state == "running":
         text = f"/dev/shm     {size(view.shm)} of {size(view.shm_size)} in use, by all programs"
-        whole.append(ScreenLine(_cut(text, width), "dim"))
-    return whole if height is None else whole[:height]
+        all_lines.append(ScreenLine(_cut(text, width), "dim"))
+    return all_lines if height is None else all_lines[:height]
 
 
 def head(view: View, run: str, width: int) -> list[ScreenLine]:
@@ -185,8 +185,8 @@ def _group(
         lines.append(ScreenLine(_cut(plain(head), width), "bold"))
     lines += [ScreenLine(_cut(plain(text), width)) for text in _figures(group)]
     if view.state in ("running", "elsewhere"):
-        left = None if room is None else max(room - len(lines) - 2, 3)
-        lines += _processes(group, width, left, stacks)
+        rows_left = None if room is None else max(room - len(lines) - 2, 3)
+        lines += _processes(group, width, rows_left, stacks)
     return lines
 
 
@@ -214,11 +214,11 @@ def _figures(group: LoopView) -> list[str]:
             texts.append(f"{waits}; {share(recent.wait_share)} of the last")
     elif not math.isnan(recent.span_ns):
         span = duration(recent.span_ns)
-        whole = duration(overall.span_ns)
+        whole_duration = duration(overall.span_ns)
         texts.append(f"throughput   {_rate(recent)} in the last {span}")
-        texts.append(f"{'':13}{_rate(overall)} over all {whole} since the first batch")
+        texts.append(f"{'':13}{_rate(overall)} over all {whole_duration} since the first batch")
         text = f"waiting      {share(recent.wait_share)} of the last {span}"
-        texts.append(f"{text}; {share(overall.wait_share)} of all {whole}")
+        texts.append(f"{text}; {share(overall.wait_share)} of all {whole_duration}")
     if group.ready is not None:
         of = f" of at most {group.capacity}" if group.capacity else ""
         texts.append(f"ready        {plural(group.ready, 'batch')}{of} made and not taken")
@@ -252,13 +252,13 @@ def _processes(group: LoopView, width: int, room: int | None, stacks: Stacks) ->
     """
     workers = sorted(group.workers, key=lambda worker: _importance(worker, group.verdict))
     most = MOST_WORKERS if room is None else max(room - 2, 1)
-    shown, rest = workers[:most], workers[most:]
-    if len(rest) == 1 and room is None:
-        shown, rest = workers, []
+    visible, hidden = workers[:most], workers[most:]
+    if len(hidden) == 1 and room is None:
+        visible, hidden = workers, []
     if group.verdict.kind in ("moving", "step", "outside"):
-        shown.sort(key=lambda worker: worker.worker)
+        visible.sort(key=lambda worker: worker.worker)
     lines = [ScreenLine(_cut(f"{'':13}{'since':>8} {'CPU':>5}  doing", width), "dim")]
-    for worker in (group.main, *shown):
+    for worker in (group.main, *visible):
         name = "main" if worker.worker < 0 else f"worker {worker.worker}"
         text = f"{name:<12} {_time(worker.since_ns):>8} {share(worker.cpu):>5}  {_doing(worker)}"
         style = "bold red" if group.verdict.bad and worker.pid == group.verdict.pid else ""
@@ -273,12 +273,12 @@ def _processes(group: LoopView, width: int, room: int | None, stacks: Stacks) ->
         ]
         if len(frames) > MOST_FRAMES:
             lines.append(ScreenLine(f"    and {len(frames) - MOST_FRAMES} outer frames", "dim"))
-    if rest:
-        phases = Counter(process.phase for process in rest)
+    if hidden:
+        phases = Counter(process.phase for process in hidden)
         what = ", ".join(
             name if len(phases) == 1 else f"{count} {name}" for name, count in phases.most_common()
         )
-        lines.append(ScreenLine(_cut(f"and {len(rest)} more: {plain(what)}", width), "dim"))
+        lines.append(ScreenLine(_cut(f"and {len(hidden)} more: {plain(what)}", width), "dim"))
     if group.others:
         lines.append(ScreenLine(f"and {plural(group.others, 'worker')} of other loaders", "dim"))
     return lines
@@ -376,9 +376,9 @@ def status(view: View, width: int | None = None) -> str:
     return text if width is None or verdict.bad else _cut(text, max(width, LEAST_WIDTH))
 
 
-def text(shown: Sequence[ScreenLine]) -> str:
+def text(lines: Sequence[ScreenLine]) -> str:
     """Return the lines without their styles."""
-    return "\n".join(line.text for line in shown) + "\n"
+    return "\n".join(line.text for line in lines) + "\n"
 
 
 def document(view: View, *, run: str, stacks: Stacks | None = None) -> dict[str, Any]:

@@ -52,13 +52,13 @@ def once(directory: Path, as_json: bool = False, with_stacks: bool = False) -> N
     if reconfigure is not None:
         reconfigure(errors="replace")
     width = os.get_terminal_size(1).columns if sys.stdout.isatty() else 100
-    shown = top_report.lines(view, run, width, None, stacks)
+    lines = top_report.lines(view, run, width, None, stacks)
     if sys.stdout.isatty():
         from rich.console import Console
 
-        _print(Console(highlight=False), shown)
+        _print(Console(highlight=False), lines)
     else:
-        print(top_report.text(shown), end="")
+        print(top_report.text(lines), end="")
 
 
 def _check_whose(directory: Path) -> None:
@@ -84,15 +84,15 @@ def processes(view: View) -> list[int]:
     pids = []
     for group in sorted(view.groups, key=lambda group: group.verdict is not view.verdict):
         verdict = group.verdict
-        here = [process for process in (group.main, *group.workers) if process.alive]
-        here.sort(
+        alive = [process for process in (group.main, *group.workers) if process.alive]
+        alive.sort(
             key=lambda process: (
                 process.pid != verdict.pid,
                 process.worker >= 0,
                 process.phase == "idle",
             )
         )
-        pids += [process.pid for process in here]
+        pids += [process.pid for process in alive]
     return pids
 
 
@@ -140,16 +140,16 @@ def _redraw(
             last[:] = [view := watch.look()]
             stacks = dumps.of(view) if dumps is not None else None
             width, height = live.console.size
-            shown = top_report.lines(view, str(directory), width, height - 2, stacks)
+            lines = top_report.lines(view, str(directory), width, height - 2, stacks)
             if watch.behind:
-                shown.insert(
+                lines.insert(
                     0,
                     top_report.ScreenLine(
                         f"reading what was recorded: {watch.behind:,} bytes left"
                     ),
                 )
-            shown.append(top_report.ScreenLine("q ends this; the run goes on", "dim"))
-            live.update(Group(*[_text(line, True) for line in shown]), refresh=True)
+            lines.append(top_report.ScreenLine("q ends this; the run goes on", "dim"))
+            live.update(Group(*[_text(line, True) for line in lines]), refresh=True)
             due = max(due + interval, time.monotonic())
             if not watch.behind:
                 _wait(due, suspended)
@@ -208,8 +208,8 @@ def _text(line: top_report.ScreenLine, cut: bool) -> Any:
     return Text(line.text, style=line.style, no_wrap=True, overflow="ellipsis" if cut else "ignore")
 
 
-def _print(console: Any, shown: list[top_report.ScreenLine]) -> None:
-    for line in shown:
+def _print(console: Any, lines: list[top_report.ScreenLine]) -> None:
+    for line in lines:
         console.print(_text(line, False), soft_wrap=True)
 
 

@@ -64,25 +64,25 @@ def write(console: "Console", applied: Applied) -> None:
     )
     measure = profile.weight or (counts[0] if counts else "")
     if measure:
-        whole = profile.totals[measure]
+        total = profile.totals[measure]
         attributed = float(applied.pairs[measure].sum())
         print_paragraph(
             console,
             "",
-            f"{share(attributed / whole if whole else 0)} of the profile is attributed.",
+            f"{share(attributed / total if total else 0)} of the profile is attributed.",
         )
-        left = applied.leftovers.sort_values(measure, ascending=False).head(_MOST_LEFT)
+        leftovers = applied.leftovers.sort_values(measure, ascending=False).head(_MOST_LEFT)
         rows = [
             # Rows that an export rounded up have more than its total: nothing is left over.
-            [share(max(row[measure] / whole, 0.0) if whole else 0), plain(row["reason"]),
+            [share(max(row[measure] / total, 0.0) if total else 0), plain(row["reason"]),
              shorten(plain(f"{library(row['module'])}!{short(row['function'])}"), 48)]
-            for row in rows_of(left)
+            for row in rows_of(leftovers)
         ]  # fmt: skip
         columns = [("share", RIGHT), ("why", LEFT), ("library!function", LEFT)]
         print_table(console, "Left over", columns, rows)
         if len(applied.leftovers) > _MOST_LEFT:
-            more = amount(len(applied.leftovers) - _MOST_LEFT)
-            console.print(f"  and {more} more: see --json", style="dim")
+            omitted = amount(len(applied.leftovers) - _MOST_LEFT)
+            console.print(f"  and {omitted} more: see --json", style="dim")
     for note in profile.notes:
         print_paragraph(console, "Note", plain(note))
 

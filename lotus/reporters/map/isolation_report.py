@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def write(console: "Console", mapping: "Mapping", *, isolation: "Isolation") -> None:
     """Print the evidence that `lotus map build` has for each operation, and where it is weak."""
-    kept = mapping.kept.groupby("operation").size()
+    pairs = mapping.kept.groupby("operation").size()
     dropped = mapping.functions[~mapping.functions["kept"]].groupby("operation").size()
     rows = []
     for row in rows_of(isolation.operations):
@@ -22,7 +22,7 @@ def write(console: "Console", mapping: "Mapping", *, isolation: "Isolation") -> 
         rows.append(
             [plain(operation_name(name)), amount(row["runs"]), amount(row["calls"]),
              tight(row["call_ns"]), amount(row["samples"]), share(row["capture"]),
-             amount(int(kept.get(name, 0))), amount(int(dropped.get(name, 0)))]
+             amount(int(pairs.get(name, 0))), amount(int(dropped.get(name, 0)))]
         )  # fmt: skip
     names = ["runs", "calls", "a call", "samples", "capture", "functions", "dropped"]
     columns = [("", LEFT), *((name, RIGHT) for name in names)]

@@ -70,8 +70,8 @@ def metrics(measured: MapSummary) -> Chart | None:
     table = measured.operations.head(_MOST)
     events = [str(event["name"]) for event in measured.counted]
     events += [name for name in measured.sampled if name not in events]
-    shown = {*TOP_DOWN, *(["cpu_ns"] if "task_clock" in events else [])}  # the same
-    per = [name for name in METRICS if name in table and name not in shown]
+    charted = {*TOP_DOWN, *(["cpu_ns"] if "task_clock" in events else [])}  # the same
+    per = [name for name in METRICS if name in table and name not in charted]
     names = [
         name
         for name in (*per, *(name for name in events if name not in per))

@@ -78,8 +78,8 @@ def write(console: "Console", summary: MapSummary, *, top: int = 5) -> None:
         notes = worth(summary)
         for note in notes:
             print_paragraph(console, "", plain(note))
-        if more := len(summary.notes) - len(notes):
-            console.print(f"  and {more} more: see --json", style="dim")
+        if omitted := len(summary.notes) - len(notes):
+            console.print(f"  and {omitted} more: see --json", style="dim")
 
 
 def worth(summary: MapSummary) -> list[str]:
@@ -142,7 +142,7 @@ def turns_text(summary: MapSummary) -> str:
 def _operations(console: "Console", summary: MapSummary, title: str = "Operations") -> None:
     table = summary.operations
     marked = bool((table["running_share"] < 0.995).any())
-    whole = float(table.loc[~table["nested"].astype(bool), "total_ns"].sum())
+    total_ns = float(table.loc[~table["nested"].astype(bool), "total_ns"].sum())
     columns: list[tuple[str, str]] = [("", LEFT), ("time", RIGHT), ("share", RIGHT)]
     counts = [name for name in _COUNTS if name in table]
     shares = [name for name in _SHARES if name in table]
@@ -157,7 +157,7 @@ def _operations(console: "Console", summary: MapSummary, title: str = "Operation
         if not row:
             rows.append([name, *[""] * (len(columns) - 1)])
             continue
-        cells = [name, tight(row["total_ns"]), share(row["total_ns"] / whole if whole else 0)]
+        cells = [name, tight(row["total_ns"]), share(row["total_ns"] / total_ns if total_ns else 0)]
         made = [(cpu, tight(row[cpu]))] if cpu else []
         made += [(column, big(row[column])) for column in counts]
         if "ipc" in row:
@@ -166,8 +166,8 @@ def _operations(console: "Console", summary: MapSummary, title: str = "Operation
         cells += [trusted(summary, row["operation"], column, text) for column, text in made]
         cells += [share(row["running_share"])] if marked else []
         rows.append(cells)
-    shown = {*counts, cpu}
-    estimates = ", ".join(plain(name) for name in summary.sampled if name in shown)
+    columns_shown = {*counts, cpu}
+    estimates = ", ".join(plain(name) for name in summary.sampled if name in columns_shown)
     title += f" ({estimates}: estimated from samples)" if estimates else ""
     print_table(console, title, columns, rows, names_in=(0,))
     if len(table) > _MOST_OPERATIONS:
@@ -192,8 +192,8 @@ def few_samples(summary: MapSummary) -> list[str]:
     if not summary.few_samples:
         return []
     few = ", ".join(f"{plain(operation_name(name))} {n}" for name, n in summary.few_samples[:8])
-    more = len(summary.few_samples) - 8
-    few += f" and {more} more" if more > 0 else ""
+    omitted = len(summary.few_samples) - 8
+    few += f" and {omitted} more" if omitted > 0 else ""
     return [f"Estimates of fewer than {ENOUGH:,} samples, not to trust: {few}"]
 
 
@@ -245,21 +245,21 @@ def _node(name: str) -> str:
 
 def _as_tree(table: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
     """Return names and rows of the displayed operations; a heading has an empty row."""
-    shown = rows_of(table.head(_MOST_OPERATIONS))
-    lines = tree([str(row["operation"]) for row in shown], [bool(row["nested"]) for row in shown])
-    return [(line.name, {} if line.row is None else shown[line.row]) for line in lines]
+    rows = rows_of(table.head(_MOST_OPERATIONS))
+    lines = tree([str(row["operation"]) for row in rows], [bool(row["nested"]) for row in rows])
+    return [(line.name, {} if line.row is None else rows[line.row]) for line in lines]
 
 
 def _misses(console: "Console", summary: MapSummary) -> None:
     table = summary.operations
-    shown = {
+    columns_shown = {
         *_SHARES,
         "ipc",
         "cpu_ns",
         SMT,
         *(node for group in LEVEL_2.values() for node in group),
     }
-    names = [name for name in METRICS if name in table and name not in shown]
+    names = [name for name in METRICS if name in table and name not in columns_shown]
     counts = [name for name in ("page_faults", "context_switches") if name in table]
     names = [name for name in names if name not in counts]
     if not names and not counts:
@@ -270,9 +270,9 @@ def _misses(console: "Console", summary: MapSummary) -> None:
         if not row:
             rows.append([name, *[""] * (len(columns) - 1)])
             continue
-        made = [(column, _metric(column, row[column])) for column in names]
-        made += [(column, big(row[column])) for column in counts]
-        rows.append([name, *(trusted(summary, row["operation"], *cell) for cell in made)])
+        cells = [(column, _metric(column, row[column])) for column in names]
+        cells += [(column, big(row[column])) for column in counts]
+        rows.append([name, *(trusted(summary, row["operation"], *cell) for cell in cells)])
     rates = any(METRICS[name].unit.startswith("per 1000") for name in names)
     title = "Misses per 1000 instructions, and other events" if rates else "Other events"
     print_table(console, title, columns, rows, names_in=(0,))
@@ -299,13 +299,13 @@ def _functions(console: "Console", summary: MapSummary, top: int) -> None:
     rows: list[Sequence[str]] = []
     few = 0
     names = list(dict.fromkeys(plain(operation_name(name)) for name in inside["operation"]))
-    shown = dict(zip(names, shorten_apart(names, room), strict=True))
+    short_names = dict(zip(names, shorten_apart(names, room), strict=True))
     for (_, operation), group in inside.groupby(["kind", "operation"], sort=False):
         samples = int(group["samples"].sum())
         if samples < _FEW:
             few += 1
             continue
-        rows.append([amount(samples), "", shown[plain(operation_name(operation))]])
+        rows.append([amount(samples), "", short_names[plain(operation_name(operation))]])
         for row in rows_of(_short(group).head(top)):
             low, high = wilson(row["share"], samples)
             doubt = f" ±{(high - low) * 50:.0f}" if row["samples"] >= _FEW else ""
@@ -343,16 +343,16 @@ def _python(console: "Console", summary: MapSummary, top: int) -> None:
         for (kind, operation), group in table.groupby(["kind", "operation"], sort=False)
     ]
     for _, kind, operation, group in sorted(groups, key=lambda entry: entry[0]):
-        whole = float(group["self_ns"].sum())
+        total_ns = float(group["self_ns"].sum())
         names = {"fetch": "(the data set's own code)", "lotus": "(lotus's own hooks)"}
         label = (
             operation_name(operation) if kind == "operation" else names.get(str(kind), str(kind))
         )
-        rows.append([tight(whole), "", shorten(plain(label), room)])
+        rows.append([tight(total_ns), "", shorten(plain(label), room)])
         for row in rows_of(group[group["self_ns"] > 0].head(top)):
             place = plain(f"({row['file'].rpartition('/')[2]}:{row['line']})")
             function = shorten(plain(row["function"]), max(room - len(place) - 1, 12))
-            part = share(row["self_ns"] / whole if whole else 0)
+            part = share(row["self_ns"] / total_ns if total_ns else 0)
             rows.append(["", part, f"  {function} {place}"])
     columns = [("time", RIGHT), ("share", RIGHT), ("operation, Python function", LEFT)]
     print_table(console, "Python lines, with the C code that they call (py-spy)", columns, rows)

@@ -123,8 +123,8 @@ def write(
     print_paragraph(console, "now", now + sizes)
     total = sum(balance.batch_sizes)
     then = f"{_interval(balance.after)} a step, predicted; {_times(balance.times)}"
-    kept = total == balance.job.global_batch
-    then += f", the global batch {'kept' if kept else f'becomes {amount(total)}'}"
+    keeps_batch = total == balance.job.global_batch
+    then += f", the global batch {'kept' if keeps_batch else f'becomes {amount(total)}'}"
     print_paragraph(console, "then", then)
     for note in balance.notes:
         print_paragraph(console, "note", plain(note))
@@ -160,8 +160,8 @@ def _weights(console: Any, balance: BatchSplit, rows: Sequence[RankShare]) -> No
     ]
     print_table(console, "BalanceNet Orchestrator, equations 1 to 5", columns, cells)
     console.print()
-    for name, how in balance.quantities.items():
-        print_paragraph(console, name, plain(how))
+    for name, basis in balance.quantities.items():
+        print_paragraph(console, name, plain(basis))
 
 
 def _modes(console: Any, balance: BatchSplit) -> None:

@@ -77,19 +77,19 @@ def write(console: "Console", answer: JobPrediction) -> None:
         row("straggler_share", share, "straggler's share"),
         row("efficiency", share, "efficiency"),
     ]
-    more = answer.times
-    if more is None:  # hide the prediction, because it is not reliable
+    speedup = answer.times
+    if speedup is None:  # hide the prediction, because it is not reliable
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     print_table(console, f"What if: {plain(answer.job.title)}", columns, rows)
     console.print()
-    if more is None:
+    if speedup is None:
         print_paragraph(console, "last", f"today {_last(today)}")
         print_paragraph(console, "what if", f"{model_error.no_answer(answer.error)}.")
         print_paragraph(console, "next", _NEXT)
     else:
         print_paragraph(console, "collective", answer.collective)
         print_paragraph(console, "last", f"today {_last(today)}; what if {_last(then)}")
-        words = "as many" if abs(more - 1) < 0.005 else f"{more:.2f} times as many"
+        words = "as many" if abs(speedup - 1) < 0.005 else f"{speedup:.2f} times as many"
         print_paragraph(
             console,
             "what if",

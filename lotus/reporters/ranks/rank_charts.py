@@ -20,14 +20,14 @@ _AMOUNT = [[0.0, "rgba(128,128,128,0.1)"], [0.5, "rgb(86,180,233)"], [1.0, "rgb(
 
 def sections(summary: RankSummary) -> list[Section]:
     """Return the section of the page."""
-    columns, rows, left = rank_report.cells(summary, _MOST_ROWS)
+    columns, rows, omitted = rank_report.cells(summary, _MOST_ROWS)
     parts: list[str | Table | Chart] = [
         *rank_report.verdict(summary),
         *rank_report.remarks(summary),
     ]
     parts.append(Table(columns, rows))
-    if left:
-        parts.append(f"{left} ranks more are left out of the table: see --json.")
+    if omitted:
+        parts.append(f"{omitted} ranks more are left out of the table: see --json.")
     parts += heat_maps(summary)
     return [Section(rank_report.TITLE, parts)]
 
@@ -45,28 +45,28 @@ def heat_maps(summary: RankSummary) -> list[Chart]:
     charts = []
     for name, title, values, column in made:
         if not np.isnan(values).all():
-            means = [tight(float(value)) for value in table[column]]
-            charts.append(_heat_map(f"ranks-{name}", title, steps, values, means))
+            row_means = [tight(float(value)) for value in table[column]]
+            charts.append(_heat_map(f"ranks-{name}", title, steps, values, row_means))
     return charts
 
 
-def _heat_map(id: str, title: str, steps: RankSteps, values: Cells, means: list[str]) -> Chart:
+def _heat_map(id: str, title: str, steps: RankSteps, values: Cells, row_means: list[str]) -> Chart:
     drawn = binned(values)
     cells = drawn.cells / 1e6
-    each = drawn.steps_each * steps.thinned
+    steps_per_cell = drawn.steps_each * steps.thinned
     diverging = id == "ranks-late"
     # Clip a few outliers, such as the first steps of epochs, so that the rest keeps its colours.
     # A rank that is always slow is not an outlier.
-    known = np.abs(cells[~np.isnan(cells)])
+    magnitudes = np.abs(cells[~np.isnan(cells)])
     usual = (np.median(row[~np.isnan(row)]) for row in np.abs(cells) if not np.isnan(row).all())
-    top = max(float(np.percentile(known, 95)), *map(float, usual))
-    low = float(np.percentile(known, 5)) if id == "ranks-step" else 0.0
+    top = max(float(np.percentile(magnitudes, 95)), *map(float, usual))
+    low = float(np.percentile(magnitudes, 5)) if id == "ranks-step" else 0.0
     top = top if top > low else low + 1e-3
     rows = len(cells)
     heat: dict[str, Any] = {
         "type": "heatmap",
-        "x0": (each - 1) / 2,
-        "dx": each,
+        "x0": (steps_per_cell - 1) / 2,
+        "dx": steps_per_cell,
         "z": packed(cells, "f4"),
         "colorscale": _EARLY_LATE if diverging else _AMOUNT,
         "zmin": -top if diverging else low,
@@ -76,13 +76,13 @@ def _heat_map(id: str, title: str, steps: RankSteps, values: Cells, means: list[
         "hovertemplate": "%{z:.4g} ms, step %{x:.0f}, %{y}<extra></extra>",
     }
     names = [_name(steps, row * drawn.ranks_each, drawn.ranks_each) for row in range(rows)]
-    shown = range(0, rows, -(-rows // _MOST_LABELS) or 1)
+    labelled = range(0, rows, -(-rows // _MOST_LABELS) or 1)
     layout = {
         "height": max(180, min(90 + 26 * rows, 620)),
         "xaxis": {"title": {"text": "step"}, "showgrid": False, "zeroline": False},
         "yaxis": {
-            "tickvals": list(shown),
-            "ticktext": [label(names[row]) for row in shown],
+            "tickvals": list(labelled),
+            "ticktext": [label(names[row]) for row in labelled],
             "range": [rows - 0.5, -0.5],
             "showgrid": False,
             "zeroline": False,
@@ -91,22 +91,22 @@ def _heat_map(id: str, title: str, steps: RankSteps, values: Cells, means: list[
     }
     note = "Blue came before the others, orange after them. " if diverging else ""
     note += f"Colours end at {top:.3g} ms: at most one cell in 20 is beyond."
-    if known.size < cells.size:
+    if magnitudes.size < cells.size:
         note += " Empty: the rank took no part in the step, or it was not measured."
-    if each > 1 or drawn.ranks_each > 1:
-        note += f" A cell is the mean of {each:,} steps"
+    if steps_per_cell > 1 or drawn.ranks_each > 1:
+        note += f" A cell is the mean of {steps_per_cell:,} steps"
         if drawn.ranks_each > 1:
             note += f", the largest of {drawn.ranks_each} neighbouring ranks"
         note += "."
     if steps.thinned > 1:
         note += f" One step in {steps.thinned} was looked at."
-    whole = [
+    full = [
         [str(rank), plain(host), mean]
-        for rank, host, mean in zip(steps.ranks, steps.hosts, means, strict=True)
+        for rank, host, mean in zip(steps.ranks, steps.hosts, row_means, strict=True)
     ]
     return Chart(
         id, title, {"data": [heat], "layout": layout},
-        Table([("rank", LEFT), ("host", LEFT), ("mean", RIGHT)], whole), note,
+        Table([("rank", LEFT), ("host", LEFT), ("mean", RIGHT)], full), note,
     )  # fmt: skip
 
 

@@ -24,10 +24,10 @@ def write(console: "Console", summary: RankSummary) -> None:
     console.print(f"\n{TITLE}", style="bold")
     for line in [*verdict(summary), *remarks(summary)]:
         print_paragraph(console, "", line)
-    columns, rows, left = cells(summary, _MOST_RANKS, intervals=False)
+    columns, rows, omitted = cells(summary, _MOST_RANKS, intervals=False)
     print_table(console, _legend(summary), columns, rows)
-    if left:
-        console.print(f"  and {plural(left, 'rank')} more: see --json", style="dim")
+    if omitted:
+        console.print(f"  and {plural(omitted, 'rank')} more: see --json", style="dim")
 
 
 def _legend(summary: RankSummary) -> str:
@@ -234,9 +234,9 @@ def _clocks(summary: RankSummary) -> Iterator[str]:
                       if not np.isfinite(error)})  # fmt: skip
     if unknown:
         names = ", ".join(_host(host) or "?" for host in unknown[:_MOST_NAMED])
-        more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+        suffix = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
         yield (
-            f"How far the clock of host {names}{more} is off is not known: lateness against "
+            f"How far the clock of host {names}{suffix} is off is not known: lateness against "
             "other hosts' ranks is not certain, so no rank is named last there."
         )
     elif errors.max(initial=0.0) > 0:

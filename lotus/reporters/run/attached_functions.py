@@ -45,22 +45,24 @@ def write(console: "Console", functions: FunctionSummary, *, in_full: bool = Tru
 
 def first_words(functions: FunctionSummary) -> str:
     """Return a sentence with the first function of the operations with the most samples."""
-    known = [each for each in functions.operations if len(each.functions)][:_MOST_FIRST]
-    if not known:
+    with_functions = [operation for operation in functions.operations if len(operation.functions)][
+        :_MOST_FIRST
+    ]
+    if not with_functions:
         return "of no operation known; those of whole processes are in lotus report"
     parts = []
-    for each in known:
-        first = rows_of(each.functions)[0]
-        parts.append(f"{_words(each)}: {plain(first['function'])} {share(first['share'])}")
+    for operation in with_functions:
+        first = rows_of(operation.functions)[0]
+        parts.append(f"{_words(operation)}: {plain(first['function'])} {share(first['share'])}")
     return "; ".join(parts) + "; more in lotus report"
 
 
 def operation_cells(functions: FunctionSummary) -> Cells:
     """Return columns and rows of the functions of each operation."""
     rows = []
-    for each in functions.operations[:_MOST_OPERATIONS]:
-        for place, row in enumerate(rows_of(each.functions.head(_MOST_FUNCTIONS))):
-            rows.append([_words(each) if not place else "", *_function(row)])
+    for operation in functions.operations[:_MOST_OPERATIONS]:
+        for place, row in enumerate(rows_of(operation.functions.head(_MOST_FUNCTIONS))):
+            rows.append([_words(operation) if not place else "", *_function(row)])
     return [("operation", LEFT), *_COLUMNS], rows
 
 

@@ -210,8 +210,8 @@ def process_cells(summary: AttachedSummary) -> Cells:
             share(row[f"{name}_share"]) if math.isfinite(row[f"{name}_share"]) else "-"
             for name in ("computing", "ready", "blocked")
         ]
-        read = size(row["read_bytes"]) if math.isfinite(row["read_bytes"]) else "-"
-        rows.append([f"{row['pid']:.0f}", who, cores, *shares, read])
+        read_size = size(row["read_bytes"]) if math.isfinite(row["read_bytes"]) else "-"
+        rows.append([f"{row['pid']:.0f}", who, cores, *shares, read_size])
     headings = [
         ("pid", RIGHT), ("", LEFT), ("cores used", RIGHT), ("computing", RIGHT),
         ("without core", RIGHT), ("blocked", RIGHT), ("read", RIGHT),
@@ -230,7 +230,7 @@ def document(summary: AttachedSummary) -> dict[str, Any]:
     names = ("command", "host", "state", "pid", "cores", "machine_cores", "stacks", "errors",
              "torn", "bound_ns", "lotus")  # fmt: skip
     functions = summary.functions
-    whole = {
+    content = {
         "schema": SCHEMA,
         "sampled": True,
         "run": {
@@ -248,7 +248,7 @@ def document(summary: AttachedSummary) -> dict[str, Any]:
         "remarks": list(summary.remarks),
         "functions": None if functions is None else attached_functions.document(functions),
     }
-    document = plain_document(whole)
+    document = plain_document(content)
     assert isinstance(document, dict)
     return document
 

@@ -17,13 +17,13 @@ _made: "WeakKeyDictionary[object, dict[str, Any]]" = WeakKeyDictionary()
 
 def _once(of: object, name: str, make: Callable[[], Made]) -> Made:
     try:
-        known = _made.setdefault(of, {})
+        results = _made.setdefault(of, {})
     except TypeError:  # what is no Run, only like one
         return make()
-    if name not in known:
-        known[name] = make()
-    made: Made = known[name]
-    return made
+    if name not in results:
+        results[name] = make()
+    result: Made = results[name]
+    return result
 
 
 def summary(run: Any) -> Summary:

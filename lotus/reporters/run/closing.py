@@ -102,11 +102,11 @@ def _verdict_code(words: str) -> str:
 
 
 def _unfound(run: "Run") -> list[str]:
-    wanted = run.manifest.get("ops")
-    if not isinstance(wanted, list) or not wanted:
+    requested = run.manifest.get("ops")
+    if not isinstance(requested, list) or not requested:
         return []
     named = run.operations[run.operations["kind"] == "named"]["operation"]
-    return missing_data.unfound([str(op) for op in wanted], set(named), run.notes)
+    return missing_data.unfound([str(op) for op in requested], set(named), run.notes)
 
 
 def _most_log() -> int:

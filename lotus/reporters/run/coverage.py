@@ -103,10 +103,10 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
     if len(scope.ranks) > 1:
         text += f", {len(scope.ranks)} ranks"
     yield text
-    made, taken = loader.coverage["batches_made"], loader.coverage["batches_taken"]
-    whole = loader.coverage["batches_recorded_whole"]
-    if taken and whole < taken:
-        yield f"{amount(whole)} of {plural(taken, 'batch')} are recorded in detail."
+    made_count, taken_count = loader.coverage["batches_made"], loader.coverage["batches_taken"]
+    recorded_whole = loader.coverage["batches_recorded_whole"]
+    if taken_count and recorded_whole < taken_count:
+        yield f"{amount(recorded_whole)} of {plural(taken_count, 'batch')} are recorded in detail."
     yield from device(loader)
     state_ns = loader.times["state_dict_ns"]
     if state_ns > 0:
@@ -135,7 +135,7 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
     if unused:
         were = "was" if unused == 1 else "were"
         yield f"{plural(unused, 'batch')} that a library took ahead {were} not used."
-    if loader.coverage["made_never_taken"] and made:
+    if loader.coverage["made_never_taken"] and made_count:
         yield f"{plural(loader.coverage['made_never_taken'], 'batch')} made were not taken."
 
 
@@ -160,15 +160,15 @@ def rate(loader: LoaderSummary) -> str:
 
 def _passes(passes: Passes) -> str:
     """Return how often the loader was iterated; an epoch is an iteration to the end of the data."""
-    count, left = passes.iterations, passes.iterations - passes.whole
+    count, incomplete = passes.iterations, passes.iterations - passes.whole
     if passes.endless:
         text = f"{plural(count, 'iteration')} past the length that it reports"
-    elif left == 0:
+    elif incomplete == 0:
         text = plural(count, "epoch")
     elif passes.whole == 0:
         text = f"{plural(count, 'iteration')}, {'not' if count == 1 else 'none'} to the end"
     else:
-        text = f"{plural(count, 'epoch')}, {left} of them left early"
+        text = f"{plural(count, 'epoch')}, {incomplete} of them left early"
     if not passes.sanity:
         return text
     sanity = f"Lightning's sanity check ({plural(passes.sanity_batches, 'batch')})"
@@ -209,8 +209,8 @@ def share_words(cause: Cause, judged: Verdict) -> str:
     """Return the share of a cause, and how fast the loop would be without it."""
     if cause.is_silent:
         return "which costs the loop hardly any time"
-    known = f" ({interval(cause)})" if cause.high - cause.low >= LEAST_INTERVAL else ""
-    text = f"{share(cause.share)}{known} of the {whole_of(cause)}"
+    interval_text = f" ({interval(cause)})" if cause.high - cause.low >= LEAST_INTERVAL else ""
+    text = f"{share(cause.share)}{interval_text} of the {whole_of(cause)}"
     if math.isfinite(cause.gain):
         text += (
             f"; if it cost nothing, and all else as it is, the loop would be "

@@ -49,7 +49,7 @@ def brief(title: str, width: int) -> str:
 def causes(loader: LoaderSummary) -> Chart:
     """Return the causes of the verdict as shares of the loop's time."""
     largest = sorted(loader.verdict.causes, key=lambda cause: -cause.share)[:_MOST_CAUSES]
-    left = len(loader.verdict.causes) - len(largest)
+    omitted = len(loader.verdict.causes) - len(largest)
     data: dict[str, Any] = {
         "type": "bar",
         "orientation": "h",
@@ -75,7 +75,7 @@ def causes(loader: LoaderSummary) -> Chart:
         {"data": [data], "layout": layout},
         Table(table.headings, table.rows(vars(cause) for cause in largest)),
         "Green is the training step, grey start-up and shut-down, orange what it waits for."
-        + (f" {left} smaller ones are left out here." if left > 0 else ""),
+        + (f" {omitted} smaller ones are left out here." if omitted > 0 else ""),
     )
 
 
@@ -125,8 +125,10 @@ def operations(quantiles: pd.DataFrame) -> Chart:
         + [tight(row[name]) for name in ("min_ns", *NAMES, "max_ns")]
         for row in rows_of(quantiles)
     ]
-    more = len(quantiles) - len(shown)
-    note = f"Those that take the most time in all; {more} more are in the table." if more else ""
+    omitted = len(quantiles) - len(shown)
+    note = (
+        f"Those that take the most time in all; {omitted} more are in the table." if omitted else ""
+    )
     return Chart(
         "operations", "How long each operation takes", {"data": [box, *ends], "layout": layout},
         Table(headings, rows), note,
@@ -137,7 +139,7 @@ def shares(loader: LoaderSummary) -> Chart:
     """Return the shares of the workers' time: operations, the rest of the fetch, and idle."""
     table = loader.operations
     outer = table[~table["nested"].astype(bool)]
-    inner, others = outer.head(_MOST_NAMES), outer.iloc[_MOST_NAMES:]
+    inner, merged = outer.head(_MOST_NAMES), outer.iloc[_MOST_NAMES:]
     entries = [(operation_name(row["operation"]), row["total_ns"], row["workers_share"], BLUE)
                for row in rows_of(inner)]  # fmt: skip
     entries += [
@@ -150,10 +152,10 @@ def shares(loader: LoaderSummary) -> Chart:
         for row in rows_of(loader.other_time)
         if row["total_ns"] > 0
     ]
-    if len(others):
+    if len(merged):
         entries.append(
-            (f"{amount(len(others))} other operations", float(others["total_ns"].sum()),
-             float(others["workers_share"].sum()), BLUE)
+            (f"{amount(len(merged))} other operations", float(merged["total_ns"].sum()),
+             float(merged["workers_share"].sum()), BLUE)
         )  # fmt: skip
     entries.sort(key=lambda entry: -entry[1])
     bars: dict[str, Any] = {
@@ -211,10 +213,10 @@ def workers(loader: LoaderSummary) -> Chart:
         "xaxis": {"title": {"text": "seconds"}},
         "yaxis": names_axis(names),
     }
-    more = len(table) - len(shown)
+    omitted = len(table) - len(shown)
     return Chart(
         "workers", "Balance of the workers", {"data": data, "layout": layout},
-        Table(cells.headings, rows), f"{more} more workers: see --json." if more else "",
+        Table(cells.headings, rows), f"{omitted} more workers: see --json." if omitted else "",
     )  # fmt: skip
 
 

@@ -26,15 +26,15 @@ def later_causes(judged: Verdict) -> list[Cause]:
     The largest come first. Excluded are the training step, whose advice is for a loop that does not
     wait, and other programs, which the verdict mentions first.
     """
-    taken = judged.causes[:1]
+    chosen = judged.causes[:1]
     for cause in judged.causes[1:]:
         if (
             cause.share >= LEAST_SECOND
             and cause.kind not in (TRAINING_STEP.kind, OTHERS.kind)
-            and not any(_is_against(cause, earlier) for earlier in taken)
+            and not any(_is_against(cause, earlier) for earlier in chosen)
         ):
-            taken.append(cause)
-    return taken[1 : 1 + MOST_LATER]
+            chosen.append(cause)
+    return chosen[1 : 1 + MOST_LATER]
 
 
 def later_steps(judged: Verdict) -> Iterator[tuple[int, str]]:

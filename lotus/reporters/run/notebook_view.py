@@ -21,9 +21,9 @@ def run_html(run: Any) -> str:
     else:
         judged = summary.verdict or summary.loaders[0].verdict
         lines = [*_verdict(summary.loaders[0], judged), *lines]
-    more = len(summary.loaders) + summary.loaders_left_out - 1
-    if more > 0:
-        lines.append(_paragraph(f"{amount(more)} smaller loaders are in lotus report."))
+    omitted = len(summary.loaders) + summary.loaders_left_out - 1
+    if omitted > 0:
+        lines.append(_paragraph(f"{amount(omitted)} smaller loaders are in lotus report."))
     missing = [*coverage.unseen(summary), *coverage.losses(summary)]
     lines += [_paragraph(line) for line in missing[:_MOST_LINES]]
     if len(missing) > _MOST_LINES:

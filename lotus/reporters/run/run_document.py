@@ -69,7 +69,7 @@ def document(summary: Summary, *, measured: MapSummary | None = None) -> dict[st
         "elapsed_ns": end - start if start and end else None,
         "threshold_ns": summary.threshold_ns,
     }
-    whole = {
+    content = {
         "schema": SCHEMA,
         "run": run,
         "verdict": None if summary.verdict is None else dataclasses.asdict(summary.verdict),
@@ -83,7 +83,7 @@ def document(summary: Summary, *, measured: MapSummary | None = None) -> dict[st
         "time": None if summary.time is None else dataclasses.asdict(summary.time),
         "map": None if measured is None else map_tables.document(measured),
     }
-    plain = plain_document(whole)
+    plain = plain_document(content)
     assert isinstance(plain, dict)
     return plain
 
@@ -117,7 +117,7 @@ def _loader(loader: LoaderSummary) -> dict[str, Any]:
 
 def ranks_document(summary: RankSummary) -> dict[str, Any]:
     """Return the part on the ranks as JSON-able values."""
-    whole = {
+    content = {
         "verdict": rank_report.verdict(summary),
         "remarks": rank_report.remarks(summary),
         "synced": summary.steps.synced,
@@ -132,7 +132,7 @@ def ranks_document(summary: RankSummary) -> dict[str, Any]:
         "loaders": summary.steps.loaders,
         "thinned": summary.steps.thinned,
     }
-    plain = plain_document(whole)
+    plain = plain_document(content)
     assert isinstance(plain, dict)
     return plain
 

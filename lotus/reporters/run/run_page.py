@@ -131,15 +131,15 @@ def _loader(run: Run, summary: Summary, loader: LoaderSummary) -> list[Section]:
         over_time.append(time_charts.throughput(rates, loops[~own]))
     count = len(loader.workers) + 1
     bins = int(np.clip(_CELLS / (count * time_charts.lane_rows(count)), 400, 2000))
-    made = lanes(
+    lanes_table = lanes(
         run.other_intervals,
         loader.scope.calls.contents,
         table_of(merged(run), "workers"),
         pd.DataFrame(run.manifest["ranks"]),
         bins,
     )
-    if len(made.lanes):
-        over_time.append(time_charts.timeline(made))
+    if len(lanes_table.lanes):
+        over_time.append(time_charts.timeline(lanes_table))
     inside: list[str | Table | Chart] = []
     if loader.other_time["total_ns"].gt(0).any() or len(loader.operations):
         inside.append(loader_charts.shares(loader))
@@ -196,8 +196,8 @@ def _silicon(measured: MapSummary) -> Section:
     parts += map_report.few_samples(measured)
     notes = map_report.worth(measured)
     parts += [plain(note) for note in notes]
-    if more := len(measured.notes) - len(notes):
-        parts.append(f"and {more} remarks more: see --json")
+    if omitted := len(measured.notes) - len(notes):
+        parts.append(f"and {omitted} remarks more: see --json")
     return Section("Down to the silicon", parts)
 
 
@@ -218,8 +218,8 @@ def _others(summary: Summary, chosen: LoaderSummary) -> Section:
     ]
     parts: list[str | Table | Chart] = [Table(columns, rows)]
     if summary.loaders_left_out:
-        left = plural(summary.loaders_left_out, "smaller loader")
-        parts.append(f"Left out here: {left}; see --json.")
+        omitted = plural(summary.loaders_left_out, "smaller loader")
+        parts.append(f"Left out here: {omitted}; see --json.")
     parts.append("One of them in full: lotus report --loader N --html FILE RUN")
     return Section("Other loaders", parts)
 

@@ -38,9 +38,9 @@ def lines(summary: Summary) -> list[str]:
             if other.verdict.causes and other.verdict.kind in ("input-bound", "start-up-bound"):
                 words += f", {plain(other.verdict.causes[0].title)}"
             result += _wrap(f"loader {other.scope.loader} ({plain(other.scope.title)}): {words}")
-        more = len(summary.loaders[4:]) + summary.loaders_left_out
-        if more:
-            result.append(f"and {plural(more, 'smaller loader')} more")
+        omitted = len(summary.loaders[4:]) + summary.loaders_left_out
+        if omitted:
+            result.append(f"and {plural(omitted, 'smaller loader')} more")
     if summary.ranks is not None and summary.ranks.stragglers:
         result += _wrap(rank_report.verdict(summary.ranks)[0])
     for line in coverage.unseen(summary):
@@ -85,8 +85,8 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
         ):
             result += _wrap(f"{words}: {text}") if text else []
     for number, words in next_steps.later_steps(judged):
-        more = _wrap(f"step {number}, {plain(words)}")
-        result += more if len(result) + len(more) <= _MOST_LINES else []
+        step_lines = _wrap(f"step {number}, {plain(words)}")
+        result += step_lines if len(result) + len(step_lines) <= _MOST_LINES else []
     return result
 
 

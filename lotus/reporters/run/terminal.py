@@ -50,9 +50,9 @@ def write(
     ordered = sorted(summary.loaders, key=lambda each: each.scope.loader != chosen)
     for each in ordered[:_MOST_LOADERS]:
         _loader(console, each, summary, in_full=each.scope.loader == chosen)
-    more = len(ordered[_MOST_LOADERS:]) + summary.loaders_left_out
-    if more:
-        console.print(f"\n{plural(more, 'smaller loader')} more: see --json", style="dim")
+    omitted = len(ordered[_MOST_LOADERS:]) + summary.loaders_left_out
+    if omitted:
+        console.print(f"\n{plural(omitted, 'smaller loader')} more: see --json", style="dim")
     if summary.ranks is not None:
         rank_report.write(console, summary.ranks)
     if measured is not None:
@@ -170,9 +170,9 @@ def _operations(console: "Console", loader: LoaderSummary) -> None:
     who = "the workers'" if loader.scope.num_workers else "fetching"
     headings = [("", LEFT), *table.headings]
     print_table(console, f"Operations (share: of {who} time)", headings, rows, names_in=(0,))
-    more = len(loader.operations) - _MOST_OPERATIONS
-    if more > 0:
-        console.print(f"  and {more} more: see --json", style="dim")
+    omitted = len(loader.operations) - _MOST_OPERATIONS
+    if omitted > 0:
+        console.print(f"  and {omitted} more: see --json", style="dim")
 
 
 def _batches(console: "Console", loader: LoaderSummary, threshold_ns: float) -> None:
@@ -191,8 +191,8 @@ def _workers(console: "Console", loader: LoaderSummary) -> None:
     rows = table.rows(rows_of(shown))
     print_table(console, "Workers (a sample: its typical share of a batch)", table.headings, rows)
     if len(workers) > len(shown):
-        more = len(workers) - len(shown)
-        console.print(f"  the slowest first; {more} more: see --json", style="dim")
+        omitted = len(workers) - len(shown)
+        console.print(f"  the slowest first; {omitted} more: see --json", style="dim")
     measured = shown["pss_bytes"].notna().any()
     if measured and (shown["pss_growth_reason"] == READ_ONCE).any():
         print_paragraph(

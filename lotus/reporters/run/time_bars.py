@@ -52,14 +52,14 @@ def lines(summary: Summary) -> Iterator[str]:
 
 
 def lines_of(
-    time: run_time.RunTime | None, shown: Sequence[tuple[str, float, float]]
+    time: run_time.RunTime | None, parts: Sequence[tuple[str, float, float]]
 ) -> Iterator[str]:
     """Yield the same from given parts."""
-    if not shown or time is None:
+    if not parts or time is None:
         return
     yield f"Where the {duration(time.wall_ns)} went"
-    widest = min(max(len(words) for words, _, _ in shown), _WIDEST)
-    for words, ns, part in shown:
+    widest = min(max(len(words) for words, _, _ in parts), _WIDEST)
+    for words, ns, part in parts:
         figures = f"{duration(ns):>7} {share(part):>5}"
         yield f"  {shorten(words, widest):{widest}}  {bar(part):{_BAR}}  {figures}"
 
@@ -67,5 +67,5 @@ def lines_of(
 def bar(part: float) -> str:
     """Return a bar that fills `part` (0 to 1) of the full width."""
     eighths = round(part * _BAR * 8)
-    full, left = divmod(eighths, 8)
-    return _EIGHTHS[8] * full + (_EIGHTHS[left] if left else "")
+    full, remainder = divmod(eighths, 8)
+    return _EIGHTHS[8] * full + (_EIGHTHS[remainder] if remainder else "")

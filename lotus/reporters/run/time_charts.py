@@ -45,7 +45,7 @@ _LANE_ROWS = 20  # parts of a lane's height, so a twentieth of a bin's time is a
 
 def batches(loader: LoaderSummary, thinned: pd.DataFrame) -> Chart:
     """Return wait, step and delay of each batch over time, from `series.thinned`."""
-    each = float(number(thinned, "batches").max()) if len(thinned) else 1.0
+    per_point = float(number(thinned, "batches").max()) if len(thinned) else 1.0
     data: list[dict[str, Any]] = []
     ranks = sorted(set(thinned["rank"]))
     broken = _broken(thinned)
@@ -53,7 +53,7 @@ def batches(loader: LoaderSummary, thinned: pd.DataFrame) -> Chart:
         for place, rank in enumerate(ranks):
             mine = broken[broken["rank"] == rank]
             text = name if len(ranks) == 1 else f"{name}, rank {rank}"
-            shown = {"visible": True if name != "delay" else "legendonly"}
+            visibility = {"visible": True if name != "delay" else "legendonly"}
             data.append(
                 {
                     "type": "scatter",
@@ -65,10 +65,10 @@ def batches(loader: LoaderSummary, thinned: pd.DataFrame) -> Chart:
                     "line": {"color": colour, "width": 1.3, "dash": _dash(place)},
                     "marker": {"size": 4},
                     "hovertemplate": "%{y:.4g} ms at %{x:.4g} s",
-                    **shown,
+                    **visibility,
                 }
             )
-            if each > 1:
+            if per_point > 1:
                 data.append(
                     {
                         "type": "scatter",
@@ -79,7 +79,7 @@ def batches(loader: LoaderSummary, thinned: pd.DataFrame) -> Chart:
                         "y": packed(mine[f"{name}_max_ns"] / 1e6, "f4"),
                         "line": {"color": colour, "width": 0.6, "dash": "dot"},
                         "hovertemplate": "%{y:.4g} ms at %{x:.4g} s",
-                        **shown,
+                        **visibility,
                     }
                 )
     layout = {
@@ -96,8 +96,10 @@ def batches(loader: LoaderSummary, thinned: pd.DataFrame) -> Chart:
     ]
     note = "wait: the loop was blocked for the batch; step: its own time until it asked for the "
     note += "next; delay: the batch was ready and not yet taken (choose it in the legend)."
-    if each > 1:
-        note += f" Each point is the mean of {each:.0f} neighbouring batches; dotted the longest."
+    if per_point > 1:
+        note += (
+            f" Each point is the mean of {per_point:.0f} neighbouring batches; dotted the longest."
+        )
     return Chart(
         "batches", "Each batch: wait, step, delay", {"data": data, "layout": layout},
         Table(columns, rows), note,

@@ -60,9 +60,9 @@ def trial_command(summary: Summary) -> str:
             "lotus.tune(loader)" if verbs.startswith("lotus tune") else ""
         )  # lotus.trace recorded it
     words = [str(word) for word in manifest.get("command") or []]
-    whole = bool(words) and not any(redaction.HIDDEN in word for word in words)
-    program = command(words) if whole else "COMMAND"
-    folder = _in_folder(manifest.get("cwd")) if whole else ""
+    complete = bool(words) and not any(redaction.HIDDEN in word for word in words)
+    program = command(words) if complete else "COMMAND"
+    folder = _in_folder(manifest.get("cwd")) if complete else ""
     after = ""
     if verbs == "lotus trace":
         output, compare = _compare(summary)
@@ -86,8 +86,8 @@ def _verbs(summary: Summary, loader: LoaderSummary, cause: Cause) -> tuple[str, 
     if not tunable_loop.too_short(summary.loaders[0].longest_epoch_s):
         return f"lotus tune{of}", ""
     now = loader.scope.num_workers if name == WORKERS else loader.scope.settings.get(name) or 2
-    kept = " --persistent on" if name == WORKERS and PERSISTENT in remedy.setting else ""
-    return f"lotus sweep{of} {_SWEPT[name]} {now},{value}{kept} --repeat 2", ""
+    persistent = " --persistent on" if name == WORKERS and PERSISTENT in remedy.setting else ""
+    return f"lotus sweep{of} {_SWEPT[name]} {now},{value}{persistent} --repeat 2", ""
 
 
 def _compare(summary: Summary) -> tuple[str, str]:

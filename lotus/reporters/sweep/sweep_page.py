@@ -35,7 +35,7 @@ def command_line(summary: SweepSummary) -> str:
 
 def sections(summary: SweepSummary) -> list[Section]:
     """Return all charts; sections of unmeasured values are left out."""
-    shown = [
+    sections = [
         Section("Time", _present([_elapsed(summary), _throughput(summary), _waits(summary)])),
         Section("CPU", _present([_cpu(summary), _cost(summary), _cores(summary)])),
     ]
@@ -47,19 +47,19 @@ def sections(summary: SweepSummary) -> list[Section]:
     ])  # fmt: skip
     if not hardware:
         hardware = ["No hardware events were counted, so nothing is known of the CPU's pipeline."]
-    shown.append(Section("Inside the CPU", hardware))
-    shown.append(Section("Kernel and memory", _present([_kernel(summary), _memory(summary)])))
-    shown.append(Section("Knee", _knees(summary)))
+    sections.append(Section("Inside the CPU", hardware))
+    sections.append(Section("Kernel and memory", _present([_kernel(summary), _memory(summary)])))
+    sections.append(Section("Knee", _knees(summary)))
     if summary.failed:
         rows = [
             [failure["label"], str(failure["repeat"] + 1), failure["problem"], failure["log"]]
             for failure in summary.failed
         ]
         columns = [("setting", LEFT), ("round", RIGHT), ("why", LEFT), ("output", LEFT)]
-        shown.append(Section("Runs that failed, and do not count", [Table(columns, rows)]))
+        sections.append(Section("Runs that failed, and do not count", [Table(columns, rows)]))
     if summary.notes:
-        shown.append(Section("Notes", [plain(note) for note in summary.notes]))
-    return [section for section in shown if section.parts]
+        sections.append(Section("Notes", [plain(note) for note in summary.notes]))
+    return [section for section in sections if section.parts]
 
 
 def _present(charts: Sequence[Chart | None]) -> list[str | Table | Chart]:
@@ -236,26 +236,26 @@ def _cell(summary: SweepSummary, place: int, measure: str, say: Say) -> str:
 
 def _cpu(summary: SweepSummary) -> Chart | None:
     """Return CPU seconds per operation, stacked, a bar per setting."""
-    means = summary.per_operation("cpu_s")
-    if not len(means):
+    table = summary.per_operation("cpu_s")
+    if not len(table):
         return None
-    places = [place for place in range(len(summary.settings)) if place in means]
-    means = means[means["operation"] != OUTSIDE]
-    top, rest = means.head(_MOST_OPERATIONS - 1), means.iloc[_MOST_OPERATIONS - 1 :]
+    places = [place for place in range(len(summary.settings)) if place in table]
+    table = table[table["operation"] != OUTSIDE]
+    top, others = table.head(_MOST_OPERATIONS - 1), table.iloc[_MOST_OPERATIONS - 1 :]
     rows = [
         (operation_name(row["operation"]), [float(row[place]) for place in places])
         for _, row in top.iterrows()
     ]
-    if len(rest) == 1:
+    if len(others) == 1:
         rows.append(
             (
-                operation_name(rest["operation"].iloc[0]),
-                [float(rest[place].iloc[0]) for place in places],
+                operation_name(others["operation"].iloc[0]),
+                [float(others[place].iloc[0]) for place in places],
             )
         )
-    elif len(rest):
-        sums = [float(np.nansum(rest[place].to_numpy(np.float64))) for place in places]
-        rows.append((f"{len(rest)} smaller ones", sums))
+    elif len(others):
+        sums = [float(np.nansum(others[place].to_numpy(np.float64))) for place in places]
+        rows.append((f"{len(others)} smaller ones", sums))
     names = [label(summary.labels[place], 60) for place in places]
     data = [
         {"type": "bar", "name": label(name), "x": names, "y": [_or_none(value) for value in values],
@@ -313,12 +313,12 @@ def _hardware(summary: SweepSummary, measure: str, title: str, unit: str, say: S
 
 def _of_operations(summary: SweepSummary, measure: str, say: Say) -> Table:
     """Return means of a measure, a row per operation and a column per setting."""
-    means = summary.per_operation(measure)
-    places = [place for place in range(len(summary.settings)) if place in means]
+    table = summary.per_operation(measure)
+    places = [place for place in range(len(summary.settings)) if place in table]
     columns = [("operation", LEFT), *((plain(summary.labels[place]), RIGHT) for place in places)]
     rows = [
         [plain(operation_name(row["operation"])), *(say(float(row[place])) for place in places)]
-        for _, row in means.iterrows()
+        for _, row in table.iterrows()
     ]
     return Table(columns, rows)
 

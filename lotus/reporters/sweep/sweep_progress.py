@@ -24,30 +24,32 @@ class LiveProgress(Progress):
         self._now, self._left_s = "", math.nan
 
     def lost(self, directories: Sequence[str]) -> None:
-        shown = ", ".join(directories[:_MOST_LOST])
+        listed = ", ".join(directories[:_MOST_LOST])
         if len(directories) > _MOST_LOST:
-            shown += f" and {len(directories) - _MOST_LOST} more"
-        what = plural(len(directories), "run")
-        say(f"lotus: {what} can no longer be read and will be made again: {plain(shown)}")
+            listed += f" and {len(directories) - _MOST_LOST} more"
+        runs = plural(len(directories), "run")
+        say(f"lotus: {runs} can no longer be read and will be made again: {plain(listed)}")
 
     def began(self, number: int, whole: int, setting: Setting, repeat: int) -> None:
         self._now = f"{number} of {whole}: {label(setting, self._varied)}, round {repeat + 1}"
         self._show(self._now)
 
     def running(self, elapsed_s: float) -> None:
-        left = "" if math.isnan(self._left_s) else f", about {_time(self._left_s - elapsed_s)} left"
-        self._show(f"{self._now}, for {_time(elapsed_s)}{left}")
+        remaining = (
+            "" if math.isnan(self._left_s) else f", about {_time(self._left_s - elapsed_s)} left"
+        )
+        self._show(f"{self._now}, for {_time(elapsed_s)}{remaining}")
 
     def ended(self, made: Made) -> None:
         self._show("")
         self._left_s = made.left_s
-        what = f"lotus: {made.number} of {made.whole}: {label(made.setting, self._varied)}, "
-        what += f"round {made.repeat + 1}: "
+        message = f"lotus: {made.number} of {made.whole}: {label(made.setting, self._varied)}, "
+        message += f"round {made.repeat + 1}: "
         if made.state == "done":
             left = "" if not made.left_s > 0 else f"; about {_time(made.left_s)} left"
-            say(f"{what}{amount(made.samples_per_s)} samples/s, {_time(made.elapsed_s)}{left}")
+            say(f"{message}{amount(made.samples_per_s)} samples/s, {_time(made.elapsed_s)}{left}")
         else:
-            say(f"{what}failed: {plain(made.problem)}")
+            say(f"{message}failed: {plain(made.problem)}")
             if made.last_lines:
                 say(f"lotus: the last lines of {plain(made.log)}:")
             for line in made.last_lines:
@@ -66,13 +68,13 @@ class LiveProgress(Progress):
 def intend(sweep: Sweep) -> None:
     """Print what the sweep will do."""
     waiting = int((sweep.runs["state"] != "done").sum())
-    whole = len(sweep.runs)
+    planned = len(sweep.runs)
     settings, again = plural(len(sweep.settings()), "setting"), sweep.manifest.get("plan") or {}
-    what = f"{settings}, {plural(again.get('repeat', 1), 'round')}: {plural(whole, 'run')}"
-    if waiting < whole:
-        what += f", of which {whole - waiting} are done"
+    message = f"{settings}, {plural(again.get('repeat', 1), 'round')}: {plural(planned, 'run')}"
+    if waiting < planned:
+        message += f", of which {planned - waiting} are done"
     words = command(redaction.command([str(word) for word in sweep.manifest.get("command") or ()]))
-    say(f"lotus: {what} into {plain(sweep.path)}, of: {words}")
+    say(f"lotus: {message} into {plain(sweep.path)}, of: {words}")
     for note in sweep.manifest.get("notes") or []:
         say(f"lotus: {plain(note)}")
 

@@ -79,14 +79,14 @@ def write(console: "Console", summary: SweepSummary) -> None:
 
 def heading_lines(summary: SweepSummary) -> list[str]:
     """Return what was swept, where, and how much of it is done."""
-    known = summary.manifest
-    cpu = known.get("cpu")
+    facts = summary.manifest
+    cpu = facts.get("cpu")
     model = cpu.get("model") if isinstance(cpu, dict) else None
     cores = "" if math.isnan(summary.cores) else f", {plural(summary.cores, 'core')}"
-    torch = f", torch {known['torch']}" if known.get("torch") else ""
+    torch = f", torch {facts['torch']}" if facts.get("torch") else ""
     lines = [
-        f"{plain(summary.path)}: {command(_command(known))}",
-        f"{plain(known.get('host') or 'an unknown host')}: {plain(model or 'unknown CPU')}{cores}"
+        f"{plain(summary.path)}: {command(_command(facts))}",
+        f"{plain(facts.get('host') or 'an unknown host')}: {plain(model or 'unknown CPU')}{cores}"
         f"{plain(torch)}",
         f"{plural(len(summary.settings), 'setting')}, {summary.done} of "
         f"{plural(summary.planned, 'run')} done"
@@ -126,9 +126,9 @@ def _not_compared(summary: SweepSummary) -> str:
     if not names:
         return ""
     several = len(names) > 1 or not names[0].startswith("1 worker")
-    shown = "; ".join(names[:_MOST_NAMED])
-    shown += f"; and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return plain(f"{shown} failed and {'are' if several else 'is'} not compared.")
+    listed = "; ".join(names[:_MOST_NAMED])
+    listed += f"; and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return plain(f"{listed} failed and {'are' if several else 'is'} not compared.")
 
 
 def ordered(summary: SweepSummary) -> list[Series]:
@@ -191,8 +191,8 @@ def _values(summary: SweepSummary, place: int) -> list[str]:
     cells = []
     for name in summary.varied:
         value = getattr(setting, name)
-        shown = words[value] if value is None or isinstance(value, bool) else str(value)
-        cells.append(alone.get(name, shown))
+        text = words[value] if value is None or isinstance(value, bool) else str(value)
+        cells.append(alone.get(name, text))
     return cells
 
 
@@ -290,7 +290,7 @@ def interval(summary: SweepSummary, place: int, measure: str, say: Any) -> str:
 
 def document(summary: SweepSummary) -> dict[str, Any]:
     """Return the document as JSON-able values."""
-    known = summary.manifest
+    manifest = summary.manifest
     settings = []
     for place, setting in enumerate(summary.settings):
         settings.append(
@@ -305,8 +305,8 @@ def document(summary: SweepSummary) -> dict[str, Any]:
         "schema": SCHEMA,
         "sweep": {
             "path": summary.path,
-            "command": _command(known),
-            **{name: known.get(name) for name in _HOST},
+            "command": _command(manifest),
+            **{name: manifest.get(name) for name in _HOST},
             "cores": plain_value(summary.cores),
             "varied": list(summary.varied),
             "loaders": summary.loaders,

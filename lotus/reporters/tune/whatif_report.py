@@ -97,8 +97,8 @@ def write(console: "Console", answer: WhatIfAnswer) -> None:
         print_paragraph(console, "what if", f"{why_not}.")
         print_paragraph(console, "next", _NEXT)
     else:
-        what = f"{setting_words(then.setting)}, {answer.machine.cores:g} cores"
-        print_paragraph(console, "what if", what)
+        changed = f"{setting_words(then.setting)}, {answer.machine.cores:g} cores"
+        print_paragraph(console, "what if", changed)
         print_paragraph(console, "", _compared(answer))
         if math.isfinite(then.memory_bytes):
             print_paragraph(console, "memory", _memory(answer))
@@ -120,8 +120,8 @@ def _memory(answer: WhatIfAnswer) -> str:
     terms = [f"main process {size(fixed['main_bytes'])} besides mapped files"]
     workers = then.setting.num_workers
     if workers:
-        what = "worker" if workers == 1 else "workers"
-        terms.append(f"{workers} {what} x {size(fixed['worker_bytes'])} of their own")
+        noun = "worker" if workers == 1 else "workers"
+        terms.append(f"{workers} {noun} x {size(fixed['worker_bytes'])} of their own")
     return f"{', '.join(terms)}, batches in flight {size(then.in_flight_bytes)}"
 
 

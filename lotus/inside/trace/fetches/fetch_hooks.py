@@ -96,10 +96,10 @@ def _time_samples(fetcher: Any, dataset: Any, timers: Any) -> bool:
         return False
     if not hasattr(type(dataset), "__getitem__"):
         return False
-    whole = ask(getattr, fetcher.dataset, "__getitems__", None, default=_UNKNOWN)
-    if whole is not _UNKNOWN:
-        fetcher.dataset = (timers.Items if whole else timers.Samples)(fetcher.dataset)
-    return bool(fetcher.auto_collation and whole)
+    get_batch = ask(getattr, fetcher.dataset, "__getitems__", None, default=_UNKNOWN)
+    if get_batch is not _UNKNOWN:
+        fetcher.dataset = (timers.Items if get_batch else timers.Samples)(fetcher.dataset)
+    return bool(fetcher.auto_collation and get_batch)
 
 
 def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandIns) -> TimedFetcher:
@@ -147,11 +147,11 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
         if not auto_collation and type(index) is list:
             flags |= MANY  # a sampler of whole batches: the data set is called once
         indices: list[Any] | None = None
-        this, outer = Fetch(), in_hand
+        current, outer = Fetch(), in_hand
         try:
-            in_hand = this
-            recorder.begin_fetch(this, where)
-            if this.detail and not iterable:
+            in_hand = current
+            recorder.begin_fetch(current, where)
+            if current.detail and not iterable:
                 indices = _as_list(index if auto_collation or flags & MANY else [index])
             data = original_fetch(index)
         except StopIteration:
@@ -161,29 +161,29 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
             flags |= FAILED
             raise
         else:
-            if this.detail:
+            if current.detail:
                 nbytes = ask(size_in_bytes, data, default=0)
                 if iterable and not auto_collation:
                     count = ask(whole_batches.samples_of, data)
-                    this.samples = 1 if count is None else count
+                    current.samples = 1 if count is None else count
                     flags |= ITEMS if count is None else MANY if count > 1 else 0
             return data
         finally:
             in_hand = outer
             try:
-                if this.detail:
-                    recorder.end_fetch(this, indices, path_of_sample, nbytes, flags)
+                if current.detail:
+                    recorder.end_fetch(current, indices, path_of_sample, nbytes, flags)
             finally:
                 # Only assignments, no call and no loop, so that a signal handler of the program
                 # cannot interrupt them.
                 hand.fetch = around
-                if this.before is not None:
+                if current.before is not None:
                     (
                         recorder.depth, recorder.claims, gate.owner, gate.shut,
                         samples[:], ops[:], ops_cpu[:], readings[:], edges[:], marks[:],
-                    ) = this.before  # fmt: skip
+                    ) = current.before  # fmt: skip
                 if recorder.beside:
-                    recorder.beside.discard(this)
+                    recorder.beside.discard(current)
                     gate.shut = gate.shut and not recorder.beside
                 if not recorder.on:
                     recorder.stop()  # recording was switched off meanwhile: keep the gate shut

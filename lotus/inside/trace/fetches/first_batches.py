@@ -174,5 +174,5 @@ def _bytes_of(value: Any, depth: int) -> Iterator[bytes]:
 def _bytes_of_array(flat: Any) -> bytes:
     if not flat.size or bool((flat == flat[0]).all()):
         return b""
-    whole: bytes = flat.tobytes()
-    return whole[:_MOST_BYTES]
+    content: bytes = flat.tobytes()
+    return content[:_MOST_BYTES]

@@ -64,10 +64,10 @@ def watch(timed: Any, fetcher: Any, recorder: Recorder) -> None:
     """Log the digests of an iterable data set's first pass, then restore the fetchers."""
     collate, fetch, digests = fetcher.collate_fn, timed.__dict__["fetch"], SampleDigests()
     # No reference cycle, so that the data set is freed as early as without lotus.
-    both = weakref.ref(timed), weakref.ref(fetcher)
+    references = weakref.ref(timed), weakref.ref(fetcher)
 
     def leave() -> None:
-        outer, inner = (reference() for reference in both)
+        outer, inner = (reference() for reference in references)
         if outer is not None and inner is not None:
             inner.collate_fn, outer.__dict__["fetch"] = collate, fetch
 

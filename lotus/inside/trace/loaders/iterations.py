@@ -133,25 +133,25 @@ class Loaders:
     def get(self, loader: Any) -> _Known:
         if self.pid != self.recorder.pid:
             self._forget()  # a forked child has its own log
-        known = self.known.get(id(loader))
-        if known is not None and known.reference() is loader:
-            return known
+        entry = self.known.get(id(loader))
+        if entry is not None and entry.reference() is loader:
+            return entry
         number = len(self.epochs)
         self.epochs.append(0)
         # Not a Python function: an exception of a signal handler in a callback would be lost.
         forget: Callable[[object], object] = functools.partial(self.known.pop, id(loader))
-        self.known[id(loader)] = known = _Known(weakref.ref(loader, forget), number)
+        self.known[id(loader)] = entry = _Known(weakref.ref(loader, forget), number)
         described = ask(describe, loader, self._built(loader), default={})
         self.recorder.event({"event": "loader", "loader": number, **described})
-        return known
+        return entry
 
     def started(self, iterator: Any, loader: Any, start: int, end: int, resumed: bool) -> Iteration:
         """Handle an iterator that was made or, with persistent workers, reset."""
         recorder = self.recorder
-        known = self.get(loader)
-        number = known.number
-        if known.last is not None and resumed:
-            self.ended(known.last, False, start)
+        entry = self.get(loader)
+        number = entry.number
+        if entry.last is not None and resumed:
+            self.ended(entry.last, False, start)
         if recorder.worker < 0:
             recorder.open_page(-1)
         recorder.iteration_started()
@@ -161,7 +161,7 @@ class Loaders:
             self._unseen(loader)
         iteration = Iteration(number, self.epochs[number], len(workers), recorder.pid)
         self.epochs[number] += 1
-        known.last = iteration
+        entry.last = iteration
         if hasattr(iterator, "_pin_memory_thread"):
             iteration.pins = self.pins_of(iterator._data_queue)
         iteration.gone = weakref.ref(iterator, self._when_gone(iteration))
@@ -186,8 +186,8 @@ class Loaders:
         kind = type(loader)
         if kind not in self.unseen:
             self.unseen.add(kind)
-            what = f"{kind.__module__}.{kind.__qualname__}"
-            self.recorder.event({"event": "unseen", "what": what, "why": "its workers are threads"})
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            self.recorder.event({"event": "unseen", "what": name, "why": "its workers are threads"})
 
     def pins_of(self, queue: object) -> list[tuple[int, int, int]]:
         """Return the list to which the pin thread of this queue appends."""

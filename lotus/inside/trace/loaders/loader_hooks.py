@@ -171,7 +171,7 @@ def record(
 
     `core_times` were read at its start.
     """
-    both = (*core_times, *recorder.core_times())
+    at_both_ends = (*core_times, *recorder.core_times())
     arrivals = iteration.arrivals
     if iteration.workers == 0:
         batch = iteration.taken
@@ -187,7 +187,7 @@ def record(
     del iteration.pins[:count]
     where = (iteration.loader, iteration.epoch, max(batch, 0))
     snapshot_ns, iteration.snapshot_ns = iteration.snapshot_ns, 0
-    recorder.wait(where, flags, start, end, arrival, both, snapshot_ns, pins)
+    recorder.wait(where, flags, start, end, arrival, at_both_ends, snapshot_ns, pins)
 
 
 def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:

@@ -180,9 +180,9 @@ class _Lock:
     def acquire(self, *args: Any, **kwargs: Any) -> Any:
         feeder = self._feeder
         feeder.pickled = clock()
-        got = self._lock.acquire(*args, **kwargs)
+        acquired = self._lock.acquire(*args, **kwargs)
         feeder.locked = clock()
-        return got
+        return acquired
 
     def __enter__(self) -> Any:
         return self.acquire()

@@ -219,7 +219,7 @@ class Counters:
             # The reading of a group that could not be counted for a while is empty.
             before, after = self._around
             own = width - len(before) - len(after)
-            whole = [
+            groups_read = [
                 before + reading + after if len(reading) == own else bytes(width)
                 for reading in readings
             ]
@@ -230,7 +230,7 @@ class Counters:
                 places.byteswap()
             count = len(readings)
             fields = [self.words, helper, *collate, count * self.words, len(edges) // 2]
-            result = (fields, b"".join(whole) + places.tobytes())
+            result = (fields, b"".join(groups_read) + places.tobytes())
         del readings[:], edges[:], self.marks[:]
         opened = self._open.get(threading.get_native_id())
         if opened is not None:  # an edge of an outer fetch must not share our last reading
@@ -321,11 +321,11 @@ class Counters:
                 # A clock event that is not the leader of its group is 0 until a context switch.
                 _TIMES[3](1e-9)
                 group.unpack(group.read())
-                steps, took = self._steps(group)
+                steps, read_ns = self._steps(group)
             finally:
                 if len(groups) > 1:
                     group.pause()
-            cost = max(cost, took)
+            cost = max(cost, read_ns)
             ran = [step for step in steps if 0 < step[1] == step[2]]  # enabled and running ns
             costs += [_median(column) for column in zip(*(ran or steps), strict=True)]
         described, place = [], 0
@@ -349,12 +349,12 @@ class Counters:
     def _steps(self, group: EventGroup) -> tuple[list[list[int]], int]:
         """Return (increments of each word between readings, ns of a reading)."""
         self._use(group, 0)
-        took = []
+        durations = []
         place = len(self.readings)
         for _ in range(_REPEATS):
             start = clock()
             self.fresh()
-            took.append(clock() - start)
+            durations.append(clock() - start)
         words = group.size // 8
         rows = [
             struct.unpack(f"<{words}Q", reading) for reading in self.readings[place:] if reading
@@ -364,7 +364,7 @@ class Counters:
             [after - before for before, after in zip(*pair, strict=True)]
             for pair in itertools.pairwise(rows)
         ]
-        return steps, _median(took)
+        return steps, _median(durations)
 
 
 def _median(values: Sequence[int]) -> int:

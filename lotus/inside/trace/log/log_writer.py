@@ -102,10 +102,10 @@ class Log:
         path = self._path or self.file("events", "ltr")
         fd = _open(path, _APPEND | (os.O_CREAT | os.O_EXCL if fresh else 0))
         try:
-            known = identity(fd)
+            file_id = identity(fd)
             if fresh:
                 put(fd, header(self.level))
-            elif known != self._identity:
+            elif file_id != self._identity:
                 raise OSError("the event log was replaced by another file")
         except BaseException:  # a signal handler of the program, for one
             os.close(fd)
@@ -117,7 +117,7 @@ class Log:
             if fresh:
                 os.unlink(path)
             return
-        self._path, self._identity, self._fd = path, known, fd
+        self._path, self._identity, self._fd = path, file_id, fd
 
     def write(self, data: bytes) -> None:
         """Append bytes in one system call."""

@@ -28,11 +28,11 @@ class Definitions:
     def define(self, name: str, parent: int = 0, index: int = 0, kind: str = "transform") -> int:
         """Return the id of an operation, the same one for the same description."""
         key = (name[:_LONGEST], parent, index, kind)
-        known = self._ids.get(key)
-        if known is None and len(self._operations) >= _MOST_OPERATIONS:
+        operation_id = self._ids.get(key)
+        if operation_id is None and len(self._operations) >= _MOST_OPERATIONS:
             key = _REST
-            known = self._ids.get(key)
-        if known is None:
+            operation_id = self._ids.get(key)
+        if operation_id is None:
             name, parent, index, kind = key
             number = next(self._numbers)
             operation: dict[str, object] = {
@@ -41,8 +41,8 @@ class Definitions:
             self._by_id[number] = operation
             self._operations.append(operation)
             # It is complete before another thread can see it; the first thread assigns the number.
-            known = self._ids.setdefault(key, number)
-        return known
+            operation_id = self._ids.setdefault(key, number)
+        return operation_id
 
     def locate(self, number: int, code: CodeType) -> None:
         """Record the file and lines of the code of an operation."""

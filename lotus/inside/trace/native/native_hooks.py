@@ -56,11 +56,11 @@ def _works(module: Any) -> bool:
     samples = module.Samples(gate, _Trial(timed))
     before = clock()
     result, after = samples[41], clock()
-    start, took, count = gate.samples.tolist()
+    start, duration, count = gate.samples.tolist()
     begin, end, number = gate.ops.tolist()
     return (
         (result, count, number, gate.live, gate.owner) == (42, 1, 7, 0, me)
-        and before <= start <= begin <= end <= start + took <= after
+        and before <= start <= begin <= end <= start + duration <= after
         and (words[state_page.W_SAMPLE], words[state_page.W_SAMPLE_SINCE]) == (41, start)
         and words[state_page.word_of(7)] == begin
         and module.pack_indices([1, 1 << 31]) == b"\1\0\0\0\0\0\0\x80"

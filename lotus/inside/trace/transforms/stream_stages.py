@@ -58,12 +58,12 @@ def _functions_of_datasets(finder: Placing, last: Any) -> None:
         if is_stand_in(own[name]) or _is_coroutine(function):
             continue
         number = recorder.definitions.define(text, 0, index)
-        made = stand_in(function, number, recorder)
+        replacement = stand_in(function, number, recorder)
         if name == "mask_function":
-            whole = stand_in(own["function"], number, recorder)
-            finder.set_attribute(stage, "function", whole)
-        finder.set_attribute(stage, name, made)
-        finder.inside(function, made, text, 0)
+            wrapper = stand_in(own["function"], number, recorder)
+            finder.set_attribute(stage, "function", wrapper)
+        finder.set_attribute(stage, name, replacement)
+        finder.inside(function, replacement, text, 0)
 
 
 def _is_coroutine(function: Any) -> bool:

@@ -81,18 +81,18 @@ class Finder:
                 return
             text = "Loader" if name == "loader" else label(plain)
             prefix = name + ":" if name == "target_transform" else ""
-            made = self._stand_in(value, prefix + text, 0, 0, name == "loader")
-            if made is not value:
-                self.set_attribute(owner, name, made)
-            self.inside(plain, made, prefix + text, depth)
+            replacement = self._stand_in(value, prefix + text, 0, 0, name == "loader")
+            if replacement is not value:
+                self.set_attribute(owner, name, replacement)
+            self.inside(plain, replacement, prefix + text, depth)
         elif name == "_format_kwargs" and isinstance(value, dict):
             transform = value.get("transform")  # Hugging Face: set_transform
             if callable(transform):
-                made = self._stand_in(transform, label(transform), 0, 0)
-                if made is not transform:
-                    value["transform"] = made
+                replacement = self._stand_in(transform, label(transform), 0, 0)
+                if replacement is not transform:
+                    value["transform"] = replacement
                     self.give_back_later(owner, name)
-                self.inside(original_of(transform), made, label(transform), depth)
+                self.inside(original_of(transform), replacement, label(transform), depth)
         elif self._is_data_set(plain, name):
             self.data_set(plain, depth + 1)
         elif type(value) in (list, tuple) and 0 < len(value) <= _MOST_ITEMS:
@@ -136,8 +136,8 @@ class Finder:
         labels = numbered([label(original_of(child)) for _, child in children])
         for index, (key, child) in enumerate(children):
             name = path + labels[index]
-            made = self._place(container, key, child, name, parent, index)
-            self.inside(original_of(child), made, name, depth)
+            replacement = self._place(container, key, child, name, parent, index)
+            self.inside(original_of(child), replacement, name, depth)
 
     def inside(self, plain: object, made: object, path: str, depth: int) -> None:
         """Instrument containers inside an operation, such as RandomApply or a user's transform."""
@@ -165,18 +165,18 @@ class Finder:
 
         Plain sequences of modules are skipped, as they may be a model; others are changed in place.
         """
-        held = [original_of(value) for value in captured_objects.of(function)]
-        held = [value for value in held if not issubclass(type(value), self.sequence)]
+        captured = [original_of(value) for value in captured_objects.of(function)]
+        captured = [value for value in captured if not issubclass(type(value), self.sequence)]
         modules = []
-        for value in held:
+        for value in captured:
             if self._children(value) is not None:
                 self.container(value, path, parent, depth + 1)
             elif issubclass(type(value), self.module) and _of_torchvision(value):
                 modules.append(value)
         names = numbered([label(module) for module in modules])
         for index, (module, name) in enumerate(zip(modules, names, strict=True)):
-            made = self._override_forward(module, path + name, parent, index)
-            self.inside(module, made, path + name, depth)
+            replacement = self._override_forward(module, path + name, parent, index)
+            self.inside(module, replacement, path + name, depth)
 
     def _place(
         self, container: Any, key: Any, child: Any, name: str, parent: int, index: int
@@ -188,29 +188,29 @@ class Finder:
             inner = container._modules["transforms"]
         if issubclass(type(inner), self.sequence):
             return self._override_forward(child, name, parent, index)
-        made = child if _flattened(child) else self._stand_in(child, name, parent, index)
-        if made is not child:
+        replacement = child if _flattened(child) else self._stand_in(child, name, parent, index)
+        if replacement is not child:
             if type(inner) is list:
-                inner[key] = made
+                inner[key] = replacement
                 self.give_back_later(container, "transforms")
             else:
-                changed = (*inner[:key], made, *inner[key + 1 :])
+                changed = (*inner[:key], replacement, *inner[key + 1 :])
                 self.set_attribute(container, "transforms", changed)
-        return made
+        return replacement
 
     def _stand_in(self, child: Any, name: str, parent: int, index: int, loads: bool = False) -> Any:
         if is_stand_in(child):
             return child
-        known = self.made.get(id(child))
-        if known is None:
+        existing = self.made.get(id(child))
+        if existing is None:
             kind = "loader" if loads else "transform"
             number = self.recorder.definitions.define(name, parent, index, kind)
             if loads:
                 self.recorder.definitions.name_function(number, label(child))
-            known = stand_in(child, number, self.recorder)
-            self.made[id(child)] = known
+            existing = stand_in(child, number, self.recorder)
+            self.made[id(child)] = existing
             self.keep.append(child)
-        return known
+        return existing
 
     def _override_forward(self, child: Any, name: str, parent: int, index: int) -> Any:
         """Time a module inside a module, which must stay in place for code that walks modules."""
@@ -218,8 +218,10 @@ class Finder:
             forward = getattr(child, "forward", None)
             if forward is not None and type(child).__module__ != "torch.jit._script":
                 operation = self.recorder.definitions.define(name, parent, index)
-                made = stand_in(forward, operation, self.recorder, (getattr, (child, "forward")))
-                child.__dict__["forward"] = made
+                replacement = stand_in(
+                    forward, operation, self.recorder, (getattr, (child, "forward"))
+                )
+                child.__dict__["forward"] = replacement
                 self.give_back_later(child, "forward")
         return child
 

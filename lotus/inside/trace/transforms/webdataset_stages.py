@@ -54,13 +54,13 @@ def instrument(finder: Placing, owner: object, stages: list[Any], depth: int) ->
             continue  # inputs of calls are captured, and it is no call
         number = recorder.definitions.define(name, 0, index)
         if key is not None:
-            made = stand_in(thing, number, recorder)
-            _set_argument(finder, stages[place], key, made)
+            replacement = stand_in(thing, number, recorder)
+            _set_argument(finder, stages[place], key, replacement)
         else:
             call = _timed(thing, number, recorder, gathers=_curried(thing) == "batched")
-            stages[place] = made = stand_in(thing, number, recorder, call=call)
+            stages[place] = replacement = stand_in(thing, number, recorder, call=call)
             finder.give_back_later(owner, "pipeline")
-        finder.inside(thing, made, name, depth)
+        finder.inside(thing, replacement, name, depth)
 
 
 def _operations(stage: Any) -> Iterator[tuple[int | str | None, Any, str]]:
