@@ -34,7 +34,7 @@ def build(folder: Path = FOLDER) -> Path:
     there = [command for command in words if shutil.which(command[0])]
     if not there:
         raise OSError(f"there is no compiler {words[0][0]}")
-    made = folder / f"{NAME}{suffix}"
+    target = folder / f"{NAME}{suffix}"
     part = folder / f"{NAME}{suffix}.{os.getpid()}"
     command = [*there[0], *FLAGS, *shlex.split(os.environ.get("CFLAGS", ""))]
     command += [f"-I{sysconfig.get_path('include')}", f"-I{sysconfig.get_path('platinclude')}"]
@@ -44,10 +44,10 @@ def build(folder: Path = FOLDER) -> Path:
         if ended.returncode:
             lines = [line for line in ended.stderr.splitlines() if "error" in line]
             raise OSError((lines or ["the compiler failed"])[0])
-        os.replace(part, made)
+        os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)
-    return made
+    return target
 
 
 def build_if_possible(folder: Path = FOLDER) -> Path | None:
@@ -78,9 +78,9 @@ else:
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             root = Path(self.root)
-            made = build_if_possible(root / FOLDER.relative_to(FOLDER.parents[3]))
-            if made is not None and version != "editable":
-                build_data["artifacts"].append(f"/{made.relative_to(root)}")
+            built = build_if_possible(root / FOLDER.relative_to(FOLDER.parents[3]))
+            if built is not None and version != "editable":
+                build_data["artifacts"].append(f"/{built.relative_to(root)}")
                 build_data["pure_python"], build_data["infer_tag"] = False, True
 
 

@@ -96,8 +96,8 @@ def main() -> None:
     rooms = between_packages(files, packages)
     sizes = Counter(module.rpartition(".")[0] for module in set(modules) - packages)
     print(f"{len(modules)} modules in {len(packages)} packages, {graph.count_imports()} imports")
-    shown = ", ".join(f"{name} {count}" for name, count in sizes.most_common(5))
-    print(f"files in a folder, the most: {shown}")
+    listed = ", ".join(f"{name} {count}" for name, count in sizes.most_common(5))
+    print(f"files in a folder, the most: {listed}")
     print(f"floors of packages: {floors(rooms)}")
     for what, of in (("packages", rooms), ("files", files)):
         cyclic = circles(of)

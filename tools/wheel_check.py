@@ -55,21 +55,23 @@ class Environment:
 
     def __init__(self, python: str, folder: Path) -> None:
         self.folder, self.programs = folder, folder / "env" / "bin"
-        kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        variables = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         path = f"{self.programs}:/usr/local/bin:/usr/bin:/bin"
-        self.environ = {**kept, "HOME": str(folder), "PATH": path, "LANG": "C.UTF-8"}
+        self.environ = {**variables, "HOME": str(folder), "PATH": path, "LANG": "C.UTF-8"}
         subprocess.run([python, "-m", "venv", str(folder / "env")], check=True)
 
     def run(self, program: str, *words: str, shows: str = "") -> float:
         """Run a program of the environment that prints `shows`; return its seconds."""
         begin = time.perf_counter()
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(self.programs / program), *words], cwd=self.folder, env=self.environ,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        if done.returncode or shows not in done.stdout:
+        if completed.returncode or shows not in completed.stdout:
             command = " ".join([program, *words])
-            raise Failed(f"{command} (exit code {done.returncode}):\n{done.stdout[-3000:]}")
+            raise Failed(
+                f"{command} (exit code {completed.returncode}):\n{completed.stdout[-3000:]}"
+            )
         return time.perf_counter() - begin
 
     def pip(self, *words: str) -> float:
@@ -78,13 +80,13 @@ class Environment:
 
 def found(version: str) -> str | None:
     """A Python of that version that runs."""
-    here = [
+    candidates = [
         shutil.which(f"python{version}"),
         *map(str, sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))),
     ]
-    for python in filter(None, here):
-        tried = subprocess.run([python, "-c", "import venv, ensurepip"], capture_output=True)
-        if tried.returncode == 0:
+    for python in filter(None, candidates):
+        completed = subprocess.run([python, "-c", "import venv, ensurepip"], capture_output=True)
+        if completed.returncode == 0:
             return python
     return None
 
@@ -100,29 +102,29 @@ def wheel_for(version: str) -> Path:
 
 def check(version: str, python: str, torch: str | None, folder: Path) -> str:
     """Try the wheel under one Python; returns the line about it."""
-    wheel, took = wheel_for(version), {}
+    wheel, durations = wheel_for(version), {}
     pure = wheel.name.endswith("-none-any.whl")
     environment = Environment(python, folder)
     if torch is not None:
         pinned = "torch" if torch == "newest" else f"torch=={torch}"
-        took["torch"] = environment.pip(pinned, *BESIDE.get(torch, ["torchvision"]))
-    kept = [word for word in BESIDE.get(torch or "", []) if word.startswith("numpy")]
-    took["pip install"] = environment.pip(str(wheel), *kept)
+        durations["torch"] = environment.pip(pinned, *BESIDE.get(torch, ["torchvision"]))
+    numpy_words = [word for word in BESIDE.get(torch or "", []) if word.startswith("numpy")]
+    durations["pip install"] = environment.pip(str(wheel), *numpy_words)
     environment.run("python", "-c", WHERE.format(pure=pure))
     environment.run("lotus", "--version", shows=f"lotus {wheel.name.split('-')[1]}\n")
-    took["--help"] = environment.run("lotus", "--help", shows="report")
-    took["doctor"] = environment.run("lotus", "doctor")
+    durations["--help"] = environment.run("lotus", "--help", shows="report")
+    durations["doctor"] = environment.run("lotus", "doctor")
     shutil.copytree(ROOT / "traces" / "classification" / "runs" / "workers0-0", folder / "run")
-    took["report"] = environment.run("lotus", "report", "run", shows="INPUT-BOUND")
+    durations["report"] = environment.run("lotus", "report", "run", shows="INPUT-BOUND")
     if torch is not None:
         (folder / "train.py").write_text(TRAIN)
         traced = ["trace", "-o", "own", "--", "python", "train.py"]
-        took["trace, to its verdict"] = environment.run("lotus", *traced, shows="INPUT-BOUND")
-        took["demo"] = environment.run("lotus", "demo", shows="INPUT-BOUND")
+        durations["trace, to its verdict"] = environment.run("lotus", *traced, shows="INPUT-BOUND")
+        durations["demo"] = environment.run("lotus", "demo", shows="INPUT-BOUND")
         says = "import torch; print(torch.__version__)"
         torch = subprocess.check_output([environment.programs / "python", "-c", says], text=True)
     beside = f", torch {torch.strip()}" if torch else ""
-    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in took.items())
+    seconds = ", ".join(f"{name} {value:.1f} s" for name, value in durations.items())
     return f"Python {version}{beside}, hooks in {'Python' if pure else 'C'}: {seconds}"
 
 

@@ -1,18 +1,18 @@
-"""What `lotus advise` says of the demos, and how quick epochs are with what it puts in.
+"""Tests the advice of `lotus advise` on the demos: how fast epochs are with it.
 
     python tools/bench/advise_demos.py              about 30 minutes on two free cores; started
-                                                    again, it goes on where it was stopped
-    python tools/bench/advise_demos.py --report     the table of what there is so far
+                                                    again, it continues where it stopped
+    python tools/bench/advise_demos.py --report     the table of the results so far
 
-The cases are the six scripts of `lotus demo`, as it runs them, and image classification with a step
-so light that the loop waits for its input (kept_samples_train.py: the same pictures and
-operations, one linear layer), with two workers and without. Each is advised once. Where that wrote
-settings, it trains with them: as they are (`exact`: no value changes), and with all names allowed
-(`allowed`). Where data always ready would make it faster, `lotus plan` is asked too; if it says to
-keep samples, on disk, it trains so, beginning with nothing kept (`kept`). In each round each way
-trains once, in random order. Given are the seconds of an epoch after the first, medians and ranges
-over the rounds, and how many times as fast it is as the script's own of the same round. It judges
-nothing: it prints.
+The cases are the six scripts of `lotus demo`, run as by `lotus demo`, and image classification with
+a step so light that the loop waits for its input (kept_samples_train.py: the same pictures and
+operations, one linear layer), with two workers and without. Each case is advised once. If that
+writes settings, it trains with them: unchanged (`exact`: no value changes), and with all names
+allowed (`allowed`). If ideal data loading would make it faster, `lotus plan` runs too; if that
+advises to keep samples, they are kept on disk, beginning with none (`kept`). In each round each
+variant trains once, in random order. The table has the seconds of an epoch after the first, medians
+and ranges over the rounds, and the speed-up over the unchanged script of the same round. It only
+prints its figures.
 """
 
 import argparse
@@ -75,7 +75,7 @@ class Bench:
         self.kept = args.data / f"{NAME}-kept"
 
     def command(self, case: str, epochs: int) -> list[str]:
-        """The training script as it is."""
+        """Return the unchanged training script."""
         cores = len(os.sched_getaffinity(0))
         workload = WORKLOADS["image_classification" if case in LIGHTS else case]
         data = overhead.data_of(workload.name, workload.count, self.args.data)
@@ -88,7 +88,7 @@ class Bench:
         return [sys.executable, *words, "--epochs", str(epochs)]
 
     def ask(self, case: str) -> None:
-        """Write what `lotus advise` and `lotus plan` say of a case, where that is not there yet."""
+        """Store the advice of `lotus advise` and `lotus plan` for a case, unless it exists."""
         folder = self.folder / case.replace(", ", "-").replace(" ", "_")
         if (folder / "said.json").exists():
             return
@@ -98,22 +98,27 @@ class Bench:
         load, began = os.getloadavg()[0], time.perf_counter()
         words = ["advise", "--json", "--budget", f"{self.args.budget:g}s"]
         advice = document(lotus(*words, "-o", str(folder / "advice.json"), *command))
-        said = {"commit": self.commit, "at": time.strftime("%F %T"), "load": load, "advice": advice}
-        said["seconds"] = time.perf_counter() - began
+        advice_found = {
+            "commit": self.commit,
+            "at": time.strftime("%F %T"),
+            "load": load,
+            "advice": advice,
+        }
+        advice_found["seconds"] = time.perf_counter() - began
         ceiling = advice.get("ceiling")
         if ceiling is not None and ceiling["low"] > _GAINS:
             words = ["plan", "--json", "--ram", "0", "--folder", str(self.kept)]
             words += ["-o", str(folder / "plan.json")]
-            said["plan"] = document(lotus(*words, *command))
-        files.replace(folder / "said.json", json.dumps(said, indent=1) + "\n")
+            advice_found["plan"] = document(lotus(*words, *command))
+        files.replace(folder / "said.json", json.dumps(advice_found, indent=1) + "\n")
 
     def said(self, case: str) -> Any:
-        """What was said of a case; None where it was not asked."""
+        """Return the stored advice for a case; None if there is none."""
         path = self.folder / case.replace(", ", "-").replace(" ", "_") / "said.json"
         return json.loads(path.read_text()) if path.exists() else None
 
     def ways(self, case: str) -> dict[str, list[str]]:
-        """Return the words in front of the script's own for each way to train it."""
+        """Return the words before the script's command for each way to train it."""
         folder = self.folder / case.replace(", ", "-").replace(" ", "_")
         ways: dict[str, list[str]] = {OWN: []}
         advice, plan = folder / "advice.json", folder / "plan.json"
@@ -135,14 +140,14 @@ class Bench:
         seconds, losses = epochs_of(output([*before, *self.command(case, self.args.epochs)]))
         later_s = statistics.median(seconds[1:])
         at = time.strftime("%F %T")
-        shown = " ".join(losses)
-        return Row(number, case, way, seconds[0], later_s, shown, load, self.commit, at)
+        losses_text = " ".join(losses)
+        return Row(number, case, way, seconds[0], later_s, losses_text, load, self.commit, at)
 
-    def run(self, kept: Measurements[Row]) -> None:
-        """Make the measurements that are not there yet, and append each when it is made."""
-        rows = kept.read()
-        kept.write(rows)
-        done = {(row.round, row.case, row.way) for row in rows}
+    def run(self, results: Measurements[Row]) -> None:
+        """Make the missing measurements, and append each of them at once."""
+        rows = results.read()
+        results.write(rows)
+        existing = {(row.round, row.case, row.way) for row in rows}
         for case in self.args.case:
             print(f"{case}: asked", flush=True)
             self.ask(case)
@@ -151,9 +156,9 @@ class Bench:
             for case in chance.sample(self.args.case, len(self.args.case)):
                 ways = self.ways(case)
                 for way in chance.sample(list(ways), len(ways)):
-                    if (number, case, way) not in done:
+                    if (number, case, way) not in existing:
                         row = self.train(number, case, way, ways[way])
-                        kept.append(row)
+                        results.append(row)
                         print(f"round {number} {case} {way}: {row.later_s:.3f} s", flush=True)
         shutil.rmtree(self.kept, ignore_errors=True)
 
@@ -163,25 +168,27 @@ def lotus(*words: str) -> list[str]:
 
 
 def output(words: list[str]) -> str:
-    """Return what a command printed; its failure ends the measurement."""
-    done = subprocess.run(words, capture_output=True, text=True, env=overhead.environ())
-    if done.returncode:
-        raise SystemExit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    return done.stdout
+    """Return what a command printed; a failure ends the measurement."""
+    completed = subprocess.run(words, capture_output=True, text=True, env=overhead.environ())
+    if completed.returncode:
+        raise SystemExit(
+            f"{' '.join(words)}: exit code {completed.returncode}\n{completed.stderr[-2000:]}"
+        )
+    return completed.stdout
 
 
 def document(words: list[str]) -> dict[str, Any]:
-    """Return the JSON document that a command printed; where there is none, why."""
+    """Return the JSON document that a command printed, or the reason why there is none."""
     with tempfile.TemporaryDirectory(prefix="lotus-bench-") as folder:
         run = {"capture_output": True, "text": True, "cwd": folder, "env": overhead.environ()}
-        done = subprocess.run(words, check=False, **run)
-    place = done.stdout.find("\n{\n") + 1 if not done.stdout.startswith("{") else 0
+        ended = subprocess.run(words, check=False, **run)
+    place = ended.stdout.find("\n{\n") + 1 if not ended.stdout.startswith("{") else 0
     try:
-        made: dict[str, Any] = json.loads(done.stdout[place:])
+        parsed: dict[str, Any] = json.loads(ended.stdout[place:])
     except ValueError:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("lotus: ")]
-        return {"failed": f"exit code {done.returncode}; {lines[-1] if lines else done.stderr}"}
-    return made
+        lines = [line for line in ended.stderr.splitlines() if line.startswith("lotus: ")]
+        return {"failed": f"exit code {ended.returncode}; {lines[-1] if lines else ended.stderr}"}
+    return parsed
 
 
 def epochs_of(text: str) -> tuple[list[float], list[str]]:
@@ -193,11 +200,11 @@ def epochs_of(text: str) -> tuple[list[float], list[str]]:
     return [seconds for seconds, _, _ in each], [loss for _, _, loss in each]
 
 
-def table(rows: Sequence[Row], said: Mapping[str, Any]) -> str:
-    """A line for each case, and one for each way to train it."""
+def table(rows: Sequence[Row], advice: Mapping[str, Any]) -> str:
+    """Return a line for each case, and one for each way to train it."""
     lines = [f"{'case':22} {'an epoch, s':24} {'times as fast':22} losses"]
-    for case, told in said.items():
-        lines += ["", case, *(f"    {line}" for line in answer(told))]
+    for case, case_advice in advice.items():
+        lines += ["", case, *(f"    {line}" for line in answer(case_advice))]
         of_case = [row for row in rows if row.case == case]
         own = {row.round: row for row in of_case if row.way == OWN}
         for way in dict.fromkeys((OWN, *sorted(row.way for row in of_case))):
@@ -208,7 +215,7 @@ def table(rows: Sequence[Row], said: Mapping[str, Any]) -> str:
 
 
 def line_of(way: str, pairs: Sequence[tuple[Row, Row]]) -> str:
-    """A line of the table; `pairs` are the script's own training of a round and this one."""
+    """Return a line of the table; `pairs` have the unchanged training of a round and this one."""
     line = f"    {way:18} {words_of([row.later_s for _, row in pairs]):24}"
     if way == OWN:
         return line.rstrip()
@@ -217,10 +224,10 @@ def line_of(way: str, pairs: Sequence[tuple[Row, Row]]) -> str:
     return f"{line} {words_of(gains):22} {'equal' if equal else 'others'}"
 
 
-def answer(told: Mapping[str, Any]) -> list[str]:
-    """What was said of a case."""
-    advice = told["advice"]
-    when = f"({told['seconds']:.0f} s, load {told['load']:.1f})"
+def answer(case_advice: Mapping[str, Any]) -> list[str]:
+    """Return the advice for a case as lines."""
+    advice = case_advice["advice"]
+    when = f"({case_advice['seconds']:.0f} s, load {case_advice['load']:.1f})"
     if "failed" in advice:
         return [f"{advice['failed']} {when}"]
     shares = (f"{each['stall']} {each['mean']:.0%}" for each in advice["shares"])
@@ -231,8 +238,10 @@ def answer(told: Mapping[str, Any]) -> list[str]:
             lines.append(f"{kind} alternatives in training {speedup['mean']:.2f} ({interval})")
     faster = [each for each in advice.get("alternatives", {}).get("tried", ()) if each["faster"]]
     lines += [f"alone: {each['name']} {each['speedup']['mean']:.2f}" for each in faster]
-    if "plan" in told:
-        lines.append(f"plan: {told['plan'].get('sentence') or told['plan'].get('failed')}")
+    if "plan" in case_advice:
+        lines.append(
+            f"plan: {case_advice['plan'].get('sentence') or case_advice['plan'].get('failed')}"
+        )
     return [line for line in lines if line]
 
 
@@ -254,21 +263,21 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path.home() / ".cache" / "lotus")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
-    kept = Measurements(args.output, NAME, Row)
+    results = Measurements(args.output, NAME, Row)
     bench = Bench(args)
     if args.fresh:
-        kept.throw_away()
+        results.throw_away()
         shutil.rmtree(bench.folder, ignore_errors=True)
     if not args.report:
         with stoppable():
-            bench.run(kept)
-    said = {case: told for case in CASES if (told := bench.said(case)) is not None}
-    rows = kept.read()
+            bench.run(results)
+    advice = {case: case_advice for case in CASES if (case_advice := bench.said(case)) is not None}
+    rows = results.read()
     commits = ", ".join(dict.fromkeys(row.commit for row in rows))
     loads = [row.load for row in rows]
     between = f", load {min(loads):.1f} to {max(loads):.1f}" if loads else ""
     header = provenance.header(torch, f"; trained at {commits or 'no commit'}{between}")
-    text = f"{header}\n\n{table(rows, said)}"
+    text = f"{header}\n\n{table(rows, advice)}"
     files.replace(args.output / f"{NAME}.txt", text)
     print(text)
 

@@ -1,13 +1,13 @@
-"""Every published figure: what it says, its spread, how old it is, how to repeat it.
+"""Lists every published figure: its value, spread and age, and how to repeat it.
 
-    python tools/bench/all.py                one table, what got worse first
-    python tools/bench/all.py --run NAME...  measure those anew, but not what is newer than its code
+    python tools/bench/all.py                one table, regressions first
+    python tools/bench/all.py --run NAME...  measure these again, unless newer than their code
 
-It measures nothing by itself: each claim has its own tool. A figure is read where it is published
-or recorded, by a pattern, and is never copied here. Its date is that of its record, or else of the
-commit that wrote its line. It is old where files that it measures were changed on a later day, and
-worse where the version of its record before, in git, had a better one. What a tool prints is
-kept in tools/bench/results/all/NAME.txt; figures of the documentation are brought over by hand.
+This tool measures nothing itself: each claim has its own tool. A figure is read where it is
+published or recorded, by a pattern, and is never copied here. Its date is that of its record, or of
+the commit that wrote its line. It is old if files that it measures were changed on a later day, and
+worse if the previous version of its record, in git, had a better one. What a tool prints is kept in
+tools/bench/results/all/NAME.txt; figures of the documentation are updated by hand.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS, OVERHEAD, RESULTS = "docs/benchmarks.md", "docs/overhead.md", "tools/bench/results"
 NO_FIGURE = "none"
-# What a table's cell may hold, up to its end.
+# The contents of a table's cell, up to its end.
 CELL = r"[^|\n]*\|"
 TRACER = "lotus/inside lotus/recording"
 VERDICT = "lotus/analysis lotus/inside/trace"
@@ -51,7 +51,7 @@ class Found:
 
 
 def _row(*starts: str, cells: int = 0) -> str:
-    """The pattern of a table's row that begins with these cells, and of the one figure in it."""
+    """Return the pattern of a table's row that begins with these cells, with one figure in it."""
     skipped = CELL * cells
     return r"^\| *" + r" *\| *".join(starts) + r" *\|" + skipped
 
@@ -196,12 +196,12 @@ CLAIMS = [
 
 
 def git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip()
+    completed = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    return completed.stdout.strip()
 
 
 def read(claim: Claim, text: str) -> tuple[Found, int]:
-    """The figure in a version of its record, and the line on which it stands."""
+    """Return the figure in a version of its record, and its line number."""
     match = re.search(claim.pattern, text, re.MULTILINE) if claim.pattern else None
     if match is None or not match["figure"]:
         return Found(), 0
@@ -212,19 +212,19 @@ def read(claim: Claim, text: str) -> tuple[Found, int]:
 
 
 def recorded(claim: Claim) -> Found:
-    """The figure as it is recorded today."""
+    """Return the figure as recorded today."""
     path = ROOT / claim.record
-    found, line = read(claim, path.read_text()) if claim.record else (Found(), 0)
-    if found.date or found.figure == NO_FIGURE:
-        return found
+    figure, line = read(claim, path.read_text()) if claim.record else (Found(), 0)
+    if figure.date or figure.figure == NO_FIGURE:
+        return figure
     written = git("blame", "-L", f"{line},{line}", "--porcelain", "--", claim.record)
     seconds = re.search(r"^author-time (\d+)", written, re.MULTILINE)
     date = time.strftime("%Y-%m-%d", time.gmtime(int(seconds[1]))) if seconds else ""
-    return Found(found.figure, found.spread, date)
+    return Found(figure.figure, figure.spread, date)
 
 
 def before(claim: Claim, now: Found) -> Found:
-    """The last other figure that the record's versions in git have."""
+    """Return the last different figure in the record's git history."""
     commits = git("log", "--format=%h", "-n", "40", "--", claim.record).split()
     for commit in commits if now.figure != NO_FIGURE else []:
         found, _ = read(claim, git("show", f"{commit}:{claim.record}"))
@@ -234,13 +234,13 @@ def before(claim: Claim, now: Found) -> Found:
 
 
 def number(figure: str) -> float | None:
-    """A figure as a number: `59 of 63`, `15 min 56 s`, `+7.9 %`, `4,500`."""
-    found = [float(text) for text in re.findall(r"-?\d+(?:\.\d+)?", figure.replace(",", ""))]
-    if not found:
+    """Convert a figure to a number: `59 of 63`, `15 min 56 s`, `+7.9 %`, `4,500`."""
+    numbers = [float(text) for text in re.findall(r"-?\d+(?:\.\d+)?", figure.replace(",", ""))]
+    if not numbers:
         return None
     if " of " in figure:
-        return found[0] / found[1]
-    return found[0] * 60 + found[1] if " min " in figure else found[0]
+        return numbers[0] / numbers[1]
+    return numbers[0] * 60 + numbers[1] if " min " in figure else numbers[0]
 
 
 def is_worse(claim: Claim, now: Found, then: Found) -> bool:
@@ -252,7 +252,7 @@ def is_worse(claim: Claim, now: Found, then: Found) -> bool:
 
 @functools.cache
 def changed(paths: str) -> str:
-    """The day on which the last of these files were changed."""
+    """Return the day of the last change to these files."""
     return git("log", "-1", "--format=%cs", "--", *paths.split()) if paths else ""
 
 
@@ -262,7 +262,7 @@ def command(claim: Claim) -> list[str]:
 
 
 def run(claim: Claim) -> int:
-    """Measure a claim anew, unless its code is as it was when that was done last."""
+    """Measure a claim again, unless its code has not changed since the last time."""
     if not claim.command:
         print(f"{claim.name}: no tool measures it")
         return 1
@@ -274,12 +274,14 @@ def run(claim: Claim) -> int:
             print(f"{claim.name}: what is measured is as in {output.relative_to(ROOT)}")
             return 0
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command(claim), cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True)
-    print(done.stdout)
-    if done.returncode == 0:
+    completed = subprocess.run(
+        command(claim), cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True
+    )
+    print(completed.stdout)
+    if completed.returncode == 0:
         output.parent.mkdir(exist_ok=True)
-        output.write_text(f"{git('rev-parse', 'HEAD')}\n{claim.command}\n{done.stdout}")
-    return done.returncode
+        output.write_text(f"{git('rev-parse', 'HEAD')}\n{claim.command}\n{completed.stdout}")
+    return completed.returncode
 
 
 def table(claims: list[Claim]) -> None:

@@ -1,11 +1,11 @@
-"""How much quicker epochs are with alternatives that `lotus run` puts in.
+"""Measures how much faster epochs are with the alternatives of `lotus run`.
 
     PYTHONPATH=. python tools/bench/alternatives.py [--rounds 3] [--samples 600]
 
-kept_samples_train.py trains, in turn as it is, with the alternatives that change no value, and with
-all of them. Shown are the seconds of an epoch after the first one, medians and ranges over the
-rounds, and how many times as fast it is as the program's own, paired by round. The losses have to
-be equal where no value may change.
+kept_samples_train.py trains in turn unchanged, with the alternatives that change no value, and with
+all of them. Printed are the seconds of an epoch after the first, medians and ranges over the
+rounds, and the speed-up over the unchanged program, paired by round. Losses must be equal where no
+value may change.
 """
 
 import argparse
@@ -45,20 +45,20 @@ def words_for(folder: Path, kind: str, workers: int) -> list[str]:
 def compare(pipeline: str, workers: int, data: Path, folder: Path, rounds: int) -> None:
     own = [sys.executable, str(PROGRAM), str(data), "--pipeline", pipeline]
     own += ["--workers", str(workers), "--epochs", str(EPOCHS)]
-    took: dict[str, list[float]] = {kind: [] for kind in (OWN, EXACT, ALL)}
+    durations: dict[str, list[float]] = {kind: [] for kind in (OWN, EXACT, ALL)}
     losses: dict[str, list[str]] = {}
     for turn in range(rounds):
-        kinds = list(took)
+        kinds = list(durations)
         random.Random(turn).shuffle(kinds)
         for kind in kinds:
             before = [] if kind == OWN else words_for(folder, kind, workers)
             seconds, losses[kind] = train([*before, *own])
-            took[kind].append(statistics.median(seconds[1:]))
+            durations[kind].append(statistics.median(seconds[1:]))
     if losses[EXACT] != losses[OWN]:
         raise SystemExit(f"{pipeline}, {workers} workers: the losses differ: {losses}")
-    for kind, seconds in took.items():
+    for kind, seconds in durations.items():
         row = f"{pipeline:6} {workers:7}  {kind:6}  {words_of(seconds):22}"
-        times = [before / after for before, after in zip(took[OWN], seconds, strict=True)]
+        times = [before / after for before, after in zip(durations[OWN], seconds, strict=True)]
         print(row if kind == OWN else f"{row}  {words_of(times)}", flush=True)
 
 

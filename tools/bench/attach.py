@@ -1,13 +1,13 @@
-"""How often `lotus attach` finds the planted cause (beside `lotus trace`: attach_beside_trace.py).
+"""Measures how often `lotus attach` finds the planted cause.
 
     PYTHONPATH=. python tools/bench/attach.py [--corpus own open blind sealed variants users night]
         [--seconds 20] [--rows FILE] [NAME ...]
 
-Each program of tests/diagnosis/CORPUS runs by itself, as often as it is watched: with more epochs
-where it takes --epochs, else again and again in one process. When it has loaded torch and started a
-worker (or used 4 s of CPU since) it is watched for --seconds. Its label, written before the rules,
-says which cause comes first. Causes that only single batches show count as well. A row that stands
-in --rows already is not measured again.
+Each program of tests/diagnosis/CORPUS runs long enough to be observed: with more epochs if it takes
+--epochs, else repeatedly in one process. After it has loaded torch and started a worker (or used
+4 s of CPU since) it is observed for --seconds. Its label, written before the rules, says which
+cause comes first. Causes that only single batches show count as well. Rows already in --rows are
+not measured again. attach_beside_trace.py compares with `lotus trace`.
 """
 
 import argparse
@@ -45,7 +45,7 @@ while __name__ == "__main__":
 
 
 def longer(program: Path) -> list[str]:
-    """A command by which a program runs on for longer than it is watched."""
+    """Return a command by which a program runs longer than it is observed."""
     text = program.read_text()
     if "planted.arguments(" in text:
         return [sys.executable, str(program), f"--samples={_SAMPLES}"]
@@ -55,7 +55,7 @@ def longer(program: Path) -> list[str]:
 
 
 def watched(program: Path, seconds: float) -> tuple[dict[str, Any], str, str]:
-    """The verdict on a running program, the report as text, and what lotus said on stderr."""
+    """Return the verdict on a running program, the report as text, and lotus's stderr."""
     lotus = [sys.executable, "-m", "lotus"]
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
@@ -72,7 +72,7 @@ def watched(program: Path, seconds: float) -> tuple[dict[str, Any], str, str]:
                 and child.poll() is None
             ):
                 time.sleep(0.05)
-            done = subprocess.run(
+            completed = subprocess.run(
                 [*lotus, "attach", str(child.pid), f"--seconds={seconds}", "-o", str(run)],
                 capture_output=True, text=True,
             )  # fmt: skip
@@ -80,17 +80,17 @@ def watched(program: Path, seconds: float) -> tuple[dict[str, Any], str, str]:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-        if done.returncode:
-            return {}, done.stdout, done.stderr
+        if completed.returncode:
+            return {}, completed.stdout, completed.stderr
         report = subprocess.run(
             [*lotus, "report", "--json", str(run)], capture_output=True, check=True
         )
     judged = json.loads(report.stdout)["verdict"] or {}
-    return judged, " ".join(done.stdout.split()), done.stderr
+    return judged, " ".join(completed.stdout.split()), completed.stderr
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a process; infinite where it has ended."""
+    """Return the CPU time of a process; infinite if it has ended."""
     try:
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
@@ -103,7 +103,7 @@ def has_torch(pid: int) -> bool:
 
 
 def scored(judged: Mapping[str, Any], text: str, label: Mapping[str, Any]) -> dict[str, Any]:
-    """The first cause, and whether it is the planted one."""
+    """Return the first cause, and whether it is the planted one."""
     if not judged.get("causes"):
         return {"first": judged.get("kind", "none"), "title": "", "right": False, "harmless": True}
     first = judged["causes"][0]
@@ -118,23 +118,23 @@ def scored(judged: Mapping[str, Any], text: str, label: Mapping[str, Any]) -> di
 
 
 def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A row per program, from --rows where it is there, else measured and appended to it."""
+    """Yield a row per program: from --rows if it is there, else measured and appended."""
     file = RowFile(args.rows)
-    known = file.by("corpus", "program")
+    existing = file.by("corpus", "program")
     for corpus in args.corpus:
         labels = json.loads((diagnosis.PROGRAMS / f"{corpus}.json").read_text())
         for name, label in labels.items():
             if (args.names and name not in args.names) or label.get("busy_only"):
                 continue
-            row = known.get((corpus, name))
+            row = existing.get((corpus, name))
             if row is None:
                 program = diagnosis.PROGRAMS / corpus / f"{name}.py"
                 row = {
                     "corpus": corpus, "program": name, "planted": label["kinds"][0],
                     "healthy": label["healthy"], "load": round(os.getloadavg()[0], 1),
                 }  # fmt: skip
-                judged, text, said = watched(program, args.seconds)
-                row |= {"said": said.strip(), "attach": scored(judged, text, label)}
+                judged, text, stderr = watched(program, args.seconds)
+                row |= {"said": stderr.strip(), "attach": scored(judged, text, label)}
                 file.add(row)
             yield row
 
@@ -143,19 +143,19 @@ def line_of(row: Mapping[str, Any]) -> str:
     seen = row["attach"]
     mark = "right" if seen["right"] else "WRONG"
     text = f" ({row['said'][:60]})" if not seen["title"] else ""
-    what = f"{seen['first']}: {seen['title'][:60]}{text}"
+    cause = f"{seen['first']}: {seen['title'][:60]}{text}"
     where = f"{row['corpus']:6} {row['program']:18} load {row['load']:4}"
-    return f"{where} {mark} {what}"
+    return f"{where} {mark} {cause}"
 
 
-def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def summary(rows_shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for healthy in (False, True):
-        mine = [row["attach"] for row in shown if row["healthy"] == healthy]
+        mine = [row["attach"] for row in rows_shown if row["healthy"] == healthy]
         right = sum(each["right"] for each in mine)
         harmless = sum(each["harmless"] for each in mine)
         if mine:
-            what = "healthy left alone" if healthy else "first cause right"
-            yield f"{what} in {right} of {len(mine)}; next step harmless in {harmless}"
+            title = "healthy left alone" if healthy else "first cause right"
+            yield f"{title} in {right} of {len(mine)}; next step harmless in {harmless}"
 
 
 def main() -> None:

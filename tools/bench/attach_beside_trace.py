@@ -9,7 +9,7 @@ their first worker (or 4 s of CPU after torch) they are watched for --seconds, a
 So both say something of the same process: trace of all of its run, attach of a part. Printed are
 the first cause of each, and whether it is that of the label (the demos have none). Shares of time
 are compared by attach_shares.py, as trace itself changes those of short steps. A row that stands in
---rows already is not measured again. It judges nothing.
+--rows already is not measured again. It passes no judgement.
 """
 
 import argparse
@@ -108,27 +108,27 @@ def row_of(corpus: str, name: str, args: argparse.Namespace) -> dict[str, Any]:
         run, seen = Path(folder, "run"), Path(folder, "seen")
         with traced(words, run, args.after) as pid:
             look = [*LOTUS, "attach", str(pid), f"--seconds={args.seconds}", "-o", str(seen)]
-            done = subprocess.run(look, capture_output=True, text=True)
-        row["said"] = done.stderr.strip()[-200:] if done.returncode else ""
+            completed = subprocess.run(look, capture_output=True, text=True)
+        row["said"] = completed.stderr.strip()[-200:] if completed.returncode else ""
         label = {"kinds": [], "names": "", "note": "", "never": []}
         if corpus != DEMO:
             label = json.loads((diagnosis.PROGRAMS / f"{corpus}.json").read_text())[name]
         document, text = judged(run)
         row["planted"] = label["kinds"]
         row["trace"] = attach.scored(document["verdict"] or {}, text, label)
-        document, text = judged(seen) if not done.returncode else ({"verdict": {}}, "")
+        document, text = judged(seen) if not completed.returncode else ({"verdict": {}}, "")
         row["attach"] = attach.scored(document["verdict"] or {}, text, label)
     return row
 
 
 def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A row per program, from --rows where it is there, else measured and appended to it."""
+    """Yield a row per program: from --rows if it is there, else measured and appended."""
     file = RowFile(args.rows)
-    known = file.by("corpus", "program")
+    existing = file.by("corpus", "program")
     for corpus, name in PROGRAMS:
         if args.names and name not in args.names:
             continue
-        row = known.get((corpus, name))
+        row = existing.get((corpus, name))
         if row is None:
             row = row_of(corpus, name, args)
             file.add(row)
@@ -136,7 +136,7 @@ def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def line_of(row: Mapping[str, Any]) -> str:
-    """A row of a table in Markdown."""
+    """Return a row of a Markdown table."""
     causes = [
         f"{row[how]['first']}: {row[how]['title']}".replace("|", "/").removesuffix(": ")
         + (" (wrong)" if row["planted"] and not row[how]["right"] else "")
@@ -147,13 +147,13 @@ def line_of(row: Mapping[str, Any]) -> str:
     return f"| {name} | {row['load']} | {planted} | {causes[0]} | {causes[1]} |"
 
 
-def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def summary(rows_shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """How often both are right, and how often they agree."""
-    labelled = [row for row in shown if row["planted"]]
+    labelled = [row for row in rows_shown if row["planted"]]
     for how in ("trace", "attach"):
         yield f"{how}: {sum(row[how]['right'] for row in labelled)} of {len(labelled)} labels"
-    same = sum(row["trace"]["first"] == row["attach"]["first"] for row in shown)
-    yield f"the same kind of cause first: {same} of {len(shown)}"
+    same = sum(row["trace"]["first"] == row["attach"]["first"] for row in rows_shown)
+    yield f"the same kind of cause first: {same} of {len(rows_shown)}"
 
 
 def main() -> None:

@@ -1,13 +1,13 @@
-"""What a program notices of `lotus attach`: its steps a second and its CPU time a step, in pairs.
+"""Measures the cost of `lotus attach` to a program: its steps per second and CPU time per step.
 
     PYTHONPATH=. python tools/bench/attach_cost.py [--pairs 12] [--seconds 8] [--workers 1]
         [--rows FILE]
 
-This file is the program as well: it trains on samples that compute and counts its steps. It runs on
-while stretches of it with and without `lotus attach` are measured side by side, which of the two
-comes first in turn. A stretch with it begins when py-spy has begun and ends before it ends, so that
-the import of pandas at the end is no part of it. Printed is the mean of the pairs' logarithmic
-ratios with its 95 % interval (Student's t); a row that --rows holds already is not measured again.
+This file is also the program: it trains on samples that compute, and counts its steps. It keeps
+running while stretches with and without `lotus attach` are measured in pairs, of alternating order.
+A stretch begins after py-spy has begun and ends before py-spy ends, so that it excludes the import
+of pandas at the end. Printed is the mean of the pairs' logarithmic ratios with its 95 % interval
+(Student's t). Rows already in --rows are not measured again.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def train(counter: Path, workers: int) -> None:
 
 
 class Target:
-    """The program: how many steps it has done, and its CPU time."""
+    """The program: its number of steps, and its CPU time."""
 
     def __init__(self, folder: Path, workers: int) -> None:
         self._counter = folder / "steps"
@@ -79,7 +79,7 @@ class Target:
         return int(struct.unpack("<Q", self._counter.read_bytes())[0])
 
     def read(self) -> tuple[float, int, float]:
-        """(seconds, steps, CPU seconds)."""
+        """Return (seconds, steps, CPU seconds)."""
         used = sum(time.clock_gettime((~pid << 3) | 2) for pid in self._pids)
         return time.monotonic(), self.steps(), used
 
@@ -89,7 +89,7 @@ class Target:
 
 
 def stretch(target: Target, seconds: float) -> tuple[float, float]:
-    """(steps a second, CPU seconds a step) from now on."""
+    """Measure (steps per second, CPU seconds per step) from now on."""
     before = target.read()
     time.sleep(seconds)
     after = target.read()
@@ -98,7 +98,7 @@ def stretch(target: Target, seconds: float) -> tuple[float, float]:
 
 
 def watched(target: Target, seconds: float, folder: Path) -> tuple[float, float]:
-    """The same while `lotus attach` looks at it."""
+    """Measure the same while `lotus attach` observes it."""
     run = folder / "run"
     words = [sys.executable, "-m", "lotus", "attach", str(target.child.pid), "-f", "-o", str(run)]
     words.append(f"--seconds={seconds + 2 * _MARGIN_S}")
@@ -115,7 +115,7 @@ def watched(target: Target, seconds: float, folder: Path) -> tuple[float, float]
 
 
 def samples(pid: int) -> bool:
-    """Whether a process is py-spy, sampling."""
+    """Return whether a process is py-spy, sampling."""
     try:
         return b"record" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -123,11 +123,11 @@ def samples(pid: int) -> bool:
 
 
 def pairs(args: argparse.Namespace, target: Target, folder: Path) -> Iterator[dict[str, float]]:
-    """One after the other, those of --rows first."""
+    """Yield pairs, those of --rows first."""
     file = RowFile(args.rows)
-    known = file.read()
-    yield from known
-    for number in range(len(known), args.pairs):
+    existing = file.read()
+    yield from existing
+    for number in range(len(existing), args.pairs):
         results = {}
         for attached in (number % 2 == 0, number % 2 != 0):
             results[attached] = (
@@ -145,7 +145,7 @@ def pairs(args: argparse.Namespace, target: Target, folder: Path) -> Iterator[di
 
 
 def line_of(name: str, ratios: Sequence[float]) -> str:
-    """The mean ratio as a change, with its 95 % interval."""
+    """Return the mean ratio as a change, with its 95 % interval."""
     logs = [math.log(ratio) for ratio in ratios]
     mean, width = statistics.mean(logs), math.inf
     if len(logs) > 1:

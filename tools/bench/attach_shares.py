@@ -9,7 +9,7 @@ begin and end, which costs it a microsecond. --after seconds after its first wor
 after torch) it is watched for --seconds, --times in turn. Printed is the share of the loop in
 `iter` and `next`: by the program's own clock, in just the time that was watched, and by attach,
 with its 95 % interval; and of all of them, how many are within. What was recorded stays in --keep
-and is judged anew from there; a row that stands in --rows is not measured again. It judges nothing.
+and is judged anew from there; a row that stands in --rows is not measured again. No judgement.
 """
 
 import argparse
@@ -237,7 +237,7 @@ def judged(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A row per program, from --rows where it is there, else measured and appended to it."""
+    """Yield a row per program: from --rows if it is there, else measured and appended."""
     file = RowFile(args.rows)
     known = file.by("corpus", "program")
     for corpus, name in PROGRAMS:
@@ -257,7 +257,7 @@ def rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def line_of(row: Mapping[str, Any]) -> str:
-    """A row of a table in Markdown."""
+    """Return a row of a Markdown table."""
     each = []
     for seen in row["watched"]:
         interval = f" ({seen['low']:.0%} to {seen['high']:.0%})" if np.isfinite(seen["low"]) else ""

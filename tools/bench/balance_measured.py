@@ -3,7 +3,7 @@
     python tools/bench/balance_measured.py              the full run: about 45 minutes on two free
                                                         cores; started again, it goes on
     python tools/bench/balance_measured.py --quick      one small cell, in less than two minutes
-    python tools/bench/balance_measured.py --report     tables and picture of what there is so far
+    python tools/bench/balance_measured.py --report     tables and picture of the results so far
 
 A cell is a cluster made on this machine (balance_clusters.py: quotas of processor time, throttled
 storage, slow links) and a model (balance_models.py). For each the script balance_train.py, which
@@ -58,7 +58,7 @@ SCRIPT = HERE / "balance_train.py"
 
 @dataclass(frozen=True)
 class Cell:
-    """A model on a cluster. `batch`: of a rank, as the script is written."""
+    """A model on a cluster. `batch`: per rank, as in the script."""
 
     cluster: str
     model: str
@@ -102,7 +102,7 @@ class Bench:
         self.disk = balance_clusters.disk_of(args.work)
 
     def start(self, cell: Cell, before: Sequence[str], *more: str) -> dict[str, Any]:
-        """Run the script on its cluster, under `before`; gives what rank 0 said. Raises Failed."""
+        """Run the script on its cluster, under `before`; return rank 0's result. Raises Failed."""
         options = ["--model", cell.model, "--batch", str(cell.batch)]
         options += ["--workers", str(cell.workers), "--warm", str(cell.warm)]
         members = CLUSTERS[cell.cluster]
@@ -120,53 +120,55 @@ class Bench:
         raise Failed(f"exit code {status}; last line: {lines[-1][:200] if lines else 'none'}")
 
     def prepare(self, cell: Cell) -> dict[str, Any]:
-        """Trace, plan and search: what is kept of a cell beside its rows."""
+        """Trace, plan and search: the data of a cell besides its rows."""
         members = CLUSTERS[cell.cluster]
-        known: dict[str, Any] = {**asdict(cell), "words": balance_clusters.words(members)}
-        known["short"] = known["words"].replace(" cores", "").replace(" | ", "\n")
-        known["skipped"] = balance_clusters.missing(members)
-        if known["skipped"]:
-            return known
+        prepared: dict[str, Any] = {**asdict(cell), "words": balance_clusters.words(members)}
+        prepared["short"] = prepared["words"].replace(" cores", "").replace(" | ", "\n")
+        prepared["skipped"] = balance_clusters.missing(members)
+        if prepared["skipped"]:
+            return prepared
         runs = [self.args.work / f"{cell.cluster}-{cell.model}-{n}" for n in ("whole", "half")]
-        known["traced_ms"] = []
+        prepared["traced_ms"] = []
         for path, batch in zip(runs, (cell.batch, cell.batch // 2), strict=True):
             trace = [*lotus("trace"), "-q", "-o", str(path), "--force", "--"]
             results = self.start(cell, trace, "--batch", str(batch), "--updates", str(cell.traced))
-            known["traced_ms"].append(results["mean_s"] * 1e3)
+            prepared["traced_ms"].append(results["mean_s"] * 1e3)
         run, also = load(runs[0]), [load(runs[1])]
-        known["plans"] = {}
+        prepared["plans"] = {}
         for strategy in STRATEGIES[:-1]:
             for seed in range(self.args.rounds) if strategy == "random" else (0,):
-                made = balance(run, SplitOptions(strategy=strategy, seed=seed), also).plan()
-                known["plans"][f"{strategy} {seed}"] = plans.document(made)
-        best = self.search(cell, known)
+                plan = balance(run, SplitOptions(strategy=strategy, seed=seed), also).plan()
+                prepared["plans"][f"{strategy} {seed}"] = plans.document(plan)
+        best = self.search(cell, prepared)
         step = asdict(predict(measure(run, None, also), best))
         step = {key: None if math.isnan(value) else value for key, value in step.items()}
-        known["plans"][f"{ORACLE} 0"] = plans.document(
+        prepared["plans"][f"{ORACLE} 0"] = plans.document(
             replace(
-                plans.parse(known["plans"]["lotus 0"]),
+                plans.parse(prepared["plans"]["lotus 0"]),
                 batch_sizes=best,
                 strategy="random",
                 predicted={"step_after_s": step},
                 notes=("found by a search over real updates",),
             )
         )
-        return known
+        return prepared
 
-    def search(self, cell: Cell, known: dict[str, Any]) -> tuple[int, ...]:
+    def search(self, cell: Cell, prepared: dict[str, Any]) -> tuple[int, ...]:
         total = cell.batch * cell.ranks
-        bno = scaled(known["plans"]["bno 0"]["batch_sizes"], total)
-        known["bno_scaled"] = words(bno)
-        starts = [known["plans"][f"{strategy} 0"]["batch_sizes"] for strategy in ("equal", "lotus")]
+        bno = scaled(prepared["plans"]["bno 0"]["batch_sizes"], total)
+        prepared["bno_scaled"] = words(bno)
+        starts = [
+            prepared["plans"][f"{strategy} 0"]["batch_sizes"] for strategy in ("equal", "lotus")
+        ]
         splits = [words(sizes) for sizes in (*starts, bno)]
-        more = ["--block", str(cell.block), "--most", str(cell.splits)]
-        known["scan"] = self.start(cell, [], "--scan", *splits, *more)
-        return tuple(known["scan"]["best"])
+        options = ["--block", str(cell.block), "--most", str(cell.splits)]
+        prepared["scan"] = self.start(cell, [], "--scan", *splits, *options)
+        return tuple(prepared["scan"]["best"])
 
-    def measured(self, cell: Cell, known: dict[str, Any], number: int, strategy: str) -> Row:
-        """One strategy in one cell, once."""
+    def measured(self, cell: Cell, prepared: dict[str, Any], number: int, strategy: str) -> Row:
+        """Measure one strategy in one cell, once."""
         seed = number if strategy == "random" else 0
-        plan = known["plans"][f"{strategy} {seed}"]
+        plan = prepared["plans"][f"{strategy} {seed}"]
         row = Row(number, cell.name, strategy, words(plan["batch_sizes"]), commit=self.commit)
         row.at = time.strftime("%F %T")
         path = self.args.work / "plan.json"
@@ -202,12 +204,12 @@ def words(sizes: Sequence[int]) -> str:
 
 def environ() -> dict[str, str]:
     leave = ("LOTUS_", "OMP_NUM_THREADS", "PYTHONDONTWRITEBYTECODE")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(leave)}
-    return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(leave)}
+    return {**variables, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def run(command: Sequence[str], limit: float) -> tuple[str, int]:
-    """(all that a command printed, its exit code); killed with its session at the limit."""
+    """Return (all output of a command, its exit code); kill it with its session at the limit."""
     with tempfile.TemporaryFile("w+", errors="replace") as out:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environ(),
@@ -227,7 +229,7 @@ def run(command: Sequence[str], limit: float) -> tuple[str, int]:
 
 
 def facts(args: argparse.Namespace, cells: Sequence[Cell]) -> dict[str, Any]:
-    """What the measurements are of: all that must be the same where they go on."""
+    """Return the conditions of the measurements, which must be the same to continue them."""
     import torch
 
     return {
@@ -265,95 +267,103 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def show(kept: Measurements[Any], table: ModuleType, plot: ModuleType) -> None:
-    """Write and print the tables and the picture that these modules make of what there is."""
-    known, rows = kept.known(), kept.read()
-    drawn = plot.draw(known, rows, kept.folder)
-    kept.show(table.text(known, rows), table.markdown(known, rows), drawn)
+def show(results: Measurements[Any], table: ModuleType, plot: ModuleType) -> None:
+    """Write and print the tables and the picture of the results so far."""
+    conditions, rows = results.known(), results.read()
+    drawn = plot.draw(conditions, rows, results.folder)
+    results.show(table.text(conditions, rows), table.markdown(conditions, rows), drawn)
 
 
 def main() -> None:
     args = arguments()
     for folder in (args.output, args.work):
         folder.mkdir(parents=True, exist_ok=True)
-    kept = Measurements(args.output, "balance_measured", Row)
+    results = Measurements(args.output, "balance_measured", Row)
     if not args.report:
         with balance_clusters.alone(), stoppable():
-            measure_cells(args, kept)
-    show(kept, balance_table, balance_plot)
+            measure_cells(args, results)
+    show(results, balance_table, balance_plot)
 
 
-def measure_cells(args: argparse.Namespace, kept: Measurements[Row]) -> None:
-    """Prepare the cells that are not yet, and make their rounds."""
+def measure_cells(args: argparse.Namespace, results: Measurements[Row]) -> None:
+    """Prepare the remaining cells, and make their rounds."""
     began = time.monotonic()
     every = QUICK if args.quick else FULL
     cells = [cell for cell in every if args.quick or not args.cell or cell.name in args.cell]
-    here = facts(args, every)
+    conditions_now = facts(args, every)
     if args.fresh or args.quick:
-        kept.throw_away()
-    known = kept.known() if kept.json.exists() else {"facts": here, "cells": {}}
-    kept.must_be_of(known["facts"], here)
+        results.throw_away()
+    conditions = (
+        results.known() if results.json.exists() else {"facts": conditions_now, "cells": {}}
+    )
+    results.must_be_of(conditions["facts"], conditions_now)
     bench = Bench(args)
     for cell in cells:
-        if cell.name not in known["cells"]:
+        if cell.name not in conditions["cells"]:
             since = time.monotonic()
             try:
-                known["cells"][cell.name] = bench.prepare(cell)
+                conditions["cells"][cell.name] = bench.prepare(cell)
             except (Failed, LotusError) as error:
-                known["cells"][cell.name] = {
+                conditions["cells"][cell.name] = {
                     **asdict(cell),
                     "words": balance_clusters.words(CLUSTERS[cell.cluster]),
                     "skipped": f"could not be prepared: {error}",
                 }
-            kept.know(known)
+            results.know(conditions)
             print(f"{cell.name}: prepared in {time.monotonic() - since:.0f} s", end="; ")
-            print(known["cells"][cell.name]["skipped"] or planned(known["cells"][cell.name]))
-    rounds(args, bench, cells, known, kept, began)
+            print(
+                conditions["cells"][cell.name]["skipped"] or planned(conditions["cells"][cell.name])
+            )
+    rounds(args, bench, cells, conditions, results, began)
 
 
-def planned(known: dict[str, Any]) -> str:
-    plan = {name.split()[0]: words(plan["batch_sizes"]) for name, plan in known["plans"].items()}
+def planned(conditions: dict[str, Any]) -> str:
+    plan = {
+        name.split()[0]: words(plan["batch_sizes"]) for name, plan in conditions["plans"].items()
+    }
     return ", ".join(f"{name} {sizes}" for name, sizes in plan.items())
 
 
 def rounds(
-    args: argparse.Namespace, bench: Bench, cells: Sequence[Cell], known: dict[str, Any],
-    kept: Measurements[Row], began: float,
+    args: argparse.Namespace, bench: Bench, cells: Sequence[Cell], conditions: dict[str, Any],
+    results: Measurements[Row], began: float,
 ) -> None:  # fmt: skip
-    """Make the runs that are not there yet, and append each when it is made."""
+    """Make the missing runs, and append each of them at once."""
     shuffle = random.Random(args.seed)
-    rows = kept.read()
-    done = {(row.round, row.cell, row.strategy) for row in rows}
-    kept.write(rows)
+    rows = results.read()
+    existing = {(row.round, row.cell, row.strategy) for row in rows}
+    results.write(rows)
     strategies = ("equal", "lotus") if args.quick else STRATEGIES
-    sound = [cell for cell in cells if not known["cells"][cell.name]["skipped"]]
-    took: dict[str, float] = {}  # seconds, of a cell in a round
+    sound = [cell for cell in cells if not conditions["cells"][cell.name]["skipped"]]
+    durations: dict[str, float] = {}  # seconds, of a cell in a round
     for number in range(args.rounds):
         spent = time.monotonic() - began
-        here = fitting(sound, took, args.minutes * 60 - spent)
+        fitting_cells = fitting(sound, durations, args.minutes * 60 - spent)
         for cell in sound:
-            if cell not in here:
+            if cell not in fitting_cells:
                 print(f"no time for round {number + 1} of {cell.name}", flush=True)
-        for cell in shuffle.sample(here, len(here)):
+        for cell in shuffle.sample(fitting_cells, len(fitting_cells)):
             since = time.monotonic()
             order = shuffle.sample(strategies, len(strategies))
-            for strategy in (name for name in order if (number, cell.name, name) not in done):
-                row = bench.measured(cell, known["cells"][cell.name], number, strategy)
-                kept.append(row)
+            for strategy in (name for name in order if (number, cell.name, name) not in existing):
+                row = bench.measured(cell, conditions["cells"][cell.name], number, strategy)
+                results.append(row)
                 outcome = f"failed: {row.failed[:90]}" if row.failed else f"{row.update_ms:.1f} ms"
                 print(
                     f"round {number + 1}: {cell.name} {strategy} {row.sizes}: {outcome}", flush=True
                 )
-            if any((number, cell.name, strategy) not in done for strategy in order):
-                took[cell.name] = max(time.monotonic() - since, took.get(cell.name, 0.0))
+            if any((number, cell.name, strategy) not in existing for strategy in order):
+                durations[cell.name] = max(time.monotonic() - since, durations.get(cell.name, 0.0))
 
 
-def fitting(cells: Sequence[Cell], took: Mapping[str, float], left: float) -> list[Cell]:
-    """The first cells that have time for another round."""
+def fitting(
+    cells: Sequence[Cell], durations: Mapping[str, float], seconds_left: float
+) -> list[Cell]:
+    """Return the first cells that have time for another round."""
     fits = []
     for cell in cells:
-        left -= took.get(cell.name, 0.0)
-        if left > 0:
+        seconds_left -= durations.get(cell.name, 0.0)
+        if seconds_left > 0:
             fits.append(cell)
     return fits
 

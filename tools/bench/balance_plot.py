@@ -18,12 +18,12 @@ LOOKS = {
 }
 
 
-def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
-    """Write balance_measured.png and .svg; False where matplotlib is not installed."""
+def draw(conditions: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
+    """Write balance_measured.png and .svg; return False without matplotlib."""
     pyplot = plotting.pyplot()
     if pyplot is None:
         return False
-    cells = [name for name in known["cells"] if lines(rows, name)]
+    cells = [name for name in conditions["cells"] if lines(rows, name)]
     if not cells:
         return True
     with pyplot.rc_context(plotting.STYLE):
@@ -50,10 +50,10 @@ def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
                 axes.grid(axis="y", lw=0.3)
                 axes.set_xlim(-0.6, len(STRATEGIES) - 0.4)
                 axes.set_xticks(range(len(STRATEGIES)), STRATEGIES, rotation=60, ha="right")
-            upper.set_title(f"{name}\n{known['cells'][name]['short']}", fontsize=8)
+            upper.set_title(f"{name}\n{conditions['cells'][name]['short']}", fontsize=8)
         grid[0][0].set_ylabel("mean update, ms\n(less is better)")
         grid[1][0].set_ylabel("samples per second\n(more is better)")
-        title = head(known, rows)
+        title = head(conditions, rows)
         figure.suptitle(
             f"Sharing out a batch on mixed clusters. {title[0]}; {title[1]}", fontsize=8
         )

@@ -8,7 +8,7 @@ splits the global batch by that trace alone (`lotus` also with a second trace of
 of both by the means only), and the cluster simulator runs the job with the true costs. The oracle
 knows those: exact splits of the means and of means raised by their noise, the best of them in the
 simulator, improved by local search there while that helps. As `bno` does not keep the global
-batch, what is compared is samples per second; 100 % is the oracle. It judges nothing: it prints.
+batch, what is compared is samples per second; 100 % is the oracle. It only prints its figures.
 """
 
 import argparse

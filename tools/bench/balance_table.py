@@ -180,34 +180,40 @@ def several(sizes: Sequence[str]) -> str:
     return sizes[0] if len(sizes) == 1 else f"{', '.join(sizes)}"
 
 
-def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+def head(conditions: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
     """What was measured, where, when and how."""
-    counts = {name: len({row.round for row in rows if row.cell == name}) for name in known["cells"]}
-    made = sorted({count for count in counts.values() if count} or {0})
-    rounds = f"{made[0]}" if len(made) == 1 else f"{made[0]} to {made[-1]}"
-    how = f"{rounds} interleaved rounds of each cell, in random order"
-    return heading(known, rows, how, "a cell or so, few updates")
+    counts = {
+        name: len({row.round for row in rows if row.cell == name}) for name in conditions["cells"]
+    }
+    counts_made = sorted({count for count in counts.values() if count} or {0})
+    rounds = (
+        f"{counts_made[0]}" if len(counts_made) == 1 else f"{counts_made[0]} to {counts_made[-1]}"
+    )
+    rounds_text = f"{rounds} interleaved rounds of each cell, in random order"
+    return heading(conditions, rows, rounds_text, "a cell or so, few updates")
 
 
-def heading(known: Mapping[str, Any], rows: Sequence[Any], how: str, quick: str) -> list[str]:
+def heading(
+    conditions: Mapping[str, Any], rows: Sequence[Any], rounds_text: str, quick: str
+) -> list[str]:
     """The lines above the tables of rows, of any kind; `quick`: what was measured if little was."""
-    facts = known["facts"]
+    facts = conditions["facts"]
     parts = [
         f"{facts['cpu']}, {facts['cpus']} CPUs, kernel {facts['kernel']}; Python "
         f"{facts['python']}, torch {facts['torch']}, gloo",
         commits_and_days(rows),
-        how,
+        rounds_text,
     ]
-    if known.get("note"):
-        parts.append(known["note"])
+    if conditions.get("note"):
+        parts.append(conditions["note"])
     if facts.get("quick"):
         parts.append(f"QUICK: {quick}: no measurement")
     return parts
 
 
-def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """The whole table, for a terminal."""
-    output = head(known, rows)
+def text(conditions: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """Return the whole table for a terminal."""
+    output = head(conditions, rows)
     output += [
         "Each run: lotus run --settings PLAN -- torchrun ... script. Update: mean time from the",
         "end of one weight update to that of the next, reading of data and waiting included;",
@@ -217,7 +223,7 @@ def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         "others. predicted: by lotus, from two traces with equal batches; error: predicted by",
         "measured; held: how often the measured update was in the predicted 95 % interval.",
     ]
-    for name, cell in known["cells"].items():
+    for name, cell in conditions["cells"].items():
         table = lines(rows, name)
         output += ["", f"{name}: {cell['words']}"]
         if cell.get("skipped"):
@@ -232,12 +238,12 @@ def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         ]
         for line in table:
             sizes = "varied" if len(line.sizes) > 1 else line.sizes[0]
-            held = f"{line.held}/{line.runs}" if line.predicted_ms else "-"
+            covered = f"{line.held}/{line.runs}" if line.predicted_ms else "-"
             output.append(
                 f"  {line.strategy:8}{sizes:16}{number(line.update_ms):>24}"
                 f"{number(line.samples_per_s):>24}{percents(line.of_oracle):>24}"
                 f"{percents(line.of_equal):>24}{number(line.predicted_ms):>24}"
-                f"{signed(line.error):>16} {held:>4}"
+                f"{signed(line.error):>16} {covered:>4}"
             )
             if len(line.sizes) > 1:
                 output.append(f"  {'':8}varied: {', '.join(line.sizes)}")
@@ -261,13 +267,13 @@ def searched(cell: Mapping[str, Any]) -> str:
     return sentence
 
 
-def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
+def markdown(conditions: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """Write the table behind the one in docs/benchmarks.md: a line a cell."""
     output = [
         "| cluster, model | " + " | ".join(STRATEGIES) + " | lotus of the oracle | predicted |",
         "|---|" + "---:|" * (len(STRATEGIES) + 2),
     ]
-    for name, cell in known["cells"].items():
+    for name, cell in conditions["cells"].items():
         by = {line.strategy: line for line in lines(rows, name)}
         if cell.get("skipped"):
             output.append(f"| {name} |{' |' * (len(STRATEGIES) + 1)} not run: {cell['skipped']} |")
@@ -275,27 +281,27 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         if not by:
             continue
         best = max(line.samples_per_s.median for key, line in by.items() if key != ORACLE)
-        shown = []
+        cells_shown = []
         for strategy in STRATEGIES:
             line = by.get(strategy)
             if line is None:
-                shown.append("failed")
+                cells_shown.append("failed")
                 continue
             rate, update = f"{line.samples_per_s.median:,.0f}", f"{line.update_ms.median:.0f} ms"
             if strategy != ORACLE and line.samples_per_s.median == best:
                 rate = f"**{rate}**"
-            shown.append(f"{rate} ({update})")
+            cells_shown.append(f"{rate} ({update})")
         lotus = by.get("lotus")
-        shown.append(percents(lotus.of_oracle) if lotus else "-")
-        shown.append(signed(lotus.error) if lotus else "-")
+        cells_shown.append(percents(lotus.of_oracle) if lotus else "-")
+        cells_shown.append(signed(lotus.error) if lotus else "-")
         words = cell["words"].replace(" | ", ", ")
-        output.append(f"| {name} ({words}) | {' | '.join(shown)} |")
+        output.append(f"| {name} ({words}) | {' | '.join(cells_shown)} |")
     output += [
         "",
         "Samples per second of all ranks (mean time of an update); the median of the rounds, in "
         "brackets in the last two columns the least and the greatest; **bold**: the most, without "
         "the oracle. `bno` does not keep the global batch, so its updates are of other sizes. "
         "Predicted: lotus's step against the measured one. "
-        + " ".join(f"{line}." for line in head(known, rows)),
+        + " ".join(f"{line}." for line in head(conditions, rows)),
     ]
     return "\n".join(output) + "\n"

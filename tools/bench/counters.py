@@ -5,7 +5,7 @@
 Time: the readings of each sample times what one reading takes (measured when they were opened),
 over the wall time of its fetch. Instructions: of the same fetches of a data set that does nothing,
 with and without counters, by `perf stat` where the machine has counters, else by valgrind; beside
-those that the pipeline itself takes. Nothing is compared by wall time. It judges nothing.
+those that the pipeline itself takes. Nothing is compared by wall time. It passes no judgement.
 """
 
 import argparse

@@ -1,15 +1,14 @@
-"""How often the verdict is right: programs with a planted cause, and what the next step gains.
+"""Measures how often the verdict is right, on programs with a planted cause, and the advice's gain.
 
     PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind sealed variants users
         night dawn dusk noon] [--busy 0] [--pairs 1] [--follow 0] [--rows FILE] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS is traced once; its label in CORPUS.json, written before the
-rules, says which cause comes first. Then it runs untraced, as it is and with what the label says
-against the cause, in interleaved pairs: shown is the median of the pairs' ratios of the printed
-seconds. `--follow N` does the same N times with the next step that the verdict itself gives, where
-that is a setting or a variable of the environment: the measured gain stands beside the predicted
-one. `--busy N` keeps N processes computing beside. A row that stands in --rows already is not
-measured again, so a broken-off measurement goes on where it was.
+rules, says which cause comes first. Then it runs untraced, unchanged and with the label's remedy,
+in interleaved pairs; printed is the median of the pairs' ratios of the printed seconds. `--follow
+N` does the same N times with the verdict's own next step, if that is a setting or an environment
+variable, and prints the measured gain beside the predicted one. `--busy N` keeps N other processes
+computing. Rows already in --rows are not measured again, so an interrupted measurement continues.
 """
 
 import argparse
@@ -37,28 +36,30 @@ _LIMIT_S = 600
 
 @contextlib.contextmanager
 def busy(count: int) -> Iterator[None]:
-    """`count` processes that compute."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    """Run `count` processes that compute."""
+    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
     finally:
-        for other in others:
-            other.kill()
-            other.wait()
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def seconds(command: Sequence[str], env: Mapping[str, str]) -> float:
-    """What an untraced run of a program prints of its loops, added up."""
-    done = subprocess.run(
+    """Return the sum of the loop times that an untraced run of a program prints."""
+    completed = subprocess.run(
         command,
         env={**os.environ, **env}, capture_output=True, text=True, check=True, timeout=_LIMIT_S,
     )  # fmt: skip
-    lines = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("seconds ")]
+    lines = [
+        line.split()[1] for line in completed.stdout.splitlines() if line.startswith("seconds ")
+    ]
     return sum(map(float, lines))
 
 
 def diagnosed(program: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """The verdict on one traced run, its first loader's settings, and the report as text."""
+    """Return the verdict on one traced run, its first loader's settings, and the report as text."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder, "run")
         lotus = [sys.executable, "-m", "lotus"]
@@ -70,13 +71,13 @@ def diagnosed(program: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
             subprocess.run([*lotus, "report", *words, str(run)], capture_output=True, check=True)
             for words in (["--json"], [])
         )
-    whole = json.loads(report.stdout)
+    document = json.loads(report.stdout)
     words = " ".join(text.stdout.decode().split())
-    return whole["verdict"], whole["loaders"][0]["settings"], words
+    return document["verdict"], document["loaders"][0]["settings"], words
 
 
 def followed(program: Path, settings: Mapping[str, Any], remedy: Mapping[str, Any]) -> float:
-    """How many times as fast the program is with a remedy, in one pair of untraced runs."""
+    """Return the speed-up of a program with a remedy, in one pair of untraced runs."""
     before = seconds([sys.executable, str(program)], {})
     command = [sys.executable, str(program)]
     with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +95,7 @@ def followed(program: Path, settings: Mapping[str, Any], remedy: Mapping[str, An
 
 
 def advised(cause: Mapping[str, Any]) -> str:
-    """The next step without the sentences that advise against something."""
+    """Return the next step without sentences that advise against something."""
     return " ".join(
         sentence for sentence in cause["advice"].split(". ") if "not help" not in sentence
     )
@@ -103,7 +104,7 @@ def advised(cause: Mapping[str, Any]) -> str:
 def row_of(
     name: str, program: Path, label: Mapping[str, Any], pairs: int, follow: int
 ) -> dict[str, Any]:
-    """Whether cause and next step are right, and what the change gains."""
+    """Return whether cause and next step are right, and the change's gain."""
     judged, settings, text = diagnosed(program)
     first = judged["causes"][0]
     fix = label["fix"] or {}
@@ -141,14 +142,14 @@ def rows(
     follow: int,
     file: RowFile,
 ) -> Iterator[dict[str, Any]]:
-    """A row per program, from `file` where it is there, else measured and appended to it."""
-    known = file.by("corpus", "program", "busy")
+    """Yield a row per program: from `file` if it is there, else measured and appended."""
+    existing = file.by("corpus", "program", "busy")
     for corpus in corpora:
         labels = json.loads((PROGRAMS / f"{corpus}.json").read_text())
         for name, label in labels.items():
             if (names and name not in names) or (label.get("busy_only") and not load):
                 continue
-            row = known.get((corpus, name, load))
+            row = existing.get((corpus, name, load))
             if row is None:
                 program = PROGRAMS / corpus / f"{name}.py"
                 row = {
@@ -178,11 +179,11 @@ def line_of(row: Mapping[str, Any]) -> str:
     return f"{row['corpus']:5} {row['program']:20} {marks:11} {gain:>7} {title}"
 
 
-def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The score of each corpus, and what was taken for what."""
+def summary(rows_shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the score of each corpus, and confusions of causes."""
     for corpus in CORPORA:
-        planted = [row for row in shown if row["corpus"] == corpus and not row["healthy"]]
-        healthy = [row for row in shown if row["corpus"] == corpus and row["healthy"]]
+        planted = [row for row in rows_shown if row["corpus"] == corpus and not row["healthy"]]
+        healthy = [row for row in rows_shown if row["corpus"] == corpus and row["healthy"]]
         if not planted and not healthy:
             continue
         right, harmless = (sum(row[what] for row in planted) for what in ("right", "harmless"))
@@ -191,7 +192,7 @@ def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"in {harmless}; healthy left alone: {sum(row['right'] for row in healthy)} of "
             f"{len(healthy)}"
         )
-    confused = Counter((row["planted"], row["first"]) for row in shown if not row["right"])
+    confused = Counter((row["planted"], row["first"]) for row in rows_shown if not row["right"])
     for (planted_kind, first), count in confused.most_common():
         yield f"  {planted_kind} taken for {first}: {count}"
 
@@ -208,9 +209,11 @@ def main() -> None:
     corpora = [corpus for corpus in args.corpus if (PROGRAMS / f"{corpus}.json").exists()]
     print(provenance.header(more=f"\nbusy     {args.busy} processes beside, {args.pairs} pairs"))
     with busy(args.busy):
-        made = rows(corpora, args.names, args.busy, args.pairs, args.follow, RowFile(args.rows))
-        shown = printed(made, line_of)
-    print("\n".join(summary(shown)))
+        measured_rows = rows(
+            corpora, args.names, args.busy, args.pairs, args.follow, RowFile(args.rows)
+        )
+        printed_rows = printed(measured_rows, line_of)
+    print("\n".join(summary(printed_rows)))
 
 
 if __name__ == "__main__":

@@ -56,10 +56,10 @@ def loadtune(out: Path) -> Sequence[str]:
     parts = dict(re.findall(r"^## (\w+)\n\n(.*?)(?=\n## |\Z)", report, re.MULTILINE | re.DOTALL))
     cause, dash, step = parts["Diagnosis"].strip().partition(" — ")
     verdict = parts["Verdict"].strip()
-    more = [line for line in parts["Trials"].splitlines() if line.startswith("| `")]
+    trial_lines = [line for line in parts["Trials"].splitlines() if line.startswith("| `")]
     steps = [step] if dash else []
-    (steps if "Recommended" in verdict else more).append(verdict)
-    return cause, "\n".join(steps), "\n".join(more)
+    (steps if "Recommended" in verdict else trial_lines).append(verdict)
+    return cause, "\n".join(steps), "\n".join(trial_lines)
 
 
 READ: dict[str, Callable[[Path], Sequence[str]]] = {
@@ -77,7 +77,7 @@ def command(tool: str, python: str, program: Path, out: Path) -> list[str]:
 
 
 def ended(words: Sequence[str], folder: str, log: IO[str]) -> int | None:
-    """The exit code of a command; None after LIMIT_S, with all of its processes killed."""
+    """Return the exit code of a command; None after LIMIT_S, with all of its processes killed."""
     environ = {**os.environ, "PYTHONPATH": ""}
     started = subprocess.Popen(
         words, stdout=log, stderr=log, cwd=folder, env=environ, start_new_session=True
@@ -93,7 +93,7 @@ def ended(words: Sequence[str], folder: str, log: IO[str]) -> int | None:
 
 
 def put_on(tool: str, python: str, program: Path) -> dict[str, str]:
-    """What a tool says of a program, or why it says nothing."""
+    """Return a tool's output on a program, or why there is none."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         with log.open("w") as stream:
@@ -109,7 +109,7 @@ def put_on(tool: str, python: str, program: Path) -> dict[str, str]:
 
 
 def by_lotus(program: Path, label: Mapping[str, Any]) -> dict[str, Any]:
-    """What lotus says of a program, with the judgement of diagnosis.py on it."""
+    """Return lotus's output on a program, judged as by diagnosis.py."""
     row = diagnosis.row_of(program.stem, program, label, 0, 0)
     judged = {
         "side": (row["first"] not in rule.NOT_INPUT) == rule.of_input(label),
@@ -118,15 +118,15 @@ def by_lotus(program: Path, label: Mapping[str, Any]) -> dict[str, Any]:
         "step": bool(row["advice"]),
         "refused": not row["harmless"],
     }
-    said = f"{row['first']}: {row['title']}"
-    return {"said": said, "next": row["advice"], "more": "", "judged": judged}
+    words = f"{row['first']}: {row['title']}"
+    return {"said": words, "next": row["advice"], "more": "", "judged": judged}
 
 
 def measured(tool: str, python: str, program: Path, label: Mapping[str, Any]) -> dict[str, Any]:
     row = {"corpus": program.parent.name, "program": program.stem, "tool": tool}
     load, begin = os.getloadavg()[0], time.monotonic()
-    said = by_lotus(program, label) if tool == "lotus" else put_on(tool, python, program)
-    return {**row, "load": round(load, 1), "seconds": round(time.monotonic() - begin), **said}
+    output = by_lotus(program, label) if tool == "lotus" else put_on(tool, python, program)
+    return {**row, "load": round(load, 1), "seconds": round(time.monotonic() - begin), **output}
 
 
 def chosen(corpora: Sequence[str], names: Sequence[str]) -> Iterator[tuple[Path, Any]]:
@@ -144,7 +144,7 @@ def workers_of(program: Path) -> int:
 
 
 def lines_of(row: Mapping[str, Any]) -> Iterator[str]:
-    """A row: the judgement, and the words on which it rests."""
+    """Yield a row: the judgement, and the words on which it rests."""
     marks = [words for what, words in COUNTED.items() if row.get("judged", {}).get(what)]
     judgement = ", ".join(marks) or "nothing"
     yield f"  {row['tool']}, load {row['load']}, {row['seconds']} s: {judgement}"
@@ -153,7 +153,7 @@ def lines_of(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def score(rows: Sequence[Mapping[str, Any]], healthy: set[str]) -> Iterator[str]:
-    """The table: a line a tool. Where a tool said nothing, nothing is counted for it."""
+    """Yield the table, a line per tool. Programs without output of a tool do not count for it."""
     heads = ["tool", *COUNTED.values(), "healthy left alone"]
     yield "| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|"
     for tool in dict.fromkeys(row["tool"] for row in rows):
@@ -192,13 +192,13 @@ def main() -> None:
     python = os.path.abspath(args.python)  # not resolved: that of an environment is a link
     print(provenance.header(more=f"\ntools    {versions(python).strip()}"))
     file = RowFile(args.rows)
-    known = file.by("program", "tool")
+    existing = file.by("program", "tool")
     rows, healthy = [], set()
     for program, label in chosen(args.corpus, args.names):
         healthy |= {program.stem} if label["healthy"] else set()
         print(f"\n{program.parent.name}/{program.stem}: {label['cause']}")
         for tool in args.tool:
-            row = known.get((program.stem, tool))
+            row = existing.get((program.stem, tool))
             if row is None:
                 row = measured(tool, python, program, label)
                 file.add(row)

@@ -54,26 +54,26 @@ def share_of_loader(table: str) -> float:
     return 100 * totals[LOADER] / totals[STEPS] if totals[STEPS] else 0.0
 
 
-def accused(said: str) -> bool:
+def accused(output: str) -> bool:
     """Whether a tool calls the program input-bound."""
-    if STEPS in said:
-        return share_of_loader(said) >= LOADER_SHARE
-    return bool(INPUT_BOUND.search(said))
+    if STEPS in output:
+        return share_of_loader(output) >= LOADER_SHARE
+    return bool(INPUT_BOUND.search(output))
 
 
 def as_labels_write(step: str, workers: int) -> str:
     """A next step for a program with so many workers, in the words of the labels."""
 
     def setting(match: re.Match[str]) -> str:
-        wanted = int(match[1])
-        more = "more workers: " if wanted > workers else ""
-        return f"{more}num_workers={wanted}" if wanted != workers else ""
+        requested = int(match[1])
+        prefix = "more workers: " if requested > workers else ""
+        return f"{prefix}num_workers={requested}" if requested != workers else ""
 
     step = re.sub(r"(?i)\b(increase|raise|add)( the number of)? workers", "more workers", step)
     return re.sub(r"\bworkers=(\d+)", setting, step)
 
 
-def judged(label: Mapping[str, Any], said: str, step: str, workers: int) -> dict[str, bool]:
+def judged(label: Mapping[str, Any], output: str, step: str, workers: int) -> dict[str, bool]:
     """The judgement on what a tool says of the cause and as the next step."""
     patterns = [label["names"]] if label["names"] else [WORDS[kind] for kind in label["kinds"]]
 
@@ -83,9 +83,9 @@ def judged(label: Mapping[str, Any], said: str, step: str, workers: int) -> dict
 
     written = as_labels_write(step, workers)
     return {
-        "side": accused(said) == of_input(label),
-        "named": names_it(said),
-        "hinted": names_it(step) and not names_it(said),
+        "side": accused(output) == of_input(label),
+        "named": names_it(output),
+        "hinted": names_it(step) and not names_it(output),
         "step": bool(step),
         "refused": any(re.search(words, written) for words in label["never"]),
     }

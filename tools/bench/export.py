@@ -4,7 +4,7 @@
 
 The options of pyperf are there too. Every value is of `lotus export` as a user types it, with its
 start. Runs are those of large_runs.py, in a temporary directory, read from the page cache. Peak
-memory is that of the process. It judges nothing: it prints.
+memory is that of the process. It only prints its figures.
 """
 
 import sys
@@ -26,11 +26,11 @@ def main() -> None:
             output = args.runs / f"{kind}{FORMATS[kind].ending}"
             words = ["-m", "lotus", "export", "-f", str(path), "--format", kind]
             command = [sys.executable, *words, "-o", str(output)]
-            made = runner.bench_command(f"{kind} of {name}", command)
-            if made is not None and not args.worker:
+            new_runner = runner.bench_command(f"{kind} of {name}", command)
+            if new_runner is not None and not args.worker:
                 files = [output] if output.is_file() else list(output.iterdir())
                 size = sum(file.stat().st_size for file in files)
-                peak = pyperf_runner.peak(made, "command_max_rss")
+                peak = pyperf_runner.peak(new_runner, "command_max_rss")
                 print(f"{size / 1e6:.0f} MB of file, peak {peak / 1e6:.0f} MB")
 
 

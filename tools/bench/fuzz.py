@@ -88,7 +88,7 @@ REFUSED = (LotusError, Unusable)
 
 @dataclass
 class Tally:
-    """What came of some inputs of one reader."""
+    """The results of some inputs of one reader."""
 
     inputs: int = 0
     passed: int = 0
@@ -193,7 +193,7 @@ def _too_long(number: int, frame: object) -> None:
 
 
 def input_of(reader: Reader, seed: int, number: int) -> bytes:
-    """The input of that number."""
+    """Return the input of that number."""
     dice = random.Random(f"{seed} {reader.name} {number}")
     if reader.attacks and number % ATTACKS == ATTACKS - 1:
         name = dice.choice(list(reader.attacks))
@@ -212,7 +212,7 @@ def _cpu_s() -> float:
 
 
 def _bound_memory() -> None:
-    """From now on this process gets MEMORY more than it has."""
+    """Limit this process to MEMORY more than it uses now."""
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -310,7 +310,7 @@ def fuzz(
     only: list[str] | None = None,
     keep: str | None = None,
 ) -> dict[str, Tally]:
-    """Read so many inputs, shared out over the readers; at least one of each."""
+    """Read `inputs` inputs, distributed over the readers; at least one for each."""
     chosen = [reader for reader in _known() if not only or reader.name in only]
     whole = sum(reader.share for reader in chosen)
     jobs = []
@@ -324,7 +324,7 @@ def fuzz(
     jobs.sort(key=lambda job: (job[2] / max(1, inputs * _share(job[0])), job[0]))
     # A process for each part: its memory is then that of its inputs.
     context = multiprocessing.get_context("fork")
-    # Stopped early (Ctrl-C, SIGTERM) it tells what it has found so far.
+    # If stopped early (Ctrl-C, SIGTERM), it prints what it has found so far.
     with (
         contextlib.suppress(KeyboardInterrupt),
         context.Pool(processes, maxtasksperchild=1) as pool,
@@ -345,7 +345,7 @@ def _share(name: str) -> float:
 
 
 def table(tallies: dict[str, Tally]) -> str:
-    """A line a reader, and one for all."""
+    """Return a line per reader, and one for all."""
     rows = [
         f"{'reader':16} {'inputs':>10} {'past header':>18} {'refused':>10} {'slowest':>9} faults"
     ]

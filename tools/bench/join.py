@@ -87,7 +87,7 @@ def measure(samples: int, intervals: int) -> dict:
     table = intervals_of(intervals)
     began = time.perf_counter()
     index = interval_join.index(table)
-    took = {"index": time.perf_counter() - began, "join": 0.0, "attribute": 0.0, "tally": 0.0}
+    durations = {"index": time.perf_counter() - began, "join": 0.0, "attribute": 0.0, "tally": 0.0}
     before = peak()
     tally = count_estimates.Tally(index, table, ["cycles", "cpu-clock"])
     for part, functions in chunks(samples, interval_join.CHUNK):
@@ -99,8 +99,8 @@ def measure(samples: int, intervals: int) -> dict:
         tally.add(part, attributed, functions)
         marks.append(time.perf_counter())
         for name, lasted in zip(("join", "attribute", "tally"), np.diff(marks), strict=True):
-            took[name] += float(lasted)
-    return {**took, "intervals": len(table), "index_peak": before, "peak": peak()}
+            durations[name] += float(lasted)
+    return {**durations, "intervals": len(table), "index_peak": before, "peak": peak()}
 
 
 def main() -> None:
@@ -119,8 +119,8 @@ def main() -> None:
         for _ in range(args.repeat):
             command = [sys.executable, os.path.abspath(__file__), "--one", str(intervals)]
             command += ["--samples", str(args.samples)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            results.append(json.loads(done.stdout))
+            completed = subprocess.run(command, check=True, capture_output=True, text=True)
+            results.append(json.loads(completed.stdout))
         print(f"{args.samples:,} samples, {results[0]['intervals']:,} intervals, {THREADS} threads")
         for name in ("index", "join", "attribute", "tally"):
             seconds = [result[name] for result in results]

@@ -7,7 +7,7 @@ arrays of random size, under `perf record -e cpu-clock`. Each worker reads its o
 exact count: time.thread_time_ns, where this is CPU time of the thread) at the edges of each
 operation. Samples are then joined to the intervals, by time alone (`joined`) and calibrated
 by the thread's total (`calibrated`). Printed: errors, and how often the 95 % intervals held the
-exact count, with and without exact counts used for the spread. It judges nothing: it prints.
+exact count, with and without exact counts used for the spread. It only prints its figures.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""How much quicker epochs are where what the data set makes of its samples is kept.
+"""Measures how much faster epochs are with kept samples.
 
     PYTHONPATH=. python tools/bench/kept_samples.py [--rounds 3] [--samples 600] [--ram FOLDER]
 
-kept_samples_train.py trains, in turn as it is and with `lotus run --settings` that keep samples
+kept_samples_train.py trains in turn unchanged and with `lotus run --settings` that keep samples
 before the first operation that draws random numbers: on disk, and in a folder in memory. Each run
-begins with nothing kept, so its first epoch fills the folder. Shown are the seconds of the first
-epoch and of a later one, medians and ranges over the rounds, and how many times as fast a later
-epoch is as the program's own, paired by round. The losses of all runs have to be equal.
+begins with nothing kept, so its first epoch fills the folder. Printed are the seconds of the first
+epoch and of a later one, medians and ranges over the rounds, and the speed-up of a later epoch over
+the unchanged program, paired by round. The losses of all runs must be equal.
 """
 
 import argparse
@@ -47,11 +47,13 @@ def settings(folder: Path, kept: Path, pipeline: str, workers: int) -> Path:
 
 def train(words: list[str]) -> tuple[list[float], list[str]]:
     """Return the seconds of each epoch, and its losses."""
-    done = subprocess.run(words, capture_output=True, text=True)
-    rows = re.findall(r"epoch \d+ ([\d.]+) s, loss (\S+)", done.stdout)
-    if done.returncode or len(rows) != EPOCHS:
-        raise SystemExit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    return [float(took) for took, _ in rows], [loss for _, loss in rows]
+    completed = subprocess.run(words, capture_output=True, text=True)
+    rows = re.findall(r"epoch \d+ ([\d.]+) s, loss (\S+)", completed.stdout)
+    if completed.returncode or len(rows) != EPOCHS:
+        raise SystemExit(
+            f"{' '.join(words)}: exit code {completed.returncode}\n{completed.stderr[-2000:]}"
+        )
+    return [float(seconds) for seconds, _ in rows], [loss for _, loss in rows]
 
 
 def words_of(values: list[float]) -> str:
@@ -62,10 +64,10 @@ def compare(pipeline: str, workers: int, data: Path, folder: Path, options: argp
     own = [sys.executable, str(PROGRAM), str(data), "--pipeline", pipeline]
     own += ["--workers", str(workers), "--epochs", str(EPOCHS)]
     places = {"disk": folder / "kept", "memory": options.ram / f"lotus-bench-{os.getpid()}"}
-    took: dict[str, list[list[float]]] = {name: [] for name in ("own", *places)}
+    durations: dict[str, list[list[float]]] = {name: [] for name in ("own", *places)}
     losses = set()
     for turn in range(options.rounds):
-        names = list(took)
+        names = list(durations)
         random.Random(turn).shuffle(names)
         for name in names:
             words = own
@@ -75,15 +77,15 @@ def compare(pipeline: str, workers: int, data: Path, folder: Path, options: argp
                 words = [sys.executable, "-m", "lotus", "run", "-q", "--settings", str(path), "--"]
                 words += own
             seconds, loss = train(words)
-            took[name].append(seconds)
+            durations[name].append(seconds)
             losses.add(tuple(loss))
-    for kept in places.values():
-        shutil.rmtree(kept, ignore_errors=True)
+    for option in places.values():
+        shutil.rmtree(option, ignore_errors=True)
     if len(losses) != 1:
         raise SystemExit(f"{pipeline}, {workers} workers: the losses differ: {losses}")
-    for name, rounds in took.items():
+    for name, rounds in durations.items():
         later = [statistics.median(seconds[1:]) for seconds in rounds]
-        plain = [statistics.median(seconds[1:]) for seconds in took["own"]]
+        plain = [statistics.median(seconds[1:]) for seconds in durations["own"]]
         times = [before / after for before, after in zip(plain, later, strict=True)]
         first = words_of([seconds[0] for seconds in rounds])
         row = f"{pipeline:6} {workers:7}  {name:6}  {first:22}  {words_of(later):22}"

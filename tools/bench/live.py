@@ -1,11 +1,11 @@
-"""What `lotus top` and `lotus trace --live` cost: the program that they watch, and by themselves.
+"""Measures what `lotus top` and `lotus trace --live` cost the observed program, and by themselves.
 
     python tools/bench/live.py [--repeat 5] [--seconds 20] [--workers 2]
 
 A program with a fixed amount of work is traced alone, with `lotus top` on a terminal beside it, and
 with `--live`, interleaved in random order. Printed are the CPU seconds of the program and all its
-workers (and its user instructions, where this machine counts them), median and range, and the CPU
-time that lotus itself took a second. It judges nothing: it prints.
+workers (and its user instructions, if this machine counts them), median and range, and the CPU time
+per second of lotus itself. It only prints its figures.
 """
 
 import argparse
@@ -66,12 +66,12 @@ def counts_instructions() -> bool:
     if shutil.which("perf") is None:
         return False
     command = ["perf", "stat", "-x,", "-e", "instructions:u", "true"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return bool(re.search(r"^\d+,", done.stderr, re.MULTILINE))
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    return bool(re.search(r"^\d+,", completed.stderr, re.MULTILINE))
 
 
 class Terminal:
-    """A command on a terminal that somebody reads."""
+    """A command on a terminal whose output is read."""
 
     def __init__(self, command: list[str]) -> None:
         self.master, slave = pty.openpty()
@@ -90,7 +90,7 @@ class Terminal:
             pass
 
     def end(self) -> float:
-        """Press q; return the CPU seconds that it took."""
+        """Press q; return the CPU seconds of the command."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         os.write(self.master, b"q")
         self.process.wait()
@@ -130,9 +130,9 @@ def run(way: str, words: list[str], perf: bool) -> dict[str, float]:
 
 
 def line(values: list[float], scale: float = 1) -> str:
-    """Median (least to most)."""
-    shown = [value / scale for value in values]
-    return f"{statistics.median(shown):.3f} ({min(shown):.3f} to {max(shown):.3f})"
+    """Return median (least to most)."""
+    scaled = [value / scale for value in values]
+    return f"{statistics.median(scaled):.3f} ({min(scaled):.3f} to {max(scaled):.3f})"
 
 
 def main() -> None:

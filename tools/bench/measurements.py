@@ -1,7 +1,7 @@
-"""The files of a measurement that takes long: started again, it goes on where it was stopped.
+"""The files of a long measurement, which continues where it stopped when it is started again.
 
-NAME.csv has its rows, each appended when it is made; NAME.json what they are of. NAME.txt and .md
-are made of these two, as often as is asked for.
+NAME.csv has its rows, each appended when it is measured; NAME.json has its conditions. NAME.txt and
+.md are generated from these two on request.
 """
 
 import csv
@@ -22,14 +22,14 @@ R = TypeVar("R", bound="DataclassInstance")
 
 
 class Measurements(Generic[R]):
-    """`kind`: of the rows, a dataclass whose fields are text or numbers, or None."""
+    """`kind`: the dataclass of the rows; its fields are text or numbers, or None."""
 
     def __init__(self, folder: Path, name: str, kind: type[R]) -> None:
         self.folder, self.name, self.kind = folder, name, kind
         self.csv, self.json = folder / f"{name}.csv", folder / f"{name}.json"
 
     def read(self) -> list[R]:
-        """Read the rows; a last line that was cut off is not one."""
+        """Return the rows, without an incomplete last line."""
         if not self.csv.exists():
             return []
         kinds = get_type_hints(self.kind)
@@ -42,7 +42,7 @@ class Measurements(Generic[R]):
         return rows
 
     def write(self, rows: Sequence[R]) -> None:
-        """Write all rows anew: a line that was cut off must not be gone on with."""
+        """Rewrite all rows, because an incomplete line must not be continued."""
         files.replace(self.csv, self._lines(rows, header=True))
 
     def append(self, *rows: R) -> None:
@@ -50,27 +50,27 @@ class Measurements(Generic[R]):
             file.write(self._lines(rows))
 
     def _lines(self, rows: Sequence[R], header: bool = False) -> str:
-        made = io.StringIO(newline="")
-        writer = csv.DictWriter(made, [field.name for field in fields(self.kind)])
+        buffer = io.StringIO(newline="")
+        writer = csv.DictWriter(buffer, [field.name for field in fields(self.kind)])
         if header:
             writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
-        return made.getvalue()
+        return buffer.getvalue()
 
     def known(self) -> Any:
-        """What NAME.json says."""
+        """Return the content of NAME.json."""
         return json.loads(self.json.read_text())
 
-    def know(self, known: Any) -> None:
-        files.replace(self.json, json.dumps(known, indent=1) + "\n")
+    def know(self, conditions: Any) -> None:
+        files.replace(self.json, json.dumps(conditions, indent=1) + "\n")
 
     def throw_away(self) -> None:
         self.csv.unlink(missing_ok=True)
         self.json.unlink(missing_ok=True)
 
-    def must_be_of(self, was: Any, here: Any) -> None:
-        """End where the rows that are there were not measured as they would be now."""
-        if was != here:
+    def must_be_of(self, was: Any, conditions_now: Any) -> None:
+        """Exit if the existing rows were measured under other conditions."""
+        if was != conditions_now:
             raise SystemExit(
                 f"{self.csv} was measured otherwise (see {self.json}): --fresh throws it away, "
                 "-o FOLDER keeps it, --report only shows it"
@@ -86,14 +86,14 @@ class Measurements(Generic[R]):
 
 
 def value(kind: Any, word: str) -> Any:
-    """What a field has, as the type that it is of."""
+    """Convert a word to the type of its field."""
     if kind is str:
         return word
     return (float if kind in (float, float | None) else int)(word) if word else None
 
 
 def commits_and_days(rows: Sequence[Any]) -> str:
-    """Of which commits rows are, and from which day to which."""
+    """Return the commits and the range of days of the rows."""
     days = sorted({row.at[:10] for row in rows if row.at})
     commits = sorted({row.commit for row in rows if row.commit})
     return f"commit {', '.join(commits)}; {' to '.join(dict.fromkeys((*days[:1], *days[-1:])))}"
@@ -101,7 +101,7 @@ def commits_and_days(rows: Sequence[Any]) -> str:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Ctrl-C ends what is measured here in one line."""
+    """End the measurement with one line on Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:

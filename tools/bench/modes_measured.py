@@ -3,7 +3,7 @@
     python tools/bench/modes_measured.py           the full run: about 12 minutes on two free cores;
                                                    started again, it goes on
     python tools/bench/modes_measured.py --quick   one round, few pictures
-    python tools/bench/modes_measured.py --report  tables and picture of what there is so far
+    python tools/bench/modes_measured.py --report  tables and picture of the results so far
 
 Three ranks, of which two have 0.6 cores and one has 0.3 (balance_clusters.py), train the small CNN
 of balance_models.py, from the same script without a change of code: as it is written; with the
@@ -12,7 +12,7 @@ group of the two like ranks and the slow one (hybrid); asynchronously. After eac
 the time that counts, the loss on pictures that are not trained on is computed, by each rank on its
 part with its own model. Each round has another seed: other pictures, parameters and order. What
 `lotus balance` says of the modes, from two traces, is held against it. Needs root.
-It judges nothing: it prints.
+It only prints its figures.
 """
 
 import argparse
@@ -71,8 +71,8 @@ class Modes:
         for path, batch in zip(paths, (CELL.batch, CELL.batch // 2), strict=True):
             trace = [*balance_measured.lotus("trace"), "-q", "-o", str(path), "--force", "--"]
             epoch = self.args.pictures // CELL.batch // CELL.ranks
-            more = ["--batch", str(batch), "--updates", str(epoch - 1), "--warm", "1"]
-            self.bench.start(CELL, trace, *more, "--length", str(self.args.pictures))
+            options = ["--batch", str(batch), "--updates", str(epoch - 1), "--warm", "1"]
+            self.bench.start(CELL, trace, *options, "--length", str(self.args.pictures))
         advice = balance(load(paths[0]), SplitOptions(), [load(paths[1])])
         foretold: dict[str, Any] = {}
         if advice.modes is not None:
@@ -89,18 +89,18 @@ class Modes:
                 foretold[key] = names.get(name, name)
         return {"plan": plans.document(advice.plan()), "told": foretold}
 
-    def measured(self, known: dict[str, Any], number: int, mode: str) -> list[Row]:
+    def measured(self, conditions: dict[str, Any], number: int, mode: str) -> list[Row]:
         """All epochs of one run."""
         common: dict[str, Any] = {"commit": self.bench.commit, "at": time.strftime("%F %T")}
-        files.replace(self.plan, json.dumps(known["plan"]))
-        more = ["--epochs", str(self.args.epochs), "--pictures", str(self.args.pictures)]
-        more += ["--seed", str(number), "--rate", str(self.args.rate)]
-        more += ["--strength", str(self.args.strength)]
+        files.replace(self.plan, json.dumps(conditions["plan"]))
+        options = ["--epochs", str(self.args.epochs), "--pictures", str(self.args.pictures)]
+        options += ["--seed", str(number), "--rate", str(self.args.rate)]
+        options += ["--strength", str(self.args.strength)]
         try:
-            results = self.bench.start(CELL, before(mode, self.plan), *more)
+            results = self.bench.start(CELL, before(mode, self.plan), *options)
         except Failed as error:
             return [Row(number, mode, 0, str(error), **common)]
-        sizes = known["plan"]["batch_sizes"]
+        sizes = conditions["plan"]["batch_sizes"]
         shares = results["epochs"][0]["batches"]
         if shares != (sizes if mode == SPLIT else [CELL.batch] * CELL.ranks):
             return [Row(number, mode, 0, f"the ranks had batches of {shares}", **common)]
@@ -146,53 +146,55 @@ def main() -> None:
     args = arguments()
     for folder in (args.output, args.work):
         folder.mkdir(parents=True, exist_ok=True)
-    kept = Measurements(args.output, "modes_measured", Row)
+    results = Measurements(args.output, "modes_measured", Row)
     if not args.report:
         if why := balance_clusters.missing(CLUSTERS[CELL.cluster]):
             raise SystemExit(f"not run: {why}")
         with balance_clusters.alone(), stoppable():
-            measure_modes(args, kept)
-    balance_measured.show(kept, modes_table, modes_plot)
+            measure_modes(args, results)
+    balance_measured.show(results, modes_table, modes_plot)
 
 
-def measure_modes(args: argparse.Namespace, kept: Measurements[Row]) -> None:
+def measure_modes(args: argparse.Namespace, results: Measurements[Row]) -> None:
     """Trace and plan where that was not done yet, and make the rounds."""
     began = time.monotonic()
     args.seed = 0
-    here = balance_measured.facts(args, [CELL])
-    here |= {name: getattr(args, name) for name in ("epochs", "pictures", "rate", "strength")}
+    conditions_now = balance_measured.facts(args, [CELL])
+    conditions_now |= {
+        name: getattr(args, name) for name in ("epochs", "pictures", "rate", "strength")
+    }
     if args.fresh or args.quick:
-        kept.throw_away()
+        results.throw_away()
     modes = Modes(args)
-    if kept.json.exists():
-        known = kept.known()
-        kept.must_be_of(known["facts"], here)
+    if results.json.exists():
+        conditions = results.known()
+        results.must_be_of(conditions["facts"], conditions_now)
     else:
         cell = {**asdict(CELL), "words": balance_clusters.words(CLUSTERS[CELL.cluster])}
-        known = {"facts": here, "cell": cell, "modes": MODES, **modes.prepare()}
-        kept.know(known)
-    rounds(args, modes, known, kept, began)
+        conditions = {"facts": conditions_now, "cell": cell, "modes": MODES, **modes.prepare()}
+        results.know(conditions)
+    rounds(args, modes, conditions, results, began)
 
 
 def rounds(
-    args: argparse.Namespace, modes: Modes, known: dict[str, Any], kept: Measurements[Row],
+    args: argparse.Namespace, modes: Modes, conditions: dict[str, Any], results: Measurements[Row],
     began: float,
 ) -> None:  # fmt: skip
-    """Make the runs that are not there yet, and append each when it is made."""
-    rows = kept.read()
-    done = {(row.round, row.mode) for row in rows}
-    kept.write(rows)
+    """Make the missing runs, and append each of them at once."""
+    rows = results.read()
+    existing = {(row.round, row.mode) for row in rows}
+    results.write(rows)
     shuffle, usual = random.Random(0), 0.0
     for number in range(args.rounds):
         order = shuffle.sample(list(MODES), len(MODES))
-        left = [mode for mode in order if (number, mode) not in done]
+        remaining = [mode for mode in order if (number, mode) not in existing]
         since = time.monotonic()
-        if (since - began + usual * len(left)) / 60 > args.minutes:
+        if (since - began + usual * len(remaining)) / 60 > args.minutes:
             print(f"no time for round {number + 1}", flush=True)
             return
-        for place, mode in enumerate(left, 1):
-            measured = modes.measured(known, number, mode)
-            kept.append(*measured)
+        for place, mode in enumerate(remaining, 1):
+            measured = modes.measured(conditions, number, mode)
+            results.append(*measured)
             usual = (time.monotonic() - since) / place
             outcome = measured[0].failed or ", ".join(
                 f"{row.seconds:.2f} s {row.loss:.3f}" for row in measured

@@ -13,13 +13,13 @@ LOOKS = (("#000000", "o", "-"), ("#d55e00", "s", "-"), ("#0072b2", "^", "--"),
          ("#009e73", "D", "-."), ("#cc79a7", "v", ":"))  # fmt: skip
 
 
-def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
-    """Write modes_measured.png and .svg; False where matplotlib is not installed."""
+def draw(conditions: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
+    """Write modes_measured.png and .svg; return False without matplotlib."""
     pyplot = plotting.pyplot()
     if pyplot is None:
         return False
-    every, table = runs(rows), lines(rows, list(known["modes"]))
-    looks = dict(zip(known["modes"], LOOKS, strict=False))
+    every, table = runs(rows), lines(rows, list(conditions["modes"]))
+    looks = dict(zip(conditions["modes"], LOOKS, strict=False))
     with pyplot.rc_context(plotting.STYLE):
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), sharey=True,
                                                 layout="constrained")  # fmt: skip
@@ -42,7 +42,7 @@ def draw(known: Mapping[str, Any], rows: Sequence[Row], folder: Path) -> bool:
             axes.grid(lw=0.3)
         left.set_xticks(range(1, max((len(line.loss) for line in table), default=1) + 1))
         left.legend(frameon=False)
-        title = head(known, rows)
+        title = head(conditions, rows)
         figure.suptitle(f"Modes of training on a mixed cluster. {title[0]}\n{title[1]}", fontsize=8)
         plotting.save(figure, folder, "modes_measured")
     return True

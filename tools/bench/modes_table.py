@@ -71,12 +71,12 @@ def until(run: Sequence[Row], loss: float) -> float | None:
     """Seconds of training after which the loss was this low, between epochs by a straight line."""
     spent, before = 0.0, None
     for row in run:
-        took, now = row.seconds or 0.0, row.loss or 0.0
+        seconds, now = row.seconds or 0.0, row.loss or 0.0
         if now <= loss:
             if before is None or before <= now:
-                return spent + took
-            return spent + took * (before - loss) / (before - now)
-        spent, before = spent + took, now
+                return spent + seconds
+            return spent + seconds * (before - loss) / (before - now)
+        spent, before = spent + seconds, now
     return None
 
 
@@ -132,21 +132,21 @@ def span(spread: Spread | None, digits: int = 2, times: float = 1.0, sign: str =
     return f"{middle} ({low} to {high})"
 
 
-def head(known: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
-    facts, cell = known["facts"], known["cell"]
-    how = (
+def head(conditions: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
+    facts, cell = conditions["facts"], conditions["cell"]
+    rounds_text = (
         f"{len({row.round for row in rows})} interleaved rounds, each with another seed; ranks "
         f"with {cell['words'].replace(' | ', ', ')}; {cell['model']}, {cell['batch']} samples a "
         f"rank as written, {facts['pictures']} pictures, {facts['epochs']} epochs"
     )
-    return heading(known, rows, how, "one round, few pictures")
+    return heading(conditions, rows, rounds_text, "one round, few pictures")
 
 
-def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """The whole table, for a terminal."""
-    table = lines(rows, list(known["modes"]))
+def text(conditions: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """Return the whole table for a terminal."""
+    table = lines(rows, list(conditions["modes"]))
     epochs = max((len(line.loss) for line in table), default=0)
-    output = head(known, rows)
+    output = head(conditions, rows)
     output += [
         "Epoch: seconds of training, without the evaluation; median of the rounds (least to",
         "greatest). Loss: on 2000 pictures that are not trained on. More loss: at the end, than as",
@@ -174,16 +174,16 @@ def text(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
     output += ["", f"  samples of each rank in the last of {epochs} epochs"]
     output += [f"  {line.mode:14}{line.samples}" for line in table]
     output += ["", "  run as"]
-    output += [f"  {name:14}{how}" for name, how in known["modes"].items()]
-    output += ["", *(f"  {sentence}" for sentence in foretold(known, table))]
+    output += [f"  {name:14}{how}" for name, how in conditions["modes"].items()]
+    output += ["", *(f"  {sentence}" for sentence in foretold(conditions, table))]
     failed = [row for row in rows if row.failed]
     output += [f"  failed: {row.mode}, round {row.round + 1}: {row.failed}" for row in failed]
     return "\n".join([*output, ""])
 
 
-def foretold(known: Mapping[str, Any], table: Sequence[Line]) -> list[str]:
+def foretold(conditions: Mapping[str, Any], table: Sequence[Line]) -> list[str]:
     """What `lotus balance` said of the modes from its traces, against what they took."""
-    advice = known.get("told")
+    advice = conditions.get("told")
     if not advice:
         return ["lotus balance says nothing of modes here"]
     by = {line.mode: line.epoch_s.median for line in table}
@@ -194,19 +194,19 @@ def foretold(known: Mapping[str, Any], table: Sequence[Line]) -> list[str]:
     ]
     for name, (seconds, low, high) in advice["epoch_s"].items():
         bounds = f" ({low:.2f} to {high:.2f})" if low is not None and high is not None else ""
-        took = f"{by[name]:.2f}, {seconds / by[name] - 1:+.0%}" if name in by else "-"
-        output.append(f"  {name:14}{seconds:.2f}{bounds}; measured {took}")
+        measured_text = f"{by[name]:.2f}, {seconds / by[name] - 1:+.0%}" if name in by else "-"
+        output.append(f"  {name:14}{seconds:.2f}{bounds}; measured {measured_text}")
     return output
 
 
-def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
+def markdown(conditions: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """Write the table behind the one in docs/benchmarks.md."""
     output = [
         "| mode | seconds an epoch | of as written | loss at the end | more loss | right | learns "
         "|",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
-    for line in lines(rows, list(known["modes"])):
+    for line in lines(rows, list(conditions["modes"])):
         output.append(
             f"| {line.mode} | {span(line.epoch_s)} | {span(line.of_written)} | "
             f"{span(line.loss[-1], 3)} | {span(line.more_loss, 3, sign='+')} | "
@@ -216,6 +216,6 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Row]) -> str:
         "",
         "Median of the rounds (least to greatest); loss and share of right answers on pictures "
         "that were not trained on, after as many epochs for all modes. "
-        + " ".join(f"{line}." for line in head(known, rows)),
+        + " ".join(f"{line}." for line in head(conditions, rows)),
     ]
     return "\n".join(output) + "\n"

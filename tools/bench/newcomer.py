@@ -59,22 +59,22 @@ def steps(readme: str) -> list[str]:
 
 
 def environment(home: Path, programs: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    variables = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     path = f"{programs}:/usr/local/bin:/usr/bin:/bin"
-    return {**kept, "HOME": str(home), "PATH": path, "LANG": "C.UTF-8", "TERM": "dumb"}
+    return {**variables, "HOME": str(home), "PATH": path, "LANG": "C.UTF-8", "TERM": "dumb"}
 
 
 def take(command: list[str], where: Path, environ: dict[str, str]) -> float:
     """Run one step, show what it says; returns its seconds."""
     begin = time.perf_counter()
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=where, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace",
     )  # fmt: skip
     seconds = time.perf_counter() - begin
-    print(done.stdout.rstrip())
-    if done.returncode:
-        sys.exit(f"\nfailed with exit code {done.returncode}: {shlex.join(command)}")
+    print(completed.stdout.rstrip())
+    if completed.returncode:
+        sys.exit(f"\nfailed with exit code {completed.returncode}: {shlex.join(command)}")
     return seconds
 
 
@@ -94,16 +94,18 @@ def follow(folder: Path) -> None:
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     pip = [str(programs / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     torch = ["--constraint", "constraints.txt", "torch", "torchvision"]
-    took = {"(an environment)": take([sys.executable, "-m", "venv", str(programs)], clone, environ)}
-    took["(torch, torchvision)"] = take([*pip, *torch], clone, environ)
+    durations = {
+        "(an environment)": take([sys.executable, "-m", "venv", str(programs)], clone, environ)
+    }
+    durations["(torch, torchvision)"] = take([*pip, *torch], clone, environ)
     (clone / "train.py").write_text(TRAIN)
-    took["(python train.py)"] = take(["bash", "-c", "python train.py"], clone, environ)
+    durations["(python train.py)"] = take(["bash", "-c", "python train.py"], clone, environ)
     for command in steps((clone / "README.md").read_text()):
         print(f"\n$ {command}", flush=True)
-        took[command] = take(["bash", "-c", command], clone, environ)
+        durations[command] = take(["bash", "-c", command], clone, environ)
     print(f"\n{provenance.cpus()}, Linux {provenance.machine()['kernel']}")
     print(f"commit {commit}")
-    for command, seconds in took.items():
+    for command, seconds in durations.items():
         print(f"{seconds:8.1f} s  {command}")
 
 

@@ -1,7 +1,7 @@
 """What lotus and the tools that people use instead cost, side by side, on six training scripts.
 
     python tools/bench/overhead.py              the full run: 80 minutes on two free cores;
-                                                started again, it goes on where it was stopped
+                                                started again, it continues where it stopped
     python tools/bench/overhead.py --quick      everything once, small, in 10 to 16 minutes
     python tools/bench/overhead.py --report     the tables and pictures of what was measured so far
     python tools/bench/overhead.py --exact      user instructions of lotus alone, by valgrind
@@ -23,7 +23,7 @@ memory. `nothing again` is the noise: what is no larger is not resolved.
 
 Which tools run is a matter of what is installed beside this Python or on PATH; the others are
 listed, with the command that installs them. Each tool's output is read after each run: a tool that
-left nothing of the run has failed. It judges nothing: it prints.
+left nothing of the run has failed. It only prints its figures.
 """
 
 import argparse
@@ -118,13 +118,13 @@ def loop_of(text: str) -> tuple[float, int, str]:
 
 
 def counted(text: str) -> float | None:
-    """Return what `perf stat -x,` counted; None where it did not count all the time."""
+    """Return the count of `perf stat -x,`; None if it did not count all the time."""
     match = re.search(r"^(\d+),[^,]*,instructions[^,]*,\d+,([\d.]+)", text, re.M)
     return float(match[1]) if match and float(match[2]) >= 99.9 else None
 
 
 def data_of(name: str, count: int, cache: Path) -> Path:
-    """Make the data of a workload, where they are not there yet."""
+    """Make the data of a workload unless they exist."""
     workload = WORKLOADS[name]
     folder = cache / workload.folder(count)
     make = [sys.executable, str(FOLDER / "making.py"), workload.maker, str(folder)]
@@ -139,7 +139,7 @@ def warm(folder: Path) -> None:
 
 
 def environ() -> dict[str, str]:
-    """What the programs get: modules are compiled once, and nothing of another lotus is left."""
+    """Return the environment of programs: modules are compiled once, no other lotus is visible."""
     leave = ("LOTUS_", "TRACEML", "PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS")
     return {name: value for name, value in os.environ.items() if not name.startswith(leave)}
 
@@ -171,23 +171,23 @@ class Bench:
                 words = [*stat, *words]
             run = [sys.executable, str(HERE / "overhead_run.py"), "--stdout", str(printed)]
             run += ["--limit", str(self.args.limit), *["--memory"] * memory, "--", *words]
-            done = subprocess.run(
+            completed = subprocess.run(
                 run, cwd=folder, env=environ(), capture_output=True, text=True, check=True
             )
-            taken = json.loads(done.stdout.splitlines()[-1])
+            usage = json.loads(completed.stdout.splitlines()[-1])
             text = printed.read_text(errors="replace")
-            row.failed = failure(taken, text)
+            row.failed = failure(usage, text)
             if row.failed:
                 return row
-            row.wall_s, row.cpu_s, row.late_s = taken["wall_s"], taken["cpu_s"], taken["late_s"]
-            row.peak_bytes = taken["peak_bytes"]
+            row.wall_s, row.cpu_s, row.late_s = usage["wall_s"], usage["cpu_s"], usage["late_s"]
+            row.peak_bytes = usage["peak_bytes"]
             row.loop_s, row.samples, row.loss = loop_of(text)
             if row.samples != self.sizes[name]:
                 row.failed = f"the script went through {row.samples} samples of {self.sizes[name]}"
             if self.counted:
                 row.instructions = counted(counts.read_text())
-            left = [path for path in out.rglob("*") if path.is_file()]
-            row.output_bytes = sum(path.stat().st_size for path in left)
+            files_left = [path for path in out.rglob("*") if path.is_file()]
+            row.output_bytes = sum(path.stat().st_size for path in files_left)
             try:
                 seen = tool.look(out, text)
             except Exception as error:
@@ -198,7 +198,7 @@ class Bench:
         return row
 
     def plan(self, tools: list[Tool]) -> list[tuple[int, str, Tool]]:
-        """Return all measurements in order: the same for the same seed, however often begun."""
+        """Return all measurements in order, which is the same for the same seed."""
         shuffle = random.Random(self.args.seed)
         rounds = [1] if self.args.quick else range(self.args.pairs + 1)
         plan = []
@@ -207,19 +207,19 @@ class Bench:
                 plan += [(number, name, tool) for tool in shuffle.sample(tools, len(tools))]
         return plan
 
-    def run(self, tools: list[Tool], kept: Measurements[Row]) -> None:
-        """Make the measurements that are not there yet, and append each when it is made."""
-        rows = kept.read()
-        done = {(row.round, row.workload, row.tool) for row in rows}
+    def run(self, tools: list[Tool], results: Measurements[Row]) -> None:
+        """Make the missing measurements, and append each of them at once."""
+        rows = results.read()
+        existing = {(row.round, row.workload, row.tool) for row in rows}
         plan = self.plan(tools)
-        left = [job for job in plan if (job[0], job[1], job[2].name) not in done]
-        if done:
-            print(f"{len(plan) - len(left)} of {len(plan)} measurements are there", flush=True)
-        took: dict[tuple[str, str], list[float]] = {}
+        remaining = [job for job in plan if (job[0], job[1], job[2].name) not in existing]
+        if existing:
+            print(f"{len(plan) - len(remaining)} of {len(plan)} measurements are there", flush=True)
+        durations: dict[tuple[str, str], list[float]] = {}
         failures = {(row.workload, row.tool): row.failed for row in rows if row.failed}
         warmed = None
-        kept.write(rows)
-        for place, (number, name, tool) in enumerate(left, 1):
+        results.write(rows)
+        for place, (number, name, tool) in enumerate(remaining, 1):
             if warmed != (number, name):
                 warm(data_of(name, self.sizes[name], self.args.data))
                 warmed = (number, name)
@@ -231,36 +231,38 @@ class Bench:
                 row = self.measure(number, name, tool, memory=number == 0 or self.args.quick)
             if row.failed:
                 failures[name, tool.name] = row.failed
-            kept.append(row)
-            took.setdefault((name, tool.name), []).append(time.perf_counter() - began)
-            rest = estimate(took, [(job[1], job[2].name) for job in left[place:]])
+            results.append(row)
+            durations.setdefault((name, tool.name), []).append(time.perf_counter() - began)
+            rest = estimate(durations, [(job[1], job[2].name) for job in remaining[place:]])
             outcome = f"failed: {row.failed[:90]}" if row.failed else f"{row.wall_s:.2f} s"
             print(
-                f"[{place}/{len(left)}, {rest / 60:.0f} min left] round {number} {name} "
+                f"[{place}/{len(remaining)}, {rest / 60:.0f} min left] round {number} {name} "
                 f"under {tool.name}: {outcome}",
                 flush=True,
             )
 
 
-def failure(taken: dict[str, Any], text: str) -> str:
-    """Say why a run failed, "" where it did not."""
+def failure(usage: dict[str, Any], text: str) -> str:
+    """Return why a run failed, "" if it did not."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     last = re.sub(r"\x1b\[[0-9;]*m", "", lines[-1]) if lines else "it printed nothing"
-    if taken["killed"]:
-        return f"{taken['killed']}; last line: {last}"
-    return f"exit code {taken['status']}; last line: {last}" if taken["status"] else ""
+    if usage["killed"]:
+        return f"{usage['killed']}; last line: {last}"
+    return f"exit code {usage['status']}; last line: {last}" if usage["status"] else ""
 
 
-def estimate(took: dict[tuple[str, str], list[float]], left: list[tuple[str, str]]) -> float:
-    """Return how many seconds the measurements that are left will take, by those made."""
-    every = [second for seconds in took.values() for second in seconds]
+def estimate(
+    durations: dict[tuple[str, str], list[float]], remaining: list[tuple[str, str]]
+) -> float:
+    """Return the expected seconds of the remaining measurements, from those made."""
+    every = [second for seconds in durations.values() for second in seconds]
     usual = sum(every) / len(every)
-    means = {key: sum(seconds) / len(seconds) for key, seconds in took.items()}
-    return sum(means.get(key, usual) for key in left)
+    means = {key: sum(seconds) / len(seconds) for key, seconds in durations.items()}
+    return sum(means.get(key, usual) for key in remaining)
 
 
 def facts(bench: Bench, tools: list[Tool], absent: dict[str, str]) -> dict[str, Any]:
-    """What the measurements are of: all that must be the same where they go on."""
+    """Return the conditions of the measurements, which must be the same to continue them."""
     import torch
 
     return {
@@ -307,28 +309,28 @@ def main() -> None:
     if args.exact:
         print(overhead_exact.compare(args, args.output / "overhead_exact.txt"))
         return
-    kept = Measurements(args.output, "overhead", Row)
+    results = Measurements(args.output, "overhead", Row)
     if not args.report:
-        wanted = [tool for tool in TOOLS if not args.tool or tool.name in (*args.tool, BASE)]
-        reasons = {tool.name: overhead_tools.missing(tool) for tool in wanted}
+        chosen = [tool for tool in TOOLS if not args.tool or tool.name in (*args.tool, BASE)]
+        reasons = {tool.name: overhead_tools.missing(tool) for tool in chosen}
         absent = {name: why for name, why in reasons.items() if why}
         for name, why in absent.items():
             print(f"not run: {name}: {why}")
-        tools = [tool for tool in wanted if tool.name not in absent]
+        tools = [tool for tool in chosen if tool.name not in absent]
         bench = Bench(args, overhead_tools.counts() and shutil.which("perf") is not None)
-        here = facts(bench, tools, absent)
+        conditions_now = facts(bench, tools, absent)
         if args.fresh or args.quick:
-            kept.throw_away()
-        elif kept.csv.exists():
-            kept.must_be_of(kept.known(), here)
-        kept.know(here)
+            results.throw_away()
+        elif results.csv.exists():
+            results.must_be_of(results.known(), conditions_now)
+        results.know(conditions_now)
         with stoppable():
-            bench.run(tools, kept)
-    known, rows = kept.known(), kept.read()
+            bench.run(tools, results)
+    conditions, rows = results.known(), results.read()
     cells = overhead_table.cells(rows)
-    text = overhead_table.text(known, rows, cells)
-    drawn = overhead_plot.draw(known, cells, args.output)
-    kept.show(text, overhead_table.markdown(known, rows, cells), drawn)
+    text = overhead_table.text(conditions, rows, cells)
+    drawn = overhead_plot.draw(conditions, cells, args.output)
+    results.show(text, overhead_table.markdown(conditions, rows, cells), drawn)
 
 
 if __name__ == "__main__":

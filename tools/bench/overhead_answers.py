@@ -102,27 +102,27 @@ for _name, _answers in ANSWERS.items():
 ANSWERS["viztracer"]["delay"] = ("no", "nothing joins a fetch with the taking of its batch")
 
 
-def answers_of(tool: str, known: Mapping[str, Any]) -> Answers:
-    """Return what a tool answered on the machine that `known` (overhead.json) tells of."""
-    if tool in known["not_run"]:
-        return dict.fromkeys(QUESTIONS, ("not run", known["not_run"][tool]))
+def answers_of(tool: str, conditions: Mapping[str, Any]) -> Answers:
+    """Return what a tool answered on the machine that `known` (overhead.json) describes."""
+    if tool in conditions["not_run"]:
+        return dict.fromkeys(QUESTIONS, ("not run", conditions["not_run"][tool]))
     answers = dict(ANSWERS[tool])
-    if tool == "lotus --perf" and not known["instructions"]:
+    if tool == "lotus --perf" and not conditions["instructions"]:
         clock = "of a clock: this machine has no hardware counters"
         answers["counters of an operation"] = ("no", f"`lotus map` has samples {clock}")
         answers["counters of a function"] = ("partly", f"`lotus map`: functions by samples {clock}")
     return answers
 
 
-def short(tool: str, known: Mapping[str, Any]) -> str:
-    """Say in a word how many questions of the paper a tool answers, and what besides."""
+def short(tool: str, conditions: Mapping[str, Any]) -> str:
+    """Return in a word how many questions of the paper a tool answers, and what else."""
     if tool not in ANSWERS:
         return ""
-    answers = answers_of(tool, known)
+    answers = answers_of(tool, conditions)
     papers = list(QUESTIONS)[:PAPERS]
     yes = sum(answers[question][0] == "yes" for question in papers)
-    more = [question for question in list(QUESTIONS)[PAPERS:] if answers[question][0] == "yes"]
-    return f"{yes} of {PAPERS}" + "".join(f", {question}" for question in more)
+    further = [question for question in list(QUESTIONS)[PAPERS:] if answers[question][0] == "yes"]
+    return f"{yes} of {PAPERS}" + "".join(f", {question}" for question in further)
 
 
 def runs(names: Iterable[str]) -> list[tuple[str, str]]:
@@ -132,22 +132,22 @@ def runs(names: Iterable[str]) -> list[tuple[str, str]]:
     return [(name, BY_NAME[name].about) for name in names if name in BY_NAME]
 
 
-def text(known: Mapping[str, Any]) -> list[str]:
-    """Write the matrix and its evidence for a terminal."""
+def text(conditions: Mapping[str, Any]) -> list[str]:
+    """Return the matrix and its evidence for a terminal."""
     lines = ["Which questions an output answers (the first five: Table IV of the Lotus paper)"]
     lines += [f"  {question:26}{about}" for question, about in QUESTIONS.items()]
     for tool in ANSWERS:
-        answers = answers_of(tool, known)
+        answers = answers_of(tool, conditions)
         lines += ["", f"  {tool}"]
         lines += [f"    {question:26}{said:8}{why}".rstrip()
                   for question, (said, why) in answers.items()]  # fmt: skip
     return lines
 
 
-def markdown(known: Mapping[str, Any]) -> list[str]:
-    """Write the matrix as a table of Markdown."""
+def markdown(conditions: Mapping[str, Any]) -> list[str]:
+    """Return the matrix as a Markdown table."""
     lines = ["| | " + " | ".join(QUESTIONS) + " |", "|---|" + ":---:|" * len(QUESTIONS)]
     for tool in ANSWERS:
-        answered = [answer for answer, _ in answers_of(tool, known).values()]
+        answered = [answer for answer, _ in answers_of(tool, conditions).values()]
         lines.append(f"| {tool} | " + " | ".join(answered) + " |")
     return lines

@@ -57,7 +57,7 @@ def has_counters() -> bool:
 
 
 def measure(
-    command: Sequence[str], environment: Mapping[str, str], how: str
+    command: Sequence[str], environment: Mapping[str, str], counter: str
 ) -> tuple[float, float]:
     """(instructions or user CPU seconds of the command and all its children, wall seconds).
 
@@ -70,9 +70,9 @@ def measure(
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts"
         words: list[str] = []
-        if how == "perf":
+        if counter == "perf":
             words = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", str(counts), "--"]
-        elif how == "valgrind":
+        elif counter == "valgrind":
             words = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--trace-children=yes"]
             words += ["--cachegrind-out-file=/dev/null", f"--log-file={counts}.%p"]
         started = time.perf_counter()
@@ -82,10 +82,10 @@ def measure(
         child.returncode = os.waitstatus_to_exitcode(status)
         if child.returncode:
             raise SystemExit(f"{' '.join(command)} failed")
-        if how == "perf":
+        if counter == "perf":
             match = re.search(r"^(\d+),", counts.read_text(), re.M)
             return float(match.group(1)) if match else float("nan"), wall
-        if how == "valgrind":
+        if counter == "valgrind":
             logs = [path.read_text() for path in Path(folder).iterdir()]
             refs = [found for log in logs for found in re.findall(r"I\s+refs:\s+([\d,]+)", log)]
             return float(sum(int(number.replace(",", "")) for number in refs)), wall
@@ -135,11 +135,11 @@ def words(name: str, counts: Mapping[tuple[str, int], float]) -> str:
     for kind in ("plain", "traced"):
         each[kind] = (counts[kind, large] - counts[kind, small]) / (large - small)
         start[kind] = counts[kind, small] - small * each[kind]
-    more = each["traced"] - each["plain"]
-    whole = {kind: start[kind] + USUAL[name] * each[kind] for kind in each}
+    added = each["traced"] - each["plain"]
+    usual = {kind: start[kind] + USUAL[name] * each[kind] for kind in each}
     return (
-        f"{name}: the loop {more / each['plain']:+.2%} ({more:,.0f} instructions more on "
+        f"{name}: the loop {added / each['plain']:+.2%} ({added:,.0f} instructions more on "
         f"{each['plain']:,.0f} a sample), the start {start['traced'] - start['plain']:+,.0f} on "
         f"{start['plain']:,.0f}; so of a whole program of {USUAL[name]:,} samples "
-        f"{whole['traced'] / whole['plain'] - 1:+.2%} (aim {AIMS[name]:+.1%})"
+        f"{usual['traced'] / usual['plain'] - 1:+.2%} (aim {AIMS[name]:+.1%})"
     )

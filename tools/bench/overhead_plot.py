@@ -11,13 +11,13 @@ PANELS = (("wall_s", "whole process"), ("loop_s", "the loop alone"))
 LOTUS, PEER, GREY = "#c2185b", "#37618e", "#8a8a8a"
 
 
-def draw(known: Mapping[str, Any], cells: Sequence[Cell], folder: Path) -> bool:
-    """Write overhead.png and overhead.svg; False where matplotlib is not installed."""
+def draw(conditions: Mapping[str, Any], cells: Sequence[Cell], folder: Path) -> bool:
+    """Write overhead.png and overhead.svg; return False without matplotlib."""
     pyplot = plotting.pyplot()
     if pyplot is None:
         return False
-    names = [name for name in known["sizes"] if any(cell.workload == name for cell in cells)]
-    tools = [tool for tool in known["tools"] if tool != BASE]
+    names = [name for name in conditions["sizes"] if any(cell.workload == name for cell in cells)]
+    tools = [tool for tool in conditions["tools"] if tool != BASE]
     by = {(cell.workload, cell.tool): cell for cell in cells}
     with pyplot.rc_context(plotting.STYLE):
         figure, grid = pyplot.subplots(
@@ -48,7 +48,7 @@ def draw(known: Mapping[str, Any], cells: Sequence[Cell], folder: Path) -> bool:
             line[0].set_ylabel(title)
         grid[0][0].set_ylim(len(tools) - 0.5, -0.5)
         figure.supxlabel("more time than under nothing, % (dot: median of pairs; bar: 95 %)")
-        first = head(known, [])[0]
+        first = head(conditions, [])[0]
         figure.suptitle(f"What tracing costs. {first}", fontsize=9)
         plotting.save(figure, folder, "overhead")
     return True

@@ -78,7 +78,7 @@ def kill_all() -> None:
 
 
 def run(command: list[str], limit: float, memory: bool, stdout: str | None) -> Taken:
-    taken = Taken()
+    usage = Taken()
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(SUBREAPER, 1, 0, 0, 0)
     # Nothing is to go on, and disturb what is measured next, where the benchmark is killed.
@@ -91,10 +91,10 @@ def run(command: list[str], limit: float, memory: bool, stdout: str | None) -> T
         peak = 0
         while not over.wait(0.1):
             peak = max(peak, sum(pss(pid) for pid in below(os.getpid())))
-            taken.peak_bytes = peak
+            usage.peak_bytes = peak
 
     def end(why: str) -> None:
-        taken.killed = why
+        usage.killed = why
         kill_all()
 
     out = os.open(stdout, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if stdout else None
@@ -118,8 +118,8 @@ def run(command: list[str], limit: float, memory: bool, stdout: str | None) -> T
                 return
             if pid == child.pid:
                 ended = time.perf_counter()
-                taken.wall_s = ended - started
-                taken.status = child.returncode = os.waitstatus_to_exitcode(status)
+                usage.wall_s = ended - started
+                usage.status = child.returncode = os.waitstatus_to_exitcode(status)
                 watcher.cancel()
                 late.start()
 
@@ -129,11 +129,11 @@ def run(command: list[str], limit: float, memory: bool, stdout: str | None) -> T
     while waiter.is_alive():
         waiter.join(0.5)
     late.cancel()
-    taken.late_s = time.perf_counter() - ended
+    usage.late_s = time.perf_counter() - ended
     over.set()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    taken.cpu_s = used.ru_utime + used.ru_stime
-    return taken
+    usage.cpu_s = used.ru_utime + used.ru_stime
+    return usage
 
 
 def main() -> None:
@@ -143,8 +143,8 @@ def main() -> None:
     parser.add_argument("--stdout")
     parser.add_argument("command", nargs="+")
     args = parser.parse_args()
-    taken = run(args.command, args.limit, args.memory, args.stdout)
-    print(json.dumps(asdict(taken)))
+    usage = run(args.command, args.limit, args.memory, args.stdout)
+    print(json.dumps(asdict(usage)))
     sys.stdout.flush()
 
 

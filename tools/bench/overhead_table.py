@@ -20,7 +20,7 @@ MEASURES = ("wall_s", "loop_s", "cpu_s", "instructions", "peak_bytes")
 
 
 class Measured(Protocol):
-    """What is needed of a line of overhead.csv."""
+    """The required fields of a line of overhead.csv."""
 
     round: int
     workload: str
@@ -30,7 +30,7 @@ class Measured(Protocol):
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of values and how sure it is; all of ratios less one."""
+    """The median of values and its uncertainty; of ratios, less one."""
 
     median: float
     low: float
@@ -40,13 +40,13 @@ class Spread:
 
     @property
     def resolved(self) -> bool:
-        """Whether the interval leaves 0 out, of at least six pairs (fewer never reach 95 %)."""
+        """Whether the interval excludes 0, with at least six pairs (fewer never reach 95 %)."""
         return self.count >= 6 and (self.low > 0 or self.high < 0)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a tool cost on a workload."""
+    """The cost of a tool on a workload."""
 
     workload: str
     tool: str
@@ -89,7 +89,7 @@ def outermost(count: int, wanted: float = 0.95) -> int:
 
 
 def cells(rows: Sequence[Any]) -> list[Cell]:
-    """Sum up the lines of overhead.csv by workload and tool, in the order in which they come."""
+    """Summarise the lines of overhead.csv by workload and tool, in order of appearance."""
     groups: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
         groups.setdefault((row.workload, row.tool), []).append(row)
@@ -139,7 +139,7 @@ def median_of(values: Any) -> float | None:
 
 
 def percent(value: Spread | None, interval: bool = True) -> str:
-    """Write a cost: with ~ where it is not told from nothing, with its interval in brackets."""
+    """Format a cost with its interval in brackets; with ~ if it does not differ from 0."""
     if value is None:
         return "-"
     text = f"{'' if value.resolved else '~'}{signed(value.median)} %"
@@ -168,32 +168,32 @@ def size(count: float | None) -> str:
 
 
 def remarks(cell: Cell, workers: int) -> str:
-    """Say how many workers the tool's output told of."""
+    """Return how many workers the tool's output shows."""
     if cell.tool in (BASE, NOISE):
         return ""
     return ", ".join("?" if seen is None else f"{seen} of {workers}" for seen in cell.workers)
 
 
-def head(known: Mapping[str, Any], rows: Sequence[Any]) -> list[str]:
-    """Return the lines that say what was measured, where, when and how."""
-    machine = known["machine"]
+def head(facts: Mapping[str, Any], rows: Sequence[Any]) -> list[str]:
+    """Return the lines on what was measured, where, when and how."""
+    machine = facts["machine"]
     rounds = len({row.round for row in rows if row.round > 0})
     memory = f", {machine['memory_bytes'] / 2**30:.0f} GiB" if machine.get("memory_bytes") else ""
     lines = [
         f"{machine['cpu']}, {machine['cpus']} CPUs{memory}, kernel {machine['kernel']}; Python "
-        f"{known['python']}, torch {known['torch']}",
+        f"{facts['python']}, torch {facts['torch']}",
         commits_and_days(rows),
-        f"{rounds} interleaved rounds in random order; {known['workers']} workers, one thread for "
+        f"{rounds} interleaved rounds in random order; {facts['workers']} workers, one thread for "
         "the model, page cache warm",
     ]
-    if known["quick"]:
+    if facts["quick"]:
         lines.append("QUICK: each once and small, the memory looked at meanwhile: no measurement")
     return lines
 
 
-def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -> str:
-    """Write the whole table for a terminal."""
-    lines = head(known, rows)
+def text(conditions: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -> str:
+    """Return the whole table for a terminal."""
+    lines = head(conditions, rows)
     lines += [
         "Cost against the run under nothing next to it: median of the pairs' ratios, in brackets",
         "what holds the true median with 95 % (7 pairs: least to greatest). ~ is not told from 0.",
@@ -201,21 +201,23 @@ def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -
         "peak: proportional set sizes of all processes, once. bytes: that the tool left, a sample.",
     ]
     by = {(cell.workload, cell.tool): cell for cell in cells}
-    workloads = [name for name in known["sizes"] if any(cell.workload == name for cell in cells)]
-    columns = ("wall", "loop", "CPU", *(["instructions"] if known["instructions"] else []))
+    workloads = [
+        name for name in conditions["sizes"] if any(cell.workload == name for cell in cells)
+    ]
+    columns = ("wall", "loop", "CPU", *(["instructions"] if conditions["instructions"] else []))
     for name in workloads:
         base = [row for row in rows if (row.workload, row.tool) == (name, BASE) and row.round > 0]
         wall, loop = (median_of(getattr(row, m) for row in base if getattr(row, m)) or 0.0
                       for m in ("wall_s", "loop_s"))  # fmt: skip
         lines += [
             "",
-            f"{name}: {known['sizes'][name]} samples; under nothing {wall:.2f} s, "
+            f"{name}: {conditions['sizes'][name]} samples; under nothing {wall:.2f} s, "
             f"of which the loop {loop:.2f} s",
             f"  {'':17}"
             + "".join(f"{column:>29}" for column in columns)
             + f"{'peak':>9}{'bytes':>9}  workers told of",
         ]
-        for tool in known["tools"]:
+        for tool in conditions["tools"]:
             entry = by.get((name, tool))
             if entry is None:
                 continue
@@ -226,10 +228,10 @@ def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -
             costs = " " * 29 * len(columns)
             if tool != BASE:
                 costs = "".join(f"{percent(entry.spreads.get(m)):>29}" for m in measures)
-            left = "" if tool in (BASE, NOISE) else size(entry.bytes_each)
+            files_size = "" if tool in (BASE, NOISE) else size(entry.bytes_each)
             lines.append(
-                f"  {tool:17}{costs}{size(entry.peak_bytes):>9}{left:>9}  "
-                f"{remarks(entry, known['workers'])}".rstrip()
+                f"  {tool:17}{costs}{size(entry.peak_bytes):>9}{files_size:>9}  "
+                f"{remarks(entry, conditions['workers'])}".rstrip()
             )
             lines += [f"    failed {n} of {entry.runs}: {why}" for why, n in entry.failed.items()]
             if entry.changed:
@@ -239,7 +241,7 @@ def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -
         "all workloads, their pairs together",
         f"  {'':17}" + "".join(f"{column:>29}" for column in columns),
     ]
-    for tool in known["tools"]:
+    for tool in conditions["tools"]:
         found_all = [by[name, tool] for name in workloads if (name, tool) in by]
         if tool != BASE and any(cell.ratios for cell in found_all):
             costs = "".join(
@@ -248,29 +250,29 @@ def text(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -
             )
             lines.append(f"  {tool:17}{costs}")
     lines += ["", "What the outputs told (first workload)"]
-    for tool in known["tools"]:
+    for tool in conditions["tools"]:
         entry = by.get((workloads[0], tool)) if workloads else None
         if entry and entry.unit:
             notes = "; ".join(entry.notes[:1])
             lines.append(f"  {tool:17}{entry.records:,.0f} {entry.unit}; {notes}".rstrip("; "))
     lines += ["", "Run as"]
-    lines += [f"  {name:17}{about}" for name, about in overhead_answers.runs(known["tools"])]
-    if known["not_run"]:
+    lines += [f"  {name:17}{about}" for name, about in overhead_answers.runs(conditions["tools"])]
+    if conditions["not_run"]:
         lines += ["", "Not run"]
-        lines += [f"  {name:17}{why}" for name, why in known["not_run"].items()]
-    return "\n".join([*lines, "", *overhead_answers.text(known), ""])
+        lines += [f"  {name:17}{why}" for name, why in conditions["not_run"].items()]
+    return "\n".join([*lines, "", *overhead_answers.text(conditions), ""])
 
 
-def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -> str:
-    """Write the table behind the one in docs/overhead.md: a line a tool, over all workloads."""
-    names = [name for name in known["sizes"] if any(cell.workload == name for cell in cells)]
+def markdown(conditions: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell]) -> str:
+    """Write the table behind the one in docs/overhead.md: a line per tool, over all workloads."""
+    names = [name for name in conditions["sizes"] if any(cell.workload == name for cell in cells)]
     by = {(cell.workload, cell.tool): cell for cell in cells}
     title = " | ".join(name.replace("_", " ") for name in names)
     lines = [
         f"| under | {title} | all | CPU | memory | bytes a sample | answers |",
         "|---|" + "---:|" * (len(names) + 4) + "---|",
     ]
-    for tool, version in known["tools"].items():
+    for tool, version in conditions["tools"].items():
         if tool == BASE:
             continue
         entries = [by[name, tool] for name in names if (name, tool) in by]
@@ -288,31 +290,31 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell
             f"{statistics.median(medians[m]) * 100:+.0f} %" if medians[m] else "-"
             for m in ("cpu_s", "peak_bytes")
         )
-        left = [cell.bytes_each for cell in entries if cell.bytes_each is not None]
-        lasting = "" if tool == NOISE else (size(min(left)) if left else "-")
-        if left and tool != NOISE and size(max(left)) != size(min(left)):
-            lasting += f" to {size(max(left))}"
+        sizes = [cell.bytes_each for cell in entries if cell.bytes_each is not None]
+        lasting = "" if tool == NOISE else (size(min(sizes)) if sizes else "-")
+        if sizes and tool != NOISE and size(max(sizes)) != size(min(sizes)):
+            lasting += f" to {size(max(sizes))}"
         shown = tool if tool == NOISE or tool.startswith("lotus") else f"{tool} {version}"
         costs.append(percent(pooled(entries, "wall_s")))
-        answers = overhead_answers.short(tool, known)
+        answers = overhead_answers.short(tool, conditions)
         lines.append(
             f"| {shown} | {' | '.join(costs)} | {cpu} | {memory} | {lasting} | {answers} |"
         )
-    for name, why in known["not_run"].items():
+    for name, why in conditions["not_run"].items():
         lines.append(f"| {name} |{' |' * (len(names) + 1)} | | | not run: {why} |")
     lines += [
         "",
         "Wall time of the whole process: median of the pairs, `~` where it is not told from "
         "nothing (all: the pairs of all workloads together, with the interval of 95 %). CPU and "
         "memory: the median over the workloads. "
-        + " ".join(f"{line}." for line in head(known, rows)),
+        + " ".join(f"{line}." for line in head(conditions, rows)),
         "",
         "The loop's own time, as the scripts print it:",
         "",
         f"| under | {title} | all |",
         "|---|" + "---:|" * (len(names) + 1),
     ]
-    for tool in known["tools"]:
+    for tool in conditions["tools"]:
         if tool != BASE:
             costs = [
                 percent(by[name, tool].spreads.get("loop_s"), False) if (name, tool) in by else "-"
@@ -321,5 +323,5 @@ def markdown(known: Mapping[str, Any], rows: Sequence[Any], cells: Sequence[Cell
             entries = [by[name, tool] for name in names if (name, tool) in by]
             costs.append(percent(pooled(entries, "loop_s")))
             lines.append(f"| {tool} | {' | '.join(costs)} |")
-    lines += ["", *overhead_answers.markdown(known)]
+    lines += ["", *overhead_answers.markdown(conditions)]
     return "\n".join(lines) + "\n"

@@ -25,7 +25,7 @@ LOST = re.compile(r"you lost some early data")
 
 @dataclass(frozen=True)
 class Seen:
-    """What is in a tool's output."""
+    """The contents of a tool's output."""
 
     records: int  # samples, events, calls: as `unit` says
     unit: str
@@ -46,13 +46,13 @@ class Tool:
 
 
 def path_of(program: str) -> str | None:
-    """Return where a program is: beside this Python, or on PATH."""
+    """Return the path of a program: beside this Python, or on PATH."""
     beside = BIN / program
     return str(beside) if os.access(beside, os.X_OK) else shutil.which(program)
 
 
 def missing(tool: Tool) -> str | None:
-    """Say why a tool cannot run here, with the command that helps; None where it can."""
+    """Return why a tool cannot run here, and the command that helps; None if it can."""
     if tool.name == "lotus --counters":
         return None if counts() else "no hardware counters here (`lotus doctor` says more)"
     if tool.program and not path_of(tool.program):
@@ -61,7 +61,7 @@ def missing(tool: Tool) -> str | None:
 
 
 def counts() -> bool:
-    """Whether this machine counts hardware events."""
+    """Return whether this machine counts hardware events."""
     from lotus.hardware.counter_probe import INSTRUCTIONS, Probe
     from lotus.inside.common import perf_event
 
@@ -69,7 +69,7 @@ def counts() -> bool:
 
 
 def version(tool: Tool) -> str:
-    """Return the version of a tool, as its package has it."""
+    """Return the version of a tool, from its package."""
     from importlib import metadata
 
     names = {

@@ -7,7 +7,7 @@ software events, CLOCK_MONOTONIC. `perf script` prints what is read: pid, tid, t
 period, without symbols, into a file; with its defaults (symbols) it is timed too. Both read from
 the page cache, each in a process of its own; ours counts from the call of `read` to the whole table
 of samples, and also from the start of the process. Wall and processor time are both given: a busy
-machine shows in the first. It judges nothing: it prints.
+machine shows in the first. It only prints its figures.
 """
 
 import argparse
@@ -122,8 +122,8 @@ def in_chunks(path: str) -> None:
 def child(option: str, path: Path) -> dict:
     began = time.perf_counter()
     command = [sys.executable, os.path.abspath(__file__), option, str(path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return {**json.loads(done.stdout), "process_s": time.perf_counter() - began}
+    completed = subprocess.run(command, check=True, capture_output=True, text=True)
+    return {**json.loads(completed.stdout), "process_s": time.perf_counter() - began}
 
 
 def script(path: Path, into: Path, *options: str) -> tuple[float, float]:

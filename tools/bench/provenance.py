@@ -13,11 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def commit() -> str:
-    """Return the commit, with -dirty where lotus or these scripts are not as it has them."""
+    """Return the commit, with -dirty if lotus or these scripts have uncommitted changes."""
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-        return done.stdout.strip()
+        completed = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+        return completed.stdout.strip()
 
     # Not the results: those change while they are measured.
     changed = git("status", "--porcelain", "-uno", "lotus", "native_map", "tools/bench/*.py")
@@ -25,7 +25,7 @@ def commit() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Its processor, how many CPUs this process may use, its kernel."""
+    """Return the processor, the number of CPUs that this process may use, and the kernel."""
     facts = host.facts()
     cpu = facts["cpu"]
     return {"cpu": cpu["model"], "cpus": cpu["affinity"], "kernel": facts["kernel"]}
@@ -37,7 +37,7 @@ def cpus() -> str:
 
 
 def header(library: ModuleType | None = None, more: str = "") -> str:
-    """The lines above a table: what it was measured on, with which `library`, and of what."""
+    """Return the lines above a table: machine, `library`, and subject of the measurement."""
     text = f"machine  {cpus()}, kernel {machine()['kernel']}; Python {sys.version.split()[0]}"
     if library is not None:
         text += f", {library.__name__} {library.__version__}"

@@ -44,9 +44,9 @@ def runner(
     )
 
 
-def parsed(made: pyperf.Runner) -> Any:
+def parsed(new_runner: pyperf.Runner) -> Any:
     """Read the command line, and print what is measured, once for all workers."""
-    args = made.parse_args()
+    args = new_runner.parse_args()
     if not args.worker:
         print(provenance.header(pyperf), flush=True)
     return args
@@ -63,7 +63,7 @@ def reader(
 
     Without the options they are runs of so many `events`, each in batches of these sizes.
     """
-    made = runner(
+    new_runner = runner(
         name,
         processes,
         hand_on=lambda args: [
@@ -71,11 +71,11 @@ def reader(
             *hand_on(args),
         ],
     )
-    add = made.argparser.add_argument
+    add = new_runner.argparser.add_argument
     add("--events", type=int, nargs="+", default=list(events))
     add("--batch", type=int, nargs="+", default=list(batch))
     add("--runs", type=Path, help=argparse.SUPPRESS)
-    return made
+    return new_runner
 
 
 def runs(args: Any) -> Iterator[tuple[str, Path]]:

@@ -4,7 +4,7 @@
 
 Each value is of a process of its own, without its imports; peak memory is the process's. The runs
 are those of large_runs.py, lie in a temporary directory and are read from the page cache. The goal
-is 10 million events of batches of 128 in 5 s and 2 GB. It judges nothing: it prints.
+is 10 million events of batches of 128 in 5 s and 2 GB. It only prints its figures.
 """
 
 import time
@@ -33,10 +33,10 @@ def main() -> None:
     runner = pyperf_runner.reader("reading", 5, [10_000_000], [128, 32, 1])
     args = pyperf_runner.parsed(runner)
     for name, path in pyperf_runner.runs(args):
-        made = runner.bench_time_func(name, read, path)
-        if made is not None and not args.worker:
+        new_runner = runner.bench_time_func(name, read, path)
+        if new_runner is not None and not args.worker:
             log = sum(file.stat().st_size for file in (path / "events").iterdir())
-            print(f"{log / 1e6:.0f} MB of logs, peak {pyperf_runner.peak(made) / 1e9:.2f} GB")
+            print(f"{log / 1e6:.0f} MB of logs, peak {pyperf_runner.peak(new_runner) / 1e9:.2f} GB")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 GB of disk and as much of page cache. The logs are synthetic (`large_runs.py`), lie in a temporary
 directory and are read from the page cache. The run is compared with itself. Memory is the largest
 resident set. `--write` keeps the results in report_size.json beside those of other sizes, and draws
-them. It judges nothing: it prints. Processor time, which pyperf does not measure, is told apart.
+them. It only prints its figures. Processor time, which pyperf does not measure, is told apart.
 """
 
 import argparse
@@ -44,16 +44,16 @@ def measured(words: list[str], path: Path) -> tuple[float, float, int]:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):
         raise SystemExit(f"lotus {words[0]} ended with {process.returncode}")
-    took = time.perf_counter() - began
-    return took, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+    wall_s = time.perf_counter() - began
+    return wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
 
 
 def write(folder: Path, rows: list[dict[str, Any]]) -> None:
     """Put the rows beside those of other sizes, and draw all."""
     path = folder / "report_size.json"
-    known = json.loads(path.read_text()) if path.exists() else []
+    rows_before = json.loads(path.read_text()) if path.exists() else []
     mine = {(row["command"], row["events"]) for row in rows}
-    rows = [row for row in known if (row["command"], row["events"]) not in mine] + rows
+    rows = [row for row in rows_before if (row["command"], row["events"]) not in mine] + rows
     rows.sort(key=lambda row: (row["command"], row["events"]))
     path.write_text(json.dumps(rows, indent=1) + "\n")
     report_size_plot.draw(rows, folder)

@@ -16,7 +16,7 @@ PANELS = (("cpu_s", 1.0, "processor time, s"), ("peak_bytes", 1e6, "largest resi
 
 
 def draw(rows: Sequence[Mapping[str, Any]], folder: Path) -> bool:
-    """Write report_size.png and report_size.svg; False where matplotlib is not installed.
+    """Write report_size.png and report_size.svg; return False without matplotlib.
 
     Circles are of the commit that most were measured with, rings of others.
     """

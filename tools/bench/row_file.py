@@ -7,19 +7,19 @@ from typing import Any
 
 
 class RowFile:
-    """`path`: of the file, which need not be there yet; None keeps no rows."""
+    """`path`: of the file, which need not exist yet; None keeps no rows."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
 
     def read(self) -> list[dict[str, Any]]:
-        """Read the rows in their order."""
+        """Return the rows in order."""
         if self.path is None or not self.path.exists():
             return []
         return [json.loads(line) for line in self.path.read_text().splitlines()]
 
     def by(self, *names: str) -> dict[tuple[Any, ...], dict[str, Any]]:
-        """Read the rows by the values that they have under these names; the last of each counts."""
+        """Return the rows by their values of these fields; the last of each counts."""
         return {tuple(row[name] for name in names): row for row in self.read()}
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -32,7 +32,7 @@ class RowFile:
 def printed(
     rows: Iterable[dict[str, Any]], line_of: Callable[[dict[str, Any]], str]
 ) -> list[dict[str, Any]]:
-    """Print the line of each row as soon as it is there; return all."""
+    """Print the line of each row as soon as it is available; return all."""
     done = []
     for row in rows:
         done.append(row)

@@ -4,7 +4,7 @@
 
 Each value is the mean of 200 different samples, which are put into a new folder and got back in
 another order; files are in the page cache when they are read. By default the folders are on the
-disk of the temporary folder and in /dev/shm. It judges nothing: it prints.
+disk of the temporary folder and in /dev/shm. It only prints its figures.
 """
 
 import random

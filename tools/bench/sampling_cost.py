@@ -6,7 +6,7 @@ The program only computes. Its own and its children's processor time is compared
 counts it (wall time drifts with the neighbours), its wall time beside that as py-spy stops what it
 looks at, and user instructions where this machine counts them. A difference is the median of the
 pairs' ratios; the interval holds the middle half of them. The recorders' own processor time is
-shown too. It judges nothing: it prints.
+shown too. It only prints its figures.
 """
 
 import argparse
@@ -71,31 +71,31 @@ def run_once(kind: str, event: str, processes: int, rounds: int, folder: Path) -
     directory, outcome = launcher.trace(
         command, folder / "run", TraceSettings(), siblings=siblings(kind, event)
     )
-    took = json.loads(out.read_text())
+    usage = json.loads(out.read_text())
     if counts.exists():
         words = counts.read_text().splitlines()[-1].split(",")
-        took["instructions"] = float(words[0])
+        usage["instructions"] = float(words[0])
     for note in json.loads((directory / "run.json").read_text()).get("recorders", {}).values():
         if note["problem"] or outcome.exit_code:
             sys.exit(f"{kind}: {note['problem'] or outcome}")
-        took["own"], took["samples"] = note["cpu_ns"] / 1e9, note.get("samples", 0)
-    print(json.dumps(took))
+        usage["own"], usage["samples"] = note["cpu_ns"] / 1e9, note.get("samples", 0)
+    print(json.dumps(usage))
 
 
 def has_counters() -> bool:
     if shutil.which("perf") is None:
         return False
     command = ["perf", "stat", "-x,", "-e", "instructions:u", "true"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done.returncode == 0 and done.stderr.split(",")[0].isdigit()
+    completed = subprocess.run(command, capture_output=True, text=True)
+    return completed.returncode == 0 and completed.stderr.split(",")[0].isdigit()
 
 
 def measure(kind: str, event: str, processes: int, rounds: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--one", kind, "--event", event, "--folder", folder]
         command += ["--processes", str(processes), "--rounds", str(rounds)]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return dict(json.loads(done.stdout))
+        completed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(completed.stdout))
 
 
 def compare(kind: str, args: argparse.Namespace, processes: int) -> None:

@@ -7,7 +7,7 @@ with two at prefetch 2: together they are the whole fit. Then the loop runs untr
 settings, in random order, and each run is set beside the simulation. All of a kind is done in one
 go and repeatedly, as a machine that others use as well drifts: an error is that of one repeat, the
 median over the repeats is shown. Errors are of samples per second over the whole loop, start-up
-included. It judges nothing: it prints, and with --write writes tools/bench/results/simulate.txt.
+included. It only prints its figures; with --write it writes tools/bench/results/simulate.txt.
 """
 
 import argparse

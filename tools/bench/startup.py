@@ -3,7 +3,7 @@
     python -m tools.bench.startup [options of pyperf]
 
 Each command line twenty times, two in each of ten processes of pyperf. `lotus --help` is meant to
-take less than 150 ms. It judges nothing: it prints.
+take less than 150 ms. It only prints its figures.
 """
 
 import argparse

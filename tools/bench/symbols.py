@@ -7,7 +7,7 @@ The samples fall, in several forked processes that share their mappings, into fu
 library's symbol table: into 2,000 of them, the n-th 1/n as often as the first, as in a profile, and
 evenly into all, as in none. The libraries are libtorch_cpu.so and libpython unless others are
 named; cold means a new `Symbols`, with the files in the page cache; warm means the same one again.
-It judges nothing: it prints.
+It only prints its figures.
 """
 
 import argparse

@@ -19,7 +19,7 @@ the workers counted where it is paid (tune_measure.py says how). Three tables:
 
 The user's own setting counts as a setting tried where a method tries it. `random` and Optuna get
 the seconds that `lotus` took. Where a method fails the program keeps its own setting: that is
-scored, and the failure is counted. It judges nothing: it prints the aims and what is so.
+scored, and the failure is counted. It only prints the aims and the results.
 """
 
 import argparse
@@ -51,7 +51,7 @@ WITHOUT_LOTUS = 60.0  # seconds for those where lotus found nothing
 
 
 def about():
-    """What results are of: the machine, the commit, the day."""
+    """Return the conditions of results: machine, commit, day."""
     return {
         "machine": f"{provenance.cpus()}, kernel {provenance.machine()['kernel']}",
         "commit": provenance.commit(),
@@ -62,7 +62,7 @@ def about():
 
 
 def say(text):
-    """One line of progress, on a terminal over the last one."""
+    """Show a line of progress; on a terminal it overwrites the last one."""
     if sys.stderr.isatty():
         print(f"\r{text:78.78}", end="", file=sys.stderr, flush=True)
 
@@ -82,7 +82,7 @@ def record(options):
 
 
 def write_header(path, header, facts):
-    """JSON, a line for each fact of the header and for each workload."""
+    """Write JSON with a line for each fact of the header and for each workload."""
     lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in header.items()]
     each = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in facts.items())
     path.write_text("{\n" + ",\n".join([*lines, f'"workloads": {{\n{each}\n}}']) + "\n}\n")
@@ -93,7 +93,7 @@ def cores():
 
 
 def recorded(options):
-    """(what the grid is of, its cases)."""
+    """Return (the conditions of the grid, its cases)."""
     path = options.results / "tune_grid.csv"
     if not path.exists():
         raise SystemExit(f"there is no {path}: record it with --record")
@@ -103,7 +103,7 @@ def recorded(options):
 
 
 def tune(options):
-    """Run the tools for real and keep what they chose."""
+    """Run the tools on the programs and keep their choices."""
     header, cases, _ = recorded(options)
     here = about()
     if here["machine"] != header["machine"]:
@@ -127,7 +127,7 @@ def tune(options):
 
 
 def real(options):
-    """What --tune found."""
+    """Return the results of --tune."""
     path = options.results / "tune_real.csv"
     if not path.exists():
         return []
@@ -146,7 +146,7 @@ def real(options):
 
 
 def rules(case):
-    """What the rules give."""
+    """Return the choices of the rules."""
     count = int(case.problem.cores)
     return [
         tune_score.of_rule(name, case.workload, rule(count), case.problem.own, case.table)
@@ -155,7 +155,7 @@ def rules(case):
 
 
 def replayed(cases, seeds, optuna):
-    """All rules and searches on all cases."""
+    """Run all rules and searches on all cases."""
     searches = []
     for case in cases:
         searches += rules(case)
@@ -171,7 +171,7 @@ def replayed(cases, seeds, optuna):
 
 
 def searched(name, case, seed, seconds, optuna):
-    """One search on one case."""
+    """Run one search on one case."""
     space = case.problem.space
     if name == tune_rules.Optuna.name:
         strategy = tune_rules.Optuna(optuna, space, seed)
@@ -191,7 +191,7 @@ def searched(name, case, seed, seconds, optuna):
 
 
 def show(title, searches, out):
-    """One table of methods, and how lotus stands to the aims and the others."""
+    """Print one table of methods, and how lotus compares with the aims and the others."""
     print(f"\n{title}\n", file=out)
     print(
         f"{'method':18} {'searches':>8} {'regret: median':>15} {'95 %':>7} {'worst':>7}"
@@ -231,7 +231,7 @@ def show(title, searches, out):
 
 
 def details(cases, searches, out):
-    """Each workload: its best setting, and what each method chose most often."""
+    """Print for each workload its best setting, and what each method chose most often."""
     for case in cases:
         best = case.table.optimum()
         print(
@@ -308,7 +308,7 @@ def spread(options):
 
 
 class Both:
-    """Prints to the terminal, and keeps it."""
+    """Prints to the terminal, and keeps the text."""
 
     def __init__(self):
         self.kept = []

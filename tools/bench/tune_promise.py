@@ -11,7 +11,7 @@ it trains whole epochs, in turn with its own setting, with the tuned one, and wi
 with torch's threads as they are and with one: seconds of the loops as the scripts print them. What
 is said is what the program's own steps showed, or else, with "in trials" behind it, what the trials
 did; it holds where its interval meets the range of the rounds. `--lotus`: another checkout to tune
-with, to compare the two. It judges nothing: it prints. About 40 minutes on two free cores.
+with, to compare the two. It only prints its figures. About 40 minutes on two free cores.
 """
 
 import argparse
@@ -83,10 +83,10 @@ def command(name: str, folder: Path, data: Path) -> list[str]:
         return newcomer(folder, "torch.set_num_threads(1)" if threads else "", epochs)
     if name == SMALL:
         return [sys.executable, str(Path(__file__).with_name("tune_threads_train.py"))]
-    made = data_of(name, SAMPLES[name], data)
+    data_made = data_of(name, SAMPLES[name], data)
     script = str(WORKLOADS[name].script)
     return [
-        sys.executable, script, "--data", str(made), "--workers", "0", "--epochs", str(EPOCHS),
+        sys.executable, script, "--data", str(data_made), "--workers", "0", "--epochs", str(EPOCHS),
         *(["--threads", "1"] if threads else []),
     ]  # fmt: skip
 
@@ -98,10 +98,12 @@ def lotus(checkout: Path, *words: str) -> list[str]:
 
 def output(words: list[str]) -> str:
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    return done.stdout
+    completed = subprocess.run(words, capture_output=True, text=True, env=environment)
+    if completed.returncode:
+        raise SystemExit(
+            f"{' '.join(words)}: exit code {completed.returncode}\n{completed.stderr[-2000:]}"
+        )
+    return completed.stdout
 
 
 def per_core(tuned: Path, threads: int | None) -> Path:
@@ -134,11 +136,11 @@ def promise(name: str, folder: Path, options: argparse.Namespace) -> str:
     for way, threads in (("cores", None), ("cores, 1 thread", 1)):
         path = str(per_core(tuned, threads))
         ways[way] = lotus(options.lotus, "run", "-q", "--settings", path, "--", *program)
-    took: dict[str, list[float]] = {way: [] for way in ways}
+    durations: dict[str, list[float]] = {way: [] for way in ways}
     chance = random.Random(name)
     for _ in range(options.rounds):
         for way in chance.sample(list(ways), len(ways)):
-            took[way].append(loop_of(output(ways[way]))[0])
+            durations[way].append(loop_of(output(ways[way]))[0])
     line = f"{name:37} {words_of(result['best']):20}"
     checked = result["checked"]
     speedup = result["speedup"] if checked is None else checked["speedup"]
@@ -147,16 +149,16 @@ def promise(name: str, folder: Path, options: argparse.Namespace) -> str:
         line += "" if checked is not None else " in trials"
     line = f"{line:91} "
     if result["benefit"]:
-        gains = [own / mine for own, mine in zip(took["own"], took["tuned"], strict=True)]
+        gains = [own / mine for own, mine in zip(durations["own"], durations["tuned"], strict=True)]
         meets = speedup["low"] <= max(gains) and speedup["high"] >= min(gains)
         line += f"{shown(gains):22} {'held' if meets else 'MISSED'}"
     else:
         line += f"{'-':22} {'-'}"
     line = f"{line:121}"
     for way in ("cores", "cores, 1 thread"):
-        gains = [own / mine for own, mine in zip(took["own"], took[way], strict=True)]
+        gains = [own / mine for own, mine in zip(durations["own"], durations[way], strict=True)]
         line += f" {shown(gains):22}"
-    line += f" {statistics.median(took['own']):5.1f} s"
+    line += f" {statistics.median(durations['own']):5.1f} s"
     begins = ("a step takes", "not checked with")
     slowed = [note for note in result["notes"] if note.startswith(begins) or " in trials, " in note]
     return "\n".join([line, *(f"    {note}" for note in slowed)])

@@ -13,7 +13,7 @@ With --tables lotus is told rates alone, without `observed`.
 
 The simulator is not the model that lotus predicts with, but both share their costs and much of
 what they know of a loader: this says whether the search does what it should, and is no proof that
-it is accurate on real programs (tools/bench/tune.py). It judges nothing: it prints.
+it is accurate on real programs (tools/bench/tune.py). It only prints its figures.
 """
 
 import argparse

@@ -55,13 +55,13 @@ def build(folder: Path) -> ctypes.CDLL:
     if compiler is None:
         raise NoCompiler("no C compiler: install gcc, the other measurements are made without")
     target = folder / "loops.so"
-    done = subprocess.run(
+    completed = subprocess.run(
         [compiler, "-O1", "-shared", "-fPIC", "-o", str(target), str(SOURCE)],
         capture_output=True,
         text=True,
     )
-    if done.returncode:
-        raise NoCompiler(f"{compiler} failed: {done.stderr.strip()[:300]}")
+    if completed.returncode:
+        raise NoCompiler(f"{compiler} failed: {completed.stderr.strip()[:300]}")
     library = ctypes.CDLL(str(target))
     library.toss.argtypes = library.make_ring.argtypes = [ctypes.c_long, ctypes.c_uint64]
     library.toss.restype = ctypes.c_long
@@ -109,10 +109,10 @@ def loops(library: ctypes.CDLL) -> list[Loop]:
 
 def events() -> dict[str, Event]:
     """Events of this CPU by name, as they are opened; those of units that are absent left out."""
-    known = pmu.table(cpus.detect())
+    table = pmu.table(cpus.detect())
     chosen = {event.name: event for event in (CYCLES, INSTRUCTIONS)}
     for name in SETS:
-        for form in known.sets.get(name, ()):
+        for form in table.sets.get(name, ()):
             for each in form.events:
                 try:
                     number = spelling.type_number(each)
@@ -123,12 +123,12 @@ def events() -> dict[str, Event]:
     return chosen
 
 
-def count(names: Sequence[str], known: dict[str, Event], loop: Loop) -> dict[str, float]:
+def count(names: Sequence[str], available: dict[str, Event], loop: Loop) -> dict[str, float]:
     """Counts a round of one group: {} where it is refused, or shared its counters."""
     rows = []
     for _ in range(TIMES):
         try:
-            group = perf_event.EventGroup([known[name] for name in names])
+            group = perf_event.EventGroup([available[name] for name in names])
         except OSError:
             return {}
         try:
@@ -147,35 +147,35 @@ def count(names: Sequence[str], known: dict[str, Event], loop: Loop) -> dict[str
 
 def measure(library: ctypes.CDLL, working: Sequence[str]) -> list[dict[str, Any]]:
     """For each loop the counts a round beside the expected ones, and its top-down shares."""
-    known = {name: event for name, event in events().items() if name in working}
-    base = [name for name in ("cycles", "instructions") if name in known]
-    others = [name for name in known if name not in base]
+    available = {name: event for name, event in events().items() if name in working}
+    base = [name for name in ("cycles", "instructions") if name in available]
+    further = [name for name in available if name not in base]
     rows = []
     for loop in loops(library):
         counted: dict[str, float] = {}
-        for name in others:  # each with two others at most: no group is too large
-            for event, value in count([*base, name], known, loop).items():
+        for name in further:  # each with two others at most: no group is too large
+            for event, value in count([*base, name], available, loop).items():
                 counted.setdefault(event, value)
         row: dict[str, Any] = {"loop": loop.name, "text": loop.text, "rounds": loop.rounds}
         row["counts"] = {
             name: {"counted": value, "expected": loop.expected.get(name)}
             for name, value in counted.items()
         }
-        row["topdown"] = level_1(known, loop)
-        row["level_2"] = level_2(known, loop)
+        row["topdown"] = level_1(available, loop)
+        row["level_2"] = level_2(available, loop)
         rows.append(row)
     return rows
 
 
-def level_1(known: dict[str, Event], loop: Loop) -> dict[str, float | None] | None:
+def level_1(available: dict[str, Event], loop: Loop) -> dict[str, float | None] | None:
     """The four shares of top-down level 1 and their sum; None where they are not counted."""
     cpu = cpus.detect()
     table = pmu.table(cpu)
-    if table.formula == "amd" and set(SLOT_EVENTS) <= set(known):
-        return topdown(count(["cycles", *SLOT_EVENTS], known, loop), table.width)
+    if table.formula == "amd" and set(SLOT_EVENTS) <= set(available):
+        return topdown(count(["cycles", *SLOT_EVENTS], available, loop), table.width)
     for form in table.sets.get("topdown", ()) if table.formula else ():
         names = [each.name for each in form.events if each.name not in form.optional]
-        if set(names) <= set(known) and (counted := count([*names, "cycles"], known, loop)):
+        if set(names) <= set(available) and (counted := count([*names, "cycles"], available, loop)):
             return shares_by_formula(counted, cpu)
     return None
 
@@ -191,16 +191,16 @@ def shares_by_formula(counted: dict[str, float], cpu: cpus.Cpu | str) -> dict[st
     return {**{name: float(shares[name]) for name in SHARES}, "sum": whole}
 
 
-def level_2(known: dict[str, Event], loop: Loop) -> dict[str, float | None]:
+def level_2(available: dict[str, Event], loop: Loop) -> dict[str, float | None]:
     """The shares of top-down level 2, {} where this CPU has none; None: not told apart."""
     cpu = cpus.detect()
     counted: dict[str, float] = {}
     for form in pmu.table(cpu).sets.get("topdown2", ())[:1]:
         for group in form.groups:
             names = [each.name for each in group if each.name not in form.optional]
-            if not set(names) <= set(known):
+            if not set(names) <= set(available):
                 return {}
-            counted |= count([*names, "cycles"], known, loop)  # a slots register leads
+            counted |= count([*names, "cycles"], available, loop)  # a slots register leads
     if not counted:
         return {}
     shares = formulas.metrics(pd.DataFrame([counted]), cpu).iloc[0]
@@ -224,11 +224,11 @@ def topdown(counted: dict[str, float], width: int) -> dict[str, float] | None:
 
 def reading_costs(library: ctypes.CDLL, working: Sequence[str]) -> list[dict[str, Any]]:
     """Nanoseconds of read(2) of groups of growing size, and of rdpmc of one counter."""
-    known = {name: event for name, event in events().items() if name in working}
+    available = {name: event for name, event in events().items() if name in working}
     software = Event("task_clock", perf_event.SOFTWARE, 1)
     rows: list[dict[str, Any]] = []
     for size in (0, 1, 3, 5):
-        group_events = list(known.values())[:size] or [software]
+        group_events = list(available.values())[:size] or [software]
         if len(group_events) < size:
             break
         try:

@@ -51,13 +51,13 @@ def counters() -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """What it was measured on."""
-    here, cpu = provenance.machine(), cpus.detect()
+    host, cpu = provenance.machine(), cpus.detect()
     try:
         torch = metadata.version("torch")
     except metadata.PackageNotFoundError:
         torch = None
-    more = {"uarch": cpu.uarch, "family": cpu.family, "model": cpu.model, "virtual": cpu.virtual}
-    return {**here, **more, "python": sys.version.split()[0], "torch": torch}
+    details = {"uarch": cpu.uarch, "family": cpu.family, "model": cpu.model, "virtual": cpu.virtual}
+    return {**host, **details, "python": sys.version.split()[0], "torch": torch}
 
 
 def measure(scale: float, images: Path, folder: Path) -> dict[str, Any]:
@@ -123,10 +123,10 @@ def _say(text: str) -> None:
 
 def name(results: dict[str, Any]) -> str:
     """CPU, kernel and date, as a file name."""
-    here = results["machine"]
-    cpu = here["uarch"] if not here["uarch"].startswith("generic") else here["cpu"]
-    kernel = here["kernel"].split()[0].split("-")[0]
-    vm = "-vm" if here["virtual"] else ""
+    host = results["machine"]
+    cpu = host["uarch"] if not host["uarch"].startswith("generic") else host["cpu"]
+    kernel = host["kernel"].split()[0].split("-")[0]
+    vm = "-vm" if host["virtual"] else ""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{cpu}{vm}-linux{kernel}-{results['date']}")
 
 

@@ -48,10 +48,10 @@ def pipelines(images: Path, scale: float) -> list[Pipeline]:
 
 def lotus(*words: str) -> Any:
     """The JSON document that a lotus command prints."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "lotus", *words], capture_output=True, text=True, check=True
     )
-    return json.loads(done.stdout)
+    return json.loads(completed.stdout)
 
 
 def trace(
@@ -128,11 +128,11 @@ def instructions_added(pipeline: Pipeline, folder: Path, perf: str) -> dict[str,
         # perf stands behind lotus: what lotus does before and after the program is left out.
         counting = [perf, "stat", "-x,", "-e", "instructions:u", "-o", str(folder / "stat")]
         lead = [sys.executable, *words] if words else []
-        done = subprocess.run(
+        completed = subprocess.run(
             [*lead, *counting, *pipeline.command()], stdout=subprocess.DEVNULL, check=False
         )
         value = _counted(folder / "stat")
-        if done.returncode or value is None:
+        if completed.returncode or value is None:
             return None
         counts[name] = value
     return counts
@@ -148,5 +148,5 @@ def _counted(path: Path) -> float | None:
 
 def missing(command: Sequence[str]) -> str:
     """Why the pipelines cannot be run by this Python, or ""."""
-    done = subprocess.run([*command, "-c", "import torch, torchvision"], capture_output=True)
-    return "" if not done.returncode else "torch and torchvision are not installed"
+    completed = subprocess.run([*command, "-c", "import torch, torchvision"], capture_output=True)
+    return "" if not completed.returncode else "torch and torchvision are not installed"
