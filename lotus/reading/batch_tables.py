@@ -1,11 +1,12 @@
 """Batches and waits of a run: batches that workers made, joined with those the loop took."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from lotus.common import long_arrays
 from lotus.inside.trace.log.log_format import FAILED, SENDS, UNMEASURED
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Assembly, Ints, groups, match
@@ -20,19 +21,20 @@ LONG = 1 << 16  # rows of a table from which on its memory is of weight
 def frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     """Return a DataFrame that uses the arrays without copying them, one block per column.
 
-    A long column of one value, as of what was not measured, takes the memory of that value.
+    A long column of one value, as of what was not measured, takes the memory of that value; other
+    long columns lie in files (`long_arrays`).
     """
-    return pd.DataFrame({name: _thin(values) for name, values in columns.items()}, copy=False)
+    return pd.DataFrame({name: thin(values) for name, values in columns.items()}, copy=False)
 
 
-def _thin(values: Any) -> Any:
-    """The values, in the memory of one where all are equal: those cannot be written to."""
+def thin(values: Array) -> Array:
+    """The values, in a file if they are many; equal ones in the memory of one, and read-only."""
     if not isinstance(values, np.ndarray) or len(values) < LONG or values.dtype.kind not in "biuf":
         return values
     for some in (values[:16], values):  # most columns differ at once
         one = some == some[0] if some[0] == some[0] else np.isnan(some)
         if not one.all():
-            return values
+            return long_arrays.kept(values)
     return np.broadcast_to(values[:1].copy(), values.shape)
 
 
@@ -62,7 +64,29 @@ def repeat(counts: Any) -> Callable[[Array], Array]:
 
 def signed(values: Array) -> Ints:
     """Unsigned values of a log as int64."""
-    return values.astype(np.int64)
+    if len(values) < LONG:
+        return values.astype(np.int64)
+    result = np.empty(len(values), np.int64)
+    for some in _some(len(values)):
+        result[some] = values[some]
+    return result
+
+
+def _rows(values: Array, rows: Ints) -> Array:
+    """Return values[rows]."""
+    if len(rows) < LONG:
+        return values[rows]
+    result = np.empty(len(rows), values.dtype)
+    for some in _some(len(rows)):
+        result[some] = values[rows[some]]
+    return result
+
+
+def _some(count: int) -> Iterator[slice]:
+    """So many rows a few at a time: a field of all frames has a part in each page of their file."""
+    for at in range(0, count, LONG):
+        yield slice(at, at + LONG)
+        long_arrays.let_go()
 
 
 def measured(values: Array, where: Any = True) -> Array:
@@ -74,14 +98,15 @@ def pick(values: Array, rows: Ints) -> Array:
     """Return values[rows] as float64, NaN where a row is -1."""
     if not len(values):
         return np.full(len(rows), np.nan)
-    return measured(values[rows], rows >= 0)
+    return thin(measured(_rows(values, rows), rows >= 0))
 
 
 def known_time(values: Array, rows: Ints) -> Array:
     """Like `pick`, but also NaN where the kernel did not report the time."""
     if not len(values):
         return np.full(len(rows), np.nan)
-    return measured(values[rows], (rows >= 0) & (values[rows] != UNMEASURED))
+    picked = _rows(values, rows)
+    return thin(measured(picked, (rows >= 0) & (picked != UNMEASURED)))
 
 
 def _passed(wait: Array, name: str) -> Array:
@@ -94,7 +119,7 @@ def pick_int(values: Array, rows: Ints, missing: int) -> Ints:
     """Return values[rows] as int64 (n,), `missing` where a row is -1."""
     if not len(values):
         return np.full(len(rows), missing, np.int64)
-    return np.where(rows >= 0, signed(values)[rows], missing)
+    return np.where(rows >= 0, signed(_rows(values, rows)), missing)
 
 
 class Waits(NamedTuple):

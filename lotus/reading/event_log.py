@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lotus.common import files, sparse_files
+from lotus.common import files, long_arrays, sparse_files
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks
 from lotus.inside.trace.log import log_format
@@ -185,7 +185,7 @@ class EventLog:
                 if frame.name not in EXPECTED or not len(rows):
                     continue
                 bodies = heads[at] + HEADER.itemsize
-                fixed[frame.name].append(narrow(rows, EXPECTED[frame.name].fixed))
+                fixed[frame.name].append(long_arrays.kept(narrow(rows, EXPECTED[frame.name].fixed)))
                 places[frame.name].append(bodies + base)
                 for array in _AT_ONCE.get(frame.name, ()):
                     eager[array].append(take(data, bodies, rows, frame, array))

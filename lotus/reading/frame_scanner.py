@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lotus.common import sparse_files
+from lotus.common import long_arrays, sparse_files
 from lotus.inside.trace.log import log_format
 
 Array = npt.NDArray[Any]
@@ -190,14 +190,7 @@ def narrow(rows: Array, dtype: np.dtype[Any]) -> Array:
 
 def join(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
     """Concatenate `parts`, which have this dtype; a single part is not copied."""
-    if len(parts) == 1:
-        return parts[0]
-    # As opaque items: numpy would copy structured ones field by field.
-    opaque = np.dtype(f"V{dtype.itemsize}")
-    whole: Array = np.concatenate(
-        [np.empty(0, opaque), *(np.ascontiguousarray(part).view(opaque) for part in parts)]
-    )
-    return whole.view(dtype)
+    return long_arrays.joined(parts, dtype)
 
 
 def read_exactly(fd: int, offset: int, size: int) -> bytes:

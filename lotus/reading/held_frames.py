@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lotus.reading.batch_tables import Waits, follow
+from lotus.common import long_arrays
+from lotus.reading.batch_tables import LONG, Waits, follow
 from lotus.reading.event_log import EventLog
-from lotus.reading.frame_scanner import EXPECTED, narrow
+from lotus.reading.frame_scanner import EXPECTED, Array, join, narrow
 from lotus.reading.process_tree import Assembly, Process
 
 # Of fewer frames what is kept is of no weight.
@@ -78,7 +79,7 @@ def _outline(a: Assembly) -> Assembly:
     for name in ("wait_process", "wait_loader", "wait_epoch"):
         delattr(part, name)
     part.batch_loader, part.batch_epoch = (
-        keys.astype(np.int32) for keys in (a.batch_loader, a.batch_epoch)
+        long_arrays.kept(keys.astype(np.int32)) for keys in (a.batch_loader, a.batch_epoch)
     )
     loose = any(
         process.log.fixed[name]["n_loose"].any()
@@ -86,7 +87,7 @@ def _outline(a: Assembly) -> Assembly:
         for name in ("batch", "wait", "loose")
     )
     part.batch, part.wait = (
-        narrow(frames, _dtype(name, _KEPT[name] + (_OF_LOOSE[name] if loose else ())))
+        _narrowed(frames, _dtype(name, _KEPT[name] + (_OF_LOOSE[name] if loose else ())))
         for name, frames in (("batch", a.batch), ("wait", a.wait))
     )
     slices = {
@@ -102,6 +103,12 @@ def _outline(a: Assembly) -> Assembly:
 
     part.processes = _with_logs(a, without)
     return part
+
+
+def _narrowed(frames: Array, dtype: "np.dtype[np.void]") -> Array:
+    """Return all rows with these fields; a few at a time are in memory."""
+    parts = (narrow(frames[at : at + LONG], dtype) for at in range(0, len(frames), LONG))
+    return join([long_arrays.kept(part) for part in parts], dtype)
 
 
 def _dtype(frame: str, names: tuple[str, ...]) -> "np.dtype[np.void]":

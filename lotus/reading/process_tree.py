@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from lotus.common import decoder_name
+from lotus.common import decoder_name, long_arrays
 from lotus.format import job_ranks
 from lotus.reading.event_log import EventLog, Lost
 from lotus.reading.frame_scanner import EXPECTED, Array, join
@@ -330,6 +330,9 @@ class Assembly:
         bases = self.constant([process.base for process in self.processes])
         self.wait_loader = bases[self.wait_process] + self.wait["loader"].astype(np.int64)
         self.wait_epoch = self.wait["epoch"].astype(np.int64)
+        for name in ("batch_loader", "batch_epoch", "wait_loader", "wait_epoch"):
+            setattr(self, name, long_arrays.kept(getattr(self, name)))
+        long_arrays.let_go()
 
     def recorded(self) -> list[dict[str, Any]]:
         """Return the manifest's `ranks`: an entry for each process that is not a worker."""
@@ -360,7 +363,7 @@ class Assembly:
 
     def _owner(self, slices: Sequence[slice]) -> Array:
         counts = [rows.stop - rows.start for rows in slices]
-        return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        return long_arrays.kept(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
 
     @cached_property
     def sends(self) -> tuple[Array, Ints]:

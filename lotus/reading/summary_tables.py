@@ -15,6 +15,7 @@ from lotus.inside.trace.log.log_format import FAILED, SENDS, STOPPED, UNMEASURED
 from lotus.reading import counter_tables
 from lotus.reading.batch_tables import frame, repeat, signed, whose
 from lotus.reading.event_log import Lost
+from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Assembly, Process, groups, is_a
 
 _CPUS = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?){0,999}")
@@ -24,16 +25,17 @@ _REPORT = ("pid", "ppid", "time_ns", "executable", "argv", "python", "torch", "t
 
 _THREADS = ("threads", "torch_threads")
 
+_OF_WORKER = ("size", "fetch_ns", "idle_ns", "cpu_ns")  # summed up for each worker
+
 
 def workers(a: Assembly) -> pd.DataFrame:
     """One row per worker process that left a log."""
-    made = (a.batch["flags"] & SENDS) == 0
     rows, owners = [], []
     for number, (process, own) in enumerate(zip(a.processes, a.slices, strict=True)):
         if not process.is_worker:
             continue
         owners.append(number)
-        batch = a.batch[own][made[own] & (a.batch["loader"][own] < 0)]
+        batch = _of_worker(a.batch[own])
         entered, ready, made_first, end = (
             process.events[name][0] if process.events[name] else {}
             for name in ("worker", "worker_ready", "worker_threads", "worker_end")
@@ -42,7 +44,7 @@ def workers(a: Assembly) -> pd.DataFrame:
         loop, ready_ns = entered.get("loop_ns"), ready.get("time_ns")
         began = entered.get("process_ns")
         imported, reading = _parts_of_start(began, entered.get("imported_ns"), loop)
-        whole = batch[(batch["flags"] & STOPPED == 0) | (batch["size"] > 0)]
+        whole = (batch["flags"] & STOPPED == 0) | (batch["size"] > 0)
         startup = None
         if origin is not None and ready_ns is not None and ready_ns >= origin.start_ns:
             startup = ready_ns - origin.start_ns
@@ -58,9 +60,8 @@ def workers(a: Assembly) -> pd.DataFrame:
                 imported,
                 reading,
                 end.get("time_ns"),
-                len(whole),
-                *(int(signed(batch[name]).sum()) for name in ("size", "fetch_ns", "idle_ns")),
-                int(signed(batch["cpu_ns"]).sum()),
+                int(whole.sum()),
+                *(int(signed(batch[name]).sum()) for name in _OF_WORKER),
                 _cpus(ready),
                 *(_threads(made_first.get(name)) for name in _THREADS),
             )
@@ -70,6 +71,12 @@ def workers(a: Assembly) -> pd.DataFrame:
     sums = ("batches", "samples", "fetch_ns", "idle_ns", "cpu_ns")
     table = pd.DataFrame(rows, columns=["worker", "loader", *maybe, *sums, "cpus", *_THREADS])
     return _owned(a, owners, table, dict.fromkeys(maybe, "float64") | {"cpus": "object"})
+
+
+def _of_worker(frames: Array) -> dict[str, Array]:
+    """What is counted of the frames that a worker made for its parent."""
+    chosen = ((frames["flags"] & SENDS) == 0) & (frames["loader"] < 0)
+    return {name: frames[name][chosen] for name in ("flags", *_OF_WORKER)}
 
 
 def _parts_of_start(

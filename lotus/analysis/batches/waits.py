@@ -21,6 +21,7 @@ from lotus.analysis.common.columns import (
     starts_of_runs,
 )
 from lotus.analysis.common.warm_up import WARM_UP
+from lotus.common import long_arrays
 
 # In the order in which a batch goes through them.
 PHASES = (
@@ -155,7 +156,8 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
     phases["handover"] += np.where(seen, length - position, 0.0)
     phases["unseen"] = np.where(seen, 0.0, length - position)
     _behind_pin_thread(phases, batches, pickled, waited)
-    return pd.DataFrame(phases)
+    columns = {name: long_arrays.kept(values) for name, values in phases.items()}
+    return pd.DataFrame(columns, copy=False)
 
 
 def _pickled(batches: pd.DataFrame) -> Floats:

@@ -11,6 +11,7 @@ from lotus.analysis.common.columns import KEYS, Bools, Floats, Ints, batch_rows,
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.analysis.common.operation_sums import BatchSums
 from lotus.analysis.common.run_contents import InEpochs, RunContents
+from lotus.common import long_arrays
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class LoaderOperations:
         used = {name for part, _, _ in parts for name in part.names}
         names = [name for name in self.names if name in used]
         place = {name: column for column, name in enumerate(names)}
-        took = np.zeros((len(batches), len(names) + beside))
+        took = long_arrays.zeros((len(batches), len(names) + beside))
         stalled = np.zeros((len(batches), len(names)))
         cpu, known_calls, unknown = (np.zeros(len(names)) for _ in range(3))
         for part, mine, row in parts:

@@ -22,6 +22,7 @@ from lotus.analysis.common.columns import (
     starts_of_runs,
 )
 from lotus.analysis.common.durations import NONE, Durations
+from lotus.common import long_arrays
 
 # The longest that storage can plausibly take: a disc that seeks for every 4 KiB and every fault.
 STORAGE_NS_PER_BYTE, STORAGE_NS_PER_FAULT = 2000.0, 20e6
@@ -48,6 +49,15 @@ class BatchSums:
     measured: Floats | None  # how many calls have a CPU time
     unmeasured: Floats | None  # and how many have none
     stalled: Floats | None  # the longest that storage can have taken
+
+    def kept(self) -> "BatchSums":
+        """The same, in a file where it is much."""
+        cpu, measured, unmeasured, stalled = (
+            None if values is None else long_arrays.kept(values)
+            for values in (self.cpu, self.measured, self.unmeasured, self.stalled)
+        )
+        keys, took = long_arrays.kept(self.keys), long_arrays.kept(self.took)
+        return BatchSums(self.piece, keys, self.names, took, cpu, measured, unmeasured, stalled)
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ def added(parts: Iterable[OperationSums]) -> OperationSums:
             cells = [_added(cells)]
         for key, more in part.durations.items():
             durations[key] = durations.get(key, NONE) + more
-        batches += part.batches
+        batches += [each.kept() for each in part.batches]
         for loader, numbers in part.pieces.items():
             pieces.setdefault(loader, []).extend(numbers)
     return OperationSums(_added(cells), durations, batches, pieces, begin, end)

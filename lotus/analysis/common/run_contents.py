@@ -11,6 +11,7 @@ import pandas as pd
 from lotus.analysis.common.columns import KEYS, BatchPlaces
 from lotus.analysis.common.operation_sums import OperationSums, added, sums_of
 from lotus.analysis.common.sample_sums import sample_sums
+from lotus.common import long_arrays
 
 Advance = Callable[[int, int], None]  # told in each pass how many of how many pieces are read
 Read = TypeVar("Read")
@@ -147,6 +148,12 @@ def one_process(parts: Parts) -> Iterator[Partial]:
         yield partial_of(parts, place)
 
 
+def _kept(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table, its columns in a file where they are long."""
+    columns = {name: long_arrays.kept(frame[name].to_numpy()) for name in frame}
+    return pd.DataFrame(columns, copy=False)
+
+
 class RunContents:
     """What is kept of the samples and operations of all loaders; they are read once for all."""
 
@@ -181,7 +188,7 @@ class RunContents:
 
         operations = added(each())
         known = [part for part in samples if len(part)] or samples
-        return operations, pd.concat(known, ignore_index=True)
+        return operations, _kept(pd.concat(known, ignore_index=True))
 
     def of_batches(self, batches: pd.DataFrame) -> Iterator[PartRows]:
         """Read again the parts with samples, or operations in samples, of any of these batches."""

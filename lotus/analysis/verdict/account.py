@@ -14,6 +14,7 @@ from lotus.analysis.verdict.cause_spread import UNKNOWN, CauseSpread, cause_spre
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, CauseRow, Charge
 from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.common import long_arrays
 
 _LEAST_NS = 1.0
 _LEAST_SHARE = 0.01  # of the loop: how less of it varies is of no weight
@@ -83,7 +84,7 @@ def _taken(row: CauseRow, ledger: Ledger) -> Iterator[Charge]:
     left = ledger.left
     for charge in row.charges(ledger):
         before, left = left, ledger.left
-        yield replace(charge, by_batch=before - left)
+        yield replace(charge, by_batch=long_arrays.kept(before - left))
 
 
 def _scaled(charge: Charge, scale: float) -> Charge:

@@ -1,4 +1,4 @@
-"""Of a long table, a column of one value takes no memory and is what it was."""
+"""Long tables are what short ones are: columns of one value, and columns in files."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.summary import summarise
-from lotus.reading import batch_tables
+from lotus.common import long_arrays
+from lotus.reading import batch_tables, held_frames
 from lotus.reading.run import load
 from lotus.reporters.run import run_document
 from tests.simulation import simulate
@@ -45,3 +46,19 @@ def test_the_report_is_the_same(path, monkeypatch):
     expected = report()
     monkeypatch.setattr(batch_tables, "LONG", 1)
     assert report() == expected
+
+
+def test_the_report_is_the_same_with_all_arrays_in_files(path, monkeypatch):
+    def report() -> str:
+        return json.dumps(run_document.document(summarise(load(path))))
+
+    expected = report()
+    files = []
+    region = long_arrays._Region
+    monkeypatch.setattr(long_arrays, "_Region", lambda size: files.append(size) or region(size))
+    monkeypatch.setattr(long_arrays, "_open", [])
+    monkeypatch.setattr(long_arrays, "LEAST", 1)
+    monkeypatch.setattr(batch_tables, "LONG", 7)
+    monkeypatch.setattr(held_frames, "MANY", 5)
+    assert report() == expected
+    assert files

@@ -49,6 +49,8 @@ from lotus.analysis.common.columns import (
 )
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
+from lotus.common import long_arrays
+from lotus.common.long_arrays import kept
 
 # An operation is cold where at least this much of its time went to storage; time in which others
 # had its core does not count.
@@ -96,17 +98,19 @@ class Ledger:
             chosen = self.outliers.samples.iloc[of_all].reset_index(drop=True)
             self.slow_every = regular_distance(scope.fetched.times(), chosen)
         self._known = fetch > 0
-        self._making_ns = np.where(self._known, self.components.making, 1.0)
+        self._making_ns = kept(np.where(self._known, self.components.making, 1.0))
         excess = first_excess(batches, fetch, self.first)
-        self.held = np.minimum(interpreter_held(batches, fetch), fetch - excess)
+        self.held = kept(np.minimum(interpreter_held(batches, fetch), fetch - excess))
         # The part of each fetch in which others did not have its core.
         taken = core_taken(batches, fetch) / np.where(self._known, fetch, 1.0)
-        self.own_part = 1.0 - np.minimum(taken, 1.0)
+        self.own_part = kept(1.0 - np.minimum(taken, 1.0))
         self.delay_share = 0.0  # of `making`, that was taken for other programs
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
         self.step_left_ns = self.step_ns  # that no cause has taken
         self._split_waits(excess)
-        self.making = self._rate * self.components.parts
+        self.making = long_arrays.zeros(self.components.parts.shape)
+        for rows in self._blocks():
+            self.making[rows] = self._rate[rows] * self.components.parts[rows]
         self.crowded_first_ns = self._crowded_first()
         self.start_without_core = self._start_without_core()
         self._storage = self._storage_limit()
@@ -178,10 +182,10 @@ class Ledger:
         alike = min(float(np.nan_to_num(steady)) * shared / fill, 1.0) if fill > 0 else 1.0
         weight = np.where(first, alike, 1.0)
         making, self.sending, self.pinning, self.handover = (
-            part * weight
+            kept(part * weight)
             for part in (making, charged["sending"], charged["pinning"], charged["handover"])
         )
-        self.index = charged["index"]
+        self.index = kept(charged["index"])
         in_iter = drawn_ns(self.scope, self.loop)
         self.drawn_ns = in_iter + total(drawn)
         self.first_excess_ns = total(lazily)  # of `first_batch_ns`: beyond later batches
@@ -193,9 +197,9 @@ class Ledger:
         }
         # Pickling that stopped a fetch belongs to the sending.
         held = making * self.held / self._making_ns
-        self.sending = self.sending + held
+        self.sending = kept(self.sending + held)
         # The excess of a first batch is already charged: the rest is split in proportion.
-        self._rate = ((making - held) / self._making_ns)[:, None]
+        self._rate = kept((making - held) / self._making_ns)[:, None]
 
     def _storage_limit(self) -> Floats | None:
         scope, split = self.scope, self.components

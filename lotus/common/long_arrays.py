@@ -1,0 +1,120 @@
+"""Long arrays in files without a name: the kernel can use their memory for something else.
+
+What is known of each batch of a large run takes more memory than all else. Here it is in a file of
+the folder for temporary files, mapped into memory while it is read. The file is gone with the
+arrays, or with the process, however that ends. Where a file cannot be written, as on a full disk,
+arrays stay in memory.
+"""
+
+import contextlib
+import ctypes
+import mmap
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+LEAST = 1 << 18  # bytes from which on the memory of an array is of weight
+REGION = 1 << 26  # bytes of a file, unless a longer array needs it for itself
+_STEP = 1 << 23  # bytes that are written at a time
+_ALIGNED = 64  # as numpy aligns what it allocates
+_TRIMMED = 1 << 24  # bytes after which freed memory is given back
+
+
+class _Region:
+    """A part of what is kept: a file that is mapped into memory, and how much of it is used."""
+
+    def __init__(self, size: int) -> None:
+        with tempfile.TemporaryFile(dir=_folder(), buffering=0) as file:
+            file.truncate(size)
+            self.map = mmap.mmap(file.fileno(), size)
+            self.fd = os.dup(file.fileno())
+        self.used, self.size = 0, size
+        weakref.finalize(self, os.close, self.fd)
+
+
+_lock = threading.Lock()  # of what follows
+_maps: "weakref.WeakSet[mmap.mmap]" = weakref.WeakSet()
+_freed = [0]  # bytes that were put into files since memory was last given back
+_open: list[_Region] = []  # the one that the next array goes to
+os.register_at_fork(after_in_child=_open.clear)  # the file is the parent's as well
+
+
+def _folder() -> str | None:
+    """Where temporary files are on a disk, which they need not be in /tmp."""
+    return None if os.environ.get("TMPDIR") or not os.access("/var/tmp", os.W_OK) else "/var/tmp"
+
+
+def kept(values: Array) -> Array:
+    """Return the values, in a file if they are many."""
+    if values.nbytes < LEAST:
+        return values
+    return joined([values], values.dtype).reshape(values.shape)
+
+
+def joined(parts: Sequence[Array], dtype: "np.dtype[Any]") -> Array:
+    """Concatenate arrays of this dtype, in a file if they are many; a short one is not copied."""
+    size = sum(part.nbytes for part in parts)
+    if size >= LEAST and not dtype.hasobject:
+        with contextlib.suppress(OSError), _lock:
+            return _written(parts, size).view(dtype)
+    if len(parts) == 1:
+        return parts[0]
+    # As opaque items: numpy would copy structured ones field by field.
+    opaque = np.dtype(f"V{dtype.itemsize}")
+    whole: Array = np.concatenate(
+        [np.empty(0, opaque), *(np.ascontiguousarray(part).view(opaque) for part in parts)]
+    )
+    return whole.view(dtype)
+
+
+def zeros(shape: tuple[int, ...]) -> Array:
+    """Return float64 zeros that can be written to, in a file if they are many."""
+    none: Array = np.zeros(shape)
+    return kept(none)
+
+
+def _written(parts: Sequence[Array], size: int) -> Array:
+    """Return the bytes of the parts, in a file. Raises OSError."""
+    if size > REGION // 4:
+        region = _Region(size)
+    else:
+        if not _open or _open[0].used + size > _open[0].size:
+            _open[:] = [_Region(REGION)]
+        region = _open[0]
+    _maps.add(region.map)
+    begin = at = region.used
+    for part in parts:
+        rows = part.reshape(-1)
+        some = max(_STEP // max(rows.itemsize, 1), 1)
+        for first in range(0, len(rows), some):
+            data = np.ascontiguousarray(rows[first : first + some]).view(np.uint8).data
+            while data.nbytes:
+                count = os.pwrite(region.fd, data, at)
+                data, at = data[count:], at + count
+            let_go()
+    _freed[0] += size
+    if _freed[0] >= _TRIMMED:
+        _freed[0] = 0
+        _trim()
+    region.used = -(-at // _ALIGNED) * _ALIGNED
+    return np.frombuffer(region.map, np.uint8, size, begin)
+
+
+def _trim() -> None:
+    """Give back what was freed: glibc keeps it where it is between other blocks."""
+    with contextlib.suppress(AttributeError, OSError):  # another library has no such function
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def let_go() -> None:
+    """Give back the memory of all that is in files, until it is read again."""
+    for held in list(_maps):
+        held.madvise(mmap.MADV_DONTNEED)

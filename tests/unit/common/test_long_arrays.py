@@ -1,0 +1,111 @@
+"""Long arrays are what they were, in files that nobody finds and that end with them."""
+
+import errno
+import os
+
+import numpy as np
+import pytest
+
+from lotus.common import long_arrays
+
+ROWS = np.dtype([("number", "<u4"), ("time_ns", "<u8")])
+
+
+@pytest.fixture(autouse=True)
+def every_array_is_long(monkeypatch, tmp_path):
+    monkeypatch.setattr(long_arrays, "LEAST", 1)
+    monkeypatch.setattr(long_arrays, "_open", [])
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+
+def is_in_file(values: np.ndarray) -> bool:
+    """Whether the array's bytes are in a mapped file, which has no name."""
+    address = values.__array_interface__["data"][0]
+    with open("/proc/self/maps") as file:
+        for line in file:
+            place, _, _, _, inode, *path = line.split(maxsplit=5)
+            first, last = (int(edge, 16) for edge in place.split("-"))
+            if first <= address < last:
+                return inode != "0" and "(deleted)" in path[0]
+    return False
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(100.0),
+        np.arange(12, dtype=np.int32).reshape(3, 4),
+        np.array([(1, 2), (3, 4)], ROWS),
+        np.arange(10)[::2],
+    ],
+)
+def test_what_is_kept_is_the_same_and_in_a_file(values):
+    kept = long_arrays.kept(values)
+    assert kept.dtype == values.dtype
+    np.testing.assert_array_equal(kept, values)
+    assert is_in_file(kept)
+    assert not is_in_file(values)
+
+
+def test_a_short_array_stays_where_it_is(monkeypatch):
+    monkeypatch.setattr(long_arrays, "LEAST", 1 << 18)
+    values = np.arange(100)
+    assert long_arrays.kept(values) is values
+
+
+def test_parts_are_joined_in_their_order():
+    parts = [np.array([(number, 10)], ROWS) for number in range(5)]
+    joined = long_arrays.joined(parts, ROWS)
+    assert joined["number"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_values_stay_when_their_memory_is_given_back():
+    kept = long_arrays.kept(np.arange(1000))
+    kept[0] = 7
+    long_arrays.let_go()
+    assert kept[:3].tolist() == [7, 1, 2]
+
+
+def test_arrays_of_one_file_do_not_meet(monkeypatch):
+    monkeypatch.setattr(long_arrays, "REGION", 1 << 12)
+    arrays = [np.full(50, number) for number in range(40)]
+    kept = [long_arrays.kept(values) for values in arrays]
+    for before, after in zip(arrays, kept, strict=True):
+        np.testing.assert_array_equal(after, before)
+
+
+def test_a_child_of_this_process_writes_to_another_file():
+    long_arrays.kept(np.arange(10))  # opens a file
+    mine = long_arrays.kept(np.arange(10))
+    child = os.fork()
+    if not child:
+        long_arrays.kept(np.zeros(1000))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    theirs = long_arrays.kept(np.arange(10, 20))
+    assert mine.tolist() == list(range(10))
+    assert theirs.tolist() == list(range(10, 20))
+
+
+def test_files_end_with_their_arrays(tmp_path):
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = descriptors()
+    values = long_arrays.kept(np.arange(10))
+    assert descriptors() > before
+    assert os.listdir(tmp_path) == []
+    del values
+    long_arrays._open.clear()
+    assert descriptors() == before
+
+
+def test_without_room_arrays_stay_in_memory(monkeypatch):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    kept = long_arrays.kept(np.arange(10))
+    assert kept.tolist() == list(range(10))
+    assert not is_in_file(kept)
