@@ -22,7 +22,7 @@ from lotus.reading.launcher_record import LauncherRecord
 from lotus.recording.blocked_reason import REASONS
 
 SCHEMA = 1
-_MOST_BYTES = 64 << 20
+_MOST_BYTES, _MOST_VALUES = 64 << 20, 12_000_000  # ten minutes hold less
 _MOST_LABELS, _MOST_CHAIN = 20_000, 16
 _WHOLE = range(-1, 1 << 62)
 _PIDS = range(0, 1 << 31)
@@ -109,7 +109,7 @@ def load(directory: str | os.PathLike[str]) -> AttachEvidence:
     path = Path(directory) / ATTACHED
     again = "look again with: lotus attach PID"
     try:
-        content = files.read_json(path, _MOST_BYTES)
+        content = files.read_json(path, _MOST_BYTES, _MOST_VALUES)
     except OSError as error:
         raise LotusError(f"cannot read {path}: {error.strerror}; see: ls -ld {path}") from None
     except ValueError as error:

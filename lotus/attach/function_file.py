@@ -13,7 +13,7 @@ from lotus.common.errors import LotusError
 from lotus.format.run_directory import FUNCTIONS
 
 SCHEMA = 1
-_MOST_BYTES = 256 << 20
+_MOST_BYTES, _MOST_VALUES = 256 << 20, 16_000_000
 _MOST_NAMES = 1_000_000
 _PIDS = range(0, 1 << 31)
 _TIMES = range(-(1 << 62), 1 << 62)
@@ -43,7 +43,7 @@ def load(directory: Path, labels: int) -> FunctionEvidence | None:
         return None
     again = "look again with: lotus attach PID --perf"
     try:
-        content = files.read_json(path, _MOST_BYTES)
+        content = files.read_json(path, _MOST_BYTES, _MOST_VALUES)
         if not isinstance(content, dict):
             raise ValueError("it is not an object")
         return _evidence(content, labels)

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from lotus.common.errors import LotusError
 
+_NESTED_COSTS = 8  # numbers
 LARGEST = 16 << 20  # bytes of run.json and of other documents that are read
 
 
@@ -153,19 +154,27 @@ def _cannot(path: Path, why: str | None, option: str) -> LotusError:
     return LotusError(f"cannot write {path}: {why}; {option} names another file")
 
 
-def json_of(data: bytes, most: int) -> Any:
-    """What a document of at most `most` bytes holds. Raises ValueError, in words."""
+def json_of(data: bytes, most: int, values: int | None = None) -> Any:
+    """What a document of at most `most` bytes holds. Raises ValueError, in words.
+
+    `values`: how many it may hold at most, each list and object counting as eight: a number takes
+    some 40 bytes of memory, an empty object 64, however short they are in the file.
+    """
     if len(data) > most:
         raise ValueError(f"it is larger than {most >> 20} MB")
+    if values is not None:
+        nested = data.count(b"[") + data.count(b"{")
+        if data.count(b",") + _NESTED_COSTS * nested > values:
+            raise ValueError("it holds more values than lotus writes")
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
         raise ValueError("it is no JSON") from None
 
 
-def read_json(path: Path, most: int = LARGEST) -> Any:
-    """The value of a document of at most `most` bytes. Raises OSError, or ValueError, in words."""
-    return json_of(read(path, most + 1), most)
+def read_json(path: Path, most: int = LARGEST, values: int | None = None) -> Any:
+    """What a document holds, as `json_of`. Raises OSError, or ValueError, in words."""
+    return json_of(read(path, most + 1), most, values)
 
 
 def json_text(value: Any, indent: int | None = 2, digits: int | None = None) -> str:

@@ -13,6 +13,7 @@ from lotus.attach.frame_locals import FrameLocals
 from lotus.attach.stack_phases import Label, Site
 from lotus.common.errors import LotusError
 from native_map.recording.py_spy import Frame
+from tests.unit import bounded
 
 FACTS = {
     "lotus": "0.1.0", "state": "watched", "host": "h", "command": ["python", "train.py"], "pid": 7,
@@ -126,6 +127,26 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "attach.json").write_text(text)
     with pytest.raises(LotusError, match="attach"):
         attached_run.load(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["{}", "[]", '{"a":1}', "1"])
+@pytest.mark.parametrize("name", ["attach.json", "functions.json"])
+def test_a_file_of_many_small_values_costs_little_memory(
+    tmp_path: Path, value: str, name: str
+) -> None:
+    # GIVEN 60 MB, of which Python would make more than a gigabyte of objects
+    write(tmp_path)
+    count = (60 << 20) // (len(value) + 1)
+    (tmp_path / name).write_text(f'{{"schema":1,"more":[{",".join([value] * count)}]}}')
+
+    def refused() -> str:
+        with pytest.raises(LotusError) as caught:
+            attached_run.load(tmp_path)
+        return str(caught.value)
+
+    # WHEN it is read THEN it is refused before that
+    took = bounded.within(refused, memory=256 << 20)
+    assert f"{name} is damaged: it holds more values than lotus writes" in took.result
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
