@@ -1,4 +1,4 @@
-"""Whether keeping samples pays, at which cut and where: the choice from what was measured.
+"""Whether caching samples pays, at which cut and where: the choice from what was measured.
 
 Pure: the events come from lotus/inside/isolate/cut_bench.py, the room from cache_room.py. Times are
 ns of a sample in its worker: CPU time, and time blocked. Collate and sending are not in them.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,19 +25,29 @@ _LEAST_SELECTED = 0.1  # of the saving, that leaving samples out has to add
 
 @dataclass(frozen=True)
 class CachePlace:
-    """Where samples may be kept. Rates are of storage, for all workers together."""
+    """Where samples may be cached. Rates are of storage, for all workers together."""
 
     kind: str  # RAM, DISK
     folder: str | None  # None: the user's cache folder
     budget_bytes: int
     write_bytes_per_s: float = math.inf
     read_bytes_per_s: float = math.inf
-    page_cache_bytes: int = 0  # what is kept is read from memory again where it is no more
+    page_cache_bytes: int = 0  # what is cached is read from memory again where it is no more
+
+
+@dataclass(frozen=True)
+class Compression:
+    """What samples of a cut take with one method; a value for each of its first samples."""
+
+    method: str
+    bytes: Floats
+    keep_ns: Floats
+    fetch_ns: Floats
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A cut as it was measured; `why`: it cannot be kept. A value for each sample."""
+    """A cut as it was measured; `why`: it cannot be cached. A value for each sample."""
 
     number: int
     name: str
@@ -47,14 +57,16 @@ class Cut:
     value: str  # in words
     before_ns: Floats
     after_ns: Floats
-    bytes: Floats  # empty where it cannot be kept, as the following
+    bytes: Floats  # empty where it cannot be cached, as the following
     keep_ns: Floats
     fetch_ns: Floats
     before_cpu_ns: Floats  # without time blocked
+    compressions: tuple[Compression, ...] = ()
+    key: str | None = None  # of its cache; None: it has none
 
     @property
     def usable(self) -> bool:
-        """Whether it can be kept, and was measured on all samples."""
+        """Whether it can be cached, and was measured on all samples."""
         return self.why is None and len(self.bytes) > 0 and len(self.bytes) == len(self.before_ns)
 
 
@@ -88,13 +100,15 @@ class Interval:
 
 @dataclass(frozen=True)
 class Offer:
-    """What keeping samples at one cut in one place gives, in ns of a sample."""
+    """What caching samples at one cut in one place gives, in ns of a sample."""
 
     cut: Cut
     place: CachePlace
-    least_ns_per_byte: float  # of CPU time before the cut: samples below are not kept
-    share: float  # of the samples that are kept
+    compression: str | None  # the method; None: samples are cached as they are
+    least_ns_per_byte: float  # of CPU time before the cut: samples below are not cached
+    share: float  # of the samples that are cached
     kept_bytes: float  # of all of them
+    whole_bytes: float  # that all samples would take
     warm: bool  # whether they are assumed to be read from memory
     now: Interval
     first: Interval  # epoch 1
@@ -113,6 +127,19 @@ class Offer:
 
 
 @dataclass(frozen=True)
+class SharedCache:
+    """A cache that a cut has in a place already: this program's or another's with the same prefix.
+
+    bytes  that it takes, which count towards its budget once
+    """
+
+    cut: Cut
+    place: CachePlace
+    samples: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class CachePlanning:
     """What was measured and chosen."""
 
@@ -124,6 +151,7 @@ class CachePlanning:
     reason: str  # of the choice, in a sentence
     epochs: int
     notes: tuple[str, ...] = ()
+    shared: tuple[SharedCache, ...] = ()
 
 
 def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ...]]:
@@ -167,6 +195,30 @@ def _cut(event: Mapping[str, Any]) -> Cut:
         keep_ns=column("keep_ns"),
         fetch_ns=column("fetch_ns"),
         before_cpu_ns=column("before_ns"),
+        key=event["key"],
+        compressions=tuple(
+            Compression(
+                each["method"],
+                *(np.asarray(each[name], np.float64) for name in ("bytes", "keep_ns", "fetch_ns")),
+            )
+            for each in event["compressions"]
+        ),
+    )
+
+
+def _compressed(cut: Cut, compression: Compression) -> Cut:
+    """The cut with samples compressed: bytes and extra times as of its first samples, per byte."""
+    count = len(compression.bytes)
+    plain = float(np.sum(cut.bytes[:count]))
+
+    def scaled(measured: Floats, own: Floats) -> Floats:
+        return own + cut.bytes * (float(np.sum(measured - own[:count])) / max(plain, 1.0))
+
+    return replace(
+        cut,
+        bytes=scaled(compression.bytes, cut.bytes),
+        keep_ns=scaled(compression.keep_ns, cut.keep_ns),
+        fetch_ns=scaled(compression.fetch_ns, cut.fetch_ns),
     )
 
 
@@ -181,11 +233,12 @@ def choose(
     offers: list[Offer] = []
     if data.refused is None and data.length:
         offers = [
-            _offer(data, cut, place)
+            _offer(data, cut, place, compression)
             for cut in cuts
             if cut.usable
             for place in places
             if place.budget_bytes > 0
+            for compression in (None, *cut.compressions)
         ]
     worth = [
         offer
@@ -194,21 +247,33 @@ def choose(
         and offer.break_even is not None
         and offer.break_even <= epochs
     ]
-    # Of equals the one with fewer bytes, and RAM, which comes first.
-    best = min(worth, key=lambda each: (each.total_ns(epochs), each.kept_bytes), default=None)
+    best = _best([each for each in worth if each.compression is None], epochs)
+    smaller = _best([each for each in worth if each.compression is not None], epochs)
+    if smaller is not None and (
+        best is None or smaller.total_ns(epochs) < (1 - LEAST_SAVED) * best.total_ns(epochs)
+    ):
+        best = smaller
     reason = _reason(data, cuts, places, offers, best, epochs)
     return CachePlanning(
         data, tuple(cuts), tuple(places), tuple(offers), best, reason, epochs, tuple(notes)
     )
 
 
-def _offer(data: PlannedSet, cut: Cut, place: CachePlace) -> Offer:
+def _best(offers: Sequence[Offer], epochs: int) -> Offer | None:
+    """The least time; of equals the one with fewer bytes, and RAM, which comes first."""
+    return min(offers, key=lambda each: (each.total_ns(epochs), each.kept_bytes), default=None)
+
+
+def _offer(
+    data: PlannedSet, plain: Cut, place: CachePlace, compression: Compression | None
+) -> Offer:
+    cut = plain if compression is None else _compressed(plain, compression)
     length, count = data.length or 0, len(cut.bytes)
     workers = max(1, data.num_workers)
     density = cut.before_cpu_ns / np.maximum(cut.bytes, 1.0)
 
     def times_with(least: float) -> tuple[float, bool, Floats, Floats]:
-        """(share of those that fit, warm, ns of a kept sample to write, and to read)."""
+        """(share of those that fit, warm, ns of a cached sample to write, and to read)."""
         kept = density >= least
         all_bytes = length * float(np.mean(cut.bytes * kept))
         fits = min(1.0, place.budget_bytes / all_bytes) if all_bytes else 1.0
@@ -232,11 +297,13 @@ def _offer(data: PlannedSet, cut: Cut, place: CachePlace) -> Offer:
     saved = float(np.mean(now - later))
     extra = float(np.mean(first - now))
     return Offer(
-        cut=cut,
+        cut=plain,
         place=place,
+        compression=None if compression is None else compression.method,
         least_ns_per_byte=least,
         share=fits * float(np.mean(kept)),
         kept_bytes=fits * length * float(np.mean(cut.bytes * kept)),
+        whole_bytes=length * float(np.mean(cut.bytes)),
         warm=warm,
         now=_interval(now.mean(), drawn @ now),
         first=_interval(first.mean(), drawn @ first),
@@ -247,7 +314,7 @@ def _offer(data: PlannedSet, cut: Cut, place: CachePlace) -> Offer:
 
 
 def _threshold(density: Floats, saved_ns: Callable[[float], float]) -> float:
-    """Return the least ns per byte of samples that are kept: 0 unless others save clearly more.
+    """Return the least ns per byte of samples that are cached: 0 unless others save clearly more.
 
     Times of equal samples differ by chance, so a small difference is none.
     """
@@ -278,21 +345,22 @@ def _reason(
     epochs: int,
 ) -> str:
     if data.refused is not None:
-        return f"Samples cannot be kept: {data.refused}"
+        return f"Samples cannot be cached: {data.refused}"
     if best is not None:
         where = "in RAM" if best.place.kind == RAM else "on disk"
-        return f"Keep what comes from {best.cut.name}, {where}"
+        how = "" if best.compression is None else f", compressed ({best.compression})"
+        return f"Cache what comes from {best.cut.name}, {where}{how}"
     if not any(cut.usable for cut in cuts):
         why = next((cut.why for cut in cuts if cut.why is not None), "no sample was measured")
-        return f"Do not keep samples: no cut can be kept; already at the first one, {why}"
+        return f"Do not cache samples: no cut can be cached; already at the first one, {why}"
     if not offers:
-        return "Do not keep samples: there is no room for them"
+        return "Do not cache samples: there is no room for them"
     offer = max(offers, key=lambda each: each.saved)
     if offer.saved < LEAST_SAVED:
         saved = max(0.0, offer.saved)
         return (
-            f"Do not keep samples: the best cut, after {offer.cut.name}, would save {saved:.1%} of "
-            f"a sample's time, less than {LEAST_SAVED:.0%}"
+            f"Do not cache samples: the best cut, after {offer.cut.name}, would save {saved:.1%} "
+            f"of a sample's time, less than {LEAST_SAVED:.0%}"
         )
     soonest = min((each.break_even for each in offers if each.break_even), default=0)
-    return f"Do not keep samples: it would pay from {soonest} epochs on, and there are {epochs}"
+    return f"Do not cache samples: it would pay from {soonest} epochs on, and there are {epochs}"

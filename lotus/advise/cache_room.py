@@ -1,4 +1,4 @@
-"""Where samples may be kept here, and how much: memory and disk, with the disk's measured rates."""
+"""Where samples may be cached here, and how much: memory, and disk with its measured rates."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def disk(
     path = folder or Path(users_root())
     there = path
     while not there.exists() and there != there.parent:
-        there = there.parent  # nothing stays behind where nothing is to be kept
+        there = there.parent  # nothing stays behind where nothing is to be cached
     try:
         free = _free(there)
         write, read = _rates(there, min(_TRIED, free // 4))
     except OSError as error:
-        text = f"no samples can be kept in {path}: {error.strerror or error}"
+        text = f"no samples can be cached in {path}: {error.strerror or error}"
         if folder is not None:
             raise LotusError(f"{text}; name another folder with --folder") from None
         return None, [text]

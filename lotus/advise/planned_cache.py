@@ -1,19 +1,21 @@
-"""`lotus plan`: measures a program's samples, and chooses which part of them to keep, and where."""
+"""`lotus plan`: measures a program's samples, and chooses which part to cache, and where."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lotus.advise import cache_plan, cache_room
-from lotus.advise.cache_plan import CachePlace, CachePlanning
+from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, SharedCache
 from lotus.common import memory_headroom
 from lotus.common.errors import LotusError
 from lotus.common.formatting import plural
+from lotus.inside.cache.cache_folder import cache_name, users_root
 from lotus.mapping import isolated_runner
-from lotus.settings import tuned_file
+from lotus.settings import sample_caches, tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, SampleCache, Target, Tuned
 
@@ -32,7 +34,7 @@ def attempt(
     """Start a command up to its loader, measure its samples and choose.
 
     `loader` is a loader's number by first iteration, the class of its data set, the place that
-    makes it or its name; None the largest. `ram_bytes` and `disk_bytes` bound what is kept there,
+    makes it or its name; None the largest. `ram_bytes` and `disk_bytes` bound what is cached there,
     0: nothing. `folder` is on the disk. Raises LotusError where the command cannot be started, or
     where it iterates no such loader.
     """
@@ -70,11 +72,25 @@ def attempt(
             on_disk, more = cache_room.disk(disk_bytes, folder, left)
             places += [] if on_disk is None else [on_disk]
             notes += more
-    return cache_plan.choose(data, cuts, places, epochs, notes)
+    planning = cache_plan.choose(data, cuts, places, epochs, notes)
+    return replace(planning, shared=shared_caches(cuts, places))
+
+
+def shared_caches(cuts: Sequence[Cut], places: Sequence[CachePlace]) -> tuple[SharedCache, ...]:
+    """Return the caches of these cuts that are there already, also of other programs."""
+    found = []
+    for cut in cuts:
+        for place in places:
+            if cut.key is not None:
+                folder = Path(place.folder or users_root()) / cache_name(cut.key)
+                cache = sample_caches.read(folder)
+                if cache is not None and cache.dropped is None:
+                    found.append(SharedCache(cut, place, cache.samples, cache.bytes))
+    return tuple(found)
 
 
 def settings(planning: CachePlanning, command: Sequence[str]) -> Tuned | None:
-    """Return the choice as a file of settings; None where no samples are to be kept."""
+    """Return the choice as a file of settings; None where no samples are to be cached."""
     chosen, data = planning.chosen, planning.data
     if chosen is None:
         return None
@@ -86,6 +102,7 @@ def settings(planning: CachePlanning, command: Sequence[str]) -> Tuned | None:
         folder=chosen.place.folder,
         budget_bytes=chosen.place.budget_bytes,
         least_ns_per_byte=chosen.least_ns_per_byte,
+        compression=chosen.compression,
     )
     entry = Entry(Target(**data.loader), setting, setting, cache=cache)
     return tuned_file.found_for([entry], command, torch=data.torch)

@@ -1,11 +1,11 @@
-"""`lotus cache ls`: the samples that runs with a plan keep."""
+"""`lotus cache ls`: the samples that runs with a plan have cached."""
 
 import argparse
 
 from lotus.commands.common import options, output
 
 NAME = "cache ls"
-HELP = "list the samples that `lotus run` keeps on this machine"
+HELP = "list the samples that `lotus run` has cached on this machine"
 EPILOG = """\
 examples:
   lotus cache ls

@@ -1,4 +1,4 @@
-"""`lotus cache rm`: remove samples that runs with a plan keep."""
+"""`lotus cache rm`: remove samples that runs with a plan have cached."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from lotus.commands.common import arguments
 from lotus.common.errors import LotusError
 
 NAME = "cache rm"
-HELP = "remove samples that `lotus run` keeps on this machine"
+HELP = "remove samples that `lotus run` has cached on this machine"
 EPILOG = """\
 examples:
   lotus cache rm --all

@@ -1,4 +1,4 @@
-"""`lotus plan`: whether keeping samples pays, which part of them, and where."""
+"""`lotus plan`: whether caching samples pays, which part of them, and where."""
 
 import argparse
 from pathlib import Path
@@ -13,14 +13,15 @@ EPILOG = """\
 examples:
   lotus plan -- python train.py
       for each cut between two operations: whether its value is the same each
-      time, how long it takes to make, its size; then what to keep, and the gain
-  lotus plan --ram 20GB --disk 100GB --folder /data/kept -- python train.py
+      time, how long it takes to make, its size, also compressed; then what to
+      cache, and the gain
+  lotus plan --ram 20GB --disk 100GB --folder /data/cache -- python train.py
   lotus run --settings plan.json -- python train.py
-      keeps samples as planned: batches stay equal bit for bit
+      caches samples as planned: batches stay equal bit for bit
 
 The program starts as usual, up to its first batch. Then samples from its whole
 data set are made several times in its main process, with other random numbers,
-and kept and read again in memory. After that it is ended at once: none of its
+and cached and read again in memory. After that it is ended at once: none of its
 `finally` blocks and atexit functions runs.
 
 What is predicted is the time of samples in their workers: collate and sending
@@ -29,8 +30,8 @@ lotus advise --ceilings.
 
 writes: the file of -o, if caching samples pays
 
-exit codes: 0 it was measured, also if keeping samples does not pay; 1 samples
-  of this loader cannot be kept; 2 the program could not be measured
+exit codes: 0 it was measured, also if caching does not pay; 1 samples
+  of this loader cannot be cached; 2 the program could not be measured
 
 see also: lotus advise, lotus run, lotus tune, lotus schema plan
 """
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--folder",
         type=Path,
         metavar="DIR",
-        help="where on disk samples are kept (default: ~/.cache/lotus/samples)",
+        help="where on disk samples are cached (default: ~/.cache/lotus/samples)",
     )
     add(
         "--epochs",

@@ -21,7 +21,7 @@ examples:
   lotus run --settings tuned.json -- python train.py
       the program's own output; it differs in speed only
   lotus run --settings plan.json -- python train.py
-      keeps the part of each sample that lotus plan found worth keeping
+      caches the part of each sample that lotus plan found worth it
   lotus run --settings balance.json -- torchrun --nproc-per-node 2 train.py
       each rank takes its share of every global batch
   lotus run --settings advice.json --allow uint8_tensors -- python train.py
@@ -37,12 +37,12 @@ examples:
 
 The command keeps its terminal, its output, its exit code and its signals. It is
 not recorded, and lotus writes nothing but the samples that plan.json has it
-keep (lotus cache ls). Without a command it acts like --print.
+cache (lotus cache ls). Without a command it acts like --print.
 
-Kept samples: batches and random numbers stay equal bit for bit. If the data set
-turns out not to allow that, lotus prints why, and the data set makes its
-samples as before. The first kept sample of each process, then one in 500, is
-made anew and compared; if it differs, no samples are kept. If files, code or
+Cached samples: batches and random numbers stay equal bit for bit. If the data
+set turns out not to allow that, lotus prints why, and the data set makes its
+samples as before. The first cached sample of each process, then one in 500, is
+made anew and compared; if it differs, none are cached. If files, code or
 parameters change, samples are made anew.
 
 Where a setting has torch_threads, torch's threads are set in the process that
@@ -180,7 +180,7 @@ def run(args: argparse.Namespace) -> int:
                 print(printable(f"# {entry.loader.words()}"))
             print("\n".join(tuned_file.code_change(entry.setting)))
             if entry.cache is not None:
-                print("# samples are kept by lotus run only, without a change of code")
+                print("# samples are cached by lotus run only, without a change of code")
             for use in entry.alternatives:
                 known = use.name in alternative_files.names()
                 change = alternative_files.load(use.name).CHANGE if known else "unknown here"

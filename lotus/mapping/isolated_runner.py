@@ -121,10 +121,10 @@ def measure_cuts(
     samples: int = 24,
     budget_s: float = 60.0,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run `command` up to its loader, and measure what keeping its samples would save.
+    """Run `command` up to its loader, and measure what caching its samples would save.
 
     Returns (events of lotus/inside/isolate/cut_bench.py, notes). `directory` is created if
-    necessary; samples are kept in `folder` meanwhile. Raises LotusError if the command cannot be
+    necessary; samples are cached in `folder` meanwhile. Raises LotusError if the command cannot be
     started or does not iterate this loader.
     """
     work = {"samples": samples, "loader": loader, "cuts": str(folder)}

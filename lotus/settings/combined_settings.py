@@ -13,9 +13,9 @@ from lotus.settings.tuned_file import Entry, Target, Tuned
 def combined(documents: Mapping[Path, Tuned]) -> Tuned:
     """Return one document whose entries are those of all files, one for each loader.
 
-    Of the files with an entry for a loader, one may change its settings, one may keep samples, or
+    Of the files with an entry for a loader, one may change its settings, one may cache samples, or
     they may have alternatives. Raises LotusError where two files change the same thing, or where
-    samples would be kept that alternatives make.
+    samples would be cached that alternatives make.
     """
     entries: list[tuple[Path, Entry]] = []
     for path, document in documents.items():
@@ -54,12 +54,12 @@ def _joined(first: Path, one: Entry, second: Path, other: Entry) -> Entry:
     if _changes_setting(one) and _changes_setting(other) and one.setting != other.setting:
         raise refuse("change the setting of")
     if one.cache is not None and other.cache is not None and one.cache != other.cache:
-        raise refuse("keep samples of")
+        raise refuse("cache samples of")
     cache = one.cache or other.cache
     alternatives = tuple(dict.fromkeys((*one.alternatives, *other.alternatives)))
     if cache is not None and alternatives:
         raise LotusError(
-            f"{first} and {second} cannot be combined: one keeps samples of {one.loader.words()}, "
+            f"{first} and {second} cannot be combined: one caches samples of {one.loader.words()}, "
             "the other makes them in another way; apply one of them"
         )
     source = other if _changes_setting(other) else one

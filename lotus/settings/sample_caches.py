@@ -27,7 +27,7 @@ class ListedCache:
     """A cache. Times are seconds since 1970; None: not known.
 
     samples, bytes  the entries in it, and the bytes of disk or memory that it takes
-    operations  those that a kept sample has been through, by name
+    operations  those that a cached sample has been through, by name
     cut  how many operations these are; 0: what the data set's own code makes
     command  the program that made it
     dropped  why nobody uses it any more

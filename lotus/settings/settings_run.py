@@ -164,12 +164,12 @@ def recorded_facts(messages: Path) -> list[dict[str, Any]]:
 
 
 def _kept(facts: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a message on how many samples were kept ones, if any were kept."""
+    """Return a message on how many samples came from a cache, if any did."""
     counts = [fact for fact in facts if type(fact.get("kept")) is int]
     if not counts:
         return []
     kept, made = (sum(int(fact[name]) for fact in counts) for name in ("kept", "made"))
-    return [f"{kept:,} of {kept + made:,} samples were kept ones; `lotus cache ls` lists them"]
+    return [f"{kept:,} of {kept + made:,} samples came from the cache; `lotus cache ls` lists them"]
 
 
 def not_found(

@@ -10,6 +10,7 @@ from typing import Any
 
 from lotus.common import files, host, redaction
 from lotus.common.errors import LotusError
+from lotus.inside.cache.compression import METHODS
 from lotus.settings.program_name import program_of
 from lotus.settings.space import Setting
 
@@ -65,12 +66,12 @@ class Target:
 
 @dataclass(frozen=True)
 class SampleCache:
-    """Which part of each sample of a loader's data set is kept, and where. Raises ValueError.
+    """Which part of each sample of a loader's data set is cached, and where. Raises ValueError.
 
     `path` are the attributes that lead from the data set to its transform, and `operations` are the
-    transform's; None: it has none. What goes into operation `cut` is kept; after the last one, or
+    transform's; None: it has none. What goes into operation `cut` is cached; after the last one, or
     without a transform, whole samples are. What saves less than `least_ns_per_byte` nanoseconds
-    per byte is not kept.
+    per byte is not cached.
     """
 
     path: tuple[str, ...] | None
@@ -79,6 +80,7 @@ class SampleCache:
     folder: str | None  # None: in the user's cache folder
     budget_bytes: int
     least_ns_per_byte: float = 0.0
+    compression: str | None = None  # None: none
 
     def __post_init__(self) -> None:
         if self.path is not None:
@@ -104,6 +106,10 @@ class SampleCache:
         if type(least) not in (int, float) or not 0 <= least < math.inf:
             raise ValueError(
                 f"least_ns_per_byte is {least!r:.50}: it must be finite and at least 0"
+            )
+        if self.compression is not None and self.compression not in METHODS:
+            raise ValueError(
+                f"compression is {self.compression!r:.50}: it must be one of {', '.join(METHODS)}"
             )
 
 
@@ -136,7 +142,7 @@ class AlternativeUse:
 class Entry:
     """A loader's new setting, and the program's own (`before`).
 
-    Where only samples are kept (`cache`) or made in another way (`alternatives`), the setting is
+    Where only samples are cached (`cache`) or made in another way (`alternatives`), the setting is
     the program's own.
     """
 
@@ -189,6 +195,8 @@ def write(path: Path, tuned: Tuned) -> None:
         for name in ("cache", "alternatives"):  # versions of before refuse these
             if not entry[name]:
                 del entry[name]
+        if "cache" in entry and entry["cache"]["compression"] is None:
+            del entry["cache"]["compression"]
     files.write_json(path, content, mode=0o600)
 
 

@@ -1,4 +1,4 @@
-"""`lotus run` keeps samples: batches stay bit-equal, and what is kept is not made again."""
+"""`lotus run` caches samples: batches stay bit-equal, and what is kept is not made again."""
 
 import re
 from collections import Counter
@@ -135,14 +135,14 @@ def test_what_cannot_be_kept_is_made_as_ever(runs, name):
     for run in others:
         assert run.printed[word] == plain.printed[word]
         assert run.made[word] == plain.made[word]
-        assert f"lotus: samples are not kept: {REFUSED[name]}" in run.err
+        assert f"lotus: samples are not cached: {REFUSED[name]}" in run.err
 
 
 def test_what_the_program_prints_stays(runs):
     plain, first, second, method = runs
     assert plain.err == ""
     for run in (first, second):
-        assert "samples were kept ones" in run.err
+        assert "samples came from the cache" in run.err
         rows = [row for row in run.err.splitlines() if not row.startswith("lotus: ")]
         assert rows == []
     # AND an exception of the data set has no frame of ours.
@@ -168,7 +168,7 @@ def test_ranks_share_a_cache(torch, tmp_path, pictures):
     for rank in range(2):
         assert f"rank {rank}: 4 batches, equal: True" in text
     # AND what one rank has kept in the first epoch, the other had in the second.
-    assert "lotus: 12 of 24 samples were kept ones" in text
+    assert "lotus: 12 of 24 samples came from the cache" in text
     assert len(list((tmp_path / "kept").iterdir())) == 1
 
 
@@ -195,8 +195,8 @@ def test_other_operations_are_refused(torch, tmp_path, pictures):
     settings = settings_file(tmp_path, ["pictures"], "none:0", operations=("Resize",))
     kept = start(tmp_path / "run", pictures, [word], settings)
     assert set(kept.made[word].values()) == {2}
-    assert "are not kept: its transform is" in kept.err
-    assert "samples were kept ones" not in kept.err
+    assert "are not cached: its transform is" in kept.err
+    assert "samples came from the cache" not in kept.err
 
 
 def test_a_data_set_that_changes_with_epochs(torch, tmp_path, pictures):

@@ -12,7 +12,7 @@ from hypothesis import given as holds_for
 from hypothesis import strategies as st
 from PIL import Image, ImagePalette
 
-from lotus.inside.cache import entry_codec
+from lotus.inside.cache import entry_codec, entry_decoder
 from lotus.inside.cache.entry_codec import CannotEncode
 
 DTYPES = sorted(
@@ -36,7 +36,7 @@ def again(value: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "B?Complex(Half|32)")  # as wherever such a tensor is made
-        return entry_codec.decode(memoryview(joined(value)))
+        return entry_decoder.decode(memoryview(joined(value)))
 
 
 def random_tensor(dtype: torch.dtype, sizes: list[int], seed: int) -> torch.Tensor:
@@ -97,7 +97,7 @@ def test_tensors_with_any_strides(tensor: torch.Tensor) -> None:
 def test_decoded_tensors_are_as_new_ones() -> None:
     data = bytearray(joined([torch.arange(6.0).reshape(2, 3), torch.arange(4.0)[::2]]))
     before = bytes(data)
-    plain, spread = entry_codec.decode(memoryview(data))
+    plain, spread = entry_decoder.decode(memoryview(data))
     # THEN they are no views, do not share the bytes, and can be resized
     for tensor in (plain, spread):
         assert not tensor._is_view()
@@ -113,7 +113,7 @@ def test_the_programs_default_device_changes_nothing() -> None:
     data = joined([torch.arange(6.0)[::2], torch.ones(0, 3), torch.ones(3)])
     torch.set_default_device("meta")
     try:
-        decoded = entry_codec.decode(memoryview(data))
+        decoded = entry_decoder.decode(memoryview(data))
         assert joined(decoded) == data
     finally:
         torch.set_default_device(None)
@@ -186,7 +186,7 @@ def test_pictures_of_each_mode(mode: str) -> None:
         assert_same_picture(decoded, picture)
         # AND it can be written to
         data = bytearray(joined(picture))
-        before, decoded = bytes(data), entry_codec.decode(memoryview(data))
+        before, decoded = bytes(data), entry_decoder.decode(memoryview(data))
         decoded.putpixel((0, 0), picture.getpixel((0, 0)))
         decoded.paste(picture.crop((0, 0, 1, 1)), (0, 0))
         assert bytes(data) == before
@@ -246,7 +246,7 @@ def test_damaged_bytes_of_tensors_and_pictures() -> None:
         for byte in (0, 0xFF, data[place] ^ 1, data[place] ^ 0x40):
             changed = data[:place] + bytes((byte,)) + data[place + 1 :]
             with contextlib.suppress(ValueError):
-                entry_codec.decode(memoryview(changed))
+                entry_decoder.decode(memoryview(changed))
     for length in range(len(data)):
         with pytest.raises(ValueError, match="damaged"):
-            entry_codec.decode(memoryview(data[:length]))
+            entry_decoder.decode(memoryview(data[:length]))

@@ -277,7 +277,7 @@ def test_what_cannot_be_kept_has_its_reason(results, name, why):
     assert code == 0, text
     assert set(whys(results, name)) == {why}
     assert (document["chosen"], document["output"], settings) == (None, None, None)
-    assert document["sentence"].startswith("Do not keep samples: no cut can be kept")
+    assert document["sentence"].startswith("Do not cache samples: no cut can be cached")
 
 
 def test_files_that_no_one_sees_are_told(results):

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from lotus.inside.cache import entry_codec
+from lotus.inside.cache import entry_codec, entry_decoder
 from lotus.inside.cache.sample_store import SampleStore
 from tools.bench import pyperf_runner
 
@@ -111,7 +111,7 @@ def get(loops: int, make: Callable[[int], Any], folder: Path, decodes: bool) -> 
             got = clock()
             if data is None:
                 raise SystemExit(f"a sample was lost in {folder}")
-            entry_codec.decode(data)
+            entry_decoder.decode(data)
             seconds += clock() - got if decodes else got - began
             del data  # as a worker has only one sample's bytes at a time
     return seconds

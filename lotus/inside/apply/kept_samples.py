@@ -1,4 +1,4 @@
-"""Puts kept samples in place of a loader's data set, where its settings say so."""
+"""Puts cached samples in place of a loader's data set, where its settings say so."""
 
 import os
 import sys
@@ -27,11 +27,11 @@ active: "KeptSamples | None" = None  # of this process
 
 
 class NotKept(Exception):
-    """The reason why a loader's samples are not kept, as a clause."""
+    """The reason why a loader's samples are not cached, as a clause."""
 
 
 class KeptSamples:
-    """Keeps samples of loaders in this process; `pending` is the plan of what starts now."""
+    """Caches samples of loaders in this process; `pending` is the plan of what starts now."""
 
     def __init__(self, applier: "Any") -> None:
         self._applier = applier
@@ -55,7 +55,7 @@ class KeptSamples:
             self._applier.note(_words(loader, cache, plan))
             return plan
         except (NotKept, NoFingerprint, NoTransform) as reason:
-            self._applier.note(f"samples of {words(loader, site)} are not kept: {reason}")
+            self._applier.note(f"samples of {words(loader, site)} are not cached: {reason}")
             return None
 
     def create_fetcher(self, original: "Callable[..., Any]") -> "Callable[..., Any]":
@@ -82,7 +82,7 @@ class KeptSamples:
                 self._stores[plan.folder] = store
             maker = SampleMaker(dataset, plan, store, note, count)
         except (OSError, NoTransform, NoFingerprint, NotKept) as error:
-            self._applier.note(f"samples are not kept: {error}")
+            self._applier.note(f"samples are not cached: {error}")
             return
         fetcher.dataset = CachedSamples(dataset, maker)
 
@@ -114,8 +114,9 @@ def _plan(loader: "Any", cache: "dict[str, Any]") -> CachePlan:
             raise NotKept(f"its transform is {names}, the settings are for {cache['operations']}")
     key = key_of(dataset, path, cut)
     root = cache["folder"] or cache_folder.users_root()
-    plan = CachePlan(path, cut, key, os.path.join(root, key[:32]))
+    plan = CachePlan(path, cut, key, os.path.join(root, cache_folder.cache_name(key)))
     plan.budget_bytes, plan.least_ns_per_byte = cache["budget_bytes"], cache["least_ns_per_byte"]
+    plan.compression = cache.get("compression")
     plan.about = {
         "data_set": type(dataset).__name__,
         "operations": list(cache["operations"]),
@@ -127,8 +128,9 @@ def _plan(loader: "Any", cache: "dict[str, Any]") -> CachePlan:
 
 def _words(loader: "Any", cache: "dict[str, Any]", plan: CachePlan) -> str:
     kind = type(loader.dataset).__name__
-    what, after = f"whole samples of {kind} are kept", cache["operations"][plan.cut :]
+    what, after = f"whole samples of {kind} are cached", cache["operations"][plan.cut :]
     if after:
-        what = f"samples of {kind} are kept as {after[0]} gets them"
+        what = f"samples of {kind} are cached as {after[0]} gets them"
     root = os.path.dirname(plan.folder)
-    return f"{what}: at most {plan.budget_bytes / 2**30:.3g} GiB in {root}"
+    how = "" if plan.compression is None else f", compressed ({plan.compression})"
+    return f"{what}{how}: at most {plan.budget_bytes / 2**30:.3g} GiB in {root}"

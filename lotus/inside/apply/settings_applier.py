@@ -63,7 +63,7 @@ class Applier:
         self.entries: list[dict[str, Any]] = []
         self.matching = Matching(self.entries)
         self.notes = RunNotes()
-        self.kept: KeptSamples | None = None  # where an entry keeps samples
+        self.kept: KeptSamples | None = None  # where an entry caches samples
         self.changed: ChangedTransforms | None = None  # where an entry has alternatives
         self._threads_set: set[int] = set()  # entries whose threads of torch were set
         self.pid, self.numbers = os.getpid(), 0  # loaders that were iterated in this process
@@ -318,7 +318,7 @@ class Applier:
         return threads
 
     def kept_samples(self, loader: "Any", known: KnownLoader) -> "CachePlan | None":
-        """Return what to keep of a loader's samples; None: nothing."""
+        """Return what to cache of a loader's samples; None: nothing."""
         if self.kept is None or known.entry is None:
             return None
         return self.kept.plan(loader, known.entry, known.site)
@@ -332,7 +332,7 @@ class Applier:
         if not names:
             return None
         if entry.get("cache") is not None:
-            self.note("no alternatives are put in where samples are kept")
+            self.note("no alternatives are put in where samples are cached")
             return None
         return self.changed.plan(loader, names, known.site)
 

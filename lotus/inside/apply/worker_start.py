@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class WorkerInit:
     """Replaces a loader's `worker_init_fn` while its workers start.
 
-    It sets their threads, if `threads` is not None, what is kept of their samples, and which
+    It sets their threads, if `threads` is not None, what is cached of their samples, and which
     alternatives make them. `__call__` is a property: it returns the user's function, which Python
     then calls. So the user's function has no frame of ours above it.
     """

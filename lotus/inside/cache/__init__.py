@@ -1,1 +1,1 @@
-"""Keeps what a data set makes of its samples, so that later epochs need not make it again."""
+"""Caches what a data set makes of its samples, so that later epochs need not make it again."""

@@ -29,6 +29,11 @@ def users_root() -> str:
     return os.path.join(base, "lotus", "samples")
 
 
+def cache_name(key: str) -> str:
+    """Return the name of the folder that samples with a key have below a root."""
+    return key[:32]
+
+
 def memory_root() -> str:
     """Return the folder of the user's caches in memory, which all processes share."""
     return f"/dev/shm/lotus-samples-{os.getuid()}"

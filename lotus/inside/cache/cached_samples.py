@@ -1,9 +1,9 @@
-"""Takes the place of a data set in a fetcher, and gives kept samples where there are some.
+"""Takes the place of a data set in a fetcher, and gives cached samples where there are some.
 
-A sample that is not kept yet is made by the data set, with a `Tap` in place of its transform: what
-comes to the cut is kept, and the sample with a hole where the transform's result stands. From these
-the sample is made again: the operations after the cut run as ever, with the random numbers that
-they would have drawn, because nothing before the cut draws any.
+A sample that is not cached yet is made by the data set, with a `Tap` in place of its transform:
+what comes to the cut is cached, and the sample with a hole where the transform's result stands.
+From these the sample is made again: the operations after the cut run as ever, with the random
+numbers that they would have drawn, because nothing before the cut draws any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from ..common import patching
 from ..common.guard import first_line, hook, of_the_program
 from ..common.objects import attributes
 from . import opened_files, random_sources
-from .entry_codec import CannotEncode, decode, encode
+from .compression import MARK, EncodedParts, compressed, decompressed
+from .entry_codec import CannotEncode, encode
+from .entry_decoder import decode
 from .fingerprints import fingerprint, versions
 from .sample_template import filled, with_hole
 from .transform_place import Tap, TransformPlace
@@ -36,21 +38,22 @@ _DEEPEST = 8
 
 
 class CachePlan:
-    """What is kept of a loader's samples, and where; it is pickled for workers that are spawned."""
+    """What is cached of a loader's samples, and where; pickled for workers that are spawned."""
 
     def __init__(self, path: Sequence[str] | None, cut: int, key: str, folder: str) -> None:
         self.path, self.cut = path, cut
         self.key = key  # of the data set's state and code, and of the operations before the cut
         self.folder = folder
         self.budget_bytes = 0
-        self.least_ns_per_byte = 0.0  # what saves less is not kept
+        self.least_ns_per_byte = 0.0  # what saves less is not cached
+        self.compression: str | None = None  # one of compression.METHODS; None: none
         self.about: Mapping[str, Any] = {}  # for people: see sample_store.py
 
 
 def key_of(dataset: Any, path: Sequence[str] | None, cut: int) -> str:
-    """Return the key under which samples of a data set are kept.
+    """Return the key under which samples of a data set are cached.
 
-    Parts of one data set (torch's Subset) share it. Raises NoFingerprint, NoTransform.
+    EncodedParts of one data set (torch's Subset) share it. Raises NoFingerprint, NoTransform.
     """
     inner, _ = _unwrapped(dataset, 0)
     if path is None:
@@ -73,7 +76,7 @@ def _unwrapped(dataset: Any, index: Any) -> tuple[Any, Any]:
 
 
 class SampleCount:
-    """How many samples of this process were kept ones, and how many the data set made."""
+    """How many samples of this process came from the cache, and how many the data set made."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -81,7 +84,7 @@ class SampleCount:
 
 
 class CachedSamples:
-    """A data set whose samples are kept. It has the attributes of the own one."""
+    """A data set whose samples are cached. It has the attributes of the own one."""
 
     def __init__(self, dataset: Any, maker: SampleMaker) -> None:
         self.__dict__.update(_dataset=dataset, _maker=maker)
@@ -106,7 +109,7 @@ hook(CachedSamples.__getitem__)
 
 
 class SampleMaker:
-    """Makes samples of a data set from what is kept, and keeps the others.
+    """Makes samples of a data set from the cache, and caches the others.
 
     `note` gets a line for the user when it stops.
     """
@@ -149,7 +152,7 @@ class SampleMaker:
         return filled(entry.template, value)
 
     def _looked_up(self, index: Any) -> str | None:
-        """Return the name of a sample's entry; None where this sample is not kept."""
+        """Return the name of a sample's entry; None where this sample is not cached."""
         try:
             if self._place is not None and not self._place.is_current():
                 self._stop("the program has replaced the data set's transform")
@@ -163,8 +166,8 @@ class SampleMaker:
             self._fail(error)
             return None
 
-    def _entry(self, name: str) -> KeptSample | None:
-        """Return a kept sample, if its files are as they were."""
+    def _entry(self, name: str) -> CachedSample | None:
+        """Return a cached sample, if its files are as they were."""
         try:
             if self._store.dropped:
                 self.on = False
@@ -173,7 +176,7 @@ class SampleMaker:
             if data is None:
                 return None
             try:
-                entry = KeptSample(data)
+                entry = CachedSample(data)
             except ValueError:  # damaged
                 return None
             return entry if entry.is_current() else None
@@ -182,7 +185,7 @@ class SampleMaker:
             return None
 
     def _make(self, index: Any, making: _Making) -> Any:
-        """Have the data set make a sample, and keep it or compare it with the kept one."""
+        """Have the data set make a sample, and cache it or compare it with the cached one."""
         place = self._place
         if place is None:
             making.begin()
@@ -228,7 +231,12 @@ class SampleMaker:
         if making.expected is not None:
             self._compare(making, template)
             return
-        parts = entry_parts(files, template, making.value)
+        plain = entry_parts(files, template, making.value)
+        parts: Sequence[bytes | memoryview] = plain
+        if self._plan.compression is not None:
+            if not self._store.has_room(making.name):
+                return  # compressing what has no room would cost time in each epoch
+            parts = compressed(plain, self._plan.compression)
         size = sum(len(part) for part in parts)
         if making.took_ns >= self._plan.least_ns_per_byte * size:
             self._store.put(making.name, parts)
@@ -238,13 +246,13 @@ class SampleMaker:
         assert kept is not None
         same = b"".join(making.value) == kept.encoded_value
         if not same or encoded(template) != encoded(kept.template):
-            why = "a kept sample differs from one that was made anew"
+            why = "a cached sample differs from one that was made anew"
             self._store.drop(why)
             self._stop(f"{why}; `lotus cache rm` removes them")
 
     def _stop(self, why: str) -> None:
         self.on = False
-        self._note(f"samples are not kept: {why}")
+        self._note(f"samples are not cached: {why}")
 
     def _fail(self, error: Exception) -> None:
         """Handle an error of ours; what the program raises into our code is raised."""
@@ -260,10 +268,12 @@ hook(SampleMaker.sample)
 hook(SampleMaker._make)
 
 
-class KeptSample:
-    """A kept sample. Raises ValueError where its bytes are not one."""
+class CachedSample:
+    """A cached sample. Raises ValueError where its bytes are not one."""
 
     def __init__(self, data: memoryview) -> None:
+        if data[: len(MARK)] == MARK:
+            data = decompressed(data)
         size = int.from_bytes(data[:_HEAD], "little")
         if not 0 < size <= len(data) - _HEAD:
             raise ValueError("no entry of a sample")
@@ -278,10 +288,13 @@ class KeptSample:
         )
 
 
-def entry_parts(files: Any, template: Any, value: Sequence[Any]) -> list[Any]:
+def entry_parts(files: Any, template: Any, value: EncodedParts) -> EncodedParts:
     """Return the parts of an entry; `value` is encoded already. Raises CannotEncode."""
-    head = encoded((files, template))
-    return [len(head).to_bytes(_HEAD, "little"), head, *value]
+    head = encode((files, template))
+    parts = EncodedParts([sum(map(len, head)).to_bytes(_HEAD, "little")])
+    parts.add(head)
+    parts.add(value)
+    return parts
 
 
 class _Making:
@@ -289,9 +302,9 @@ class _Making:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.expected: KeptSample | None = None
+        self.expected: CachedSample | None = None
         self.tap: Tap | None = None
-        self.value: Sequence[Any] = ()  # what came to the cut, encoded
+        self.value = EncodedParts()  # what came to the cut, encoded
         self.took_ns = 0  # CPU time up to the cut
         self.opened: list[str] = []
         self.why = ""

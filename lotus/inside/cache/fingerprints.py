@@ -1,7 +1,7 @@
 """Hashes of what decides how a sample is made: state of a data set, parameters and code.
 
 A hash of code misses what it reaches by other ways than names: files, environment, native code. So
-kept samples are compared with new ones now and then: see cached_samples.py.
+cached samples are compared with new ones now and then: see cached_samples.py.
 """
 
 from __future__ import annotations

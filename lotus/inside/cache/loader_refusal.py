@@ -1,4 +1,4 @@
-"""Which loaders have samples that can be kept."""
+"""Which loaders have samples that can be cached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def refusal(loader: Any) -> str | None:
-    """Return why samples of a loader cannot be kept, as a clause; None: they may."""
+    """Return why samples of a loader cannot be cached, as a clause; None: they may."""
     dataset = loader.dataset
     if is_iterable(loader):
         return "its data set is iterable: a sample has no index by which it could be known"

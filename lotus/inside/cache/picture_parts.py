@@ -18,7 +18,7 @@ _PIXEL = {
 
 
 def byte_count(mode: str, width: int, height: int) -> int:
-    """How many bytes a picture has; -1 where it has none, or its mode is not kept."""
+    """How many bytes a picture has; -1 where it has none, or its mode is not cached."""
     if not width or not height:
         return -1
     if mode == "1":

@@ -1,4 +1,4 @@
-"""A folder of kept samples with a budget, shared by any number of processes and jobs.
+"""A folder of cached samples with a budget, shared by any number of processes and jobs.
 
 An entry is a file `FOLDER/ab/REST-OF-NAME`: a header, then its bytes. It is written under another
 name and renamed, without fsync: what a power loss leaves of it, its checksum finds out. Files are
@@ -111,6 +111,14 @@ class SampleStore:
             _raise_of_the_program(error)
             return None
 
+    def has_room(self, name: str) -> bool:
+        """Whether an entry may find room: unless a larger one found none, or this one is there."""
+        if self._process != os.getpid():
+            self._start()
+        if self._stopped:
+            return False
+        return self._too_large is None or os.path.lexists(self._path(name))
+
     def put(self, name: str, parts: Sequence[bytes | memoryview]) -> bool:
         """Write an entry whole or not at all; replaces one of this name. Whether it was written."""
         if self._process != os.getpid():
@@ -156,7 +164,7 @@ class SampleStore:
     def _stop(self, why: str) -> None:
         if not self._stopped:
             self._stopped = True
-            self._note(f"no more samples are kept in {self.folder}: {why}")
+            self._note(f"no more samples are cached in {self.folder}: {why}")
 
     def _write(self, path: str, data: bytes) -> None:
         """Raises OSError, and leaves nothing then."""

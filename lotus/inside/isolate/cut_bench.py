@@ -1,7 +1,7 @@
-"""Measures savings and costs of keeping a loader's samples at each cut, for `lotus plan`.
+"""Measures savings and costs of caching a loader's samples at each cut, for `lotus plan`.
 
 It runs in the program, on one thread as in a worker, on samples from the whole data set. Times are
-CPU times and blocked times, as on a file server. Compressed sizes are not measured.
+CPU times and blocked times, as on a file server.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ import sys
 import tempfile
 
 from ..cache import random_sources
-from ..cache.entry_codec import decode, encode
+from ..cache.cached_samples import key_of
+from ..cache.entry_codec import encode
+from ..cache.entry_decoder import decode
 from ..cache.fingerprints import NoFingerprint
 from ..cache.loader_refusal import refusal
 from ..cache.random_sources import RandomSources
 from ..cache.sample_store import SampleStore
+from ..cache.transform_place import NoTransform
 from ..common import loader_description
 from ..common.clocks import clock
 from ..common.guard import quiet
 from .busy_time import BusyTime, reading
+from .compression_bench import CompressionBench
 from .cut_checks import CheckedCut, CutChecks, SamplePath, encoded
 from .file_reads import FileReads
 from .input_capture import describe
@@ -59,6 +63,7 @@ class CutBench:
     ) -> None:
         self._samples, self._budget_ns, self._folder, self._say = samples, budget_ns, folder, say
         self._reads = FileReads()
+        self._compressions: CompressionBench | None = None
         self._taken = 0
 
     def measure(self, loader: Any, site: str) -> None:
@@ -93,7 +98,8 @@ class CutBench:
             }
         )
         for cut, times in cuts:
-            self._report(cut, times)
+            key = None if path is None else _key(path, cut)
+            self._report(cut, times, key)
 
     def _measured(
         self, dataset: Any, sources: RandomSources, scratch: str
@@ -108,6 +114,9 @@ class CutBench:
         store = SampleStore(os.path.join(scratch, "store"), _MOST_BYTES, _ignored)
         busy = BusyTime()
         until = clock() + self._budget_ns // 2
+        # All together a quarter of the budget, where each of four methods is tried at each cut.
+        share_ns = self._budget_ns // (16 * len(checks.cuts))
+        self._compressions = CompressionBench(store, busy, share_ns)
         try:
             for index in indices:
                 self._reads.start()
@@ -118,8 +127,9 @@ class CutBench:
                         of_cut.value = of_cut.value or words(decode(memoryview(value)))
                         name = f"{cut.number:064x}"  # of each cut only the last one stays
                         _exchange(store, busy, name, (value, template), of_cut)
+                        until += self._compressions.measure(cut.number, value, template)
                 self._taken += 1
-                if clock() > until:
+                if clock() > until and self._taken > 1:  # one sample has no interval
                     break
             for index in indices[: self._taken]:  # one after the other, as in a worker
                 self._time(path, sources, busy, index, times)
@@ -161,11 +171,12 @@ class CutBench:
             ]
             of_cut.after.append(_least(after))
 
-    def _report(self, cut: CheckedCut, times: _CutTimes) -> None:
+    def _report(self, cut: CheckedCut, times: _CutTimes, key: str | None) -> None:
         def column(pairs: list[tuple[int, int]], place: int) -> list[int]:
             return [pair[place] for pair in pairs]
 
         keepable = cut.why is None
+        compressions = self._compressions if keepable else None
         self._say(
             {
                 "event": "cut",
@@ -182,8 +193,20 @@ class CutBench:
                 "keep_ns": column(times.keep, 0) if keepable else [],
                 "fetch_ns": column(times.fetch, 0) if keepable else [],
                 "value": times.value,
+                "key": key,
+                "compressions": [] if compressions is None else compressions.columns(cut.number),
             }
         )
+
+
+def _key(path: SamplePath, cut: CheckedCut) -> str | None:
+    """The key of a cut's cache; None: it cannot be cached."""
+    if cut.why is not None:
+        return None
+    try:
+        return key_of(path.dataset, path.path, cut.number)
+    except (NoFingerprint, NoTransform):
+        return None
 
 
 def _exchange(
@@ -199,7 +222,7 @@ def _exchange(
     """
     value, remainder = (decode(memoryview(part)) for part in encoded_parts)
     busy.start()
-    random_sources.drawn(random_sources.states())  # as each sample that is kept is looked at
+    random_sources.drawn(random_sources.states())  # as each sample that is cached is looked at
     head = encoded(remainder)
     parts = [head, *encode(value)]
     stored = store.put(name, parts)

@@ -1,4 +1,4 @@
-"""Finds the cuts of a pipeline at which samples may be kept.
+"""Finds the cuts of a pipeline at which samples may be cached.
 
 At such a cut, the value is the same when a sample is made twice with different random states, and
 the sample that is made from the value equals that of the data set.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 
 from ..cache import random_sources
-from ..cache.entry_codec import HOLE, CannotEncode, decode, encode
+from ..cache.entry_codec import HOLE, CannotEncode, encode
+from ..cache.entry_decoder import decode
 from ..cache.fingerprints import NoFingerprint, fingerprint
 from ..cache.sample_template import filled, with_hole
 from ..cache.transform_place import NoTransform, Tap, TransformPlace, paths
@@ -32,7 +33,7 @@ def encoded(value: Any) -> bytes:
 
 
 class CheckedCut:
-    """A cut and the results of its checks. `why`: why it cannot be kept."""
+    """A cut and the results of its checks. `why`: why it cannot be cached."""
 
     def __init__(self, number: int, name: str) -> None:
         self.number, self.name = number, name
@@ -215,7 +216,7 @@ class CutChecks:
                 cut.refuse("the data set's state changes when a sample is made")
             for number, name in enumerate(self._path.names()[: cut.number], 1):
                 if not before[number]:
-                    cut.refuse(f"{name} has no hash by which kept samples could be known")
+                    cut.refuse(f"{name} has no hash by which cached samples could be known")
                 elif before[number] != after[number]:
                     cut.refuse(f"the state of {name} changes when a sample is made")
 

@@ -37,7 +37,7 @@ class FileReads:
         self._samples += 1
 
     def refusal(self) -> str | None:
-        """Return why samples cannot be kept because of their files, as a clause; None: they can."""
+        """Return why their files keep samples from being cached, as a clause; None: nothing."""
         if self.writes:
             return "the data set writes to files while it makes a sample"
         if self.many:

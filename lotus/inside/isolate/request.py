@@ -21,7 +21,7 @@ class IsolationRequest:
         # Their names, and operations that are not run again; None: all alternatives.
         self.names: list[str] | None = fields.get("names")
         self.skipped: list[str] = fields.get("skipped") or []
-        # Folder in which kept samples are tried (cut_bench.py); None: they are not.
+        # Folder in which cached samples are tried (cut_bench.py); None: they are not.
         self.cuts: str | None = fields.get("cuts")
         # By first `iter()`, or by its data set's class, place or name; None: the largest.
         self.loader: int | str | None = fields["loader"]

@@ -20,7 +20,7 @@ def write(console: "Console", caches: Sequence[ListedCache]) -> None:
     """Print a table, with each cache's folder, and the totals."""
     if not caches:
         console.print(
-            "No samples are kept. To keep them: lotus plan -- python train.py, "
+            "No samples are cached. To cache them: lotus plan -- python train.py, "
             "then lotus run --settings plan.json -- python train.py",
             soft_wrap=True,
         )
@@ -29,7 +29,7 @@ def write(console: "Console", caches: Sequence[ListedCache]) -> None:
         (f"{cache.samples:,}", size(cache.bytes), _ago(cache.last_used_at), plain(_contents(cache)))
         for cache in caches
     ]
-    print_table(console, "Kept samples", _COLUMNS, rows)
+    print_table(console, "Cached samples", _COLUMNS, rows)
     console.print()
     for number, cache in enumerate(caches, start=1):
         console.print(f"{number}. {plain(str(cache.folder))}", soft_wrap=True)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Interval, Offer
+    from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Interval, Offer, SharedCache
 
 SCHEMA = 1
 NO_FILES = (
-    "files were read that cannot be seen: where one of them changes, kept samples do not; then use "
-    "`lotus cache rm`"
+    "files were read that cannot be seen: where one of them changes, cached samples do not; then "
+    "use `lotus cache rm`"
 )
 
 
@@ -45,6 +45,15 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
         "offers": [_offer(offer) for offer in planning.offers],
         "chosen": None if planning.chosen is None else _offer(planning.chosen),
         "sentence": planning.reason,
+        "shared": [
+            {
+                "cut": each.cut.number,
+                "place": each.place.kind,
+                "samples": each.samples,
+                "bytes": each.bytes,
+            }
+            for each in planning.shared
+        ],
         "notes": list(planning.notes),
         "output": None if output is None else str(output),
     }
@@ -65,6 +74,16 @@ def _cut(cut: Cut) -> dict[str, Any]:
         "bytes": _mean(cut.bytes),
         "keep_ns": _mean(cut.keep_ns),
         "fetch_ns": _mean(cut.fetch_ns),
+        "compressions": [
+            {
+                "method": each.method,
+                "samples": len(each.bytes),
+                "bytes": _mean(each.bytes),
+                "keep_ns": _mean(each.keep_ns),
+                "fetch_ns": _mean(each.fetch_ns),
+            }
+            for each in cut.compressions
+        ],
     }
 
 
@@ -92,6 +111,7 @@ def _offer(offer: Offer) -> dict[str, Any]:
     return {
         "cut": offer.cut.number,
         "place": offer.place.kind,
+        "compression": offer.compression,
         "least_ns_per_byte": offer.least_ns_per_byte,
         "kept_share": offer.share,
         "kept_bytes": offer.kept_bytes,
@@ -110,16 +130,19 @@ def write(
     """Print what was measured, then the choice; `words` are the program's command."""
     data = planning.data
     title = Target(**data.loader).words()
-    console.print(f"\nKeeping samples: {plain(title)}", style="bold")
+    console.print(f"\nCaching samples: {plain(title)}", style="bold")
     _write_cuts(console, planning)
+    _write_compressions(console, planning)
     console.print()
     for cut in planning.cuts:
         if cut.why is not None:
             text = f"after {cut.name}: {cut.why}"
-            print_paragraph(console, "not kept", plain(text))
+            print_paragraph(console, "not cached", plain(text))
             break  # the following ones are mostly left out for the same reason
     if planning.chosen is not None:
         _write_choice(console, planning, planning.chosen)
+    for each in planning.shared:
+        print_paragraph(console, "shared", plain(_shared_words(each)))
     if data.unseen_files:
         print_paragraph(console, "warning", NO_FILES)
     for note in planning.notes:
@@ -128,7 +151,7 @@ def write(
     if planning.chosen is None or output is None:
         return
     settings_words = [] if output == DEFAULT else ["--settings", str(output)]
-    console.print("\nNext, whether the loader binds at all, then with kept samples:", style="bold")
+    console.print("\nNext, whether the loader binds at all, then cached samples:", style="bold")
     for line in (
         ["lotus", "advise", "--ceilings", "--", *words],
         ["lotus", "run", *settings_words, "--", *words],
@@ -163,6 +186,43 @@ def _write_cuts(console: Console, planning: CachePlanning) -> None:
     print_table(console, f"Means of {samples}, each on one thread", columns, rows)
 
 
+def _shared_words(each: SharedCache) -> str:
+    where = "in RAM" if each.place.kind == RAM else "on disk"
+    return (
+        f"what comes from {each.cut.name} is cached {where} already, by this program or one with "
+        f"the same data set and operations up to there: {plural(each.samples, 'sample')}, "
+        f"{size(each.bytes)}; it is used as it is, and counts towards the budget once"
+    )
+
+
+def _write_compressions(console: Console, planning: CachePlanning) -> None:
+    """Print what samples take compressed, at the cut that is chosen, or would save most."""
+    offers = [planning.chosen] if planning.chosen is not None else planning.offers
+    cut = max(offers, key=lambda each: each.saved).cut if offers else None
+    if cut is None or not cut.compressions:
+        return
+    count = max(len(each.bytes) for each in cut.compressions)
+    whole = float(cut.bytes[:count].mean())
+
+    def cells(name: str, taken: Any, keep: Any, fetch: Any) -> list[str]:
+        mean = float(taken.mean())
+        times = [duration(float(each.mean())) for each in (keep, fetch)]
+        return [name, size(mean), share(mean / whole), *times]
+
+    rows = [cells("no", cut.bytes[:count], cut.keep_ns[:count], cut.fetch_ns[:count])]
+    for each in cut.compressions:
+        rows.append(cells(each.method, each.bytes, each.keep_ns, each.fetch_ns))
+    columns = [
+        ("compressed", LEFT),
+        ("size", RIGHT),
+        ("share", RIGHT),
+        ("to write", RIGHT),
+        ("to read", RIGHT),
+    ]
+    title = f"After {cut.name}, means of at most {plural(count, 'sample')}, CPU time"
+    print_table(console, title, columns, rows)
+
+
 def _again(cut: Cut) -> str:
     if cut.draws:
         return f"no: {', '.join(cut.draws)}"
@@ -176,11 +236,13 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
         f"what comes from {offer.cut.name} ({offer.cut.value}): {size(offer.kept_bytes)} "
         f"{where}, of at most {size(place.budget_bytes)}"
     )
+    if offer.compression is not None:
+        choice += f", compressed ({offer.compression})"
     if offer.share < 1:
         choice += f", for {share(offer.share)} of the samples"
         if offer.least_ns_per_byte:
             choice += ": those that save most for their size"
-    print_paragraph(console, "keep", plain(choice))
+    print_paragraph(console, "cache", plain(choice))
     print_paragraph(console, "now", f"{_span(offer.now)} a sample in its worker")
     print_paragraph(console, "epoch 1", f"{_span(offer.first)}: samples are written")
     print_paragraph(console, "later", _span(offer.later))
@@ -195,7 +257,7 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
     print_paragraph(console, "pays", f"{pays}, of {planning.epochs}")
     if place.kind != RAM:
         assumed = (
-            "what is kept fits in free memory, so it is read from the page cache"
+            "the cache fits in free memory, so it is read from the page cache"
             if offer.warm
             else f"it is read from the disk, at {size(place.read_bytes_per_s)}/s for all workers"
         )
@@ -208,9 +270,10 @@ def _changes(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
     """Return what would change the choice."""
     lines = []
     if offer.share < 1 and offer.kept_bytes >= 0.99 * offer.place.budget_bytes:
-        total_bytes = float(offer.cut.bytes.mean()) * (planning.data.length or 0)
         option = "--ram" if offer.place.kind == RAM else "--disk"
-        lines.append(("more room", f"all samples take {size(total_bytes)}; {option} gives more"))
+        lines.append(
+            ("more room", f"all samples take {size(offer.whole_bytes)}; {option} gives more")
+        )
     if offer.cut.number < len(planning.cuts) - 1:
         following = planning.cuts[offer.cut.number + 1]
         if following.draws:

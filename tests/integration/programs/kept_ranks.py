@@ -1,4 +1,4 @@
-"""Each rank prints whether its batches of kept samples are those of a data set without a cache.
+"""Each rank prints whether its batches of cached samples are those of a data set without a cache.
 
 Arguments: a folder of pictures and the number of workers.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from lotus.advise import cache_plan, cache_room, planned_cache
 from lotus.advise.cache_plan import DISK, RAM, CachePlace, CachePlanning
 from lotus.common.errors import LotusError
+from lotus.inside.cache.sample_store import SampleStore
 from lotus.reporters.advise import plan_report
 from lotus.reporters.base.console import plain_console
 from lotus.settings import tuned_file
@@ -57,7 +59,8 @@ def cut(
         "before_ns": [ms * MS for ms in before], "before_blocked_ns": [0] * count,
         "after_ns": [after * MS] * count, "after_blocked_ns": [0] * count,
         "bytes": [mb * MB for mb in sizes][:kept],
-        "keep_ns": [keep * MS] * kept, "fetch_ns": [fetch * MS] * kept,
+        "keep_ns": [keep * MS] * kept, "fetch_ns": [fetch * MS] * kept, "compressions": [],
+        "key": None,
     }  # fmt: skip
     return {**fields, **changes}
 
@@ -116,6 +119,67 @@ def test_an_earlier_cut_that_is_smaller_wins_where_the_budget_binds() -> None:
     assert more.cut.number == 1
 
 
+def webp(size: float, keep: float, fetch: float, count: int = 2) -> list[dict[str, Any]]:
+    return [
+        {
+            "method": "webp",
+            "bytes": [size * MB] * count,
+            "keep_ns": [keep * MS] * count,
+            "fetch_ns": [fetch * MS] * count,
+        }
+    ]
+
+
+def test_samples_are_compressed_where_the_budget_binds_and_reading_is_cheaper() -> None:
+    # GIVEN room for a third of 1,000 samples of 1 MB, which compressed take half
+    place = CachePlace(RAM, "/dev/shm/x", 333 * MB)
+    event = cut(0, "own", [8.0] * 4, 0.0, compressions=webp(0.5, 2.0, 1.0))
+    chosen = chosen_of(event, places=(place,)).chosen
+    assert chosen is not None
+    assert (chosen.compression, chosen.share) == ("webp", pytest.approx(0.666))
+    assert chosen.first.mean == pytest.approx((8 + 0.666 * 2) * MS)
+    assert chosen.later.mean == pytest.approx((8 - 0.666 * 7) * MS)
+    assert chosen.kept_bytes == pytest.approx(333 * MB)
+    # WHERE all of them fit, they stay as they are,
+    large = chosen_of(event).chosen
+    assert large is not None
+    assert large.compression is None
+    # AND so where reading them would take as long as making them.
+    slow = cut(0, "own", [8.0] * 4, 0.0, compressions=webp(0.5, 2.0, 7.9))
+    plain = chosen_of(slow, places=(place,)).chosen
+    assert plain is not None
+    assert plain.compression is None
+
+
+def test_a_gain_below_a_twentieth_is_no_reason_to_compress() -> None:
+    place = CachePlace(RAM, "/dev/shm/x", 960 * MB)
+    event = cut(0, "own", [8.0] * 4, 8.0, compressions=webp(0.9, 0.5, 0.1))
+    chosen = chosen_of(event, places=(place,)).chosen
+    assert chosen is not None
+    assert (chosen.compression, chosen.share) == (None, pytest.approx(0.96))
+
+
+def test_compressed_samples_are_in_the_settings_and_the_output(tmp_path: Path) -> None:
+    place = CachePlace(RAM, "/dev/shm/x", 333 * MB)
+    event = cut(0, "own", [8.0] * 4, 0.0, compressions=webp(0.5, 2.0, 1.0))
+    planning = chosen_of(event, RANDOM, places=(place,))
+    tuned = planned_cache.settings(planning, ["train.py"])
+    assert tuned is not None
+    path = tmp_path / "plan.json"
+    tuned_file.write(path, tuned)
+    cache = tuned_file.read(path).loaders[0].cache
+    assert cache is not None
+    assert cache.compression == "webp"
+    file = io.StringIO()
+    plan_report.write(plain_console(file), planning, words=["train.py"], output=path)
+    text = file.getvalue()
+    assert ["webp", "488", "KiB", "50%", "2.00", "ms", "1.00", "ms"] in map(
+        str.split, text.split("\n")
+    )
+    assert "all samples take 477 MiB" in text
+    assert "Cache what comes from own, in RAM, compressed (webp)." in text
+
+
 def test_where_not_all_fit_those_that_save_most_for_their_size_are_kept() -> None:
     before = [1.0, 10.0, 1.0, 10.0]
     place = CachePlace(RAM, "/dev/shm/x", 500 * MB)  # for half of 1,000 samples of 1 MB
@@ -148,7 +212,7 @@ def test_nothing_deterministic_is_not_kept() -> None:
     planning = chosen_of(cut(0, "own", [5.0] * 4, why="it differs when it is made again"))
     assert planning.chosen is None
     assert planning.offers == ()
-    assert planning.reason.startswith("Do not keep samples: no cut can be kept")
+    assert planning.reason.startswith("Do not cache samples: no cut can be cached")
     assert planning.reason.endswith("it differs when it is made again")
 
 
@@ -203,9 +267,9 @@ def test_tiny_values_have_a_finite_density() -> None:
 def test_no_room_and_a_refused_data_set() -> None:
     event = cut(0, "own", [5.0] * 4)
     nowhere = chosen_of(event, places=(CachePlace(RAM, "/dev/shm/x", 0),))
-    assert nowhere.reason == "Do not keep samples: there is no room for them"
+    assert nowhere.reason == "Do not cache samples: there is no room for them"
     refused = chosen_of(refused="its data set is iterable", path=None, operations=[], length=None)
-    assert refused.reason == "Samples cannot be kept: its data set is iterable"
+    assert refused.reason == "Samples cannot be cached: its data set is iterable"
     assert planned_cache.settings(refused, ["python"]) is None
 
 
@@ -253,7 +317,7 @@ def test_the_report_has_the_cuts_the_choice_and_what_to_do_next() -> None:
     words = " ".join(text.split())
     assert "after Flip: random numbers are drawn before it" in words
     assert "make 5.45 (5.45 to 5.45) times as many samples; without collate and sending" in words
-    assert "Keep what comes from Resize, in RAM." in words
+    assert "Cache what comes from Resize, in RAM." in words
     assert "lotus advise --ceilings -- python train.py" in words
     assert "lotus run --settings plan.json -- python train.py" in words
 
@@ -268,7 +332,7 @@ def test_the_report_warns_of_files_that_are_not_seen() -> None:
 
 def test_a_report_of_a_refused_data_set_has_no_next_command() -> None:
     text = printed(chosen_of(refused="its data set is iterable", length=None), None)
-    assert "Samples cannot be kept: its data set is iterable." in text
+    assert "Samples cannot be cached: its data set is iterable." in text
     assert "lotus run" not in text
 
 
@@ -299,3 +363,24 @@ def test_the_room_in_memory_and_on_disk(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LotusError, match="name another folder with --folder"):
         cache_room.disk(None, tmp_path / "file" / "kept", 0)
+
+
+def test_a_cache_that_is_there_already_is_shared(tmp_path: Path) -> None:
+    # GIVEN two cuts, of which another program has cached the second in this folder
+    key = "0123456789abcdef" * 4
+    events = (cut(0, "own", [4.0] * 4, key="f" * 64), cut(1, "Resize", [5.0] * 4, key=key), RANDOM)
+    _, cuts = cache_plan.read([data_set(), *events])
+    place = CachePlace(DISK, str(tmp_path), GB)
+    assert planned_cache.shared_caches(cuts, [place]) == ()
+    store = SampleStore(str(tmp_path / key[:32]), GB, print)
+    assert store.put("a" * 64, [b"x" * 5000])
+    (found,) = planned_cache.shared_caches(cuts, [place])
+    assert (found.cut.name, found.place, found.samples) == ("Resize", place, 1)
+    assert found.bytes >= 8192
+    planning = replace(chosen_of(*events), shared=(found,))
+    file = io.StringIO()
+    plan_report.write(plain_console(file), planning, words=["train.py"], output=None)
+    assert "shared      what comes from Resize is cached on disk already" in file.getvalue()
+    # A dropped one is not used any more.
+    store.drop("it differs")
+    assert planned_cache.shared_caches(cuts, [place]) == ()

@@ -65,8 +65,8 @@ def test_one_file_and_none_stay_as_they_are() -> None:
     ("first", "second", "message"),
     [
         (TUNED, replace(TUNED, setting=Setting(4)), "both change the setting of the loader of"),
-        (CACHE, replace(CACHE, cache=replace(CACHE.cache, cut=0)), "both keep samples of"),
-        (CACHE, ADVICE, "cannot be combined: one keeps samples of the loader of ImageFolder"),
+        (CACHE, replace(CACHE, cache=replace(CACHE.cache, cut=0)), "both cache samples of"),
+        (CACHE, ADVICE, "cannot be combined: one caches samples of the loader of ImageFolder"),
     ],
 )
 def test_what_contradicts_is_refused(first: Entry, second: Entry, message: str) -> None:

@@ -75,6 +75,7 @@ def test_a_cache_of_samples_is_written_read_and_requested(tmp_path: Path) -> Non
         "folder": None,
         "budget_bytes": 5,
         "least_ns_per_byte": 0.25,
+        "compression": None,
     }
     path.write_text(json.dumps(with_cache(least_ns_per_byte=...)))
     cache = tuned_file.read(path).loaders[0].cache
@@ -91,7 +92,7 @@ def test_kept_samples_have_no_change_of_code(
     assert cli.main(["run", "--print", "--settings", str(path)]) == 0
     assert capsys.readouterr().out == (
         "DataLoader(..., num_workers=2, prefetch_factor=2)\n"
-        "# samples are kept by lotus run only, without a change of code\n"
+        "# samples are cached by lotus run only, without a change of code\n"
     )
 
 

@@ -27,4 +27,4 @@ def test_a_data_set_that_worker_init_fn_changes_is_left_alone(tmp_path, changes)
     data.offset = 10 if changes else 0
     kept._place(fetcher, data)
     assert isinstance(fetcher.dataset, CachedSamples) != changes
-    assert notes == (["samples are not kept: worker_init_fn changes the data set"] * changes)
+    assert notes == (["samples are not cached: worker_init_fn changes the data set"] * changes)

@@ -7,9 +7,9 @@ import pytest
 
 from lotus.inside.cache import cached_samples
 from lotus.inside.cache.cached_samples import (
+    CachedSample,
     CachedSamples,
     CachePlan,
-    KeptSample,
     SampleCount,
     SampleMaker,
     entry_parts,
@@ -80,7 +80,7 @@ def samples(data, indices=(1, 2, 1, 2)):
 def test_samples_and_random_numbers_are_equal(made, notes):
     data = Data()
     assert samples(made(data)) == samples(Data())
-    assert (data.made, notes) == ([1, 2, 1], [])  # the first kept sample is compared
+    assert (data.made, notes) == ([1, 2, 1], [])  # the first cached sample is compared
     assert data.transform == data.scale
 
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_kept_stops_it(made, notes):
     kept = made(Odd())
     assert samples(kept)[0]["value"] == samples(Data())[0]["value"]
     assert len(notes) == 1
-    assert "samples are not kept" in notes[0]
+    assert "samples are not cached" in notes[0]
 
 
 def test_random_numbers_before_the_cut_stop_it(made, store, notes):
@@ -238,7 +238,7 @@ def test_an_entry_has_files_template_and_value(tmp_path):
     status = path.stat()
     files = [(str(path), status.st_size, status.st_mtime_ns)]
     parts = entry_parts(files, [HOLE, 3], encode((1, "two")))
-    entry = KeptSample(memoryview(b"".join(parts)))
+    entry = CachedSample(memoryview(b"".join(parts)))
     assert (entry.files, entry.template, entry.value) == (files, [HOLE, 3], (1, "two"))
     assert entry.is_current()
     path.write_text("xy")

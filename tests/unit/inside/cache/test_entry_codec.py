@@ -13,7 +13,7 @@ from hypothesis import given as holds_for
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from lotus.inside.cache import entry_codec
+from lotus.inside.cache import entry_codec, entry_decoder
 from lotus.inside.cache.entry_codec import HOLE, CannotEncode
 
 TEXTS = st.text(st.characters(categories=None), max_size=20)  # also lone surrogates
@@ -71,7 +71,7 @@ def joined(value: Any) -> bytes:
 
 
 def again(value: Any) -> Any:
-    return entry_codec.decode(memoryview(joined(value)))
+    return entry_decoder.decode(memoryview(joined(value)))
 
 
 def bits(value: Any) -> Any:
@@ -103,7 +103,7 @@ def test_values_come_back_equal_bit_for_bit(value: Any) -> None:
 def test_arrays_come_back_writable_and_apart_from_the_bytes(array: Any) -> None:
     for data in (joined(array), bytearray(joined(array))):
         before = bytes(data)
-        decoded = entry_codec.decode(memoryview(data))
+        decoded = entry_decoder.decode(memoryview(data))
         assert decoded.flags.writeable
         if decoded.size:
             decoded.view()[...] = np.zeros((), decoded.dtype)
@@ -196,16 +196,16 @@ SAMPLE = (
 
 def decoded_or_refused(data: bytes) -> None:
     with contextlib.suppress(ValueError):
-        entry_codec.decode(memoryview(data))
+        entry_decoder.decode(memoryview(data))
 
 
 def test_any_changed_byte_and_any_cut_is_a_value_or_a_value_error() -> None:
     data, dice = joined(SAMPLE), random.Random(0)
     for length in range(len(data)):
         with pytest.raises(ValueError, match="damaged"):
-            entry_codec.decode(memoryview(data[:length]))
+            entry_decoder.decode(memoryview(data[:length]))
     with pytest.raises(ValueError, match="damaged"):
-        entry_codec.decode(memoryview(data + b"\0"))
+        entry_decoder.decode(memoryview(data + b"\0"))
     for place in range(len(data)):
         for byte in (0, 0xFF, data[place] ^ 1, dice.randrange(256)):
             decoded_or_refused(data[:place] + bytes((byte,)) + data[place + 1 :])
