@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+import lotus
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import AlternativeUse, Entry, Target, Tuned
@@ -49,8 +50,10 @@ def test_batches_are_equal_or_as_near_as_was_allowed(torch, tmp_path, pictures):
     ]
     tuned_file.write(tmp_path / "advice.json", Tuned(tuple(entries)))
     run = [*LOTUS, "run", "--settings", str(tmp_path / "advice.json")]
+    with_all = [*run, "--allow", "uint8_tensors", "--"]
+    traced = [*with_all, *LOTUS, "trace", "-q", "-o", str(tmp_path / "run"), "--"]
     ended = []
-    for number, before in enumerate(([], [*run, "--"], [*run, "--allow", "uint8_tensors", "--"])):
+    for number, before in enumerate(([], [*run, "--"], with_all, traced)):
         copy = tmp_path / str(number) / "pictures"  # the program damages one
         copy.mkdir(parents=True)
         for path in pictures.rglob("*.*"):
@@ -58,7 +61,7 @@ def test_batches_are_equal_or_as_near_as_was_allowed(torch, tmp_path, pictures):
             (copy / path.parent.name / path.name).write_bytes(path.read_bytes())
         command = [*before, *command_of("pictured.py", [str(copy)])]
         ended.append(Start(command, tmp_path / str(number), "run", {}).end())
-    plain, exact, allowed = ended
+    plain, exact, allowed, traced_too = ended
 
     # Without --allow nothing changes, and one line says what was left out.
     assert plain.code == exact.code == allowed.code == 1
@@ -75,6 +78,19 @@ def test_batches_are_equal_or_as_near_as_was_allowed(torch, tmp_path, pictures):
     pairs = list(zip(means(allowed), means(plain), strict=True))
     assert max(abs(new - own) for new, own in pairs) < LEVEL
     assert ": uint8_tensors\n" in allowed.err.decode()
+
+    # A trace changes nothing of that, and shows what makes the samples.
+    for kind in ("bits", "means"):
+        assert lines(traced_too, kind) == lines(allowed, kind)
+    assert "no alternatives" not in traced_too.err.decode()
+    recorded = lotus.load(tmp_path / "run")
+    operations = recorded.ops.groupby("loader")["operation"].unique()
+    assert len(operations) == len(SETTINGS)
+    for names in operations:
+        assert {"Loader", "RandomResizedCropTensor", "RandomHorizontalFlip", "ToFloat"} == set(
+            names
+        )
+    assert recorded.batches["collate_ns"].gt(0).all()
 
     # The program's own error, as it stands without lotus.
     rows = [row for row in plain.err.decode().splitlines() if "UnidentifiedImageError" in row]

@@ -37,10 +37,28 @@ class AlternativePlan:
 
 
 class ChangedFetcher:
-    """Stands for a fetcher, and changes the data set while it fetches."""
+    """Stands for a fetcher, and changes the data set while it fetches.
+
+    Everything else, `vars` included, is the fetcher's: a trace replaces some of its attributes.
+    """
+
+    __slots__ = ("__weakref__", "_at", "_changes", "_fetcher")
 
     def __init__(self, fetcher: Any, changes: Sequence[TransformChange | None], at: Any) -> None:
-        self.__dict__.update(_fetcher=fetcher, _changes=changes, _at=at)
+        for name, value in (("_fetcher", fetcher), ("_changes", changes), ("_at", at)):
+            object.__setattr__(self, name, value)
+
+    def as_fetched(self, look: Callable[[], object]) -> None:
+        """Call `look` once for each state in which the data set is when samples are made."""
+        for change in self._changes:
+            if change is None:
+                look()
+                continue
+            change.put()
+            try:
+                look()
+            finally:
+                change.keep()
 
     def fetch(self, index: Any) -> Any:
         change = self._changes[0 if self._at is None else self._at[0]]
@@ -57,6 +75,9 @@ class ChangedFetcher:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fetcher, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._fetcher, name, value)
 
 
 hook(ChangedFetcher.fetch)

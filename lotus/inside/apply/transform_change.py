@@ -11,7 +11,7 @@ from ..cache.transform_place import NoTransform, TransformPlace, paths
 from ..common import alternative_files
 from ..common.alternative_files import KnownOperation, in_turn
 from ..common.guard import hook, of_the_program
-from ..common.objects import attributes
+from ..common.objects import attributes, original_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,8 +95,9 @@ class TransformChange:
         self.left: list[str] = []  # of what fits nowhere
         self._note = note
         place, holder = _transform_of(dataset)
-        owner, transforms = attributes(holder), place.operations()
-        decoder = owner.get(_DECODER) if _decodes_at_once(holder) else None
+        # A trace may have put stand-ins there, for a loader without alternatives.
+        owner, transforms = attributes(holder), [original_of(each) for each in place.operations()]
+        decoder = original_of(owner.get(_DECODER)) if _decodes_at_once(holder) else None
         has_decoder = callable(decoder)
         held = [decoder, *transforms] if has_decoder else transforms
         operations = [KnownOperation(transform) for transform in held]
@@ -108,15 +109,16 @@ class TransformChange:
         if not self.names:
             raise CannotChange("no alternative fits its operations")
         after: list[Any] = [operation.transform for operation in operations]
-        # Attribute, what it is, and what stands in for it.
-        self._held: list[tuple[dict[str, Any], str, Any, Any]] = []
+        self._attributes: list[_ChangedAttribute] = []
         if has_decoder:
             stand_in = after.pop(0)
             if stand_in is not decoder:
-                self._held.append((owner, _DECODER, decoder, stand_in))
+                self._attributes.append(_ChangedAttribute(owner, _DECODER, decoder, stand_in))
         changed = copy.copy(place.transform)
         attributes(changed)["transforms"] = after
-        self._held += [(held, name, place.transform, changed) for held, name in place.owners]
+        self._attributes += [
+            _ChangedAttribute(held, name, place.transform, changed) for held, name in place.owners
+        ]
 
     def _put_in(self, name: str, operations: list[KnownOperation], own: Sequence[Any]) -> None:
         """Replace operations by an alternative's steps, where it has some."""
@@ -128,6 +130,7 @@ class TransformChange:
             found = fits = []  # a library is missing, or it is of another version
         for first, count, steps in reversed(found):
             replaced = operations[first : first + count]
+            steps = [_transform_of_step(step) for step in steps]
             if module.EXACT:
                 steps = [self._checked(name, replaced, steps)]
             operations[first : first + count] = [KnownOperation(step) for step in steps]
@@ -149,18 +152,50 @@ class TransformChange:
 
     def put(self) -> None:
         """Put the alternatives in, where the data set still has what they stand for."""
-        now = self._place.operations()
+        now = [original_of(each) for each in self._place.operations()]
         if len(now) != len(self._own) or any(map(operator.is_not, now, self._own)):
             return  # the program has changed its `Compose` meanwhile
-        for held, name, own, changed in self._held:
-            if held.get(name) is own:
-                held[name] = changed
+        for attribute in self._attributes:
+            attribute.put()
 
     def restore(self) -> None:
         """Give the data set its own transform and decoder back."""
-        for held, name, own, changed in self._held:
-            if held.get(name) is changed:
-                held[name] = own
+        for attribute in self._attributes:
+            attribute.restore()
+
+    def keep(self) -> None:
+        """The same, after a trace has put stand-ins in: they are part of what `put` puts there."""
+        for attribute in self._attributes:
+            attribute.keep()
+            attribute.restore()
+
+
+class _ChangedAttribute:
+    """An attribute that has its own value, and another one while samples are made."""
+
+    def __init__(self, held: dict[str, Any], name: str, own: Any, changed: Any) -> None:
+        self._held, self._name, self._own, self._changed = held, name, own, changed
+        self._before = own  # its own value, or a stand-in for it
+
+    def put(self) -> None:
+        now = self._held.get(self._name)
+        if original_of(now) is self._own:
+            self._before, self._held[self._name] = now, self._changed
+
+    def keep(self) -> None:
+        now = self._held.get(self._name)
+        if original_of(now) is self._changed:
+            self._changed = now
+
+    def restore(self) -> None:
+        if self._held.get(self._name) is self._changed:
+            self._held[self._name] = self._before
+
+
+def _transform_of_step(step: Any) -> Any:
+    """The transform itself where a step runs one of the program's own, so that a trace names it."""
+    operation = getattr(step, "__self__", None)
+    return operation.transform if isinstance(operation, KnownOperation) else step
 
 
 def _some_paths(folder: dict[str, Any]) -> list[Any]:

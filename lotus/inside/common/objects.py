@@ -18,3 +18,12 @@ def attributes(thing: object) -> dict[str, Any]:
                 descriptor.__get__(thing) if type(descriptor) is types.GetSetDescriptorType else {}
             )
     return {}
+
+
+def original_of(thing: Any) -> Any:
+    """Return what a trace's stand-in times, or the thing itself if it is none."""
+    for kind in type(thing).__mro__:
+        slot = vars(kind).get("_lotus_original")
+        if slot is not None:
+            return slot.__get__(thing)
+    return thing

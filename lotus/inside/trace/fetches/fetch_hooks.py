@@ -106,7 +106,13 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
     """Return a timed `fetcher`; `recorder.here.hand.where` has the loader, epoch and batch."""
     level, timers = recorder.config.level, recorder.timers
     if level >= 2:
-        Finder(recorder, stand_ins).data_set(dataset)
+
+        def find() -> None:
+            Finder(recorder, stand_ins).data_set(dataset)
+
+        # Alternatives change the data set while samples are made.
+        as_fetched = getattr(fetcher, "as_fetched", None)
+        find() if as_fetched is None else as_fetched(find)
         recorder.define_now()
     own: dict[str, Any] = {}
     many = False

@@ -1,10 +1,13 @@
 """A data set's transform with alternatives in it."""
 
+import operator
+
 import pytest
 
 from lotus.inside.apply import transform_change
 from lotus.inside.apply.transform_change import CannotChange, ExactStep, TransformChange
 from lotus.inside.common.alternative_files import KnownOperation
+from lotus.inside.trace.stand_ins import is_stand_in, stand_in
 
 transforms = pytest.importorskip("torchvision.transforms")
 torch = pytest.importorskip("torch")
@@ -60,6 +63,72 @@ def test_a_list_that_the_program_changes_is_used_as_it_is():
     del own.transforms[-1]
     changed.put()
     assert data.transform is not own
+
+
+class TimedSteps:
+    """A trace's way to time a list of steps, without the rest of a trace."""
+
+    def __init__(self):
+        self.recorder = Recorder()
+
+    def place(self, steps):
+        steps[:] = [stand_in(each, 1, self.recorder) for each in steps]
+
+
+class Recorder:
+    """Times nothing."""
+
+    def __init__(self):
+        self.timers = self
+
+    def operation(self, function, number):
+        return lambda _, *args: function(*args)
+
+    def time_calls(self, made, original, operation):
+        pass
+
+
+def test_stand_ins_of_a_trace_are_seen_through_and_stay():
+    data = Data([transforms.Resize(8), *FLOATS])
+    trace = TimedSteps()
+    trace.place(data.transform.transforms)
+    own, timed = data.transform, list(data.transform.transforms)
+    changed, _ = change(data, "in_place_normalize")
+    changed.put()
+    assert [type(each).__name__ for each in data.transform.transforms] == [
+        "Resize",
+        "InPlaceNormalize",
+    ]
+    assert not any(map(is_stand_in, data.transform.transforms))
+    # What the trace puts into the changed transform is used by the next fetches.
+    trace.place(data.transform.transforms)
+    changed.keep()
+    assert data.transform is own
+    assert all(map(operator.is_, own.transforms, timed))
+    changed.put()
+    assert all(map(is_stand_in, data.transform.transforms))
+    changed.restore()
+    assert data.transform is own
+
+
+def test_a_decoder_that_is_timed_stays_so_and_goes_with_the_alternative(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "0").mkdir()
+    image.new("RGB", (9, 9), (200, 100, 50)).save(tmp_path / "0" / "0.jpg")
+    steps = [transforms.Resize(4), transforms.ToTensor()]
+    data = datasets.ImageFolder(tmp_path, transforms.Compose(steps))
+    recorder = Recorder()
+    own = data.loader = stand_in(data.loader, 1, recorder)
+    changed, _ = change(data, "uint8_tensors")
+    changed.put()
+    assert data.loader is not own
+    other = data.loader = stand_in(data.loader, 2, recorder)
+    changed.keep()
+    assert data.loader is own
+    changed.put()
+    assert data.loader is other
+    changed.restore()
+    assert data.loader is own
 
 
 class Cropped(datasets.ImageFolder):
