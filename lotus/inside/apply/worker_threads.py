@@ -1,11 +1,21 @@
 """The number of threads that a loader's workers use."""
 
+import ctypes
 import os
 import sys
+from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+# Builds with 64-bit indices, and those in the wheels of numpy and scipy, have names of their own.
+_OPENBLAS = tuple(
+    f"{prefix}openblas_set_num_threads{suffix}"
+    for prefix in ("", "scipy_")
+    for suffix in ("", "64_", "_64")
+)
 
 
 def set_threads(threads: int) -> None:
@@ -18,6 +28,19 @@ def set_threads(threads: int) -> None:
     cv2: Any = sys.modules.get("cv2")
     if cv2 is not None:
         cv2.setNumThreads(threads)
+    _set_openblas(threads)
+
+
+def _set_openblas(threads: int) -> None:
+    """Set the threads of each OpenBLAS that is loaded: it read its variable when it was."""
+    with suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        mapped = {line.split(maxsplit=5)[-1].strip() for line in file if "openblas" in line}
+        for path in mapped:
+            with suppress(OSError):
+                library = ctypes.CDLL(path)
+                for name in _OPENBLAS:
+                    if hasattr(library, name):
+                        getattr(library, name)(threads)
 
 
 def hinders(threads: int, method: str, words: str) -> str:

@@ -1,0 +1,45 @@
+"""A worker's threads are limited, also those of an OpenBLAS that was loaded before the fork."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import ctypes, os, sys, types
+import numpy
+sys.modules["torch"] = types.SimpleNamespace(set_num_threads=int)  # which takes a second to import
+from lotus.inside.apply.worker_threads import _OPENBLAS, set_threads
+
+def threads():
+    with open("/proc/self/maps") as maps:
+        paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "openblas" in line}
+    names = [name.replace("set_", "get_") for name in _OPENBLAS]
+    libraries = [ctypes.CDLL(path) for path in paths]
+    return [getattr(each, name)() for each in libraries for name in names if hasattr(each, name)]
+
+matrix = numpy.ones((300, 300))
+matrix @ matrix
+pid = os.fork()
+if not pid:
+    set_threads(1)
+    print(*threads(), (matrix @ matrix)[0, 0], flush=True)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print(*threads(), (matrix @ matrix)[0, 0])
+"""
+
+
+def test_a_forked_worker_limits_an_openblas_that_is_loaded() -> None:
+    pytest.importorskip("numpy")
+    variables = {"OPENBLAS_NUM_THREADS": "3", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=variables
+    )
+    assert done.returncode == 0, done.stderr
+    child, parent = (line.split() for line in done.stdout.splitlines())
+    if set(parent[:-1]) <= {"1"}:
+        pytest.skip("this numpy has another BLAS, or uses one thread of it")
+    assert set(child[:-1]) == {"1"}
+    assert "1" not in parent[:-1]
+    assert child[-1] == parent[-1] == "300.0"
