@@ -338,13 +338,23 @@ def _loader_frame(frames: Sequence[Frame]) -> int | None:
 
 
 def _loop_of(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> int:
-    """The innermost loop that calls the loader, of those that were found; -1: none."""
+    """The innermost loop that calls the loader, of those that were found; -1: none.
+
+    A function that makes the iterator above its only loop makes it for that loop, not for the one
+    that it was called from.
+    """
+    iterates = _last(frames[-1]) in ("__iter__", "_get_iterator")
     for frame in reversed(frames[:-1]):
-        for number, site in enumerate(sites):
-            if (frame.function, frame.file) != (site.function, site.file):
-                continue
+        own = [
+            (number, site)
+            for number, site in enumerate(sites)
+            if (frame.function, frame.file) == (site.function, site.file)
+        ]
+        for number, site in own:
             if not site.last or site.head <= frame.line <= site.last:
                 return number
+        if iterates and len(own) == 1 and frame.line < own[0][1].head:
+            return own[0][0]
     return -1
 
 

@@ -266,3 +266,17 @@ def test_python_before_3_11_does_not_tell_classes() -> None:
 def test_torn_stacks_are_known(function: str) -> None:
     assert stack_phases.is_torn([Frame("main", TRAIN, 1), Frame(function, TRAIN, 2)])
     assert not stack_phases.is_torn(stack(*NEXT))
+
+
+def test_an_iterator_above_its_loop_is_of_that_loop_not_of_the_one_around() -> None:
+    """As in Lightning, whose validation runs within the loop over the training's batches."""
+    validation = Site("validate", "/app/validate.py", 20, 21, 22)
+    within = ["<module> /app/train.py:65", "main /app/train.py:60"]
+    begins = [*within, "validate /app/validate.py:18", f"DataLoader.__iter__ {LOADER}:500"]
+    forked = [*begins, f"Popen._launch {QUEUES}/popen_fork.py:71", f"_worker_loop {WORKER}:335"]
+    sites = [SITE, validation]
+    assert stack_phases.label_main(stack(*begins), sites, Sources()).loop == 1
+    assert stack_phases.label_worker(stack(*forked), sites, Sources()).loop == 1
+    # A function without a loop of its own makes it for the loop around.
+    other = [*within, "made /app/other.py:18", f"DataLoader.__iter__ {LOADER}:500"]
+    assert stack_phases.label_main(stack(*other), sites, Sources()).loop == 0
