@@ -1,4 +1,4 @@
-"""Trains a small network on photos: a plain PyTorch script, as the tutorial (docs/tutorial.md) uses it.
+"""Trains a small network on photos: a plain PyTorch script, for docs/tutorial.md.
 
 python train.py --photos photos --epochs 3
 
