@@ -14,7 +14,7 @@ from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.account import Account, account
-from lotus.analysis.verdict.causes import BY_KIND, CAUSES
+from lotus.analysis.verdict.causes import BY_KIND, CAUSES, missing_cores
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST, TRACING
@@ -23,7 +23,6 @@ from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.prefetch import PREFETCH as PREFETCH_TOO_SMALL
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
-from lotus.analysis.verdict.causes.step_delay import STEP_DELAY
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.common.formatting import duration, size
@@ -40,10 +39,6 @@ _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
-_WITHOUT_CORES = {  # what keeps a step from the cores, as the summary has it
-    STEP_THREADS.kind: "because the training step's threads have fewer cores than they need",
-    STEP_DELAY.kind: "because the workers use the cores that the training step needs",
-}
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest
@@ -144,7 +139,7 @@ class Verdict:
     def step_lacks_cores(self) -> bool:
         """Whether the step sets the pace, and missing cores are what slows it most."""
         bound = self.kind == "consumer-bound" and bool(self.causes)
-        return bound and self.causes[0].kind in _WITHOUT_CORES
+        return bound and self.causes[0].kind in missing_cores.KINDS
 
 
 def verdict(scope: Scope) -> Verdict:
@@ -203,7 +198,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         None if others + taken < LITTLE else (own, min(step / free, 1.0)),
         unclear,
     )
-    lacking = _WITHOUT_CORES.get(causes[0].kind, "") if causes else ""
+    lacking = missing_cores.clause(causes[0].kind, causes[0].title) if causes else ""
     if kind == "consumer-bound" and lacking:
         summary = f"{causes[0].share:.0%} of the loop is lost, {lacking}. {summary}"
     shares = (inputs, startup, step, shutdown)

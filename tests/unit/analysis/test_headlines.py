@@ -23,7 +23,7 @@ def test_a_step_that_workers_keep_from_the_cores_is_said_to_be() -> None:
     delayed, quiet = judged(loop(beside=1.6)), judged(loop(beside=0.0))
     assert delayed.causes[0].kind == "step-delay"
     assert verdict_words(delayed) == "NOT INPUT-BOUND, BUT SHORT OF CORES"
-    assert "is lost, because the workers use the cores" in delayed.summary
+    assert "is lost, because threads that the workers keep running use the cores" in delayed.summary
     assert verdict_words(quiet) == "NOT INPUT-BOUND"
     assert "is lost" not in quiet.summary
 

@@ -78,6 +78,20 @@ def test_it_is_named_where_it_keeps_the_step_from_the_cores() -> None:
     assert first.share == pytest.approx(0.6, abs=0.05)
 
 
+def test_processes_that_make_no_batches_are_named_where_they_use_most() -> None:
+    run = loop(beside=0.0)
+    keep(run, 1.8)
+    judged = verdict(scopes(run)[0])
+    first = judged.causes[0]
+    assert first.kind == "step-delay"
+    assert first.title.endswith("which other processes that the program started use")
+    assert first.advice.startswith("Run fewer of these processes")
+    assert "besides its workers, used 1.8 cores" in first.reason
+    assert "num_workers" not in first.advice
+    clause = "because other processes that the program started use the cores that the training"
+    assert clause in judged.summary
+
+
 def test_a_step_with_cores_is_just_that() -> None:
     assert verdict(scopes(loop(beside=1.6, delay=0.02))[0]).causes[0].kind == "consumer"
     assert verdict(scopes(loop(beside=0.0))[0]).causes[0].kind == "consumer"

@@ -1,4 +1,4 @@
-"""Training steps that are kept from the cores by the program's own workers."""
+"""Training steps that are kept from the cores by other processes of the program."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import share
 
-_MUCH = 0.5  # cores that workers use beside the making of batches
+_MUCH = 0.5  # cores that are used for something else than making batches
 
 
 def _charges(ledger: Ledger) -> Iterable[Charge]:
@@ -17,16 +17,29 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
     if use.full and ledger.scope.num_workers and use.step.delay_share >= LEAST_DELAY:
         lost = ledger.step_left_ns * use.step.delay_share
         ledger.step_left_ns -= lost
-        evidence = {"run_delay_share": use.step.delay_share, "beside_cores": use.beside_cores}
+        evidence = {
+            "run_delay_share": use.step.delay_share,
+            "beside_cores": use.beside_cores,
+            "kept_cores": use.kept_cores,
+        }
         yield Charge(STEP_DELAY.kind, STEP_DELAY.title, lost, evidence)
 
 
-def _beside(charge: Charge) -> bool:
-    return charge.evidence["beside_cores"] >= _MUCH
+def _kept(evidence: Evidence) -> bool:
+    """Whether processes that make no batches use much of the cores."""
+    kept, beside = evidence["kept_cores"], evidence["beside_cores"]
+    return kept >= _MUCH and not beside > kept
+
+
+def _beside(evidence: Evidence) -> bool:
+    return evidence["beside_cores"] >= _MUCH and not _kept(evidence)
 
 
 def _title(charge: Charge, around: Circumstances) -> str:
-    what = "threads that the workers keep running" if _beside(charge) else "the workers"
+    evidence = Evidence(charge.evidence)
+    what = "threads that the workers keep running" if _beside(evidence) else "the workers"
+    if _kept(evidence):
+        what = "other processes that the program started"
     return f"the training step waits for cores, which {what} use"
 
 
@@ -35,7 +48,12 @@ def _reason(evidence: Evidence) -> str:
         f"The step was ready to run but had no core for {share(evidence['run_delay_share'])} of "
         "its time, while the program itself kept the cores busy"
     )
-    if evidence["beside_cores"] >= _MUCH:
+    if _kept(evidence):
+        text += (
+            f"; processes that it started, besides its workers, used {evidence['kept_cores']:.1f} "
+            "cores"
+        )
+    elif _beside(evidence):
         text += (
             f"; its workers used {evidence['beside_cores']:.1f} cores for something other "
             "than making batches"
@@ -44,7 +62,13 @@ def _reason(evidence: Evidence) -> str:
 
 
 def _advice(charge: Charge, around: Circumstances) -> str:
-    if _beside(charge):
+    evidence = Evidence(charge.evidence)
+    if _kept(evidence):
+        return (
+            "Run fewer of these processes, run them at another time, or give them cores of their "
+            "own (taskset)."
+        )
+    if _beside(evidence):
         return (
             "Look for threads that worker_init_fn, the data set or a library starts in the workers "
             "and that run while batches are made: `lotus attach PID` shows what they do."
@@ -65,6 +89,7 @@ STEP_DELAY = CauseRow(
         "run_delay_share": "Share of the time that its thread was ready to run without a core, "
         "0 to 1.",
         "beside_cores": "Cores that workers used for something else than making batches.",
+        "kept_cores": "Cores that processes of the program used that make no batches.",
     },
     reason=_reason,
     advice=_advice,
