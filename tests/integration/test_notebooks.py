@@ -167,7 +167,7 @@ SAYS = {
         "ith data always ready",
         "times: tensors of uint8",
         "+    return torchvision.io",
-        "eep",
+        "ache",
     ),
     "04_your_own_run": ("NOT INPUT-BOUND", "nothing was met that could not be looked into"),
 }
