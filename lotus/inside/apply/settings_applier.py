@@ -315,6 +315,7 @@ class Applier:
         if why:
             self.note(why)
             return None
+        worker_threads.openblas_setters()  # before a fork
         return threads
 
     def kept_samples(self, loader: "Any", known: KnownLoader) -> "CachePlan | None":

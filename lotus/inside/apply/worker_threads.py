@@ -1,6 +1,7 @@
 """The number of threads that a loader's workers use."""
 
 import ctypes
+import functools
 import os
 import sys
 from contextlib import suppress
@@ -28,19 +29,26 @@ def set_threads(threads: int) -> None:
     cv2: Any = sys.modules.get("cv2")
     if cv2 is not None:
         cv2.setNumThreads(threads)
-    _set_openblas(threads)
+    for set_number in openblas_setters():
+        set_number(threads)
 
 
-def _set_openblas(threads: int) -> None:
-    """Set the threads of each OpenBLAS that is loaded: it read its variable when it was."""
+@functools.lru_cache(maxsize=1)
+def openblas_setters() -> "list[Any]":
+    """Return the functions that set the threads of each OpenBLAS that is loaded.
+
+    It read its variable when it was loaded. A process that forks workers calls this before: in a
+    forked worker the loader's lock may be held by a thread that is not there, and finding functions
+    takes it.
+    """
+    setters = []
     with suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         mapped = {line.split(maxsplit=5)[-1].strip() for line in file if "openblas" in line}
-        for path in mapped:
+        for path in sorted(mapped):
             with suppress(OSError):
                 library = ctypes.CDLL(path)
-                for name in _OPENBLAS:
-                    if hasattr(library, name):
-                        getattr(library, name)(threads)
+                setters += [getattr(library, name) for name in _OPENBLAS if hasattr(library, name)]
+    return setters
 
 
 def hinders(threads: int, method: str, words: str) -> str:

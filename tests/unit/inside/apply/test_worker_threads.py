@@ -9,7 +9,7 @@ PROGRAM = """
 import ctypes, os, sys, types
 import numpy
 sys.modules["torch"] = types.SimpleNamespace(set_num_threads=int)  # which takes a second to import
-from lotus.inside.apply.worker_threads import _OPENBLAS, set_threads
+from lotus.inside.apply.worker_threads import _OPENBLAS, openblas_setters, set_threads
 
 def threads():
     with open("/proc/self/maps") as maps:
@@ -20,9 +20,12 @@ def threads():
 
 matrix = numpy.ones((300, 300))
 matrix @ matrix
+openblas_setters()
 pid = os.fork()
 if not pid:
+    ctypes.CDLL = None  # what a lock of the loader may keep waiting
     set_threads(1)
+    ctypes.CDLL = ctypes.cdll._dlltype
     print(*threads(), (matrix @ matrix)[0, 0], flush=True)
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
