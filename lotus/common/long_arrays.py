@@ -3,7 +3,7 @@
 What is known of each batch of a large run takes more memory than all else. Here it is in a file of
 the folder for temporary files, mapped into memory while it is read. The file is gone with the
 arrays, or with the process, however that ends. Where a file cannot be written, as on a full disk,
-arrays stay in memory.
+arrays stay in memory. So they do where that folder is in memory itself (tmpfs).
 """
 
 import contextlib
@@ -44,7 +44,16 @@ _lock = threading.Lock()  # of what follows
 _maps: "weakref.WeakSet[mmap.mmap]" = weakref.WeakSet()
 _freed = [0]  # bytes that were put into files since memory was last given back
 _open: list[_Region] = []  # the one that the next array goes to
-os.register_at_fork(after_in_child=_open.clear)  # the file is the parent's as well
+
+
+def _after_fork() -> None:
+    """In a child: the file is the parent's as well, and whoever held the lock is not here."""
+    global _lock
+    _lock = threading.Lock()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _folder() -> str | None:
@@ -92,14 +101,14 @@ def _written(parts: Sequence[Array], size: int) -> Array:
     _maps.add(region.map)
     begin = at = region.used
     for part in parts:
-        rows = part.reshape(-1)
-        some = max(_STEP // max(rows.itemsize, 1), 1)
+        rows = part.reshape(1) if part.ndim == 0 else part
+        some = max(_STEP * len(rows) // max(rows.nbytes, 1), 1)
         for first in range(0, len(rows), some):
             data = np.ascontiguousarray(rows[first : first + some]).view(np.uint8).data
             while data.nbytes:
                 count = os.pwrite(region.fd, data, at)
                 data, at = data[count:], at + count
-            let_go()
+            _let_go()
     _freed[0] += size
     if _freed[0] >= _TRIMMED:
         _freed[0] = 0
@@ -116,5 +125,11 @@ def _trim() -> None:
 
 def let_go() -> None:
     """Give back the memory of all that is in files, until it is read again."""
-    for held in list(_maps):
-        held.madvise(mmap.MADV_DONTNEED)
+    with _lock:
+        _let_go()
+
+
+def _let_go() -> None:
+    with contextlib.suppress(OSError):  # pages that the process has locked stay
+        for held in list(_maps):
+            held.madvise(mmap.MADV_DONTNEED)

@@ -43,10 +43,10 @@ def openblas_setters() -> "list[Any]":
     """
     setters = []
     with suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-        mapped = {line.split(maxsplit=5)[-1].strip() for line in file if "openblas" in line}
-        for path in sorted(mapped):
-            with suppress(OSError):
-                library = ctypes.CDLL(path)
+        mapped = {line.split(maxsplit=5)[-1].strip() for line in file}
+        for path in sorted(path for path in mapped if "openblas" in os.path.basename(path)):
+            with suppress(OSError):  # what is mapped, but not loaded
+                library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
                 setters += [getattr(library, name) for name in _OPENBLAS if hasattr(library, name)]
     return setters
 

@@ -53,7 +53,7 @@ class CachePlan:
 def key_of(dataset: Any, path: Sequence[str] | None, cut: int) -> str:
     """Return the key under which samples of a data set are cached.
 
-    EncodedParts of one data set (torch's Subset) share it. Raises NoFingerprint, NoTransform.
+    Parts of one data set (torch's Subset) share it. Raises NoFingerprint, NoTransform.
     """
     inner, _ = _unwrapped(dataset, 0)
     if path is None:
@@ -127,6 +127,7 @@ class SampleMaker:
         self._dataset, self._plan, self._store, self._note = dataset, plan, store, note
         self._place = None if plan.path is None else TransformPlace(dataset, plan.path)
         self._until_check = 1  # what no hash has seen may have changed since another run
+        self._compressed = self._compressed_bytes = 0  # samples, and what they take
 
     def sample(self, index: Any) -> Any:
         """Return a sample; what the data set or an operation raises is raised."""
@@ -234,10 +235,14 @@ class SampleMaker:
         plain = entry_parts(files, template, making.value)
         parts: Sequence[bytes | memoryview] = plain
         if self._plan.compression is not None:
-            if not self._store.has_room(making.name):
+            usual = self._compressed_bytes / max(self._compressed, 1)
+            if not self._store.has_room(making.name, usual):
                 return  # compressing what has no room would cost time in each epoch
             parts = compressed(plain, self._plan.compression)
         size = sum(len(part) for part in parts)
+        if parts is not plain:
+            self._compressed += 1
+            self._compressed_bytes += size
         if making.took_ns >= self._plan.least_ns_per_byte * size:
             self._store.put(making.name, parts)
 

@@ -209,8 +209,10 @@ _found: list[Any] = []  # once it was looked for
 
 def _imported_zstd() -> Any:
     for name in _ZSTD_MODULES:
+        # The one library that is imported into a program: a plan chose it where it was measured.
         try:
             return importlib.import_module(name)
-        except ImportError:
-            continue
+        except Exception as error:
+            if of_the_program(error):
+                raise
     return None

@@ -111,13 +111,15 @@ class SampleStore:
             _raise_of_the_program(error)
             return None
 
-    def has_room(self, name: str) -> bool:
-        """Whether an entry may find room: unless a larger one found none, or this one is there."""
+    def has_room(self, name: str, size: float) -> bool:
+        """Whether an entry of about `size` bytes may find room, or is there already."""
         if self._process != os.getpid():
             self._start()
         if self._stopped:
             return False
-        return self._too_large is None or os.path.lexists(self._path(name))
+        taken = _blocks(_HEADER.size + int(size))
+        may = self._too_large is None or taken < self._too_large or taken <= self._reserved
+        return may or os.path.lexists(self._path(name))
 
     def put(self, name: str, parts: Sequence[bytes | memoryview]) -> bool:
         """Write an entry whole or not at all; replaces one of this name. Whether it was written."""

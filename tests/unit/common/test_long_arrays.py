@@ -80,8 +80,12 @@ def test_a_child_of_this_process_writes_to_another_file():
     mine = long_arrays.kept(np.arange(10))
     child = os.fork()
     if not child:
-        long_arrays.kept(np.zeros(1000))
-        os._exit(0)
+        code = 1
+        try:
+            long_arrays.kept(np.zeros(1000))
+            code = 0
+        finally:
+            os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
     theirs = long_arrays.kept(np.arange(10, 20))
     assert mine.tolist() == list(range(10))
@@ -90,8 +94,11 @@ def test_a_child_of_this_process_writes_to_another_file():
 
 def test_files_end_with_their_arrays(tmp_path):
     def descriptors() -> int:
-        return len(os.listdir("/proc/self/fd"))
+        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        names = [os.readlink(link) for link in links if os.path.lexists(link)]
+        return sum(name.startswith(str(tmp_path)) for name in names)
 
+    long_arrays._open.clear()
     before = descriptors()
     values = long_arrays.kept(np.arange(10))
     assert descriptors() > before

@@ -196,6 +196,7 @@ def test_a_result_that_differs_ends_it(monkeypatch):
         lambda value: value.reshape(-1),
         lambda value: -value,  # -0.0
         lambda value: value.tolist(),
+        lambda value: value.to_sparse(),
     ],
 )
 def test_equal_means_each_bit_and_the_layout(other):
@@ -203,6 +204,13 @@ def test_equal_means_each_bit_and_the_layout(other):
     value = torch.zeros(2, 3)
     assert step(value) is value
     assert notes == ["differs"]
+
+
+def test_a_single_number_is_compared_too():
+    step, notes = exact(lambda value: value, lambda value: value.clone())
+    value = torch.tensor(0.5)
+    assert step(value) is not value
+    assert notes == []
 
 
 def test_an_error_is_the_operations_own():

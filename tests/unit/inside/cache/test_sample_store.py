@@ -155,6 +155,18 @@ def put_and_get(folder: str, budget: int, seed: int, rounds: int) -> None:
             store.put(name_of(number), [content_of(number)])
 
 
+def test_an_entry_that_found_no_room_keeps_smaller_ones_from_none(
+    tmp_path: Path, notes: Notes
+) -> None:
+    small = SampleStore(str(tmp_path / "cache"), 64 << 10, notes)
+    assert small.has_room(name_of(0), 1 << 20)  # nobody knows yet
+    assert not small.put(name_of(0), [bytes(1 << 20)])
+    assert not small.has_room(name_of(1), 1 << 20)
+    assert small.has_room(name_of(1), 1000)
+    assert small.put(name_of(1), [bytes(1000)])
+    assert small.has_room(name_of(1), 1 << 20)  # it is there already
+
+
 def test_processes_share_a_budget(tmp_path: Path) -> None:
     folder, budget = tmp_path / "cache", 500_000
     context = multiprocessing.get_context("fork")
