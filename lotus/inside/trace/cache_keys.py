@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..common.guard import edge, hook
-from .stand_ins import give_back, is_stand_in, original_of
+from ..common.objects import original_of
+from .stand_ins import give_back, is_stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

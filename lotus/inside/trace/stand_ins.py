@@ -10,7 +10,7 @@ import types
 import weakref
 
 from ..common.guard import ask, hook
-from ..common.objects import attributes
+from ..common.objects import attributes, original_of
 from .native import native_hooks
 
 TYPE_CHECKING = False
@@ -71,10 +71,6 @@ class StandIn(_Base):  # type: ignore[misc]
 
 def is_stand_in(thing: object) -> bool:
     return issubclass(type(thing), StandIn)
-
-
-def original_of(thing: Any) -> Any:
-    return object.__getattribute__(thing, "_lotus_original") if is_stand_in(thing) else thing
 
 
 @hook

@@ -13,8 +13,8 @@ import weakref
 
 from ...common import captured_objects, patching
 from ...common.guard import hook, of_the_program, quiet
-from ...common.objects import attributes
-from ..stand_ins import is_stand_in, label, numbered, original_of, stand_in
+from ...common.objects import attributes, original_of
+from ..stand_ins import is_stand_in, label, numbered, stand_in
 from . import augment_hooks, stream_stages
 
 TYPE_CHECKING = False
