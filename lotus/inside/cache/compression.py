@@ -140,7 +140,7 @@ def _made(
     if kind == _RAW:
         return data
     if kind == _ZLIB:
-        return zlib.decompressobj().decompress(data, size)
+        return zlib.decompressobj().decompress(data, max(size, 1))  # 0 is no limit to it
     if kind == _ZSTD:
         zstd = _zstd()
         if zstd is None:
