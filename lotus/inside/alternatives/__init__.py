@@ -13,7 +13,9 @@ samples, or none; and `run(value)`. Both raise ImportError if a library is missi
 stand_ins(operations) yields (first, count, steps): operations of which `count` from number `first`
 on may be replaced by `steps`, functions of one value that are called in turn. `lotus run` can put
 these into the program. EXACT says whether the results must be equal bit for bit; then `lotus run`
-compares them now and then. For an input that a step does not support, it calls the original.
+compares them now and then, and DRAWS names the generators ("python", "numpy", "torch") from which
+the steps may draw: if a step fails, these get their states back before the original runs. A step
+leaves its input unchanged. For an input that a step does not support, it calls the original.
 
 offers(operations) yields changes that a program would have to make in other places:
 

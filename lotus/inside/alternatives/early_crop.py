@@ -12,6 +12,7 @@ KNOWN = (
     "but where a crop pads; random numbers are drawn in the same order"
 )
 EXACT = True
+DRAWS = ("torch",)  # generators
 
 _CROPS = ("CenterCrop", "RandomCrop")
 _FLIPS = ("RandomHorizontalFlip", "RandomVerticalFlip")

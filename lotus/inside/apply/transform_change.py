@@ -6,7 +6,7 @@ import copy
 import operator
 import sys
 
-from ..cache.random_sources import RandomSources, drawn, states
+from ..cache.random_sources import NAMES, RandomSources, drawn, states
 from ..cache.transform_place import NoTransform, TransformPlace, paths
 from ..common import alternative_files
 from ..common.alternative_files import KnownOperation, in_turn
@@ -15,7 +15,7 @@ from ..common.objects import attributes, original_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
 CHECKED = 500  # of so many results that are to be equal bit for bit, the first one is compared
@@ -31,7 +31,9 @@ class CannotChange(Exception):
 class ExactStep:
     """Does by an alternative what operations do, and compares the results now and then.
 
-    Where they differ, or where the alternative fails, the operations do it from then on.
+    Where they differ, or where the alternative fails, the operations do it from then on, with the
+    random numbers that they would have drawn: the alternative draws only from generators in
+    `draws`.
     """
 
     def __init__(
@@ -39,30 +41,31 @@ class ExactStep:
         operations: Sequence[KnownOperation],
         steps: Sequence[Callable[[Any], Any]],
         differs: Callable[[], object],
+        draws: Collection[str] = NAMES,
     ) -> None:
         self._before = [operation.run for operation in operations]
-        self._steps, self._differs = steps, differs
+        self._steps, self._differs, self._draws = steps, differs, frozenset(draws)
         self._on, self._calls = True, 0
 
     def __call__(self, value: Any) -> Any:
         if not self._on:
             return in_turn(self._before, value)
-        sources = RandomSources() if self._calls % CHECKED == 0 else None
+        checked = self._calls % CHECKED == 0
+        sources = RandomSources(NAMES if checked else self._draws)
         try:
             result = in_turn(self._steps, value)
         except Exception as error:
             if of_the_program(error):
                 raise
             self._on = False
-            if sources is not None:
-                sources.put_back()
+            sources.put_back()
             return in_turn(self._before, value)
         self._calls += 1
-        if sources is not None:
-            left = states()
+        if checked:
+            left, unknown = states(), sources.drawn() - self._draws
             sources.put_back()  # so that both draw the same random numbers, and the program goes on
             expected = in_turn(self._before, value)
-            if drawn(left) or not _are_equal(result, expected):
+            if unknown or drawn(left) or not _are_equal(result, expected):
                 self._on = False
                 self._differs()
                 return expected
@@ -137,7 +140,7 @@ class TransformChange:
             replaced = operations[first : first + count]
             steps = [_transform_of_step(step) for step in steps]
             if module.EXACT:
-                steps = [self._checked(name, replaced, steps)]
+                steps = [self._checked(name, replaced, steps, module.DRAWS)]
             operations[first : first + count] = [KnownOperation(step) for step in steps]
         if found:
             self.names.append(name)
@@ -145,14 +148,18 @@ class TransformChange:
             self.left.append(name)
 
     def _checked(
-        self, name: str, replaced: Sequence[KnownOperation], steps: Sequence[Any]
+        self,
+        name: str,
+        replaced: Sequence[KnownOperation],
+        steps: Sequence[Any],
+        draws: Collection[str],
     ) -> ExactStep:
         def differs() -> None:
             self._note(f"{name} is left out: its result is not equal bit for bit here")
 
         # A report on a traced run shows the name of the type.
         kind = type(type(steps[-1]).__name__, (ExactStep,), {})
-        made: ExactStep = kind(replaced, steps, differs)
+        made: ExactStep = kind(replaced, steps, differs, draws)
         return made
 
     def put(self) -> None:

@@ -7,33 +7,41 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
+NAMES = ("python", "numpy", "torch")
 
-def states() -> dict[str, Any]:
-    """Return the state of each generator that there is, by its name."""
-    by_name: dict[str, Any] = {"python": random.getstate()}
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
+
+def states(names: Collection[str] = NAMES) -> dict[str, Any]:
+    """Return the state of each generator in `names` that there is, by its name."""
+    by_name: dict[str, Any] = {}
+    if "python" in names:
+        by_name["python"] = random.getstate()
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None and "numpy" in names:
         name, keys, *rest = numpy.random.get_state()
         by_name["numpy"] = (name, keys.tobytes(), *rest)
-    torch = sys.modules.get("torch")
-    if torch is not None:
+    if torch is not None and "torch" in names:
         by_name["torch"] = torch.get_rng_state().numpy().tobytes()
     return by_name
 
 
 def drawn(before: dict[str, Any]) -> set[str]:
     """Return the names of the generators that were drawn from since `before`."""
-    now = states()
+    now = states(before)
     return {name for name, state in before.items() if now[name] != state}
 
 
 class RandomSources:
-    """The program's generators; `put_back` gives them the states that they had at first."""
+    """The program's generators; `put_back` gives those in `names` their first states again."""
 
-    def __init__(self) -> None:
-        self._own = states()
+    def __init__(self, names: Collection[str] = NAMES) -> None:
+        self._own = states(names)
+
+    def drawn(self) -> set[str]:
+        """Return the names of the generators that were drawn from since then."""
+        return drawn(self._own)
 
     def seed(self, seed: int) -> dict[str, Any]:
         """Seed all generators; return their states."""
@@ -48,7 +56,8 @@ class RandomSources:
     def put_back(self) -> None:
         """Give each generator the state that it had when this object was made."""
         numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-        random.setstate(self._own["python"])
+        if "python" in self._own:
+            random.setstate(self._own["python"])
         if numpy is not None and "numpy" in self._own:
             name, keys, *rest = self._own["numpy"]
             numpy.random.set_state((name, numpy.frombuffer(keys, numpy.uint32), *rest))

@@ -1,14 +1,18 @@
 """A data set's transform with alternatives in it."""
 
 import operator
+import random
 
 import pytest
 
 from lotus.inside.apply import transform_change
 from lotus.inside.apply.transform_change import CannotChange, ExactStep, TransformChange
+from lotus.inside.cache.random_sources import NAMES, states
+from lotus.inside.common import alternative_files
 from lotus.inside.common.alternative_files import KnownOperation
 from lotus.inside.trace.stand_ins import is_stand_in, stand_in
 
+np = pytest.importorskip("numpy")
 transforms = pytest.importorskip("torchvision.transforms")
 torch = pytest.importorskip("torch")
 datasets = pytest.importorskip("torchvision.datasets")
@@ -169,9 +173,9 @@ def test_where_nothing_fits_it_says_why():
         change(object(), "in_place_normalize")
 
 
-def exact(before, after):
+def exact(before, after, draws=NAMES):
     notes = []
-    step = ExactStep([KnownOperation(before)], [after], lambda: notes.append("differs"))
+    step = ExactStep([KnownOperation(before)], [after], lambda: notes.append("differs"), draws)
     return step, notes
 
 
@@ -225,3 +229,58 @@ def test_an_error_is_the_operations_own():
         step(1)
     step, notes = exact(abs, breaks)
     assert (step(-1), step(-2), notes) == (1, 2, [])
+
+
+DRAW = {
+    "python": random.random,
+    "numpy": lambda: float(np.random.rand()),
+    "torch": lambda: float(torch.rand(())),
+}
+
+
+@pytest.mark.parametrize("draws", [("torch",), NAMES])
+def test_an_alternative_that_draws_and_then_fails_leaves_the_random_numbers(draws):
+    calls = []
+
+    def own(value):
+        return torch.tensor([value + DRAW[name]() for name in draws])
+
+    def after(value):
+        calls.append(value)
+        result = own(value)
+        if len(calls) == 4:  # a call whose result is not compared
+            raise ValueError("in the middle")
+        return result
+
+    def seed():
+        random.seed(5)
+        np.random.seed(5)
+        torch.manual_seed(5)
+
+    seed()
+    expected, left = [own(value) for value in range(6)], states()
+    seed()
+    step, notes = exact(own, after, draws)
+    results = [step(value) for value in range(6)]
+    assert all(map(torch.equal, results, expected))
+    assert states() == left
+    assert (calls, notes) == ([0, 1, 2, 3], [])
+
+
+def test_an_alternative_that_draws_from_another_generator_than_it_says_ends():
+    def own(value):
+        return torch.tensor([value + random.random()])
+
+    random.seed(5)
+    expected = [own(value) for value in range(3)]
+    random.seed(5)
+    step, notes = exact(own, own, ["torch"])
+    assert all(map(torch.equal, [step(value) for value in range(3)], expected))
+    assert notes == ["differs"]
+
+
+def test_exact_alternatives_say_which_generators_they_draw_from():
+    modules = [alternative_files.load(name) for name in alternative_files.names()]
+    exact_ones = [each for each in modules if getattr(each, "EXACT", False)]
+    assert exact_ones
+    assert all({*each.DRAWS} <= {*NAMES} for each in exact_ones)
