@@ -1,6 +1,6 @@
 """Everything that a report shows of a run, computed once; reporters only write it down."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from lotus.analysis.batches.operation_statistics import (
     operation_table,
     worker_time_table,
 )
+from lotus.analysis.batches.own_code import HotFunction, hot_lines
 from lotus.analysis.batches.slow_batches import slow_batches
 from lotus.analysis.batches.slow_samples import slowest_samples
 from lotus.analysis.common.columns import integer, number, ratio, total
@@ -97,13 +98,14 @@ class Summary:
     notes: list[str]
     ranks: RankSummary | None = None  # None: one process alone
     time: RunTime | None = None  # of all of the run; None: not known
+    hot_in_pauses: Sequence[HotFunction] = ()  # the program's lines between loops, as hot_lines
 
     @property
     def verdict(self) -> Verdict | None:
         """That on the first loader, unless more is spent outside of all loops."""
         if not self.loaders:
             return None
-        return with_outside(self.loaders[0].verdict, self.time)
+        return with_outside(self.loaders[0].verdict, self.time, self.hot_in_pauses)
 
 
 def summarise(
@@ -142,6 +144,7 @@ def summarise(
         notes=[str(note) for note in getattr(run, "notes", None) or []],
         ranks=rank_summary(run),
         time=run_time(run if last is None else RankRun(run, last.rank)),
+        hot_in_pauses=hot_lines(table(run, "own_code"), "pause"),
     )
 
 

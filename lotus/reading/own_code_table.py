@@ -1,5 +1,5 @@
-"""The Python functions in which the data set's own code, the sampler or the training step ran
-(blocking.json)."""
+"""The Python functions in which the data set's own code, the sampler, the training step or what is
+between two loops ran (blocking.json)."""
 
 import re
 
@@ -13,7 +13,7 @@ from lotus.reading.launcher_record import LauncherRecord
 _MOST_FRAMES = 200
 _MOST_CHARACTERS = 2000  # of a frame
 _MOST_TEXT = 200  # characters of a line of source
-FETCH, SAMPLER, STEP = "fetch", "sampler", "step"
+FETCH, SAMPLER, STEP, PAUSE = "fetch", "sampler", "step", "pause"
 # torch's method that draws the indices of a batch from the sampler.
 _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
 _FETCHER = "torch/utils/data/_utils/fetch.py"
@@ -29,13 +29,19 @@ _COLUMNS = {
 
 def table(record: LauncherRecord) -> pd.DataFrame:
     """Return the table `Run.own_code`, empty if it was not recorded."""
-    lines, known = record.values.get("own_code"), record.values.get("own_code_texts")
+    known = record.values.get("own_code_texts")
     texts = known if isinstance(known, dict) else {}
+    own, of_pauses = (_lines(record.values.get(name)) for name in ("own_code", "pause_code"))
     rows = []
-    for place, line in enumerate(lines if isinstance(lines, list) else []):
+    for place, line in enumerate((*own, *of_pauses)):
         part, frames, samples = _parsed(line, texts)
+        part = part if place < len(own) else PAUSE if part == STEP else ""
         rows += [(part, place, depth, *frame, samples) for depth, frame in enumerate(frames)]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
+
+
+def _lines(found: object) -> list[object]:
+    return found if isinstance(found, list) else []
 
 
 def _parsed(

@@ -11,7 +11,8 @@ from lotus.common.errors import LotusError
 from lotus.inside.trace.log import state_page
 
 _settle: Callable[[str, str, bytes], None] = state_page.settle
-PHASES = ("starting", "idle", "fetch", "collate", "send", "wait", "step", "ended")
+# Between its loops a process is at the program's own code, as in a step.
+PHASES = ("starting", "idle", "fetch", "collate", "send", "wait", "step", "ended", "step")
 
 
 @dataclass(frozen=True)

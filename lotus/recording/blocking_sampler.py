@@ -24,6 +24,7 @@ from lotus.recording.blocked_reason import BlockedReasons, read
 from lotus.recording.kept_children import KeptChildren
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.own_code_sampler import OwnCodeSampler
+from lotus.recording.pause_sampler import PauseSampler
 from lotus.recording.process_memory import ProcessMemory
 from lotus.recording.process_times import ProcessTimes
 
@@ -64,6 +65,7 @@ class BlockingSampler:
         self._kept = KeptChildren()
         self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
         self._own_code = OwnCodeSampler(directory)
+        self._pauses = PauseSampler(directory)
         self._cost_ns = self._ended_ns = 0
         self._problem = self._reasons.problem
 
@@ -82,7 +84,9 @@ class BlockingSampler:
         self._stop.set()
         self._thread.join()
         self._machine.read(now=True)
-        self._own_code.finish()
+        samples = self._own_code.sample, self._pauses.sample
+        for sample in samples:
+            sample.finish()
         rows = [
             {"pid": pid, "worker": worker, "operation": operation, "reason": reason, "looks": looks}
             for (pid, worker, operation, reason), looks in self._looks.most_common(_MOST_ROWS)
@@ -104,8 +108,9 @@ class BlockingSampler:
                 ]
                 for process in {**self._children, **self._times.processes}
             ],
-            "own_code": self._own_code.stacks,
-            "own_code_texts": self._own_code.texts,
+            "own_code": samples[0].stacks,
+            "pause_code": samples[1].stacks,
+            "own_code_texts": samples[0].texts | samples[1].texts,
         }
         with contextlib.suppress(LotusError):  # a full disk is said of what matters more
             files.write_json(self._directory / NAME, record, mode=0o600)
@@ -127,6 +132,8 @@ class BlockingSampler:
             self._machine.read()
             if time.monotonic() - scanned > _RESCAN_S:
                 self._find_pages()
+                self._own_code.sample.collect()
+                self._pauses.sample.collect()
                 # A loop that hardly waits is not looked at in its workers.
                 self._own_code.consider(*self._looks_at_step(), _BINDING_SHARE)
                 self._own_code.consider(*self._looks_at_own_code(), _LARGE_SHARE)
@@ -190,13 +197,20 @@ class BlockingSampler:
         """Count what a process is at; its pid and worker, None where it is not the program's."""
         page = os.pread(descriptor, state_page.SIZE, 0)
         words = memoryview(page).cast("q") if len(page) == state_page.SIZE else None
+        pid, worker = (
+            (-1, -1) if words is None else (words[state_page.W_PID], words[state_page.W_WORKER])
+        )
         if words is None or words[state_page.W_PHASE] == state_page.ENDED:
             os.close(descriptor)
             self._pages[name] = -1
+            self._pauses.look(pid, False, time.monotonic())
             return None
-        pid, worker = words[state_page.W_PID], words[state_page.W_WORKER]
         if not self._is_ours(pid):
             return None
+        if worker < 0:
+            in_pause = words[state_page.W_PHASE] == state_page.BETWEEN
+            self._own_code.look(pid, in_pause)
+            self._pauses.look(pid, in_pause, time.monotonic())
         if self._times.read((pid, worker)):
             self._kept.read((pid, worker), self._descendants)
         if words[state_page.W_PHASE] in _LOOKED_AT:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lotus.analysis.summary import summarise
+from lotus.inside.trace.log import state_page
 from tests.integration.conftest import PROGRAMS, PYTHON
 
 NAMES = ("Sleep", "Lock")
@@ -46,3 +47,11 @@ def test_the_time_of_a_fetch_adds_up(run):
     # Ten sleeps of 10 ms a batch, each at least as long. In single batches of a virtual machine,
     # time that the host took counts as time on a core.
     assert blocked.median() >= 0.99 * 100e6
+
+
+def test_the_state_page_tells_a_step_from_the_time_between_loops(torch, trace_command):
+    got = trace_command(PYTHON, PROGRAMS / "phases.py", "R")
+    phases = {"step": state_page.STEP, "between": state_page.BETWEEN}
+    lines = [line.split() for line in got.out.decode().splitlines()]
+    assert [int(phase) for _, phase in lines] == [phases[where] for where, _ in lines]
+    assert len(lines) == 5

@@ -1,8 +1,10 @@
 """Whether a run's time is spent outside of the loops over its loaders."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from lotus.analysis.verdict.causes.outside import ADVICE, OUTSIDE
+from lotus.analysis.batches.own_code import HotFunction
+from lotus.analysis.verdict.causes.outside import OUTSIDE, advice_at
 from lotus.analysis.verdict.run_time import (
     AFTER,
     BETWEEN,
@@ -28,21 +30,30 @@ _LONG, _PART = 5.0, 0.5
 _LEAST_NS = 3e9  # less passes in any program
 
 
-def with_outside(judged: Verdict, time: RunTime | None) -> Verdict:
-    """The verdict on a run, by that on the loader that it waits for most."""
-    cause = None if time is None else _cause(time, busy=bool(judged.doubt))
+_MOST = 0.5  # of the time: a line with more is named in the title
+
+
+def with_outside(
+    judged: Verdict, time: RunTime | None, lines: Sequence[HotFunction] = ()
+) -> Verdict:
+    """The verdict on a run, by that on the loader that it waits for most.
+
+    `lines`: the program's own, at which it was between its loops, as `hot_lines` has them.
+    """
+    cause = None if time is None else _cause(time, lines, busy=bool(judged.doubt))
     if cause is None or time is None:
         return judged
+    what = cause.title.partition(",")[0]
     summary = (
-        f"{cause.title[:1].upper()}{cause.title[1:]} is {share(cause.share)} of the run's wall "
-        f"time; its loops wait {share(time.share(STARTUP, WAIT, SHUTDOWN))}."
+        f"{what[:1].upper()}{what[1:]} is {share(cause.share)} of the run's wall time; its loops "
+        f"wait {share(time.share(STARTUP, WAIT, SHUTDOWN))}."
     )
     return replace(
         judged, kind="outside", degree="", summary=summary, causes=[cause, *judged.causes]
     )
 
 
-def _cause(time: RunTime, busy: bool) -> Cause | None:
+def _cause(time: RunTime, lines: Sequence[HotFunction], busy: bool) -> Cause | None:
     """Where more than in all waits is spent, and much of the run.
 
     `busy`: other programs had the cores. Imports and the end of a program take many times as long
@@ -59,22 +70,25 @@ def _cause(time: RunTime, busy: bool) -> Cause | None:
             # What the imports took is not known where they came before the recording.
             much = imports > 0 and ns > max(_LONG * imports, _PART * loops, _LEAST_NS)
         if much and ns > waits and waits < HIGH * time.wall_ns:
-            return _made(part, ns, waits, time)
+            return _made(part, ns, waits, time, () if part == SETUP else lines)
     return None
 
 
-def _made(part: str, ns: float, waits: float, time: RunTime) -> Cause:
+def _made(part: str, ns: float, waits: float, time: RunTime, lines: Sequence[HotFunction]) -> Cause:
     evidence = {
         "waits_ns": waits,
         "between_ns": time.of(BETWEEN),
         "pauses": float(time.pauses) if part == BETWEEN else 0.0,
     }
+    title = _TITLES[part]
+    if lines and lines[0].share >= _MOST:
+        title += f", most of it at {lines[0]}"
     return Cause(
         kind=OUTSIDE.kind,
-        title=_TITLES[part],
+        title=title,
         share=ns / time.wall_ns,
         wait_share=float("nan"),
         ns=ns,
         evidence=evidence,
-        advice=ADVICE,
+        advice=advice_at(lines),
     )

@@ -150,3 +150,18 @@ def test_a_frame_made_to_take_long_is_left_out(tmp_path: Path) -> None:
     hostile = " (" * 1_000_000
     rows = table(tmp_path, [f"{BELOW};{HOOK};{hostile};__getitem__ (data.py:4) 7"])
     assert rows["function"].tolist() == ["__getitem__"]
+
+
+def test_stacks_between_loops_are_a_part_of_their_own(tmp_path: Path) -> None:
+    loader = "__next__ (/x/torch/utils/data/dataloader.py:700)"
+    record = {
+        "own_code": ["<module> (/t.py:9);train (/t.py:5) 20"],
+        "pause_code": ["<module> (/t.py:9);keep (/t.py:7) 30", f"<module> (/t.py:9);{loader} 4"],
+        "own_code_texts": {"/t.py:7": "table.to_csv(path)"},
+    }
+    (tmp_path / launcher_record.NAME).write_text(json.dumps(record))
+    rows = own_code_table.table(launcher_record.read(tmp_path))
+    assert [line.quoted for line in hot_lines(rows, "pause")] == [
+        "keep (t.py:7: `table.to_csv(path)`)"
+    ]
+    assert [str(line) for line in hot_lines(rows, "step")] == ["train (t.py:5)"]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from lotus.analysis.batches.own_code import HotFunction
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict import run_time
 from lotus.analysis.verdict.run_time import RunTime
@@ -103,6 +104,11 @@ def test_time_between_loops_is_the_first_cause_where_it_is_most() -> None:
     assert judged.causes[0].ns == pytest.approx(5e9)
     assert "No loader setting" in judged.causes[0].advice
     assert summarise(run).loaders[0].verdict.kind != "outside"
+    # With the lines that were seen there.
+    line = HotFunction("keep", "/train.py", 7, 0.9, "table.to_csv(path)")
+    cause = replace(summarise(run), hot_in_pauses=[line]).verdict.causes[0]
+    assert cause.title == "the time between the loops, most of it at keep (train.py:7)"
+    assert "90% at keep (train.py:7: `table.to_csv(path)`)" in cause.advice
 
 
 def test_a_long_set_up_is_a_cause_and_a_usual_one_is_not() -> None:

@@ -1,11 +1,12 @@
 """py-spy is started once, where the data set's own code takes long, and is ended with the run."""
 
+import signal
 import stat
 from pathlib import Path
 
 import pytest
 
-from lotus.recording import own_code_sampler
+from lotus.recording import py_spy_child
 from lotus.recording.own_code_sampler import OwnCodeSampler
 from tests.waiting import wait_until
 
@@ -20,8 +21,8 @@ printf 'f (a.py:1) 2\\ng (a.py:2) 30\\n' > "$file"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for a stand-in of py-spy, which is the only one that is found."""
-    monkeypatch.setattr(own_code_sampler, "forbidden_by_yama", lambda user: False)
-    monkeypatch.setattr(own_code_sampler.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(py_spy_child, "forbidden_by_yama", lambda user: False)
+    monkeypatch.setattr(py_spy_child.sys, "executable", str(tmp_path / "python"))
     return tmp_path
 
 
@@ -33,12 +34,12 @@ def stand_in(folder: Path, ending: str = "") -> None:
 
 def collect(sampler: OwnCodeSampler) -> None:
     """Wait for the stand-in to end, and let the sampler read what it wrote."""
-    child = sampler._child
+    child = sampler.sample._child
     assert child is not None
 
     def is_collected() -> bool:
-        sampler.consider({}, 0, 0.5)
-        return sampler._child is None
+        sampler.sample.collect()
+        return sampler.sample._child is None
 
     wait_until(is_collected, child, pause_s=0.01)
 
@@ -50,7 +51,7 @@ def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
     assert not (folder / "calls").exists()
     sampler.consider({11: 5, 12: 60}, 100, 0.5)
     collect(sampler)
-    assert sampler.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]
+    assert sampler.sample.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]
     sampler.consider({11: 500}, 500, 0.5)
     calls = (folder / "calls").read_text().splitlines()
     assert len(calls) == 1
@@ -62,8 +63,8 @@ def test_little_own_code_starts_nothing(folder: Path) -> None:
     stand_in(folder)
     sampler = OwnCodeSampler(folder)
     sampler.consider({12: 60}, 1000, 0.5)
-    sampler.finish()
-    assert sampler.stacks == []
+    sampler.sample.finish()
+    assert sampler.sample.stacks == []
     assert not (folder / "calls").exists()
 
 
@@ -71,10 +72,10 @@ def test_one_that_still_runs_is_ended(folder: Path) -> None:
     stand_in(folder, "exec sleep 1000")
     sampler = OwnCodeSampler(folder)
     sampler.consider({12: 60}, 60, 0.5)
-    child = sampler._child
+    child = sampler.sample._child
     assert child is not None
     wait_until((folder / "calls").exists, child, pause_s=0.01)
-    sampler.finish()
+    sampler.sample.finish()
     assert child.poll() is not None
 
 
@@ -83,8 +84,8 @@ def test_without_py_spy_nothing_happens(folder: Path, monkeypatch: pytest.Monkey
     sampler = OwnCodeSampler(folder)
     sampler.consider({12: 60}, 60, 0.5)
     sampler.consider({12: 600}, 600, 0.5)
-    sampler.finish()
-    assert sampler.stacks == []
+    sampler.sample.finish()
+    assert sampler.sample.stacks == []
 
 
 def test_the_programs_innermost_lines_are_read_at_once(folder: Path) -> None:
@@ -101,4 +102,26 @@ def test_the_programs_innermost_lines_are_read_at_once(folder: Path) -> None:
     sampler = OwnCodeSampler(folder)
     sampler.consider({12: 60}, 60, 0.5)
     collect(sampler)
-    assert sampler.texts == {f"{program}:2": "gc.collect()", f"{program}:3": f"{'x' * 120}..."}
+    assert sampler.sample.texts == {
+        f"{program}:2": "gc.collect()",
+        f"{program}:3": f"{'x' * 120}...",
+    }
+
+
+def test_one_of_a_loop_is_ended_by_its_end(folder: Path) -> None:
+    # GIVEN a py-spy that looks at a training step and would go on
+    stand_in(folder, "exec sleep 1000")
+    sampler = OwnCodeSampler(folder)
+    sampler.consider({12: 60}, 60, 0.5)
+    child = sampler.sample._child
+    assert child is not None
+    wait_until((folder / "calls").exists, child, pause_s=0.01)
+    # WHEN another process is between its loops, and then that one
+    sampler.look(13, in_pause=True)
+    sampler.look(12, in_pause=False)
+    assert child.poll() is None
+    sampler.look(12, in_pause=True)
+    # THEN what it has seen is kept
+    collect(sampler)
+    assert child.returncode == -signal.SIGINT
+    assert sampler.sample.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]

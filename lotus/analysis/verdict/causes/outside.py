@@ -1,14 +1,22 @@
 """The run outside of the loops over its loaders; no part of any loop's account."""
 
+from collections.abc import Sequence
+
+from lotus.analysis.batches.own_code import HotFunction
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Evidence, fixed
-from lotus.common.formatting import duration, plural
+from lotus.common.formatting import duration, plural, share
 
 OUTSIDE_PART = "outside"  # of all loops
-ADVICE = (
-    "No loader setting changes this: look at what the program does there (checkpoints, "
-    "evaluation, logging, loading of data or models). To see its functions: "
-    "py-spy record -o profile.svg -- python train.py"
-)
+_ADVICE = "No loader setting changes this: look at what the program does there"
+_SEE = "To see its functions: py-spy record -o profile.svg -- python train.py"
+
+
+def advice_at(lines: Sequence[HotFunction]) -> str:
+    """Return the advice; `lines`: the program's own at which the time was spent, if known."""
+    if not lines:
+        return f"{_ADVICE} (checkpoints, evaluation, logging, loading of data or models). {_SEE}"
+    seen = ", ".join(f"{share(line.share)} at {line.quoted}" for line in lines)
+    return f"{_ADVICE}, less often or in less time. Stack samples: {seen}."
 
 
 def _reason(evidence: Evidence) -> str:
@@ -31,5 +39,5 @@ OUTSIDE = CauseRow(
         "pauses": "How many times the program was between two loops.",
     },
     reason=_reason,
-    advice=fixed(ADVICE),
+    advice=fixed(advice_at(())),
 )

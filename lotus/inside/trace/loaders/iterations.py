@@ -18,6 +18,7 @@ from ...common.loader_origin import Built, look
 from ...common.objects import attributes
 from ...common.process_identity import rank_of_process
 from ...common.variable_names import role_of_data
+from ..log import state_page
 from ..log.rusage import cpus, peak
 
 TYPE_CHECKING = False
@@ -35,6 +36,7 @@ class Iteration:
     """One `iter()` of a loader."""
 
     __slots__ = (
+        "after",
         "alive",
         "arrivals",
         "device_step",
@@ -52,7 +54,8 @@ class Iteration:
         "workers",
     )
 
-    def __init__(self, loader: int, epoch: int, workers: int, pid: int) -> None:
+    def __init__(self, loader: int, epoch: int, workers: int, pid: int, after: int) -> None:
+        self.after = after  # the phase of the process when the loop has ended
         self.loader = loader
         self.epoch = epoch
         self.workers = workers
@@ -159,7 +162,9 @@ class Loaders:
         pids = [worker.pid for worker in workers if not isinstance(worker, threading.Thread)]
         if len(pids) < len(workers):
             self._unseen(loader)
-        iteration = Iteration(number, self.epochs[number], len(workers), recorder.pid)
+        iteration = Iteration(
+            number, self.epochs[number], len(workers), recorder.pid, _after(recorder.page.words)
+        )
         self.epochs[number] += 1
         entry.last = iteration
         if hasattr(iterator, "_pin_memory_thread"):
@@ -209,6 +214,11 @@ class Loaders:
         iteration.alive = False
         iteration.gone = None  # an exception of a signal handler in a callback would be lost
         recorder = self.recorder
+        words = recorder.page.words
+        of_page = words[state_page.W_LOADER], words[state_page.W_EPOCH]
+        is_last = of_page == (iteration.loader, iteration.epoch)
+        if is_last and words[state_page.W_PHASE] == state_page.STEP:
+            words[state_page.W_PHASE] = iteration.after
         recorder.event(
             {
                 "event": "epoch_end",
@@ -226,6 +236,16 @@ class Loaders:
             }
         )
         recorder.iteration_ended()
+
+
+def _after(words: memoryview) -> int:
+    """Return the phase that a loop which begins now leaves behind.
+
+    One within the step of another loop, or within the making of a sample, goes back to that.
+    """
+    around = (state_page.STEP, state_page.FETCH, state_page.COLLATE)
+    phase = words[state_page.W_PHASE]
+    return phase if phase in around else state_page.BETWEEN
 
 
 def _other_threads() -> int:

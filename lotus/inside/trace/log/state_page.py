@@ -21,7 +21,7 @@ W_MAGIC, W_PID, W_WORKER, W_PHASE, W_SINCE, W_LOADER, W_EPOCH, W_BATCH = range(8
 W_SAMPLE, W_SAMPLE_SINCE, W_START = 8, 9, 10  # W_SAMPLE: its index, -1 where it has none
 OPERATIONS = 16
 LAST = SIZE // 8 - 1
-STARTING, IDLE, FETCH, COLLATE, SEND, WAIT, STEP, ENDED = range(8)  # phases
+STARTING, IDLE, FETCH, COLLATE, SEND, WAIT, STEP, ENDED, BETWEEN = range(9)  # phases
 
 
 # statfs types of file systems on which an allocated page can always be written.

@@ -1,0 +1,105 @@
+"""A py-spy that is started beside the program for a second or two, and what it wrote.
+
+It does not pause the process that it looks at (--nonblocking), and is started only where it is
+installed and the kernel allows it.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from lotus.recording.sidecars import forbidden_by_yama
+from lotus.recording.source_texts import texts_of
+
+_RATE, _SECONDS = 50, 2
+_MOST_LINES, _MOST_BYTES = 200, 512 << 10
+_ENOUGH, _MOST_TRIES = 30, 3  # stacks
+_PATIENCE_S = 1.0  # until one that was interrupted has written what it has
+
+
+class PySpyChild:
+    """One at a time, and another one where the last one saw too little.
+
+    `stacks` holds lines as py-spy writes them: frames from the outermost, then a count. `texts`
+    holds the source of the innermost line of each that is not a library's, by `file:line`. Until it
+    has been read, its output is the file `output`.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.stacks: list[str] = []
+        self.texts: dict[str, str] = {}
+        self.pid = -1  # the process that it looks at; -1: none now
+        self._output = output
+        self._child: subprocess.Popen[bytes] | None = None
+        self._left = _MOST_TRIES
+        self._is_interrupted = False
+
+    def start(self, pid: int) -> None:
+        """Start one, if that is possible and still worth it."""
+        if self._child is None and self._left > 0:
+            self._left -= 1
+            self._child = self._started(pid)
+            self.pid = -1 if self._child is None else pid
+            self._is_interrupted = False
+
+    def _started(self, pid: int) -> subprocess.Popen[bytes] | None:
+        beside = os.path.dirname(sys.executable)  # where pip installed it
+        search = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
+        program = shutil.which("py-spy", path=search)
+        if program is None or forbidden_by_yama(os.geteuid()):
+            return None
+        words = [program, "record", f"--pid={pid}", "--nonblocking", "--idle", "--full-filenames"]
+        words += ["--format=raw", f"--rate={_RATE}", f"--duration={_SECONDS}"]
+        with contextlib.suppress(OSError):
+            return subprocess.Popen(
+                [*words, f"--output={self._output}"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # a Ctrl-C is the program's
+            )
+        return None
+
+    def interrupt(self) -> None:
+        """Let it write what it has, and end: SIGTERM would lose that."""
+        if self._child is not None and not self._is_interrupted:
+            self._is_interrupted = True
+            self._child.send_signal(signal.SIGINT)
+
+    def collect(self) -> None:
+        """Read what it wrote, if it has ended."""
+        if self._child is None or self._child.poll() is None:
+            return
+        self._child, self.pid = None, -1
+        lines: list[str] = []
+        with contextlib.suppress(OSError):
+            text = self._output.read_bytes()[:_MOST_BYTES].decode("utf-8", "replace")
+            lines = [line for line in text.splitlines() if line]
+        with contextlib.suppress(OSError):
+            self._output.unlink()
+        seen = sum(map(_count, lines))
+        if seen > sum(map(_count, self.stacks)):
+            self.stacks = sorted(lines, key=_count, reverse=True)[:_MOST_LINES]
+            self.texts = texts_of(self.stacks)
+        if seen >= _ENOUGH or not self._is_interrupted:
+            self._left = 0
+
+    def finish(self) -> None:
+        """End it, with what it has."""
+        self.interrupt()
+        if self._child is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(_PATIENCE_S)
+            if self._child.poll() is None:
+                self._child.kill()
+                self._child.wait()
+        self.collect()
+
+
+def _count(line: str) -> int:
+    last = line.rpartition(" ")[2]
+    return int(last) if last.isascii() and last.isdecimal() else 0

@@ -1,0 +1,74 @@
+"""py-spy looks at a pause between two loops once that is long, and no longer than it lasts."""
+
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from lotus.recording import py_spy_child
+from lotus.recording.pause_sampler import PauseSampler
+from tests.waiting import wait_until
+
+STAND_IN = """#!/bin/sh
+for word; do case $word in --output=*) file=${word#--output=};; esac; done
+printf 'f (a.py:1) %s\\n' > "$file.new" && mv "$file.new" "$file"
+exec sleep 1000
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(py_spy_child, "forbidden_by_yama", lambda user: False)
+    monkeypatch.setattr(py_spy_child.sys, "executable", str(tmp_path / "python"))
+    return tmp_path
+
+
+def stand_in(folder: Path, count: int) -> None:
+    path = folder / "py-spy"
+    path.write_text(STAND_IN % count)
+    path.chmod(stat.S_IRWXU)
+
+
+def sampled_pause(sampler: PauseSampler, output: Path, begin: float) -> None:
+    """A pause that lasts until the stand-in has written something."""
+    sampler.look(12, True, begin)
+    sampler.look(12, True, begin + 0.6)
+    child = sampler.sample._child
+    assert child is not None
+    wait_until(output.exists, child, pause_s=0.01)
+    sampler.look(12, False, begin + 0.7)
+    child.wait()
+    assert child.returncode == -signal.SIGINT
+    sampler.sample.collect()
+
+
+def test_a_short_pause_is_not_sampled(folder: Path) -> None:
+    stand_in(folder, 40)
+    sampler = PauseSampler(folder)
+    for begin in range(5):
+        sampler.look(12, True, begin)
+        sampler.look(12, True, begin + 0.3)
+        sampler.look(12, False, begin + 0.4)
+    assert sampler.sample._child is None
+
+
+def test_a_long_pause_is_sampled_until_its_end(folder: Path) -> None:
+    stand_in(folder, 40)
+    sampler = PauseSampler(folder)
+    sampled_pause(sampler, folder / "pause_code.txt", 10.0)
+    assert sampler.sample.stacks == ["f (a.py:1) 40"]
+    sampler.look(12, True, 20.0)
+    sampler.look(12, True, 30.0)
+    assert sampler.sample._child is None  # it has seen enough
+
+
+def test_pauses_of_few_stacks_are_sampled_again(folder: Path) -> None:
+    sampler = PauseSampler(folder)
+    for place, count in enumerate((2, 7, 5)):
+        stand_in(folder, count)
+        sampled_pause(sampler, folder / "pause_code.txt", 10.0 * place)
+    assert sampler.sample.stacks == ["f (a.py:1) 7"]
+    sampler.look(12, True, 50.0)
+    sampler.look(12, True, 60.0)
+    assert sampler.sample._child is None
