@@ -1,6 +1,7 @@
 """Alternative implementations of operations: one file each; lotus shows its docstring and names.
 
-The files are loaded in the user's program, from their path, and import nothing of lotus. Each has
+The files are loaded in the user's program, and import nothing of lotus but functions of the file
+_operations.py beside them. Each has
 
 TITLE    what it does
 CHANGE   the code that does it in the user's program

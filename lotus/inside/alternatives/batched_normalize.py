@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ._operations import is_of
+
 TITLE = "Normalize once a batch, after collate"
 CHANGE = (
     "take Normalize out of the transform, and call it on the batch: in the loop (on the "
@@ -23,9 +25,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     import torch
 
     for operation in operations:
-        kind = type(operation.transform)
-        is_torchvision = kind.__module__.startswith("torchvision.transforms.")
-        if kind.__name__ != "Normalize" or not is_torchvision:
+        if not is_of(operation.transform, "Normalize"):
             continue
         tensors = [value for value in operation.inputs if isinstance(value, torch.Tensor)]
         if len({(tensor.shape, tensor.dtype) for tensor in tensors}) != 1 or len(tensors) < 2:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ._operations import is_of, is_uint8_picture, makes_floats, picture_shape
+
 TITLE = "make floats, normalise and flip on the device, once a batch"
 CHANGE = (
     "PILToTensor in place of ToTensor (nothing in place of v2.ToDtype), no Normalize, no flips; "
@@ -30,14 +32,14 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         return
     for end in range(1, len(operations)):
         made, normalised = operations[end - 1], operations[end]
-        if not _makes_floats(made.transform) or not _is_of(normalised.transform, "Normalize"):
+        if not makes_floats(made.transform) or not is_of(normalised.transform, "Normalize"):
             continue
         first = end - 1
-        while first and any(_is_of(operations[first - 1].transform, name) for name in _FLIPS):
+        while first and any(is_of(operations[first - 1].transform, name) for name in _FLIPS):
             first -= 1
         chain, flips = operations[first : end + 1], operations[first : end - 1]
-        pictures = [value for value in chain[0].inputs if _is_picture(value)]
-        if len({_shape(value) for value in pictures}) != 1 or len(pictures) < 2:
+        pictures = [value for value in chain[0].inputs if is_uint8_picture(value)]
+        if len({picture_shape(value) for value in pictures}) != 1 or len(pictures) < 2:
             continue
 
         def each(samples: Any, chain: Any = chain) -> Any:
@@ -61,7 +63,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
                 mask = mask.to(device, non_blocking=True).view(-1, 1, 1, 1)
                 dimension = _FLIPS[type(flip.transform).__name__]
                 images = torch.where(mask, images.flip(dimension), images)
-            if _is_of(chain[-2].transform, "ToDtype"):
+            if is_of(chain[-2].transform, "ToDtype"):
                 images = chain[-2].run(images)
             else:
                 images = images.to(torch.float32).div_(255)
@@ -78,34 +80,3 @@ def _wait(cuda: Any, device: Any) -> None:
     event.record(cuda.current_stream(device))
     while not event.query():
         pass
-
-
-# The following functions are repeated in late_float.py, because each file is loaded by itself.
-def _is_of(transform: Any, name: str) -> bool:
-    kind = type(transform)
-    return kind.__name__ == name and kind.__module__.startswith("torchvision.transforms.")
-
-
-def _makes_floats(transform: Any) -> bool:
-    """Return whether it converts uint8 to floats from 0 to 1."""
-    import torch
-
-    if _is_of(transform, "ToDtype"):
-        return bool(transform.scale and transform.dtype is torch.float32)
-    if type(transform).__module__ != "torchvision.transforms.transforms":
-        return False
-    return _is_of(transform, "ToTensor") and bool(torch.get_default_dtype() is torch.float32)
-
-
-def _is_picture(value: Any) -> bool:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return bool(value.dtype == torch.uint8)
-    return getattr(value, "mode", "") in ("L", "RGB")
-
-
-def _shape(value: Any) -> Any:
-    if hasattr(value, "shape"):  # a tensor, whose `mode` is a method
-        return tuple(value.shape)
-    return (value.mode, value.size)

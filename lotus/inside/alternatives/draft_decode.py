@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ._operations import is_of
+
 TITLE = "decode a JPEG in draft mode before a large downscale"
 CHANGE = (
     "picture = Image.open(path); picture.draft('RGB', (2 * width, 2 * height)); "
@@ -35,7 +37,7 @@ def stand_ins(operations: Sequence[Any]) -> Iterator[tuple[int, int, list[Any]]]
         return
     for place, (first, second) in enumerate(itertools.pairwise(operations)):
         known = any(getattr(folder, name, None) is first.transform for name in _DECODERS)
-        if not known or not _is_resize(second.transform):
+        if not known or not is_of(second.transform, "Resize"):
             continue
         side = _side(second.transform)
         large = [_is_large(path, side) for path in first.inputs]
@@ -47,7 +49,9 @@ def stand_ins(operations: Sequence[Any]) -> Iterator[tuple[int, int, list[Any]]]
 def edits(operations: Sequence[Any]) -> list[list[str]]:
     """Return the change of code, for a data set that is an ImageFolder."""
     sides = [
-        _side(operation.transform) for operation in operations if _is_resize(operation.transform)
+        _side(operation.transform)
+        for operation in operations
+        if is_of(operation.transform, "Resize")
     ]
     if len(sides) != 1:
         return []
@@ -56,11 +60,6 @@ def edits(operations: Sequence[Any]) -> list[list[str]]:
         ["define", _DECODE.replace("{side}", str(sides[0]))],
         ["argument", "ImageFolder", "loader=decode_small"],
     ]
-
-
-def _is_resize(transform: Any) -> bool:
-    kind = type(transform)
-    return kind.__name__ == "Resize" and kind.__module__.startswith("torchvision.transforms.")
 
 
 def _side(resize: Any) -> int:

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ._operations import is_of, is_uint8_picture, makes_floats, picture_shape
+
 TITLE = "make floats and normalise once a batch, after collate"
 CHANGE = (
     "PILToTensor in place of ToTensor (nothing in place of v2.ToDtype), no Normalize; then "
@@ -31,10 +33,10 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     from torchvision.transforms.functional import pil_to_tensor
 
     for first, second in itertools.pairwise(operations):
-        if not _makes_floats(first.transform) or not _is_of(second.transform, "Normalize"):
+        if not makes_floats(first.transform) or not is_of(second.transform, "Normalize"):
             continue
-        pictures = [value for value in first.inputs if _is_picture(value)]
-        if len({_shape(value) for value in pictures}) != 1 or len(pictures) < 2:
+        pictures = [value for value in first.inputs if is_uint8_picture(value)]
+        if len({picture_shape(value) for value in pictures}) != 1 or len(pictures) < 2:
             continue
 
         def each(samples: Any, first: Any = first, second: Any = second) -> Any:
@@ -47,7 +49,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
                     for picture in samples
                 ]
             )
-            if _is_of(first.transform, "ToDtype"):
+            if is_of(first.transform, "ToDtype"):
                 return second.run(first.run(batch))
             return second.run(batch.to(torch.float32).div_(255))
 
@@ -76,34 +78,3 @@ def edits(operations: Sequence[Any]) -> list[list[str]]:
         ["remove", "Normalize"],
         ["argument", "DataLoader", "collate_fn=floats"],
     ]
-
-
-# The following functions are repeated in device_floats.py, because each file is loaded by itself.
-def _is_of(transform: Any, name: str) -> bool:
-    kind = type(transform)
-    return kind.__name__ == name and kind.__module__.startswith("torchvision.transforms.")
-
-
-def _makes_floats(transform: Any) -> bool:
-    """Return whether it converts uint8 to floats from 0 to 1."""
-    import torch
-
-    if _is_of(transform, "ToDtype"):
-        return bool(transform.scale and transform.dtype is torch.float32)
-    if type(transform).__module__ != "torchvision.transforms.transforms":
-        return False
-    return _is_of(transform, "ToTensor") and bool(torch.get_default_dtype() is torch.float32)
-
-
-def _is_picture(value: Any) -> bool:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return bool(value.dtype == torch.uint8)
-    return getattr(value, "mode", "") in ("L", "RGB")
-
-
-def _shape(value: Any) -> Any:
-    if hasattr(value, "shape"):  # a tensor, whose `mode` is a method
-        return tuple(value.shape)
-    return (value.mode, value.size)

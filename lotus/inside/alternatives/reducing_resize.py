@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ._operations import is_of
+
 TITLE = "resize by reducing first (Pillow's reducing_gap)"
 CHANGE = (
     "picture.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0) in place of "
@@ -23,8 +25,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     from PIL import Image
 
     for operation in operations:
-        kind = type(operation.transform)
-        if kind.__name__ != "Resize" or not kind.__module__.startswith("torchvision.transforms."):
+        if not is_of(operation.transform, "Resize"):
             continue
         method = getattr(operation.transform.interpolation, "value", None)
         filters = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ._operations import is_of
+
 TITLE = "resize tensors of uint8 (torchvision.transforms.v2)"
 CHANGE = (
     "v2.PILToTensor() or torchvision.io first, then v2.Resize(..., antialias=True), and "
@@ -21,8 +23,7 @@ def offers(operations: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     from torchvision.transforms.functional import pil_to_tensor
 
     for operation in operations:
-        kind = type(operation.transform)
-        if kind.__name__ != "Resize" or not kind.__module__.startswith("torchvision.transforms."):
+        if not is_of(operation.transform, "Resize"):
             continue
         pictures = [
             value for value in operation.inputs if getattr(value, "mode", "") in ("L", "RGB")

@@ -145,11 +145,21 @@ def _made(
         zstd = _zstd()
         if zstd is None:
             raise ValueError("zstd is not here")
-        decompressed: bytes = zstd.decompress(bytes(data))
-        return decompressed
+        return _expanded(zstd.ZstdDecompressor(), data, size)
     if kind in (_PNG, _WEBP):
         return _read(data, "Png" if kind == _PNG else "WebP", picture)
     raise ValueError("a part is of another kind")
+
+
+def _expanded(decompressor: Any, data: memoryview, size: int) -> bytes:
+    """Return at most `size` bytes of what was compressed with zstd."""
+    expanded: bytes
+    if hasattr(decompressor, "stream_reader"):  # zstandard's `decompress` believes the data's size
+        with decompressor.stream_reader(data) as reader:
+            expanded = reader.read(size)
+    else:
+        expanded = decompressor.decompress(data, size)
+    return expanded
 
 
 def _written(part: bytes | memoryview, picture: tuple[int, int, int], method: str) -> bytes:
@@ -198,7 +208,7 @@ def _plugin(name: str) -> Any:
 
 
 def _zstd() -> Any:
-    """A module with zstd's `compress(data, level)` and `decompress(data)`; None: there is none."""
+    """A module with zstd's `compress(data, level)` and `ZstdDecompressor`; None: there is none."""
     if not _found:
         _found.append(_imported_zstd())
     return _found[0]

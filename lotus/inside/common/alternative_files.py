@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "alternatives")
+_PACKAGE = f"{__name__.rpartition('.common.')[0]}.alternatives"
 
 
 class KnownOperation:
@@ -30,13 +31,14 @@ class KnownOperation:
 def names(folder: str = FOLDER) -> list[str]:
     """Return the names of all alternatives."""
     parts = (os.path.splitext(file) for file in sorted(os.listdir(folder)))
-    return [name for name, ending in parts if ending == ".py" and name != "__init__"]
+    return [name for name, ending in parts if ending == ".py" and not name.startswith("_")]
 
 
 def load(name: str, folder: str = FOLDER) -> Any:
     """Return an alternative as a module. Raises ImportError, and what its file raises."""
     path = os.path.join(folder, f"{name}.py")
-    spec = importlib.util.spec_from_file_location(f"_lotus_alternative_{name}", path)
+    # From another folder, too, it imports what files share from ours, by a relative import.
+    spec = importlib.util.spec_from_file_location(f"{_PACKAGE}.{name}", path)
     if name not in names(folder) or spec is None or spec.loader is None:
         raise ImportError(name=path)
     module = importlib.util.module_from_spec(spec)

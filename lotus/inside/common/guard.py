@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MARK = "_lotus_passes"
-_CALLED = ("builtins", "torch", "numpy")  # packages whose errors show no frame of theirs
+# Packages whose errors show no frame of theirs.
+_CALLED = ("builtins", "torch", "numpy", "backports", "zstandard")
 _STDLIB = os.path.dirname(os.__file__)
 # The file name of the code objects of hooks, which identifies our frames. It contains the two words
 # by which CPython's warnings module recognizes frames to skip when it counts `stacklevel`, so that

@@ -179,6 +179,12 @@ def doubles() -> Catcher:
     return catcher
 
 
+def test_a_file_of_another_folder_may_use_what_ours_share(tmp_path: Path, doubles: Catcher) -> None:
+    (tmp_path / "_own.py").write_text("raise ValueError('this is not an alternative')")
+    (tmp_path / "twice.py").write_text(f"from ._operations import is_of\n{FILE}")
+    assert [event for event in bench(tmp_path, doubles) if event["event"] == "alternative"]
+
+
 def test_alternatives_are_tried_on_copies_of_the_inputs(tmp_path: Path, doubles: Catcher) -> None:
     (tmp_path / "twice.py").write_text(FILE)
     events = bench(tmp_path, doubles)
@@ -412,8 +418,7 @@ def test_a_device_that_fails_is_said_and_ends_nothing(
 
 
 def test_the_table_of_tests_has_every_file() -> None:
-    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
-    assert files == {
+    assert {*alternative_files.names()} == {
         "batched_normalize", "device_floats", "draft_decode", "early_crop", "in_place_normalize",
         "late_float", "opencv_decode", "reducing_resize", "simplejpeg_decode", "soundfile_read",
         "torchvision_decode", "uint8_resize", "uint8_tensors",

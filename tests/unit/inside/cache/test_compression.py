@@ -1,5 +1,6 @@
 """Entries of cached samples are equal bit for bit after they were compressed."""
 
+import io
 import sys
 import types
 import zlib
@@ -107,15 +108,33 @@ def test_damaged_entries_are_none(method):
         CachedSample(memoryview(stored + b"\0"))
 
 
-def test_zstd_is_taken_from_where_it_is(monkeypatch):
-    # GIVEN a module of zstd, or none
-    value = VALUES["floats"]()
+class Decompressor:
+    """As in Python 3.14 and backports.zstd."""
+
+    def decompress(self, data, max_length):
+        return zlib.decompressobj().decompress(bytes(data[4:]), max_length)
+
+
+class Zstandard:
+    """As in the package zstandard."""
+
+    def stream_reader(self, data):
+        return io.BytesIO(zlib.decompress(data[4:]))
+
+
+@pytest.fixture(params=[Decompressor, Zstandard])
+def zstd(request, monkeypatch):
+    """A stand-in for a module of zstd."""
     module = types.ModuleType("zstandard")
     module.compress = lambda data, level: b"zstd" + zlib.compress(data, level)
-    module.decompress = lambda data: zlib.decompress(data[4:])
+    module.ZstdDecompressor = request.param
     monkeypatch.setattr(compression, "_ZSTD_MODULES", ("lotus_no_such", "zstandard"))
     monkeypatch.setattr(compression, "_found", [])
     monkeypatch.setitem(sys.modules, "zstandard", module)
+
+
+def test_zstd_is_taken_from_where_it_is(zstd, monkeypatch):
+    value = VALUES["floats"]()
     assert compression.usable("zstd", [])
     stored = b"".join(compressed(entry_parts((), None, encode(value)), "zstd"))
     assert b"zstd" in stored
@@ -127,6 +146,36 @@ def test_zstd_is_taken_from_where_it_is(monkeypatch):
     with pytest.raises(ValueError, match="zstd is not here"):
         CachedSample(memoryview(stored))
     assert taken(value, "zstd") == taken(value, "zlib")
+
+
+def bomb(method):
+    """An entry of one part that should have 1,000 bytes, and expands to 10 MB."""
+    data = zlib.compress(bytes(10_000_000), 1)
+    kind = compression._ZLIB
+    if method == "zstd":
+        kind, data = compression._ZSTD, b"zstd" + data
+    part = compression._PART.pack(kind, 0, 0, 0, 1000, len(data))
+    return memoryview(compression.MARK + compression._COUNT.pack(1) + part + data)
+
+
+@pytest.mark.parametrize("method", ["zlib", "zstd"])
+def test_a_damaged_part_expands_to_no_more_than_it_should(zstd, method):
+    assert len(compression.decompressed(bomb(method))) == 1000
+
+
+@pytest.mark.parametrize("name", ["compression.zstd", "backports.zstd", "zstandard"])
+def test_real_modules_of_zstd_expand_no_further_than_asked(name, monkeypatch):
+    module = pytest.importorskip(name)
+    monkeypatch.setattr(compression, "_found", [module])
+    values = bytes(range(256)) * 1000
+    packed = memoryview(module.compress(values, 3))
+    for size in (len(values), 1000, 0):
+        assert compression._expanded(module.ZstdDecompressor(), packed, size) == values[:size]
+    part = compression._PART.pack(compression._ZSTD, 0, 0, 0, 1000, 50)
+    with pytest.raises(ValueError, match="damaged"):
+        compression.decompressed(
+            memoryview(compression.MARK + compression._COUNT.pack(1) + part + bytes(50))
+        )
 
 
 def test_pictures_need_pillow_of_the_program(monkeypatch):
