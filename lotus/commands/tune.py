@@ -39,10 +39,10 @@ continues instead.
 
 Without -f a loop of less than a second is not tuned, and no file of settings is
 overwritten. A setting is recommended only if the program's own steps show it to
-be faster, with the whole 95 % interval; where they cannot be measured, trials
-must show it. Where the step uses several threads of torch, it is also timed
-with fewer, which leaves cores to workers: a setting may then have
-torch_threads, for torch.set_num_threads in the training process.
+be faster by 5 % or more, with the whole 95 % interval above 1; where they
+cannot be measured, trials must show it. Where the step uses several threads of
+torch, it is also timed with fewer, which leaves cores to workers: a setting may
+then have torch_threads, for torch.set_num_threads in the training process.
 
 writes: the settings (-o)
 
@@ -71,7 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.seconds,
         metavar="TIME",
         help="time for checking the best setting against the program's own, with the program's "
-        "step, which trials do not run; 0s skips the check (default: a third of --budget)",
+        "step, which trials do not run; 0s skips the check (default: a third of --budget, and up to "
+        "half of it if the trials end early)",
     )
     add(
         "--objective", choices=("train", "throughput"), default="train",
@@ -149,12 +150,14 @@ def run(args: argparse.Namespace) -> int:
                 objective=args.objective,
                 seed=args.seed,
                 vary=args.vary,
-                fewer_threads=seconds > 0,
+                check_follows=seconds > 0,
                 on_progress=None if args.quiet else live,
             )
         finally:
             live.clear()
         result = trial_recording.with_operations(result, program.run, program.workers)
+        if args.check is None:  # what the trials left is for the check
+            seconds = min(seconds + max(args.budget - result.seconds, 0.0), args.budget / 2)
         return step_check.check(result, program, seconds, None if args.quiet else live.trains)
 
     def report(result: Any, written: Path | None) -> None:

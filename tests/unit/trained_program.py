@@ -39,7 +39,7 @@ class Trains:
         self.left = math.inf if batches is None else batches - watched
         self.blocks: list[tuple[Setting, int, int]] = []
         self.in_flight = own.num_workers * 2
-        self.refused, self.raises = "", [None] * 20
+        self.refused, self.raises = "", [None] * 100
         times = [self._batch(own) for _ in range(watched)]
         self.watched = Watched(
             loader=Target(dataset="Pictures"),

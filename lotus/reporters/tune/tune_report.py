@@ -172,10 +172,7 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
     if result.best.normal() == result.own.normal() and result.out_of_time:
         verdict = search_notes.only_own(result.own, result.seconds)
         return [("verdict", verdict), ("next", search_notes.more_time(result.budget_s))]
-    if result.best.normal() == result.own.normal():
-        return [("verdict", f"no benefit: no other setting was shown to be faster; keep {own}")]
-    text = f"no benefit in speed, but {best} is as fast as {own} at less cost"
-    return [("verdict", f"{text}: {search_notes.speedup(result.speedup)}")]
+    return [("verdict", f"no benefit: no other setting was shown to be faster; keep {own}")]
 
 
 def _name(setting: Setting) -> str:

@@ -7,6 +7,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from lotus.settings.space import Measurement, Setting
 from lotus.tune.program.program import TrialFailed
@@ -14,8 +15,11 @@ from lotus.tune.search import search_notes
 from lotus.tune.search.trial_rates import Speedup, compared
 from lotus.tune.search.trial_runner import NeverTried, TrialRunner
 
-WORTH = 0.02  # the least gain that counts, and the most loss accepted for a cheaper setting
-_PAIRS = 3  # at least
+WORTH = 0.05  # the least gain that counts: a smaller one is lost in what epochs differ by
+_PRECISE = 0.02  # half the interval's width over the mean, at which a comparison ends
+_ALIKE = 0.02  # the most loss at which a cheaper setting counts as as fast
+_PAIRS = 3  # that are made if there is time
+_LEAST_PAIRS = 2  # without which there is no interval
 _SETUP_MATTERS = 0.02  # share of an epoch from which set-up times must be measured again
 
 
@@ -24,11 +28,21 @@ def is_faster(speedup: Speedup) -> bool:
     return speedup.low > 1 and speedup.mean >= 1 + WORTH
 
 
+@dataclass(frozen=True)
+class LeftOpen:
+    """A setting that looks faster, but was not shown to be, and the note that says so."""
+
+    setting: Setting
+    note: str
+
+
 class Decision:
     """The recommended setting of a search and how it compares with the program's own.
 
-    `report` is called with each setting that is compared and its speed-up so far. `notes` are
-    remarks on the decision; `comparisons` has the settings measured in turn with the own one.
+    `report` is called with each setting that is compared and its speed-up so far. With
+    `check_follows`, comparisons end when they are decided, as the program's own steps will show by
+    how much. `notes` are remarks on the decision; `comparisons` has the settings measured in turn
+    with the own one.
     """
 
     def __init__(
@@ -37,10 +51,13 @@ class Decision:
         trials: TrialRunner,
         seed: int,
         report: Callable[[Setting, Speedup], object],
+        check_follows: bool = False,
     ) -> None:
         self._own, self._trials, self._seed, self._report = own, trials, seed, report
+        self._check_follows = check_follows
         self.chosen = own
         self.speedup: Speedup | None = None  # of `chosen` over the own setting
+        self.left_open: LeftOpen | None = None
         self.comparisons: dict[Setting, Speedup] = {}
         self.notes: list[str] = []
 
@@ -62,36 +79,36 @@ class Decision:
         if candidate != self._own:
             self.chosen = candidate
             self.speedup = self._confirm(candidate)
-            if is_faster(self.speedup):
+            in_turn = self.speedup.pairs >= _LEAST_PAIRS
+            if is_faster(self.speedup) and in_turn:
                 return
-        self._take_cheapest(candidate)
-
-    def _take_cheapest(self, candidate: Setting) -> None:
-        """Choose the cheapest setting that is shown to be as fast as the own one."""
-        before = self.speedup
+            doubt = search_notes.no_benefit if in_turn else search_notes.only_apart
+            self.notes.append(doubt(candidate, self.speedup))
+            if self.speedup.mean >= 1 + WORTH:
+                self.left_open = LeftOpen(candidate.normal(), self.notes[-1])
         self.chosen, self.speedup = self._own, Speedup(1.0, 1.0, 1.0, 0)
+        self._note_cheapest()
+
+    def _note_cheapest(self) -> None:
+        """Note the cheapest setting that was as fast as the own one in trials.
+
+        It is not recommended: with other work on the machine it may be slower, and gains nothing.
+        """
         own = self._rate(self._own) or 0.0
         worked = {
             row.measurement.setting for row in self._trials.rows if not row.measurement.failed
         }
-        cheaper = sorted(setting for setting in worked if setting < self._own)
-        as_fast = [
-            setting for setting in cheaper if (self._rate(setting) or 0.0) >= own * (1 - WORTH)
-        ]
-        if before is not None and (candidate not in as_fast or before.low < 1 - WORTH):
-            self.notes.append(search_notes.no_benefit(candidate, before))
-        for setting in as_fast:
-            if setting == candidate and before is not None:
-                shown = before
-            elif self._trials.left > 0:
+        for setting in sorted(setting for setting in worked if setting.num_workers):
+            if setting >= self._own:
+                return
+            if (self._rate(setting) or 0.0) < own * (1 - _ALIKE):
+                continue
+            shown = self.comparisons.get(setting.normal())
+            if shown is None and self._trials.left > 0:
                 shown = self._confirm(setting)
-            else:
+            if shown is not None and shown.low >= 1 - _ALIKE:
+                self.notes.append(search_notes.as_fast(setting, self._own, shown))
                 return
-            if shown.low >= 1 - WORTH:
-                self.chosen, self.speedup = setting, shown
-                return
-            if setting != candidate:
-                self.notes.append(search_notes.no_benefit(setting, shown))
 
     def _confirm(self, setting: Setting) -> Speedup:
         """Measure a setting in turn with the own one until their ratio is known precisely."""
@@ -100,8 +117,8 @@ class Decision:
         apart = self._apart(setting)
         took = 0.0
         while self._trials.left > 0:
-            enough = self._trials.left < took or (pairs and compared(pairs).precision <= WORTH)
-            if len(pairs) >= _PAIRS and enough:
+            enough = len(pairs) >= _PAIRS and self._is_decided(compared(pairs))
+            if enough or (len(pairs) >= _PAIRS and self._trials.left < took):
                 break
             start = self._trials.spent
             self._report(setting, compared(pairs) if pairs else apart)
@@ -113,14 +130,19 @@ class Decision:
                 self.notes.append(search_notes.not_confirmed(setting, str(error)))
                 break
             took = self._trials.spent - start
-        speedup = compared(pairs) if len(pairs) >= _PAIRS else apart
+        speedup = compared(pairs) if len(pairs) >= _LEAST_PAIRS else apart
         if len(pairs) < _PAIRS:
-            if pairs:  # too few to estimate their spread
+            if len(pairs) == 1:
                 speedup = self._apart(setting, len(pairs))
             self.notes.append(search_notes.few_pairs(len(pairs)))
         self._report(setting, speedup)
         self.comparisons[setting.normal()] = speedup
         return speedup
+
+    def _is_decided(self, shown: Speedup) -> bool:
+        if self._check_follows and (shown.low > 1 or shown.high < 1 + WORTH):
+            return True
+        return shown.precision <= _PRECISE
 
     def _pair(self, setting: Setting, chance: random.Random) -> tuple[float, float]:
         """Measure a setting and the own one next to each other; returns their epoch rates."""

@@ -18,6 +18,7 @@ from lotus.settings.tuned_file import Entry, Tuned
 from lotus.tune.program.program import Watched
 from lotus.tune.search import operation_costs
 from lotus.tune.search import search_notes as notes
+from lotus.tune.search.decision import LeftOpen
 from lotus.tune.search.default_space import step_of
 from lotus.tune.search.rejected_settings import passed_over
 from lotus.tune.search.trial_rates import Checked, Speedup
@@ -46,7 +47,7 @@ class Result:
     own: Setting  # the program's setting
     speedup: Speedup | None  # of `best` over `own`; None if one of them was not measured
     predicted: float | None  # the speed-up predicted by the strategy's model, if it has one
-    benefit: bool  # whether `best` was shown to be faster by 2 % or more
+    benefit: bool  # whether `best` was shown to be faster by 5 % or more
     measured: tuple[TrialRow, ...]
     ruled_out: tuple[RuledOut, ...]
     seconds: float  # duration of the search
@@ -68,6 +69,7 @@ class Result:
     checked: Checked | None = None  # the comparison in the program's own steps, if made
     # The same of settings with fewer threads of torch; `checked` is one of them if it is chosen.
     threads_checked: tuple[Checked, ...] = ()
+    left_open: LeftOpen | None = None  # what trials left open, for the check
     slowed_step: str = ""  # of `notes`, what says that the step's threads compete with workers
     compared: tuple[tuple[Setting, Speedup], ...] = ()  # measured in turn with the own setting
     # Costs of operations under each setting, as made by
@@ -120,7 +122,7 @@ class Result:
             if each.name
             not in (
                 "best", "own", "speedup", "measured", "ruled_out", "operations", "make", "compared",
-                "slowed_step",
+                "slowed_step", "left_open",
             )
         }  # fmt: skip
         data["watched"] = dataclasses.asdict(self.watched)
@@ -231,9 +233,7 @@ class Result:
         if self.best == self.own and self.out_of_time:
             more = notes.more_time(self.budget_s)
             return [notes.only_own(self.own, self.seconds), f"next: {more}"]
-        if self.best == self.own:
-            return [f"no benefit from another setting: the program keeps its own, {own}"]
-        return [f"no benefit in speed: {best} does what {own} does, for less: {shown}"]
+        return [f"no benefit from another setting: the program keeps its own, {own}"]
 
     def _tried(self) -> list[str]:
         """A line per setting, in the order of their first trials."""

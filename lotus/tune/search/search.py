@@ -56,7 +56,7 @@ def search(
     objective: str = "train",
     seed: int = 0,
     vary: Collection[str] = (),
-    fewer_threads: bool = False,
+    check_follows: bool = False,
     on_progress: Callable[[SearchProgress], object] | None = None,
     limits: MachineLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -65,11 +65,10 @@ def search(
 
     `objective` is "train", with the program's step between batches, or "throughput", without.
     `vary` adds parameters of `VARIED` to the default space; it has no effect on `space`. With
-    `fewer_threads` the setting is tried too that a step with fewer threads of torch would need,
-    which is then compared in the program's own steps. `limits` replaces the machine's limits, which
-    are otherwise read before each trial. Failed trials are rows of the result; Ctrl-C ends the
-    search with the result so far. All candidates are closed at the end. Raises LotusError for
-    invalid arguments.
+    `check_follows` (see step_check.py) the setting is tried too that a step with fewer threads of
+    torch would need. `limits` replaces the machine's limits, which are otherwise read before each
+    trial. Failed trials are rows of the result; Ctrl-C ends the search with the result so far. All
+    candidates are closed at the end. Raises LotusError for invalid arguments.
     """
     if objective not in OBJECTIVES:
         raise LotusError(f"objective {objective!r} is not one of {', '.join(OBJECTIVES)}")
@@ -85,8 +84,10 @@ def search(
     pid = program.watched.pid
     safety = Safety(program.watched, (lambda: limits) if limits else (lambda: limits_of(pid)))
     trials = TrialRunner(program, safety, clock, budget_s, objective == "train")
-    tuning = _Search(program.watched, trials, budget_s, seed, frozenset(vary), on_progress)
-    return tuning.run(strategy, space, objective, fewer_threads)
+    tuning = _Search(
+        program.watched, trials, budget_s, seed, frozenset(vary), on_progress, check_follows
+    )
+    return tuning.run(strategy, space, objective)
 
 
 class _Search:
@@ -100,11 +101,13 @@ class _Search:
         seed: int,
         vary: frozenset[str],
         on_progress: Callable[[SearchProgress], object] | None,
+        check_follows: bool,
     ) -> None:
         self.watched, self.trials, self.budget_s = watched, trials, budget_s
         self.seed, self.vary, self.on_progress = seed, vary, on_progress
+        self.check_follows = check_follows
         self.own = plain(watched.setting, vary)
-        self.decision = Decision(self.own, trials, seed, self._confirming)
+        self.decision = Decision(self.own, trials, seed, self._confirming, check_follows)
         self.epochs: tuple[tuple[int, int, int], ...] = ()  # as EpochComparison has them
         self.samples_kept = False  # whether an iterable data set keeps its samples
         self.notes: list[str] = []
@@ -116,13 +119,12 @@ class _Search:
         strategy: str | Factory,
         space: Space | None,
         objective: str,
-        fewer_threads: bool = False,
     ) -> Result:
         interrupted = False
         try:
             try:
                 self._search(strategy, space)
-                if fewer_threads:
+                if self.check_follows:
                     self._try_for_fewer_threads()
                 if not self.trials.forbidden:
                     self.decision.decide(self._best())
@@ -372,6 +374,7 @@ class _Search:
             pruned=self._pruned(),
             iterable_safe=watched.iterable and self.samples_kept,
             compared=tuple(self.decision.comparisons.items()),
+            left_open=self.decision.left_open,
             slowed_step=slowed_step,
         )
 

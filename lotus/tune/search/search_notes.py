@@ -108,14 +108,16 @@ def speedup(shown: Speedup) -> str:
 
 
 def checked(comparison: Checked, best: Setting) -> str:
-    """Describe a comparison in the program's own steps, with its interval and batches."""
+    """Describe a comparison in the program's own steps, with its interval, rounds and batches."""
     shown, fewer = comparison.speedup, ""
     if comparison.setting.prefetch_factor != best.normal().prefetch_factor:
         fewer = f", with prefetch {comparison.setting.prefetch_factor}, as the epoch is short"
+    text = f"{shown.mean:.3g} times as fast in its own steps"
+    of = f"{plural(comparison.batches, 'batch')} against {comparison.own_batches}{fewer}"
+    if shown.pairs < 2:
+        return f"{text} (one round, so there is no interval; {of})"
     return (
-        f"{shown.mean:.3g} times as fast in its own steps (95 % interval {shown.low:.3g} to "
-        f"{shown.high:.3g}, {plural(comparison.batches, 'batch')} against "
-        f"{comparison.own_batches}{fewer})"
+        f"{text} (95 % interval {shown.low:.3g} to {shown.high:.3g}; in {shown.pairs} rounds, {of})"
     )
 
 
@@ -132,6 +134,14 @@ def nothing_shown(tried: Setting, why: str) -> str:
     return (
         f"{setting(tried)} worked in trials, but is not recommended: it could not be compared with "
         f"the program's own setting, neither in trials nor in the program's own steps ({why})"
+    )
+
+
+def only_apart(tried: Setting, shown: Speedup) -> str:
+    """Trials promised a gain, but hardly had both settings in turn."""
+    return (
+        f"{setting(tried)} was {speedup(shown)}, which shows no gain: the machine may have been "
+        "busier in the one trial than in the other"
     )
 
 
@@ -243,8 +253,18 @@ def few_pairs(pairs: int) -> str:
 
 
 def no_benefit(candidate: Setting, shown: Speedup) -> str:
-    """A setting was not shown to be faster."""
+    """A setting was not shown to be faster, or not by enough."""
+    if shown.low > 1:
+        return f"{setting(candidate)} gains too little to be recommended: {speedup(shown)}"
     return f"no benefit was shown for {setting(candidate)}: {speedup(shown)}"
+
+
+def as_fast(cheaper: Setting, own: Setting, shown: Speedup) -> str:
+    """A setting with fewer workers was as fast in trials."""
+    return (
+        f"{setting(cheaper)} would do as well as {setting(own)} in trials, and take less memory: "
+        f"{speedup(shown)}"
+    )
 
 
 def augmentations(best: Setting, own: Setting, iterable: bool) -> str:
@@ -371,11 +391,13 @@ def slowed_step(watched: Watched, value: Setting, beside_s: float | None, cores:
 
 
 def torch_threads(best: Setting, threads: int) -> str:
-    """Other threads of torch change what a program computes, in the last bits."""
+    """Other threads of torch change what a program computes, in the last bits; "" if they stay."""
+    if best.torch_threads is None:
+        return ""
     return (
-        f"torch gets {plural(best.torch_threads or threads, 'thread')} in the training process "
-        f"instead of {threads}, which leaves cores to the loader. Sums of floats may differ in "
-        "their last bits with another number of threads"
+        f"torch gets {plural(best.torch_threads, 'thread')} in the training process instead of "
+        f"{threads}, which leaves cores to the loader. Sums of floats may differ in their last "
+        "bits with another number of threads"
     )
 
 

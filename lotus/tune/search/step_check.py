@@ -13,12 +13,9 @@ from collections.abc import Callable
 from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialFailed
 from lotus.tune.search import search_notes, torch_threads
-from lotus.tune.search.decision import WORTH, is_faster
+from lotus.tune.search.checked_result import judged, promising, without_check
 from lotus.tune.search.result import Result
 from lotus.tune.search.stretches import Stretches, Trains, affordable, fitting
-from lotus.tune.search.trial_rates import Checked, Speedup
-
-_NO_SLOWER = 0.05  # accepted loss of a cheaper setting at the lower end of its interval
 
 
 def check(
@@ -28,7 +25,7 @@ def check(
     on_stretch: Callable[[Setting], object] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Result:
-    """Check a result in the program's own training, within `seconds`, and return it updated.
+    """Check a result in the program's own training for `seconds`, and return it updated.
 
     If the check does not show that the setting is faster, the result recommends the program's own
     setting. Where the step's threads may compete with workers, fewer threads of torch are tried
@@ -43,6 +40,8 @@ def check(
     settings = [own]
     if result.best.normal() != own:
         settings.insert(0, fitting(result.best.normal(), own, watched))
+    elif result.left_open is not None:
+        settings.insert(0, fitting(result.left_open.setting, own, watched))
     variants = [fitting(setting, own, watched) for setting in torch_threads.variants(result)]
     settings = affordable(settings, variants, watched, seconds)
     if len(settings) < 2:
@@ -50,7 +49,7 @@ def check(
     single = dataclasses.replace(own, torch_threads=1)
     # Once the step's time on one thread is known, so is how many workers that needs.
     settings.sort(key=lambda setting: setting.torch_threads is not None and setting != single)
-    comparison = Stretches(settings, own, program, clock() + seconds, clock)
+    comparison = Stretches(settings, own, program, seconds, clock)
     why, stopped = "", False
 
     def measured(setting: Setting) -> None:
@@ -68,14 +67,16 @@ def check(
         why = str(error)
     except KeyboardInterrupt:
         stopped = True
-    if settings[0] != own:
-        checked = comparison.compared(settings[0])
+    checked = comparison.compared(settings[0]) if settings[0] != own else None
+    if result.best.normal() != own:
         if checked is None:
             reason = program.problem or ("interrupted" if stopped else why or search_notes.FEW_LEFT)
             result = without_check(result, reason)
         else:
             result = judged(result, checked)
-    tried = [setting for setting in comparison.seen if setting.torch_threads is not None]
+    elif checked is not None:
+        result = promising(result, checked)
+    tried = [setting for setting in comparison.timings if setting.torch_threads is not None]
     result = torch_threads.with_best(result, comparison, tried)
     if program.problem and comparison.beyond_epoch():
         result = dataclasses.replace(result, notes=(*result.notes, search_notes.BEYOND_EPOCH))
@@ -89,52 +90,3 @@ def _unchecked(result: Result, seconds: float) -> str:
     if result.objective != "train":
         return f"--objective {result.objective} leaves out the step"
     return "--check 0s" if seconds <= 0 else ""
-
-
-def judged(result: Result, checked: Checked) -> Result:
-    """Return the result updated by the comparison in the program's own steps.
-
-    A setting recommended as faster must be faster over the whole interval. A cheaper setting must
-    not be slower by more than `_NO_SLOWER`.
-    """
-    trials, shown = result.speedup, checked.speedup
-    result = dataclasses.replace(result, checked=checked)
-    if is_faster(shown):
-        return result if trials is not None else _by_check(result, shown)
-    cheaper = trials is not None and not result.benefit
-    if cheaper and shown.low >= 1 - _NO_SLOWER and shown.mean >= 1 - WORTH:
-        return result
-    if trials is None or shown.high < trials.low:
-        return _refused(result, search_notes.refuted(result.best, trials, checked))
-    return _refused(result, search_notes.not_shown(result.best, trials, checked))
-
-
-def without_check(result: Result, why: str) -> Result:
-    """Return the result with a note on why the program's own steps could not be measured.
-
-    Trials alone are enough for a recommendation only if they compared it with the own setting.
-    """
-    if result.best.normal() == result.own.normal():
-        return result
-    if result.speedup is None:
-        return _refused(result, search_notes.nothing_shown(result.best, why))
-    return dataclasses.replace(result, notes=(search_notes.not_checked(why), *result.notes))
-
-
-def _by_check(result: Result, shown: Speedup) -> Result:
-    return dataclasses.replace(result, speedup=shown, benefit=True)
-
-
-def _refused(result: Result, note: str) -> Result:
-    """The result with the program's own setting as the recommendation."""
-    watched = result.watched
-    of_best = search_notes.augmentations(
-        result.best.normal(), result.own.normal(), watched.iterable
-    )
-    return dataclasses.replace(
-        result,
-        best=result.own,
-        speedup=Speedup(1.0, 1.0, 1.0, 0),
-        benefit=False,
-        notes=(note, *(text for text in result.notes if text != of_best)),
-    )

@@ -1,4 +1,8 @@
-"""Trains with several settings in turn, and compares their speeds over an epoch."""
+"""Trains with several settings in turn, and compares their speeds over an epoch.
+
+Each round has a stretch of every setting, and every other round goes through them backwards, so
+that a machine that becomes steadily busier or calmer favours none.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +11,22 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from lotus.common.statistics import t_quantile
-from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train, TrainedBatches
+from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import TrialFailed, Watched
-from lotus.tune.search.trial_rates import LEAST_PARTS, Checked, Speedup, means_of_parts
+from lotus.tune.search.round_timings import LEAST_BATCHES, Timings, speedup
+from lotus.tune.search.trial_rates import Checked
+from lotus.tune.strategies.preference import TIE
 
-_STRETCH_S = 2.5  # intended duration of a stretch
-_LONGEST = 1.5  # times that duration, where settings differ in threads
-_SHORTEST_S = 1.2  # of a stretch, so that several settings fit into the time
+_STRETCH_S, _SHORTEST_S = 2.0, 0.5  # longest and shortest intended duration of a stretch
+_ROUNDS = 4  # that the time is divided into, and the fewest before the check may end by itself
+_LEAST_ROUNDS = 2  # without which there is no interval
+_LONGEST = 1.5  # times the intended duration, where settings differ in threads
 _LEAST, _MOST = 8, 400  # batches of a stretch
-_FEW = LEAST_PARTS + 1  # batches that a stretch needs where the time of others runs out
+_FEW = LEAST_BATCHES + 1  # batches that a stretch needs where the time of others runs out
 _PRECISE = 0.03  # half the interval's width over the mean, at which the check ends
-_STRETCHES = 4  # of each setting
-_LONG, _RARE = 3.0, 0.05  # a long step exceeds 3 medians; long steps are rare up to this share
-_MUCH = 0.9  # of the rate of another setting: one below is not trained with again
-_ALIKE = 0.9  # upper limit of the correlation of adjacent parts
 
 
 class Trains(Protocol):
@@ -39,86 +40,12 @@ class Trains(Protocol):
     def perform(self, setting: Setting, request: Request[Reply]) -> Reply: ...
 
 
-@dataclass
-class _Seen:
-    """The measurements of one setting over all its stretches."""
-
-    times: list[float] = dataclasses.field(default_factory=list)  # seconds of each batch
-    steps: list[float] = dataclasses.field(default_factory=list)  # the same without the wait
-    samples: list[int] = dataclasses.field(default_factory=list)
-    # Seconds per sample in parts of each stretch, see trial_rates.py.
-    stretches: list[list[float]] = dataclasses.field(default_factory=list)
-    startups: list[float] = dataclasses.field(default_factory=list)  # seconds
-    counts: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # batches, workers
-    # (wait, step, samples) of batches of stretches that were too short; the next one gets them.
-    kept: list[tuple[float, float, int]] = dataclasses.field(default_factory=list)
-
-    def add(self, stretch: TrainedBatches, workers: int) -> None:
-        self.startups += [stretch.startup_s] if stretch.startup_s is not None else []
-        self.kept += zip(stretch.waits_s, stretch.steps_s, stretch.sizes, strict=True)
-        if len(self.kept) >= LEAST_PARTS:
-            kept, self.kept = self.kept, []
-            times = [wait + step for wait, step, _ in kept]
-            self._count(
-                times, [step for _, step, _ in kept], [size for _, _, size in kept], workers
-            )
-
-    def _count(
-        self, times: list[float], steps: list[float], sizes: list[int], workers: int
-    ) -> None:
-        self.times += times
-        self.steps += steps
-        self.samples += sizes
-        self.stretches.append(means_of_parts(times, sizes, workers))
-        self.counts.append((len(times), workers))
-
-    def excess(self, limit_s: float) -> list[float]:
-        """The extra time of each batch with a step above the limit, over the mean of others."""
-        usual_s = self._usual(limit_s)
-        batches = zip(self.times, self.steps, strict=True)
-        return [time - usual_s for time, step in batches if step > limit_s]
-
-    def shared(self, limit_s: float, each_s: float) -> _Seen:
-        """A copy with long batches shortened to the mean, and `each_s` added to every batch."""
-        made, at, usual_s = _Seen(startups=self.startups), 0, self._usual(limit_s)
-        for count, workers in self.counts:
-            here = slice(at, at + count)
-            steps = self.steps[here]
-            batches = zip(self.times[here], steps, strict=True)
-            times = [(usual_s if step > limit_s else time) + each_s for time, step in batches]
-            made._count(times, steps, self.samples[here], workers)
-            at += count
-        return made
-
-    def _usual(self, limit_s: float) -> float:
-        batches = zip(self.times, self.steps, strict=True)
-        return statistics.mean([time for time, step in batches if step <= limit_s] or self.times)
-
-    @property
-    def parts(self) -> list[float]:
-        return [part for parts in self.stretches for part in parts]
-
-    def independent(self) -> float:
-        """The effective number of independent parts, as successive steps are correlated."""
-        parts = self.parts
-        mean, squares = statistics.mean(parts), statistics.variance(parts) * (len(parts) - 1)
-        if not squares > 0:
-            return len(parts)
-        pairs = [pair for parts in self.stretches for pair in itertools.pairwise(parts)]
-        likeness = sum((a - mean) * (b - mean) for a, b in pairs) / squares
-        likeness = (likeness + 1 / len(parts)) * len(parts) / max(len(pairs), 1)  # remove its bias
-        likeness = min(max(likeness, 0.0), _ALIKE)
-        return max(len(parts) * (1 - likeness) / (1 + likeness), 2.0)
-
-    def is_enough(self) -> bool:
-        return len(self.parts) >= LEAST_PARTS and sum(self.times) > 0 and sum(self.samples) > 0
-
-
 class Stretches:
     """Stretches of training with the own setting and others, in turn.
 
     `settings` are compared in this order, the own one among them; a setting that proves slower than
-    another one is not trained with again. `until` is a time of the clock.
+    another one is not trained with again. Training takes `seconds`, and up to twice as long if two
+    rounds do not fit.
     """
 
     def __init__(
@@ -126,19 +53,23 @@ class Stretches:
         settings: Sequence[Setting],
         own: Setting,
         program: Trains,
-        until: float,
+        seconds: float,
         clock: Callable[[], float],
     ) -> None:
         self.settings, self.own, self.program = list(settings), own, program
-        self.until, self.clock = until, clock
-        self.seen = {setting: _Seen() for setting in settings}
-        self.stretches = 0
+        self.seconds, self.clock = seconds, clock
+        self.until = clock() + seconds
+        self.timings = {setting: Timings() for setting in settings}
+        self.rounds = 0  # complete ones
         watched = program.watched
         self.left = left_of(watched)
         self.in_flight = _in_flight(own)
         times = [wait + step for wait, step in zip(watched.waits_s, watched.steps_s, strict=False)]
         self.batch_s = statistics.median(times) if times else 0.0  # an estimate with warm-up
-        self.stretch_s = _stretch_s(len(settings), until - clock())
+        self.stretch_s = _stretch_s(len(settings), seconds)
+        self._took: dict[Setting, float] = {}  # seconds of the last stretch of each
+        # Stretches still to come that have to fit into this epoch, the next one first.
+        self._planned = _planned(self.settings, own, watched)
 
     def beyond_epoch(self) -> bool:
         """Return whether the program was given more batches than its epoch has."""
@@ -146,17 +77,21 @@ class Stretches:
 
     def untried(self) -> list[Setting]:
         """Return the settings that have not been trained with."""
-        return [setting for setting, seen in self.seen.items() if not seen.times]
+        return [setting for setting in self.timings if setting not in self._took]
 
     def replace(self, setting: Setting, other: Setting) -> None:
         """Train with `other` in place of an untried setting."""
-        if other not in self.seen:
-            self.settings = [other if each == setting else each for each in self.settings]
-            self.seen = {other if key == setting else key: seen for key, seen in self.seen.items()}
+        if other in self.timings:
+            return
+        for settings in (self.settings, self._planned):
+            settings[:] = [other if each == setting else each for each in settings]
+        self.timings = {
+            other if key == setting else key: value for key, value in self.timings.items()
+        }
 
     def step_s(self, setting: Setting) -> float | None:
         """Return the median seconds of a step with a setting; None if none was measured."""
-        steps = self.seen[setting].steps
+        steps = self.timings[setting].steps
         return statistics.median(steps) if steps else None
 
     def run(
@@ -164,42 +99,43 @@ class Stretches:
         on_stretch: Callable[[Setting], object] | None,
         measured: Callable[[Setting], object] | None = None,
     ) -> None:
-        """Train with each setting in turn, until the ratios to the own one are precise.
+        """Train with each setting in turn, as long as time and epoch allow and it is not decided.
 
         `on_stretch` is called with a setting before it is trained with, `measured` afterwards.
         """
-        most, took = _STRETCHES * len(self.settings), 0.0
-        turn = 0
-        while self.stretches < most:
-            setting = self.settings[turn]
-            start = self.clock()
-            if start + took >= self.until:
-                return
-            batches = self._batches(setting)
-            if batches < LEAST_PARTS:
-                return
-            if on_stretch is not None:
-                on_stretch(setting)
-            seconds = min(self.until - start, self._longest_s(setting))
-            request = Train(batches, discard=setting.num_workers, seconds=seconds)
-            stretch = self.program.perform(setting, request)
-            if stretch.refused:
-                raise TrialFailed(stretch.refused)
-            self.stretches += 1
-            took = self.clock() - start
-            self.left -= stretch.passed
-            self.in_flight = _in_flight(setting)
-            self.seen[setting].add(stretch, setting.num_workers)
-            if measured is not None:
-                measured(setting)
-            if stretch.over:
-                return
-            if self.stretches > len(self.seen) and self._is_precise():
-                return
-            turn += 1
-            if turn == len(self.settings):
-                self._drop_slower()
-                turn = 0
+        while len(self.settings) > 1 and not self._is_decided():
+            turns = range(len(self.settings))
+            for turn in reversed(turns) if self.rounds % 2 else turns:
+                setting = self.settings[turn]
+                if not self._trains(setting, on_stretch):
+                    return
+                if measured is not None:
+                    measured(setting)
+            self.rounds += 1
+            self._drop_slower()
+
+    def _trains(self, setting: Setting, on_stretch: Callable[[Setting], object] | None) -> bool:
+        """Train with a setting for a stretch; return whether another one may follow."""
+        start = self.clock()
+        until = self.until + (self.seconds if self.rounds < _LEAST_ROUNDS else 0.0)
+        if start + self._took.get(setting, 0.0) >= until:
+            return False
+        batches = self._batches(setting)
+        if batches < LEAST_BATCHES:
+            return False
+        if on_stretch is not None:
+            on_stretch(setting)
+        seconds = min(until - start, self._longest_s(setting))
+        request = Train(batches, discard=setting.num_workers, seconds=seconds)
+        trained = self.program.perform(setting, request)
+        if trained.refused:
+            raise TrialFailed(trained.refused)
+        self._took[setting] = self.clock() - start
+        self.left -= trained.passed
+        self.in_flight = _in_flight(setting)
+        self.timings[setting].add(self.rounds, trained)
+        del self._planned[:1]
+        return not trained.over
 
     def _longest_s(self, setting: Setting) -> float:
         """The longest duration of a stretch.
@@ -207,58 +143,57 @@ class Stretches:
         Other work on the machine makes steps with many threads many times as long. A stretch of
         them must leave time to the settings with fewer threads.
         """
-        if all(each.torch_threads is None for each in self.seen):
+        if all(each.torch_threads is None for each in self.timings):
             return math.inf
         longest_s = max(_LONGEST * self.stretch_s, _FEW * self.batch_s)
         return longest_s * (2 if setting.num_workers else 1)  # workers have to start
 
-    def _is_precise(self) -> bool:
+    def _is_decided(self) -> bool:
+        """Whether the speed-ups of all settings that are left are known precisely."""
         shown = [self.compared(setting) for setting in self.settings if setting != self.own]
-        return all(each is not None and each.speedup.precision <= _PRECISE for each in shown)
+        return self.rounds >= _ROUNDS and all(
+            each is not None and each.speedup.precision <= _PRECISE for each in shown
+        )
 
     def _drop_slower(self) -> None:
-        """Leave out settings that are much slower than another one, so that others get the time."""
-        if len(self.seen) <= 2:
-            return
-        shown = {
-            setting: self.compared(setting) for setting in self.settings if setting != self.own
-        }
-        lows = [each.speedup.low for each in shown.values() if each is not None]
-        for setting, each in shown.items():
-            if each is not None and each.speedup.high < _MUCH * max([1.0, *lows]):
+        """Leave out settings that are slower than the best one, so that others get the time."""
+        shown = {setting: self.compared(setting) for setting in self.settings}
+        best = max(
+            self.settings, key=lambda setting: each.speedup.mean if (each := shown[setting]) else 0
+        )
+        for setting in [each for each in self.settings if each not in (best, self.own)]:
+            beside = self.compared(setting, best)
+            if beside is not None and beside.speedup.high < 1 - TIE:
                 self.settings.remove(setting)
+                self._planned = [each for each in self._planned if each != setting]
 
     def _batches(self, setting: Setting) -> int:
         """The number of batches of the next stretch, limited by its time and by the epoch."""
-        seen = self.seen[setting].times
+        seen = self.timings[setting].times
         mean = statistics.mean(seen) if seen else self.batch_s
         wanted = max(_LEAST, min(int(self.stretch_s / mean), _MOST)) if mean > 0 else _LEAST
         spare = self.left - self.in_flight - 1 - setting.num_workers
-        first = self.stretches < len(self.seen)
-        if first:  # leave as many for those that follow
-            later = self.settings[self.stretches + 1 :]
+        if self._planned:  # leave as many for those that follow
+            later = self._planned[1:]
             spare = (spare - _passed(setting, later)) / (1 + len(later))
-        if self.program.watched.endless and (not first or spare < _LEAST):
+        elif self.program.watched.endless:
             spare = math.inf
         return int(min(wanted, max(spare, 0)))
 
     def compared(self, setting: Setting, other: Setting | None = None) -> Checked | None:
-        """The speed-up over the own setting, or another one, over an epoch.
+        """Return the speed-up over the own setting, or another one, over an epoch.
 
-        None if too little was measured.
+        None if they were not both trained with in the same round.
         """
         other = self.own if other is None else other
-        new, own = self.seen[setting], self.seen[other]
-        if not new.is_enough() or not own.is_enough():
+        sides = [(each, self.timings[each]) for each in (setting, other)]
+        shown = speedup(sides[0], sides[1], self.program.watched.batches)
+        if shown is None:
             return None
-        new, own = _alike_in_rare_steps(new, own)
-        batches = self.program.watched.batches
-        took = [_epoch(setting, new, batches), _epoch(other, own, batches)]
-        ratio = took[1][0] / took[0][0]
-        error = math.hypot(*(spread / mean for mean, spread in took))
-        spread = min(t_quantile(min(len(new.parts), len(own.parts)) - 1) * error, 100.0)
-        speedup = Speedup(ratio, ratio * math.exp(-spread), ratio * math.exp(spread), 0)
-        return Checked(setting, speedup, len(new.times), len(own.times))
+        counts = [
+            sum(len(timings.rounds[number].times) for number in shown[1]) for _, timings in sides
+        ]
+        return Checked(setting, shown[0], *counts)
 
 
 def affordable(
@@ -270,36 +205,45 @@ def affordable(
     least_s = _FEW * (statistics.median(times) if times else 0.0)
     for setting in optional:
         several = [*taken, setting]
-        passed = _passed(watched.setting, several) + len(several) * _LEAST
-        if passed > left or len(several) * max(_SHORTEST_S, least_s) > seconds:
+        in_turn = _in_turn(several, _LEAST_ROUNDS)
+        passed = _passed(watched.setting, in_turn) + len(in_turn) * _FEW
+        if passed > left or len(several) * max(_LEAST_ROUNDS * _SHORTEST_S, least_s) > seconds:
             break
         taken = several
     return taken
 
 
+def _in_turn(settings: Sequence[Setting], rounds: int) -> list[Setting]:
+    """The order of stretches in so many rounds."""
+    turns = (settings[:: -1 if number % 2 else 1] for number in range(rounds))
+    return list(itertools.chain.from_iterable(turns))
+
+
+def _planned(settings: Sequence[Setting], own: Setting, watched: Watched) -> list[Setting]:
+    """The stretches that have to share what is left of the epoch: as many rounds as fit.
+
+    None have to where the epoch is long, or begins again at its end and two rounds do not fit.
+    """
+    left = left_of(watched)
+    if math.isinf(left):
+        return []
+    least = _LEAST if watched.endless else LEAST_BATCHES
+    for rounds in range(_ROUNDS, _LEAST_ROUNDS - 1, -1):
+        in_turn = _in_turn(settings, rounds)
+        if _passed(own, in_turn) + len(in_turn) * least <= left:
+            return in_turn
+    return [] if watched.endless else _in_turn(settings, _LEAST_ROUNDS)
+
+
 def _stretch_s(settings: int, seconds: float) -> float:
-    """The duration of a stretch, so that there are two of each of several settings."""
-    return _STRETCH_S if settings <= 2 else min(_STRETCH_S, seconds / (2 * settings + 1))
+    """The duration of a stretch, so that there are some rounds of several settings."""
+    return min(_STRETCH_S, max(_SHORTEST_S, seconds / ((_ROUNDS + 0.5) * settings)))
 
 
 def _passed(before: Setting, later: Sequence[Setting]) -> int:
     """Batches that pass uncounted before the stretches of settings, one after the other."""
     pairs = itertools.pairwise([before, *later])
     return sum(_in_flight(former) + 1 + setting.num_workers for former, setting in pairs)
-
-
-def _alike_in_rare_steps(new: _Seen, own: _Seen) -> tuple[_Seen, _Seen]:
-    """Distribute rare long steps, such as validation, evenly over both settings.
-
-    They are not due to either setting and fall on one of them by chance.
-    """
-    steps = new.steps + own.steps
-    limit_s = _LONG * statistics.median(steps)
-    longer = new.excess(limit_s) + own.excess(limit_s)
-    if not 0 < len(longer) <= _RARE * len(steps):
-        return new, own
-    each_s = sum(longer) / len(steps)
-    return new.shared(limit_s, each_s), own.shared(limit_s, each_s)
 
 
 def left_of(watched: Watched) -> float:
@@ -326,23 +270,3 @@ def fitting(best: Setting, own: Setting, watched: Watched) -> Setting:
 def _in_flight(setting: Setting) -> int:
     """Batches requested from the workers before the first is taken."""
     return setting.num_workers * (setting.prefetch_factor or TORCH_PREFETCH)
-
-
-def _epoch(setting: Setting, seen: _Seen, batches: int | None) -> tuple[float, float]:
-    """(seconds of an epoch, or of a sample if the length is not known; its standard error)."""
-    sample_s = sum(seen.times) / sum(seen.samples)
-    error = statistics.stdev(seen.parts) / math.sqrt(seen.independent())
-    if not batches:
-        return sample_s, error
-    samples = statistics.mean(seen.samples) * batches
-    return _startup(setting, seen) + samples * sample_s, samples * error
-
-
-def _startup(setting: Setting, seen: _Seen) -> float:
-    """Seconds from an epoch's start to its first batch, beyond a batch in steady state."""
-    batch_s = statistics.mean(seen.times)
-    if not setting.num_workers:
-        return 0.0
-    if setting.persistent_workers:  # each worker makes its first batch after the epoch's start
-        return (setting.num_workers - 1) * batch_s
-    return max(statistics.mean(seen.startups) - batch_s, 0.0)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from lotus.settings.space import TORCH_PREFETCH, Measurement, Observed, Setting
 from lotus.tune.program.program import Watched
-from lotus.tune.search import search_notes
+from lotus.tune.search.checked_result import chosen
 from lotus.tune.search.decision import is_faster
 from lotus.tune.search.default_space import step_of
 from lotus.tune.search.result import Result
@@ -28,7 +28,7 @@ _EQUAL = 1.05  # rates of loaders alone that count as equal
 class Compares(Protocol):
     """The part of `lotus.tune.search.stretches.Stretches` that is needed here."""
 
-    def compared(self, setting: Setting, other: Setting | None = None) -> Checked | None: ...
+    def compared(self, setting: Setting) -> Checked | None: ...
 
 
 def variants(result: Result) -> tuple[Setting, ...]:
@@ -192,8 +192,9 @@ def _alone_s(seen: Observed, workers: int) -> float:
 def with_best(result: Result, comparison: Compares, tried: Sequence[Setting]) -> Result:
     """Return the result with the best of the tried settings with fewer torch threads.
 
-    One is chosen if it is faster than the own setting and than the result's, each over the whole
-    interval. Of those that are about equally fast, the cheapest is chosen.
+    One is chosen only if it is faster than the own setting over the whole interval. Of several such
+    settings, the result's own choice among them, the one whose interval begins highest is chosen,
+    or a cheaper one that is about as fast.
     """
     shown = [comparison.compared(setting) for setting in tried]
     measured = [each for each in shown if each is not None]
@@ -202,44 +203,24 @@ def with_best(result: Result, comparison: Compares, tried: Sequence[Setting]) ->
     notes = tuple(text for text in result.notes if text != result.slowed_step)
     result = dataclasses.replace(result, threads_checked=tuple(measured), notes=notes)
     faster = [each for each in measured if is_faster(each.speedup)]
-    if result.best.normal() != result.own.normal():
-        without = result.checked
-        faster = [
-            each
-            for each in faster
-            if without is not None and _beats(comparison, each.setting, without.setting)
-        ]
     if not faster:
         return result
-    least = max(each.speedup.mean for each in faster) * (1 - TIE)
-    return _chosen(
-        result, min((each for each in faster if each.speedup.mean >= least), key=_preference)
-    )
+    as_they_are = result.best.normal() != result.own.normal()
+    if as_they_are and result.checked is not None:
+        faster.append(result.checked)
+    leader = max(faster, key=lambda each: each.speedup.low).speedup
+    alike = [
+        each
+        for each in faster
+        if each.speedup.low >= leader.low * (1 - TIE)
+        and each.speedup.mean >= leader.mean * (1 - TIE)
+    ]
+    best = min(alike, key=_preference)
+    return result if best is result.checked else chosen(result, best)
 
 
-def _preference(checked: Checked) -> tuple[Setting, int]:
+def _preference(checked: Checked) -> tuple[Setting, bool, int]:
     """A sort key: the cheapest loader first, then the fewest threads taken away."""
-    setting = checked.setting
-    return dataclasses.replace(setting, torch_threads=None), -(setting.torch_threads or 0)
-
-
-def _beats(comparison: Compares, setting: Setting, other: Setting) -> bool:
-    shown = comparison.compared(setting, other)
-    return shown is not None and is_faster(shown.speedup)
-
-
-def _chosen(result: Result, checked: Checked) -> Result:
-    best, own = checked.setting, result.own.normal()
-    random = search_notes.augmentations(best, own, result.watched.iterable)
-    before = search_notes.augmentations(result.best.normal(), own, result.watched.iterable)
-    kept = [text for text in result.notes if text not in (random, before)]
-    sums = search_notes.torch_threads(best, result.watched.threads)
-    return dataclasses.replace(
-        result,
-        best=best,
-        checked=checked,
-        speedup=checked.speedup,
-        predicted=None,
-        benefit=True,
-        notes=tuple(text for text in (sums, random, *kept) if text),
-    )
+    threads = checked.setting.torch_threads
+    loader = dataclasses.replace(checked.setting, torch_threads=None)
+    return loader, threads is not None, -(threads or 0)

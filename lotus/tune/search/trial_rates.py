@@ -139,11 +139,21 @@ class Checked:
 
 def compared(pairs: Sequence[tuple[float, float]]) -> Speedup:
     """Return the speed-up from pairs of rates (new, own); drift affects both rates of a pair."""
-    logs = [math.log(new / own) for new, own in pairs]
+    return speedup([new / own for new, own in pairs])
+
+
+def speedup(ratios: Sequence[float], variance: tuple[float, int] | None = None) -> Speedup:
+    """Return the speed-up from the ratios of pairs; one pair has no interval.
+
+    `variance` is that of a ratio's logarithm and its degrees of freedom, where more is known of it
+    than from these pairs.
+    """
+    logs = [math.log(ratio) for ratio in ratios]
     mean = statistics.mean(logs)
     if len(logs) < 2:
         return Speedup(math.exp(mean), 0.0, math.inf, len(logs))
-    spread = t_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    square, freedom = variance or (statistics.variance(logs), len(logs) - 1)
+    spread = t_quantile(freedom) * math.sqrt(square / len(logs))
     low, high = (
         math.exp(max(min(bound, 700.0), -700.0)) for bound in (mean - spread, mean + spread)
     )

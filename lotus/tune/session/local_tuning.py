@@ -20,7 +20,7 @@ from lotus.recording.session import _load_inside
 from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialFailed, TrialsForbidden
 from lotus.tune.program.remote_program import RemoteProgram, watched_from
-from lotus.tune.search import step_check, trial_recording
+from lotus.tune.search import checked_result, trial_recording
 from lotus.tune.search.default_space import plain
 from lotus.tune.search.result import Result
 from lotus.tune.search.search import OBJECTIVES, search
@@ -90,7 +90,9 @@ def _tuned(
     finally:
         program.end()
     if not callable(step) or result.speedup is None:  # else trials called the real step
-        result = step_check.without_check(result, "a call of lotus.tune has no training to go on")
+        result = checked_result.without_check(
+            result, "a call of lotus.tune has no training to go on"
+        )
     return dataclasses.replace(
         result, make=program.made, notes=(*result.notes, *dict.fromkeys(program.warnings))
     )

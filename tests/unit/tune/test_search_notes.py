@@ -65,7 +65,7 @@ def test_where_no_worker_fits_the_verdict_says_so_and_what_to_do() -> None:
 def test_the_verdict_is_what_the_programs_own_steps_showed() -> None:
     result = find(Fake(own=Setting(0)), Setting(4))
     assert result.speedup is not None
-    own_steps = Checked(result.best, Speedup(2.0, 1.9, 2.1, 0), 30, 20)
+    own_steps = Checked(result.best, Speedup(2.0, 1.9, 2.1, 4), 30, 20)
     output = " ".join(shown(dataclasses.replace(result, checked=own_steps)).split())
     checked = search_notes.checked(own_steps, result.best)
     verdict = f"4 workers x prefetch 2 instead of no workers: {checked}"
@@ -73,7 +73,8 @@ def test_the_verdict_is_what_the_programs_own_steps_showed() -> None:
         f"verdict {verdict} trials {search_notes.speedup(result.speedup)}, in which its" in output
     )
     assert (
-        "2 times as fast in its own steps (95 % interval 1.9 to 2.1, 30 batches against" in output
+        "2 times as fast in its own steps (95 % interval 1.9 to 2.1; in 4 rounds, 30 batches"
+        in output
     )
 
 

@@ -12,8 +12,10 @@ import pytest
 from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialFailed
 from lotus.tune.search import search_notes
+from lotus.tune.search.checked_result import judged
+from lotus.tune.search.decision import LeftOpen
 from lotus.tune.search.result import Result
-from lotus.tune.search.step_check import check, judged
+from lotus.tune.search.step_check import check
 from lotus.tune.search.trial_rates import Checked, Speedup
 from tests.unit.trained_program import BEST, OWN, Trains, result_of
 
@@ -36,7 +38,9 @@ def test_a_gain_that_is_there_is_shown_as_it_is() -> None:
     assert result.speedup == Speedup(1.5, 1.5 * 0.97, 1.5 * 1.03, 4)
     assert result.notes == ("a note",)
     settings = [setting for setting, _, _ in program.blocks]
-    assert settings == [BEST, OWN, BEST][: len(settings)]
+    assert len(settings) >= 8
+    assert settings == ([BEST, OWN, OWN, BEST] * len(settings))[: len(settings)]
+    assert shown.pairs == len(settings) // 2
     assert {discard for setting, _, discard in program.blocks if setting == BEST} == {2}
     explanation = result.explain()
     verdict = search_notes.checked(result.checked, BEST)
@@ -104,13 +108,59 @@ def test_what_trials_could_not_compare_is_recommended_only_by_the_check() -> Non
     assert "neither in trials nor in the program's own steps (--check 0s)" in result.notes[0]
 
 
-def test_fewer_workers_that_are_no_slower_stay() -> None:
-    own, best = Setting(4, prefetch_factor=2), Setting(1, prefetch_factor=2)
-    as_fast = checked(Trains(0.1, 0.1, own=own, best=best), trials=1.0)
-    assert as_fast.best == best
-    slower = checked(Trains(0.1, 0.2, own=own, best=best), trials=1.0)
-    assert slower.best == own
-    assert slower.notes[0].startswith("1 worker x prefetch 2 was 1 times as fast in trials")
+class Busier(Trains):
+    """Another program begins during the check: from then on two settings are not what they were."""
+
+    def _batch(self, setting: Setting) -> float:
+        begun = self.now >= 54.0
+        return super()._batch(setting) * (8.0 if begun and setting == self.best else 1.0)
+
+
+def test_a_gain_that_ends_when_the_machine_gets_busy_is_not_recommended() -> None:
+    result = checked(Busier(0.1, 0.08))
+    assert (result.best, result.benefit) == (OWN, False)
+    assert result.checked is not None
+    assert result.checked.speedup.low < 1
+
+
+class Drifting(Trains):
+    """The machine gets steadily busier: each setting takes twice as long after 16 seconds."""
+
+    def _batch(self, setting: Setting) -> float:
+        return super()._batch(setting) * 2 ** ((self.now - 50.0) / 16)
+
+
+def test_a_machine_that_gets_steadily_busier_favours_no_setting() -> None:
+    program = Drifting(0.1, 0.1)
+    result = checked(program)
+    assert not result.benefit
+    assert result.checked is not None
+    assert result.checked.speedup.mean == pytest.approx(1, abs=0.08)
+
+
+def test_what_trials_left_open_is_decided_by_the_check() -> None:
+    doubt = "no benefit was shown for it"
+    for best_s, faster in ((0.05, True), (0.12, False)):
+        program = Trains(0.1, best_s)
+        open_result = result_of(
+            program, best=OWN, benefit=False, speedup=Speedup(1.0, 1.0, 1.0, 0),
+            left_open=LeftOpen(BEST, doubt), notes=(doubt, "a note"),
+        )  # fmt: skip
+        result = check(open_result, program, 20.0, clock=program.clock)
+        assert result.benefit == faster
+        assert result.best == (BEST if faster else OWN)
+        assert doubt not in result.notes
+        assert "a note" in result.notes
+        unchecked = check(open_result, program, 0.0, clock=program.clock)
+        assert (unchecked.best, unchecked.notes) == (OWN, (doubt, "a note"))
+
+
+def test_the_check_goes_on_while_it_is_not_decided() -> None:
+    even, uneven = Trains(0.1, 0.08, noise=0.01), Trains(0.1, 0.08, noise=1.0)
+    checked(even, seconds=60.0)
+    checked(uneven, seconds=60.0)
+    assert 8 <= len(even.blocks) < 20
+    assert uneven.now - 50.0 > 50.0
 
 
 def test_nothing_counts_but_stretches_next_to_each_other() -> None:
@@ -137,25 +187,25 @@ def test_persistent_workers_have_the_first_batches_to_wait_for_in_each_epoch() -
     assert result.checked.speedup.mean == pytest.approx(truth)
 
 
-@pytest.mark.parametrize("batches", [15, 20, 38, 60, 100])
+@pytest.mark.parametrize("batches", [15, 20, 38, 45, 60, 100])
 def test_a_short_epoch_gives_what_it_has(batches: int) -> None:
     program = Trains(0.1, 0.05, batches=batches)
     result = checked(program)
-    if batches < 38:  # of 12 left 4 are in flight, 2 are waited for and 2 were made meanwhile
+    if batches < 45:  # in two rounds 12 pass uncounted, and 12 had been watched
         assert (result.checked, program.blocks) == (None, [])
         assert result.notes[0] == search_notes.not_checked(search_notes.FEW_LEFT)
         return
     assert result.checked is not None
     assert result.checked.speedup.low > 1.1
-    assert min(result.checked.batches, result.checked.own_batches) >= 9
+    assert min(result.checked.batches, result.checked.own_batches) >= 8
 
 
 def endless(program: Trains, *, dies: bool = False) -> Trains:
-    """Let the epoch begin again at its end, or the program end in the second round."""
+    """Let the epoch begin again at its end, or the program end in the third round."""
     program.watched = dataclasses.replace(program.watched, endless=True)
     program.left = math.inf
     if dies:
-        program.raises[2] = TrialFailed("the program ended")
+        program.raises[4] = TrialFailed("the program ended")
         program.problem = "the program ended"
     return program
 
@@ -174,7 +224,7 @@ def test_the_rest_of_the_epoch_is_compared_before_it_begins_again() -> None:
     program = endless(Trains(0.1, 0.05, batches=60), dies=True)
     result = checked(program)
     assert result.checked is not None
-    assert sum(count for _, count, _ in program.blocks[:2]) < 48
+    assert sum(count for _, count, _ in program.blocks[:4]) < 48
     assert result.benefit
     assert search_notes.BEYOND_EPOCH not in result.notes  # it was not beyond
     program = endless(Trains(0.1, 0.05, batches=20), dies=True)
@@ -241,7 +291,7 @@ def test_an_interrupt_leaves_what_is_known() -> None:
     assert result.best == BEST
     assert result.notes[0] == search_notes.not_checked("interrupted")
     program = Trains(0.1, 0.05, noise=0.3)
-    program.raises[2] = KeyboardInterrupt()
+    program.raises[4] = KeyboardInterrupt()
     assert checked(program).checked is not None
     # The program has gone by itself: nobody interrupted lotus.
     program = Trains(0.1, 0.05)
@@ -282,7 +332,7 @@ def holds_the_truth(kind: type[Trains], batches: int, seed: int) -> bool:
 
 @pytest.mark.parametrize("batches", [100, 1000])
 def test_its_interval_is_no_narrower_where_batches_are_alike(batches: int) -> None:
-    assert sum(holds_the_truth(Alike, batches, seed) for seed in range(100)) >= 93
+    assert sum(holds_the_truth(Alike, batches, seed) for seed in range(400)) >= 368
 
 
 def test_a_step_that_is_rare_and_long_refutes_nothing() -> None:
