@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.seconds,
         metavar="TIME",
         help="time for checking the best setting against the program's own, with the program's "
-        "step, which trials do not run; 0s skips the check (default: a third of --budget, and up to "
+        "step, which trials do not run; 0s skips the check (default: a third of --budget, up to "
         "half of it if the trials end early)",
     )
     add(
