@@ -198,7 +198,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         None if others + taken < LITTLE else (own, min(step / free, 1.0)),
         unclear,
     )
-    lacking = missing_cores.clause(causes[0].kind, causes[0].title) if causes else ""
+    lacking = missing_cores.clause(causes[0].kind, causes[0].evidence) if causes else ""
     if kind == "consumer-bound" and lacking:
         summary = f"{causes[0].share:.0%} of the loop is lost, {lacking}. {summary}"
     shares = (inputs, startup, step, shutdown)

@@ -1,16 +1,19 @@
 """What keeps a training step from the cores, as the summary of a verdict has it."""
 
-from lotus.analysis.verdict.causes.step_delay import STEP_DELAY
+from collections.abc import Mapping
+
+from lotus.analysis.verdict.causes.cause_row import Evidence
+from lotus.analysis.verdict.causes.step_delay import STEP_DELAY, who_has_the_cores
 from lotus.analysis.verdict.causes.threads import STEP_THREADS
 
 KINDS = (STEP_THREADS.kind, STEP_DELAY.kind)
 
 
-def clause(kind: str, title: str) -> str:
+def clause(kind: str, evidence: Mapping[str, float]) -> str:
     """Return why a step lacks cores, by its first cause; "" for causes of other kinds."""
     if kind == STEP_THREADS.kind:
         return "because the training step's threads have fewer cores than they need"
     if kind == STEP_DELAY.kind:
-        users = title.rpartition(", which ")[2]  # "the workers use"
-        return f"because {users} the cores that the training step needs"
+        users = who_has_the_cores(Evidence(evidence))
+        return f"because {users} use the cores that the training step needs"
     return ""

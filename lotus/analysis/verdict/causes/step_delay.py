@@ -35,12 +35,18 @@ def _beside(evidence: Evidence) -> bool:
     return evidence["beside_cores"] >= _MUCH and not _kept(evidence)
 
 
-def _title(charge: Charge, around: Circumstances) -> str:
-    evidence = Evidence(charge.evidence)
-    what = "threads that the workers keep running" if _beside(evidence) else "the workers"
+def who_has_the_cores(evidence: Evidence) -> str:
+    """Return in words what uses the cores that the step waits for."""
     if _kept(evidence):
-        what = "other processes that the program started"
-    return f"the training step waits for cores, which {what} use"
+        return "other processes that the program started"
+    return "threads that the workers keep running" if _beside(evidence) else "the workers"
+
+
+def _title(charge: Charge, around: Circumstances) -> str:
+    return (
+        "the training step waits for cores, which "
+        f"{who_has_the_cores(Evidence(charge.evidence))} use"
+    )
 
 
 def _reason(evidence: Evidence) -> str:
