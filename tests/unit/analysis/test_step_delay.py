@@ -95,3 +95,27 @@ def test_processes_that_make_no_batches_are_named_where_they_use_most() -> None:
 def test_a_step_with_cores_is_just_that() -> None:
     assert verdict(scopes(loop(beside=1.6, delay=0.02))[0]).causes[0].kind == "consumer"
     assert verdict(scopes(loop(beside=0.0))[0]).causes[0].kind == "consumer"
+
+
+def test_beside_other_programs_its_own_processes_have_their_part() -> None:
+    # GIVEN a program whose process uses 0.8 cores, and other programs that have the rest of two
+    run = loop(beside=0.0)
+    keep(run, 0.8)
+    begin, end = float(run.epochs["start_ns"].min()), float(run.epochs["end_ns"].max())
+    cores_ns = 2 * (end - begin)
+    times = {"time_ns": [begin, end], "busy_ns": [0.0, cores_ns]}
+    run.machine = pd.DataFrame(times).assign(idle_ns=0.0, stolen_ns=0.0)
+    use = core_use(scopes(run)[0])
+    assert not use.full
+    others = 2 * use.others_share
+    assert others > 0.5
+    # THEN that part of the step's waiting is the first cause, and the step has the rest
+    first, second, *_ = verdict(scopes(run)[0]).causes
+    assert (first.kind, second.kind) == ("step-delay", "consumer")
+    assert first.evidence["own_part"] == pytest.approx(0.8 / (0.8 + others), abs=0.01)
+    assert first.share == pytest.approx(0.6 * first.evidence["own_part"], abs=0.05)
+    assert "of it owed to the program itself" in first.reason
+    # of a process that uses little, nothing is said
+    run = loop(beside=0.0)
+    keep(run, 0.2)
+    assert verdict(scopes(run)[0]).causes[0].kind == "consumer"

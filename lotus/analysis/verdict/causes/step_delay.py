@@ -1,5 +1,6 @@
 """Training steps that are kept from the cores by other processes of the program."""
 
+import math
 from collections.abc import Iterable
 
 from lotus.analysis.batches.core_use import LEAST_DELAY
@@ -10,19 +11,42 @@ from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import share
 
 _MUCH = 0.5  # cores that are used for something else than making batches
+_GRAVE = 0.25  # of the step's time, lost to processes that could run at another time
 
 
 def _charges(ledger: Ledger) -> Iterable[Charge]:
     use = ledger.use
-    if use.full and ledger.scope.num_workers and use.step.delay_share >= LEAST_DELAY:
-        lost = ledger.step_left_ns * use.step.delay_share
+    part = _own_part(ledger)
+    if part > 0 and use.step.delay_share >= LEAST_DELAY:
+        lost = ledger.step_left_ns * use.step.delay_share * part
         ledger.step_left_ns -= lost
         evidence = {
             "run_delay_share": use.step.delay_share,
+            "own_part": part,
             "beside_cores": use.beside_cores,
             "kept_cores": use.kept_cores,
         }
         yield Charge(STEP_DELAY.kind, STEP_DELAY.title, lost, evidence)
+
+
+def _own_part(ledger: Ledger) -> float:
+    """The part of the step's waiting for a core that is owed to the program's other processes.
+
+    All of it where the program keeps the cores busy. Where other programs use them as well, as much
+    as its processes beside the workers use, of what these and the other programs use.
+    """
+    use = ledger.use
+    if use.full and (ledger.scope.num_workers or use.kept_cores >= _MUCH):
+        return 1.0
+    if not use.kept_cores >= _MUCH:
+        return 0.0
+    others = use.others_share * ledger.scope.cores
+    return use.kept_cores / (use.kept_cores + others) if math.isfinite(others) else 0.0
+
+
+def _is_grave(charge: Charge) -> bool:
+    evidence = Evidence(charge.evidence)
+    return _kept(evidence) and evidence["run_delay_share"] * evidence["own_part"] >= _GRAVE
 
 
 def _kept(evidence: Evidence) -> bool:
@@ -52,8 +76,12 @@ def _title(charge: Charge, around: Circumstances) -> str:
 def _reason(evidence: Evidence) -> str:
     text = (
         f"The step was ready to run but had no core for {share(evidence['run_delay_share'])} of "
-        "its time, while the program itself kept the cores busy"
+        "its time"
     )
+    if evidence["own_part"] < 1:
+        text += f", {share(evidence['own_part'])} of it owed to the program itself"
+    else:
+        text += ", while the program itself kept the cores busy"
     if _kept(evidence):
         text += (
             f"; processes that it started, besides its workers, used {evidence['kept_cores']:.1f} "
@@ -94,9 +122,11 @@ STEP_DELAY = CauseRow(
     facts={
         "run_delay_share": "Share of the time that its thread was ready to run without a core, "
         "0 to 1.",
+        "own_part": "Part of that which is owed to processes of the program, 0 to 1.",
         "beside_cores": "Cores that workers used for something else than making batches.",
         "kept_cores": "Cores that processes of the program used that make no batches.",
     },
     reason=_reason,
     advice=_advice,
+    is_grave=_is_grave,
 )
