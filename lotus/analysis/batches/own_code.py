@@ -37,7 +37,9 @@ class HotFunction:
 def of_program(chain: list[HotFunction]) -> HotFunction:
     """The innermost function that is not of a library; else the innermost."""
     own = [hot for hot in chain if not LIBRARY.search(hot.file)]
-    return (own or chain)[-1]
+    # Code that a library generates has no file either, as the methods of a manager's proxies.
+    in_files = [hot for hot in own if not hot.file.startswith("<")]
+    return (in_files or own or chain)[-1]
 
 
 def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:

@@ -482,7 +482,7 @@ def _summary(
     judged, taken = (inputs, step) if left is None else left
     exact = kind == "consumer-bound" or judged < 0.0995  # 5.3 %, not 5, is more than 5
     waits = f"{judged:.1%}" if exact else f"{judged:.0%}"
-    if left is None:
+    if left is None or waits == f"{inputs:.0%}":
         text = f"The loop waits for data {waits}{interval} of its time"
     else:
         text = f"The loop waits for data {inputs:.0%}{interval} of its time, and "

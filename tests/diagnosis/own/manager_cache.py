@@ -14,10 +14,10 @@ class Pictures(Dataset):
         self.kept = kept
 
     def __len__(self):
-        return 1600
+        return 4800
 
     def __getitem__(self, index):
-        return torch.from_numpy(self.kept[index % 64][::4, ::4].copy())
+        return torch.from_numpy(self.kept[index % 64][::8, ::8].copy())
 
 
 def main():
@@ -27,7 +27,7 @@ def main():
     args = parser.parse_args()
 
     random = np.random.default_rng(3)
-    pictures = {place: random.integers(0, 256, (256, 256, 3), np.uint8) for place in range(64)}
+    pictures = {place: random.integers(0, 256, (384, 384, 3), np.uint8) for place in range(64)}
     manager = None if args.without else multiprocessing.Manager()
     kept = pictures if manager is None else manager.dict(pictures)
     loader = DataLoader(Pictures(kept), batch_size=16, num_workers=args.workers)

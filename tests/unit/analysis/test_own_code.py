@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.own_code import hot_functions, hot_lines
+from lotus.analysis.batches.own_code import hot_functions, hot_lines, of_program
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import verdict
 from lotus.inside.common.guard import HOOK_FILE
@@ -165,3 +165,20 @@ def test_stacks_between_loops_are_a_part_of_their_own(tmp_path: Path) -> None:
         "keep (t.py:7: `table.to_csv(path)`)"
     ]
     assert [str(line) for line in hot_lines(rows, "step")] == ["train (t.py:5)"]
+
+
+def test_below_code_that_a_library_makes_the_programs_own_function_is_named(tmp_path: Path) -> None:
+    library = "/x/lib/python3.11/multiprocessing"
+    calls = "__getitem__ (/train.py:20);__getitem__ (<string>:2)"
+    calls += "".join(f";{name} ({library}/c.py:{line})" for line, name in enumerate("abcd", 1))
+    rows = table(tmp_path, [f"{BELOW};{HOOK};{calls} 20"])
+    run = Plan(own=5.0).run()
+    run.own_code = rows
+    first = verdict(scopes(run)[0]).causes[0]
+    assert first.title == "the data set's own code: __getitem__ (train.py:20)"
+    assert "were in __getitem__ (train.py:20) > b (c.py:2) > c (c.py:3) > d (c.py:4)." in (
+        first.advice
+    )
+    # of a program that has no file, its functions are those
+    rows = table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (<string>:2);a ({library}/c.py:1) 20"])
+    assert str(of_program(hot_functions(rows, "fetch"))) == "__getitem__ (<string>:2)"

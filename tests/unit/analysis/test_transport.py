@@ -59,7 +59,7 @@ def test_costly_or_large_batches_keep_their_workers(making: float, size: int) ->
     assert not cause.remedy.setting
 
 
-@pytest.mark.parametrize(("making", "leaves_workers"), [(1.0, True), (4.0, False)])
+@pytest.mark.parametrize(("making", "leaves_workers"), [(1.0, True), (2.0, True), (4.0, False)])
 def test_the_cpu_time_of_receiving_decides_where_others_have_the_cores(
     making: float, leaves_workers: bool
 ) -> None:

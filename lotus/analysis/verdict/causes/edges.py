@@ -15,7 +15,7 @@ from lotus.analysis.verdict.causes.worker_advice import HEADROOM
 from lotus.common.formatting import duration, plural, share
 
 _MUCH_TAKEN = 0.1  # of the start-up
-_MOST_OF_STEP = 0.5  # a line with more is named first
+_MOST_OF_STEP = 0.5  # a line with more is named first, and what is waited for so long is most
 _STEP_WAITS = 0.15  # of the step: less is what a step on the CPU is off it now and then
 
 
@@ -38,7 +38,8 @@ def _step_title(charge: Charge, around: Circumstances) -> str:
         text += f", most of it at {lines[0]}"
     if not _step_waits(charge):
         return text
-    return f"{text}, which partly {mostly_blocked(charge) or 'waits'}"
+    part = "mostly" if charge.evidence["waiting_share"] > _MOST_OF_STEP else "partly"
+    return f"{text}, which {part} {mostly_blocked(charge) or 'waits'}"
 
 
 def _step_reason(evidence: Evidence) -> str:

@@ -37,7 +37,9 @@ _MANY_PARTS_BYTES, _MANY_PARTS_NS = 4096, 2e6
 # Python objects and arrays take far less for a byte, also where others have the cores.
 _OF_TENSORS_NS = 100.0
 _CLEARLY_LESS, _FAR_LESS = 0.25, 0.05
-_HALF = 0.5  # of the CPU time of receiving, which is the same whoever else has the cores
+# Of the CPU time of receiving, which is the same whoever else has the cores: the main process needs
+# less for making a batch, and does not wait for it.
+_LESS = 0.8
 _STAGES = ("pickle", "lock", "write")
 
 
@@ -105,7 +107,7 @@ def _quicker_alone(charge: Charge, around: Circumstances) -> bool:
     time does not.
     """
     evidence = Evidence(charge.evidence)
-    if evidence["making_over_receiving"] < _HALF:
+    if evidence["making_over_receiving"] < _LESS:
         return True
     least = _FAR_LESS if around.use.rivals else _CLEARLY_LESS
     return evidence["mean_fetch_ns"] < least * evidence["mean_receive_ns"]

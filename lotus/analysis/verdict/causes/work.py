@@ -14,7 +14,7 @@ from lotus.analysis.batches.looks import (
     Looks,
     looks_at,
 )
-from lotus.analysis.batches.own_code import of_program
+from lotus.analysis.batches.own_code import HotFunction, of_program
 from lotus.analysis.batches.shared_pace import shared_pace_ns
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
@@ -323,17 +323,19 @@ def _waiting_words(charge: Charge, around: Circumstances) -> str:
     """What it does instead of computing; "" where it computes."""
     reason = _looked(charge).reason
     if _takes_turns(reason, around) or reason == LOCAL_SOCKET:
-        return _REASONS[reason][0]
-    if _starts_programs(charge, around):
-        return "waits for programs that it starts"
-    if not _waits(charge, around):
+        words = _REASONS[reason][0]  # whoever answers, or who has the lock, may compute meanwhile
+    elif _starts_programs(charge, around):
+        words = "waits for programs that it starts"
+    elif _waits(charge, around):
+        words = _REASONS[reason][0] if reason in _REASONS else "waits"
+    else:
         return ""
-    return _REASONS[reason][0] if reason in _REASONS else "waits"
+    return f"{words}, not computing" if _off_cpu(charge) else words
 
 
 def _operation_title(charge: Charge, around: Circumstances) -> str:
     words = _waiting_words(charge, around)
-    return operation_name(charge.name) + (f" ({words}, not computing)" if words else "")
+    return operation_name(charge.name) + (f" ({words})" if words else "")
 
 
 OPERATION = CauseRow(
@@ -354,7 +356,7 @@ def _dataset_title(charge: Charge, around: Circumstances) -> str:
     if around.hot:
         text = f"the data set's own code: {of_program(around.hot)}"
     words = _waiting_words(charge, around)
-    return text + (f", which {words}, not computing" if words else "")
+    return text + (f", which {words}" if words else "")
 
 
 def _against_dataset(charge: Charge, around: Circumstances) -> str:
@@ -362,9 +364,17 @@ def _against_dataset(charge: Charge, around: Circumstances) -> str:
         return _record_operations(around)
     look = " To see its functions: lotus trace --py-spy, then lotus map."
     if around.hot:
-        chain = " > ".join(map(str, around.hot[-_CHAIN:]))
+        chain = " > ".join(map(str, _shown(around.hot)))
         look = f" {around.hot[-1].share:.0%} of its stack samples were in {chain}."
     return _against_work(charge, around, look)
+
+
+def _shown(chain: list[HotFunction]) -> list[HotFunction]:
+    """The innermost calls, and before them the program's own function where they have none."""
+    innermost = chain[-_CHAIN:]
+    if of_program(innermost) == of_program(chain):
+        return innermost
+    return [of_program(chain), *chain[1 - _CHAIN :]]
 
 
 def _record_operations(around: Circumstances) -> str:
@@ -387,9 +397,7 @@ DATASET = CauseRow(
 
 def _collate_title(charge: Charge, around: Circumstances) -> str:
     words = _waiting_words(charge, around)
-    return "collate: putting samples together into a batch" + (
-        f", which {words}, not computing" if words else ""
-    )
+    return "collate: putting samples together into a batch" + (f", which {words}" if words else "")
 
 
 def _against_collate(charge: Charge, around: Circumstances) -> str:
