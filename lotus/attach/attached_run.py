@@ -31,7 +31,7 @@ _ALL_REASONS = (*REASONS, ASLEEP)
 PROCESS = {
     "pid": _PIDS, "main": _PIDS, "worker": range(-1, 1 << 16), "rank": range(-1, 1 << 24),
     "threads": range(-1, 1 << 20), "cpu_ns": _WHOLE, "read_bytes": _WHOLE, "children_ns": _WHOLE,
-    "kept_ns": _WHOLE, "descriptors": _WHOLE, "descriptor_limit": _WHOLE,
+    "kept_ns": _WHOLE, "descriptors": _WHOLE, "descriptor_limit": _WHOLE, "ended": range(-1, 2),
 }  # fmt: skip
 _SAMPLE = {
     "time_ns": range(-(1 << 62), 1 << 62), "weight_ns": range(0, 1 << 50), "pid": _PIDS,
@@ -212,7 +212,7 @@ def _rows(content: Mapping[str, Any], name: str, row_of: Any, columns: list[str]
 def _process(row: Any) -> list[int]:
     if not isinstance(row, dict):
         raise ValueError("a process is not an object")
-    row = {"kept_ns": -1, **row}  # a run of an older lotus has none
+    row = {"kept_ns": -1, "ended": -1, **row}  # a run of an older lotus has none
     return [checked_values.whole(row[name], sound, name) for name, sound in PROCESS.items()]
 
 

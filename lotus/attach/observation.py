@@ -311,6 +311,7 @@ def _keep(
     if functions is not None:
         functions.stop()
     table, facts = _stacks(session, recorders, missing)
+    table.leave_out_after(end_ns)
     main = session.programs[0].main
     sampled = None if functions is None else functions.functions()
     if functions is not None and functions.problem:
@@ -409,4 +410,5 @@ def _row(process: _Watched, session: _Observation, table: StackTable) -> dict[st
         "kept_ns": session.kept.cpu_ns((process.pid, process.worker), session.watched),
         "descriptors": process.descriptors,
         "descriptor_limit": -1,
+        "ended": int(not process.alive),
     }

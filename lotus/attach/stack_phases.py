@@ -410,7 +410,7 @@ def _operation(caller: Frame, inner: Sequence[Frame], sources: Sources) -> tuple
         text = sources.text(before.file, before.line)
         if _LOADER_CALL.search(text) or name in ("default_loader", "pil_loader"):
             return place, "Loader"
-        if place and _TRANSFORM_CALL.search(text) and not _LIBRARY.search(before.file):
+        if place and _TRANSFORM_CALL.search(text) and _is_called(before, frame, text):
             return place, _shown(inner[place:])
     return None
 
@@ -429,6 +429,20 @@ def _is_transform(frame: Frame, place: int) -> bool:
     if not place or _last(frame) not in ("__call__", "forward") or not _owner(frame):
         return False
     return not _LIBRARY.search(frame.file) or bool(_TRANSFORMS.search(frame.file))
+
+
+def _is_called(before: Frame, frame: Frame, text: str) -> bool:
+    """Whether what a line of the program calls may be the transform that the line names.
+
+    Not the data set's own method, which is its own code, nor what a library does for another call
+    of that line.
+    """
+    if _LIBRARY.search(before.file):
+        return False
+    if _LIBRARY.search(frame.file) and not _TRANSFORMS.search(frame.file):
+        return False
+    own = _owner(frame) == _owner(before) or f"self.{_last(frame)}(" in text
+    return not (_owner(frame) and own)
 
 
 def _shown(frames: Sequence[Frame]) -> str:

@@ -57,6 +57,11 @@ class StackTable:
             self.samples = pd.concat([table for table, _ in tables], ignore_index=True)
             self.moments = pd.concat([table for _, table in tables], ignore_index=True)
 
+    def leave_out_after(self, end_ns: int) -> None:
+        """Leave out what py-spy sampled when nothing else was looked at any more."""
+        self.samples = self.samples[self.samples["time_ns"] < end_ns]
+        self.moments = self.moments[self.moments["time_ns"] < end_ns]
+
     def _labelled(
         self,
         part: int,

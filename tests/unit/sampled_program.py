@@ -84,8 +84,9 @@ class Program:
             processes=pd.DataFrame(
                 [
                     {**process, "pid": MAIN + place, "worker": place - 1, "cpu_ns": -1,
-                     "descriptors": 20, "descriptor_limit": -1}
-                    for place in range(len(threads))
+                     "descriptors": 20, "descriptor_limit": -1,
+                     "ended": int(thread(self.ticks - 1) is None)}
+                    for place, thread in enumerate(threads)
                 ]
             ).assign(
                 cpu_ns=int(used / len(threads)), kept_ns=int(self.kept * elapsed / len(threads))

@@ -48,7 +48,8 @@ class AttachEvidence:
     processes  pid, main (pid of its main process; its own for one), worker (-1: main), rank,
                threads (Python threads seen), cpu_ns, read_bytes, children_ns (CPU time of what it
                started and has ended), kept_ns (that of other processes that it started and keeps,
-               such as a manager; -1: not known), descriptors, descriptor_limit
+               such as a manager; -1: not known), descriptors, descriptor_limit, ended (1: while
+               it was watched, or before; -1: not known)
     loops      function, file, head, first, last: the loops over loaders
     labels     phase, name, loop: what a thread was at
     chains     label, depth, function, file, line: the program's frames of a label

@@ -9,6 +9,7 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.clock_offset import NONE, labels_of_looks, nearest
 from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.analysis.attached.ready_times import spread_back
 from lotus.analysis.attached.wait_interval import (
     WaitRow,
     first_left_out,
@@ -94,7 +95,7 @@ def sampled(evidence: AttachEvidence) -> Sampled:
     """Join labels to the samples, and to the looks by time."""
     labels = evidence.labels
     samples = evidence.samples.join(labels, on="label")
-    looks = evidence.looks
+    looks = spread_back(evidence.looks)
     number = labels_of_looks(looks, evidence.samples, evidence.facts["bound_ns"])
     known = labels.reindex(number)  # a row of NaN for NONE
     looks = looks.assign(

@@ -20,6 +20,7 @@ from lotus.analysis.attached.loop_shares import (
     loops_of,
     sampled,
 )
+from lotus.analysis.attached.process_table import grouped, processes
 from lotus.analysis.attached.sampled_charges import charged, threads_of
 from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
 from lotus.analysis.common.columns import ratio
@@ -88,7 +89,8 @@ class AttachedSummary:
     loops: list[LoopSummary]
     time: RunTime | None
     verdict: Verdict | None
-    processes: pd.DataFrame  # pid worker rank cores_used computing_share ready_share blocked_share
+    processes: pd.DataFrame  # as process_table.processes
+    process_rows: pd.DataFrame  # the same in few rows, as process_table.grouped
     stacks: int  # samples that could be read
     remarks: tuple[str, ...]
     functions: FunctionSummary | None = None  # what perf sampled
@@ -106,13 +108,15 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
         judged = with_outside(loops[0].verdict, _within(time))
     elif not len(evidence.samples):
         judged = limited_verdict(evidence)
+    table = processes(evidence, seen.looks)
     return AttachedSummary(
         path=path,
         evidence=evidence,
         loops=loops,
         time=time,
         verdict=judged,
-        processes=_processes(seen),
+        processes=table,
+        process_rows=grouped(table, max((loop.workers for loop in loops), default=0)),
         stacks=len(evidence.samples),
         remarks=tuple(_remarks(seen, loops)),
         functions=summarise_functions(evidence),
@@ -335,27 +339,6 @@ def _rank_rows(seen: Sampled, parts: dict[int, LoopShares]) -> pd.DataFrame:
     ]
     columns = ["rank", "pid", "loop_ns", "wait_share", "step_share", "step_blocked_share"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _processes(seen: Sampled) -> pd.DataFrame:
-    looks, elapsed = seen.looks, seen.evidence.elapsed_ns
-    rows = []
-    for process in seen.evidence.processes.to_dict("records"):
-        mine = looks[looks["pid"] == process["pid"]]
-        wall = float(mine["wall_ns"].sum())
-        on, ready = float(mine["cpu_ns"].sum()), float(mine["delay_ns"].sum())
-        used = process["cpu_ns"] / elapsed if process["cpu_ns"] >= 0 else math.nan
-        rows.append(
-            {
-                **{name: process[name] for name in ("pid", "worker", "rank", "threads")},
-                "cores_used": used,
-                "computing_share": ratio(on, wall),
-                "ready_share": ratio(ready, wall),
-                "blocked_share": ratio(max(wall - on - ready, 0.0), wall),
-                "read_bytes": process["read_bytes"] if process["read_bytes"] >= 0 else math.nan,
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def _time(seen: Sampled, loops: list[LoopSummary]) -> RunTime | None:

@@ -12,6 +12,7 @@ from lotus.analysis.common.columns import Floats, median, ratio
 
 _PIECE_NS = 500_000_000
 _LEAST_PIECES = 8  # of the time: fewer do not tell a slow worker from a slow batch
+_MOST_HELD = 0.5  # of the making: what is left beside longer waits for a core is chance
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,12 @@ class WorkerPace:
     """How long a worker made batches.
 
     `made`: nanoseconds in each piece of the time that was watched, without those in which it had no
-    core; NaN where the worker was not there.
+    core; NaN where the worker was not there. `held`: the share of the making that it had none.
     """
 
     rank: int
     made: Floats
+    held: float = 0.0
 
     @property
     def made_ns(self) -> float:
@@ -33,7 +35,7 @@ class WorkerPace:
     def joined(self, other: "WorkerPace") -> "WorkerPace":
         """The same with a worker of another epoch."""
         made = np.where(np.isnan(self.made), other.made, self.made + np.nan_to_num(other.made))
-        return WorkerPace(self.rank, made)
+        return WorkerPace(self.rank, made, max(self.held, other.held))
 
 
 @dataclass(frozen=True)
@@ -64,21 +66,24 @@ def pace_of(
     making = samples["phase"].isin(phases.MAKING).to_numpy()
     weight = samples["weight_ns"].to_numpy(np.float64) * making
     mine = looks[looks["phase"].isin(phases.MAKING)]
-    held = ratio(float(mine["delay_ns"].sum()), float(mine["wall_ns"].sum()))
-    made = np.bincount(piece, weight, count) * (1.0 - min(np.nan_to_num(held), 1.0))
+    held = float(np.nan_to_num(ratio(float(mine["delay_ns"].sum()), float(mine["wall_ns"].sum()))))
+    made = np.bincount(piece, weight, count) * (1.0 - min(held, 1.0))
     there = np.bincount(piece, minlength=count) > 0
-    return WorkerPace(rank, np.where(there, made, np.nan))
+    return WorkerPace(rank, np.where(there, made, np.nan), held)
 
 
 def slow_worker(paces: Mapping[int, WorkerPace]) -> SlowWorker | None:
     """The slowest of those workers, by place, that are slow; None where none is.
 
     Slow is one whose time is 1.5 times that of a usual one of the others of its rank, in all and
-    in most pieces of the time; at most half of a rank's workers are.
+    in most pieces of the time; at most half of a rank's workers are. Nothing is known of a rank of
+    which a worker had no core for most of that time.
     """
     slow: list[SlowWorker] = []
     for rank in sorted({pace.rank for pace in paces.values()}):
         mine = {place: pace for place, pace in paces.items() if pace.rank == rank}
+        if max(pace.held for pace in mine.values()) > _MOST_HELD:
+            continue
         each = [found for place in mine if (found := _compared(mine, place))]
         slow += each if len(each) <= len(mine) / 2 else []
     return max(slow, key=lambda found: found.times, default=None)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # rich is imported when there is something to print
 
 SCHEMA = 1
 Cells = tuple[list[tuple[str, str]], list[list[str]]]
-_MOST_CAUSES, _MOST_OPERATIONS, _MOST_PROCESSES = 5, 20, 24
+_MOST_CAUSES, _MOST_OPERATIONS = 5, 20
 _PARTS = {
     phases.DATASET: "(the data set's own code)", phases.COLLATE: "(collate)",
     phases.SNAPSHOT: "(snapshots of the loader's state)",
@@ -202,21 +202,30 @@ def _processes(console: "Console", summary: AttachedSummary) -> None:
 def process_cells(summary: AttachedSummary) -> Cells:
     """Return columns and rows of the processes."""
     rows = []
-    for row in rows_of(summary.processes.head(_MOST_PROCESSES)):
-        who = "main" if row["worker"] < 0 else f"worker {row['worker']:.0f}"
-        who += f", rank {row['rank']:.0f}" if row["rank"] > 0 else ""
+    for row in rows_of(summary.process_rows):
         cores = f"{row['cores_used']:.2f}" if math.isfinite(row["cores_used"]) else "-"
         shares = [
             share(row[f"{name}_share"]) if math.isfinite(row[f"{name}_share"]) else "-"
             for name in ("computing", "ready", "blocked")
         ]
         read_size = size(row["read_bytes"]) if math.isfinite(row["read_bytes"]) else "-"
-        rows.append([f"{row['pid']:.0f}", who, cores, *shares, read_size])
+        pid = f"{row['pid']:.0f}" if row["count"] == 1 else ""
+        rows.append([pid, _process_words(row), cores, *shares, read_size])
     headings = [
         ("pid", RIGHT), ("", LEFT), ("cores used", RIGHT), ("computing", RIGHT),
         ("without core", RIGHT), ("blocked", RIGHT), ("read", RIGHT),
     ]  # fmt: skip
     return headings, rows
+
+
+def _process_words(row: dict[str, Any]) -> str:
+    """Return which process a row is of, or how many it stands for."""
+    if row["count"] > 1:
+        count = f"{row['count']:.0f}"
+        return f"{count} workers that ended" if row["ended"] == 1 else f"{count} more workers"
+    words = "main" if row["worker"] < 0 else f"worker {row['worker']:.0f}"
+    words += f", rank {row['rank']:.0f}" if row["rank"] > 0 else ""
+    return f"{words}, ended" if row["ended"] == 1 else words
 
 
 def next_command(summary: AttachedSummary, path: str) -> str:

@@ -332,6 +332,14 @@ def test_one_slow_worker() -> None:
     )
 
 
+def test_which_worker_is_slow_is_not_told_where_they_mostly_lack_a_core() -> None:
+    fast = turns((BLUR, 2), (IDLE, 8))
+    program = Program(STARVING, [fast, always(BLUR), fast], ready=0.6, others=0.7)
+    verdict = judged(program).verdict
+    assert verdict is not None
+    assert "slow-worker" not in {cause.kind for cause in verdict.causes}
+
+
 def test_threads_beyond_the_cores_come_before_a_slow_worker() -> None:
     fast = turns((BLUR, 2), (IDLE, 8))
     crowded = {"ready": 0.7, "helpers": 1.0, "cores": 2.0, "machine_cores": 2.0}

@@ -168,6 +168,15 @@ def test_a_transform_that_the_data_set_calls_itself_is_an_operation() -> None:
     assert of_worker(*own, "sharpen /app/data.py:9").name == "sharpen"
 
 
+def test_the_data_sets_own_method_is_no_operation_nor_is_what_else_its_line_calls() -> None:
+    own = [*FORKED, *SAMPLE[:2], "Pictures.__getitem__ /app/data.py:30"]
+    library = "/env/lib/python3.11/site-packages/numpy/core.py"
+    for function in ("Pictures.augment /app/data.py:9", "Base.augment /app/base.py:9",
+                     f"inner {library}:3"):  # fmt: skip
+        assert of_worker(*own, function).phase == phases.DATASET
+    assert of_worker(*own, "Ask.__call__ /app/data.py:5").name == "Ask"
+
+
 def test_own_code_has_its_functions() -> None:
     label = of_worker(*FORKED, *SAMPLE[:2], "Houses.__getitem__ /app/d.py:4", "parse /app/d.py:9")
     assert label.phase == phases.DATASET
