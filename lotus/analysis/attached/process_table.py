@@ -16,7 +16,8 @@ def processes(evidence: AttachEvidence, looks: pd.DataFrame) -> pd.DataFrame:
     """What each process used.
 
     Columns: pid, worker, rank, threads, ended, cores_used, computing_share, ready_share,
-    blocked_share, read_bytes. Shares are of the time for which a process was there, cores of all the time that was watched.
+    blocked_share, read_bytes. Shares are of the time for which a process was there, cores of all
+    the time that was watched.
     """
     rows = []
     for process in evidence.processes.to_dict("records"):
