@@ -17,6 +17,7 @@ import pandas as pd
 from lotus.analysis.common.columns import Bools, Floats, Ints, flag, integer, number, plain_value
 from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.common.scope import RunLike, iterated, table
+from lotus.common import declared
 from lotus.common.errors import LotusError
 from lotus.inside.trace.log.log_format import FAILED, STOPPED
 from lotus.settings.share_plan import MOST_RANKS, ModelSignature
@@ -227,10 +228,9 @@ def _target(settings: Mapping[str, Any]) -> Target | None:
     """Return what identifies the loader where it is created; a run records only where it was
     iterated.
     """
-    length = settings.get("dataset_length")
     facts = {name: settings.get(name) or None for name in ("dataset", "sampler")}
     try:
-        return Target(dataset_length=length, **facts)
+        return declared.read_as(Target, {"dataset_length": settings.get("dataset_length"), **facts})
     except ValueError:
         return None
 

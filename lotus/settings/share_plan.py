@@ -1,15 +1,15 @@
 """balance.json: the number of samples of each global batch that every rank takes.
 
-`lotus run` reads it before the program starts, so this module needs only the standard library.
+`lotus run` reads it before the program starts, so this module imports neither numpy nor pandas.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lotus.common import files
+from lotus.common import declared, files
 from lotus.common.errors import LotusError
 from lotus.settings.tuned_file import Target
 
@@ -17,6 +17,7 @@ FORMAT, VERSION = "lotus-balance", 1
 DEFAULT = Path("balance.json")
 STRATEGIES = ("lotus", "bno", "equal", "random")
 _MOST = 16 << 20  # bytes of a document
+_BESIDE_PLAN = {"format", "version", "world_size", "global_batch"}  # fields of the file alone
 MOST_RANKS = 1 << 16
 MOST_SAMPLES = 1 << 40
 
@@ -30,8 +31,8 @@ class ModelSignature:
 
     def __post_init__(self) -> None:
         _whole(self.parameters, "parameters", 0)
-        if type(self.shapes) is not str or not self.shapes or len(self.shapes) > 200:
-            raise ValueError("shapes must be a text")
+        if not 0 < len(self.shapes) <= 200:
+            raise ValueError("shapes must have 1 to 200 characters")
 
 
 @dataclass(frozen=True)
@@ -128,25 +129,8 @@ def parse(content: object) -> SharePlan:
         raise ValueError(
             f"its version is {content.get('version')!r:.50}, this lotus reads {VERSION}"
         )
-    unknown = sorted(set(content) - set(document(SharePlan((1,), "equal"))))
-    if unknown:
-        raise ValueError(f"it has unknown fields: {', '.join(unknown)[:200]}")
-    sizes = content.get("batch_sizes")
-    if not isinstance(sizes, list):
-        raise ValueError('"batch_sizes" must be a list')
-    notes = content.get("notes", [])
-    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-        raise ValueError('"notes" must be a list of texts')
-    predicted = content.get("predicted", {})
-    if not isinstance(predicted, dict):
-        raise ValueError('"predicted" must be an object')
-    plan = SharePlan(
-        batch_sizes=tuple(sizes),
-        strategy=content.get("strategy", ""),
-        loader=_made(Target, content.get("loader"), "loader"),
-        model=_made(ModelSignature, content.get("model"), "model"),
-        predicted=predicted,
-        notes=tuple(notes),
+    plan = declared.read_as(
+        SharePlan, {name: value for name, value in content.items() if name not in _BESIDE_PLAN}
     )
     for name, is_so in (("world_size", plan.world_size), ("global_batch", plan.global_batch)):
         if type(content.get(name)) is not int or content[name] != is_so:
@@ -156,22 +140,10 @@ def parse(content: object) -> SharePlan:
     return plan
 
 
-def _made(kind: type[Any], content: object, name: str) -> Any:
-    if content is None:
-        return None
-    known: Sequence[str] = [field.name for field in fields(kind)]
-    if not isinstance(content, dict) or set(content) - set(known):
-        raise ValueError(f'"{name}" must be an object with {", ".join(known)}')
-    try:
-        return kind(**content)
-    except TypeError:
-        raise ValueError(f'"{name}" must have {", ".join(known)}') from None
-
-
 def _bytes(path: Path) -> bytes:
     return files.read(path, _MOST + 1, follow=True)
 
 
-def _whole(value: object, name: str, least: int) -> None:
-    if type(value) is not int or not least <= value <= MOST_SAMPLES:
+def _whole(value: int, name: str, least: int) -> None:
+    if not least <= value <= MOST_SAMPLES:
         raise ValueError(f"{name} is {value!r:.50}: it must be a whole number from {least} on")

@@ -6,9 +6,11 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from lotus.common import declared
 
 # The default of torch.utils.data.DataLoader with workers.
 TORCH_PREFETCH = 2
@@ -96,14 +98,7 @@ class Setting:
     @classmethod
     def from_json(cls, data: object) -> Setting:
         """Return a setting from JSON; fields may be absent. Raises ValueError for unknown ones."""
-        if not isinstance(data, Mapping):
-            raise ValueError("a setting must be a JSON object")
-        unknown = sorted(str(key) for key in data if key not in PARAMETERS)
-        if unknown:
-            raise ValueError(f"unknown in a setting: {', '.join(unknown)[:200]}")
-        if "num_workers" not in data:
-            raise ValueError("a setting must name num_workers")
-        return cls(**data)
+        return declared.read_as(cls, data, "the setting")
 
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, Setting):

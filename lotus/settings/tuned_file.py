@@ -4,11 +4,11 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lotus.common import files, host, redaction
+from lotus.common import declared, files, host, redaction
 from lotus.common.errors import LotusError
 from lotus.inside.cache.compression import METHODS
 from lotus.settings.program_name import program_of
@@ -41,12 +41,12 @@ class Target:
     def __post_init__(self) -> None:
         for name in ("number", "dataset_length"):
             value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 0):
+            if value is not None and value < 0:
                 raise ValueError(f"{name} is {value!r}: it must be a whole number from 0 on")
         for name in ("call_site", "dataset", "sampler"):
             value = getattr(self, name)
-            if value is not None and (type(value) is not str or not value or len(value) > 1000):
-                raise ValueError(f"{name} must be a text")
+            if value is not None and not 0 < len(value) <= _LONGEST_NAME:
+                raise ValueError(f"{name} must have 1 to {_LONGEST_NAME} characters")
         if all(value is None for value in asdict(self).values()):
             raise ValueError("nothing says which loader it is: give number, call_site or dataset")
 
@@ -90,22 +90,19 @@ class SampleCache:
         _check_names("operations", self.operations)
         if self.path is None and self.operations:
             raise ValueError("operations need a path to the transform that has them")
-        if type(self.cut) is not int or not 0 <= self.cut <= len(self.operations):
+        if not 0 <= self.cut <= len(self.operations):
             raise ValueError(
                 f"cut is {self.cut!r:.50}: it must be a whole number from 0 to the number of "
                 f"operations, {len(self.operations)}"
             )
         folder = self.folder
-        if folder is not None and (
-            type(folder) is not str or not os.path.isabs(folder) or "\0" in folder
-        ):
+        if folder is not None and (not os.path.isabs(folder) or "\0" in folder):
             raise ValueError("folder must be an absolute path, or null")
-        if type(self.budget_bytes) is not int or self.budget_bytes < 1:
+        if self.budget_bytes < 1:
             raise ValueError(f"budget_bytes is {self.budget_bytes!r:.50}: it must be above 0")
-        least = self.least_ns_per_byte
-        if type(least) not in (int, float) or not 0 <= least < math.inf:
+        if not 0 <= self.least_ns_per_byte < math.inf:
             raise ValueError(
-                f"least_ns_per_byte is {least!r:.50}: it must be finite and at least 0"
+                f"least_ns_per_byte is {self.least_ns_per_byte!r}: it must be finite and at least 0"
             )
         if self.compression is not None and self.compression not in METHODS:
             raise ValueError(
@@ -113,12 +110,11 @@ class SampleCache:
             )
 
 
-def _check_names(field_name: str, names: object) -> None:
-    """Raise ValueError for what is not a tuple of short texts."""
-    if not isinstance(names, tuple) or len(names) > _MOST_NAMES:
-        raise ValueError(f"{field_name} must be a list of at most {_MOST_NAMES} texts")
-    if not all(type(name) is str and 0 < len(name) <= _LONGEST_NAME for name in names):
-        raise ValueError(f"{field_name} must be a list of texts")
+def _check_names(field_name: str, names: Sequence[str]) -> None:
+    if len(names) > _MOST_NAMES or not all(0 < len(name) <= _LONGEST_NAME for name in names):
+        raise ValueError(
+            f"{field_name} must have at most {_MOST_NAMES} texts of 1 to {_LONGEST_NAME} characters"
+        )
 
 
 @dataclass(frozen=True)
@@ -132,10 +128,8 @@ class AlternativeUse:
     exact: bool
 
     def __post_init__(self) -> None:
-        if type(self.name) is not str or not re.fullmatch(r"[a-z][a-z0-9_]{0,99}", self.name):
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,99}", self.name):
             raise ValueError(f"an alternative is called {self.name!r:.50}")
-        if type(self.exact) is not bool:
-            raise ValueError('"exact" must be true or false')
 
 
 @dataclass(frozen=True)
@@ -152,6 +146,10 @@ class Entry:
     iterable_safe: bool = False  # whether an epoch was shown to keep its samples
     cache: SampleCache | None = None
     alternatives: tuple[AlternativeUse, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.alternatives) > _MOST_ALTERNATIVES:
+            raise ValueError(f"alternatives must be at most {_MOST_ALTERNATIVES}")
 
 
 @dataclass(frozen=True)
@@ -223,87 +221,11 @@ def _tuned(content: object) -> Tuned:
         raise ValueError('it must be an object with "schema"')
     if content["schema"] != SCHEMA:
         raise ValueError(f"its schema is {content['schema']!r:.50}, this lotus reads {SCHEMA}")
-    values = {key: value for key, value in content.items() if key != "schema"}
-    _only(values, Tuned, "the document")
-    loaders = values.get("loaders")
-    if not isinstance(loaders, list) or not loaders:
-        raise ValueError('"loaders" must be a list of at least one')
-    command = values.get("command", [])
-    if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
-        raise ValueError('"command" must be a list of texts')
-    for name, kinds in (
-        ("cwd", (str,)),
-        ("host", (str,)),
-        ("cores", (int, float)),
-        ("torch", (str,)),
-    ):
-        value = values.get(name)
-        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
-            raise ValueError(f'"{name}" is {value!r:.50}')
-    if not isinstance(values.get("evidence", {}), dict):
-        raise ValueError('"evidence" must be an object')
-    entries = []
-    for number, entry in enumerate(loaders):
-        try:
-            entries.append(_entry(entry))
-        except ValueError as error:
-            raise ValueError(f"in loaders[{number}], {error}") from None
-    return Tuned(**{**values, "loaders": tuple(entries), "command": tuple(command)})
-
-
-def _entry(content: object) -> Entry:
-    if not isinstance(content, dict):
-        raise ValueError("it must be an object")
-    _only(content, Entry, "it")
-    target = content.get("loader")
-    if not isinstance(target, dict):
-        raise ValueError('"loader" must say which loader it is')
-    _only(target, Target, '"loader"')
-    before, safe = content.get("before"), content.get("iterable_safe", False)
-    if type(safe) is not bool:
-        raise ValueError('"iterable_safe" must be true or false')
-    return Entry(
-        Target(**target),
-        Setting.from_json(content.get("setting")),
-        None if before is None else Setting.from_json(before),
-        safe,
-        _cache(content.get("cache")),
-        _alternatives(content.get("alternatives", [])),
-    )
-
-
-def _alternatives(content: object) -> tuple[AlternativeUse, ...]:
-    if not isinstance(content, list) or len(content) > _MOST_ALTERNATIVES:
-        raise ValueError(f'"alternatives" must be a list of at most {_MOST_ALTERNATIVES}')
-    uses = []
-    for use in content:
-        if not isinstance(use, dict) or use.keys() != {"name", "exact"}:
-            raise ValueError('each of "alternatives" must have "name" and "exact"')
-        uses.append(AlternativeUse(**use))
-    return tuple(uses)
-
-
-def _cache(content: object) -> SampleCache | None:
-    if content is None:
-        return None
-    if not isinstance(content, dict):
-        raise ValueError('"cache" must be an object')
-    _only(content, SampleCache, '"cache"')
-    required = ("path", "cut", "operations", "folder", "budget_bytes")
-    missing = [name for name in required if name not in content]
-    if missing:
-        raise ValueError(f'"cache" has no {", ".join(missing)}')
-    names = {
-        name: tuple(content[name]) if isinstance(content[name], list) else content[name]
-        for name in ("path", "operations")
-    }
-    return SampleCache(**{**content, **names})
-
-
-def _only(content: Mapping[str, object], kind: Any, what: str) -> None:
-    unknown = sorted(set(content) - {field.name for field in fields(kind)})
-    if unknown:
-        raise ValueError(f"{what} has unknown fields: {', '.join(unknown)[:200]}")
+    fields = {key: value for key, value in content.items() if key != "schema"}
+    tuned = declared.read_as(Tuned, fields)
+    if not tuned.loaders:
+        raise ValueError("loaders is empty: it must have at least one")
+    return tuned
 
 
 def code_change(setting: Setting) -> list[str]:

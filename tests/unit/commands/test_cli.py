@@ -10,7 +10,7 @@ import pytest
 from lotus import cli
 from lotus.commands.common import arguments
 
-HEAVY = ("torch", "pandas", "numpy", "rich", "torchvision", "PIL")
+HEAVY = ("torch", "pandas", "numpy", "rich", "msgspec", "torchvision", "PIL")
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
