@@ -204,9 +204,6 @@ class _Walk:
         self.add((function.__module__, function.__qualname__), depth)
         self._package(function.__module__)
 
-    def _partial(self, partial: Any, depth: int) -> None:
-        self.add((partial.func, partial.args, partial.keywords), depth)
-
     def _class(self, kind: type, depth: int) -> None:
         self.add((_module_name(kind), kind.__qualname__), depth)
         module = sys.modules.get(kind.__module__)

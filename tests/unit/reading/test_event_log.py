@@ -390,10 +390,9 @@ def sound_frames(data: bytes) -> list[tuple[int, int]]:
     """(start, stop) of good frames, found the slow way: at every byte."""
     ranges, at = [], 0
     while at + 16 <= len(data):
-        magic, kind, flags, length, crc = log_format.FRAME_HEADER.unpack_from(data, at)
-        payload = data[at + 16 : at + 16 + length]
-        good = magic == log_format.FRAME_MAGIC and len(payload) == length
-        if good and log_format.checksum(kind, flags, payload) == crc:
+        _, kind, flags, length, _ = log_format.FRAME_HEADER.unpack_from(data, at)
+        frame = data[at : at + 16 + length]
+        if frame == log_format.frame(kind, frame[16:], flags):
             ranges.append((at, at + 16 + length))
             at += 16 + length
         else:

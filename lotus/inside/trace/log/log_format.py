@@ -257,15 +257,10 @@ def is_whole(text: bytes) -> bool:
     return not check.startswith(CHECK[:8]) or text == _checked(body + b"}")
 
 
-def checksum(kind: int, flags: int, payload: bytes) -> int:
-    """Return the CRC-32 of a frame: its header without magic and CRC, then its payload."""
-    return zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, flags, len(payload))))
-
-
 def frame(kind: int, payload: bytes, flags: int = 0) -> bytes:
-    """Return the bytes of one frame."""
+    """Return the bytes of one frame; its CRC-32 is of kind, flags, length and payload."""
     size = len(payload)
-    crc = zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, flags, size)))  # as `checksum`
+    crc = zlib.crc32(payload, zlib.crc32(_CHECKED.pack(kind, flags, size)))
     return FRAME_HEADER.pack(FRAME_MAGIC, kind, flags, size, crc) + payload
 
 
