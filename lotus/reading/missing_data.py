@@ -1,5 +1,7 @@
 """Why a run recorded nothing, or too little: judged by what its processes reported."""
 
+import os
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,7 +61,7 @@ def missing(
         return [*lines, f"recording was switched off: {faults[0]}"]
     lines += notes(reports)
     if "torch" not in events:
-        return lines or [_NO_TORCH]
+        return lines or [_NO_TORCH, *_other_environment(reports)]
     return lines or [_NO_ITERATION]
 
 
@@ -78,6 +80,22 @@ def unfound(ops: Sequence[str], recorded: Collection[str], notes: Iterable[str])
             hint = "" if module == "__main__" else " (the script itself is __main__)"
             lines.append(f"--op {op} was never found: no recorded process imported {module}{hint}")
     return lines
+
+
+def _other_environment(reports: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line if no Python that ran is of the environment that lotus is installed in.
+
+    Then `python` is often another than the user means, as no environment is active.
+    """
+    texts = [report.get("executable") for report in reports if report.get("event") == "python"]
+    ran = {text for text in texts if isinstance(text, str)}
+    own = sys.executable
+    if not own or not ran or any(os.path.dirname(path) == os.path.dirname(own) for path in ran):
+        return []
+    return [
+        f"the program ran in {', '.join(sorted(ran))}, lotus in {own}: if torch is installed "
+        f"beside lotus only, type lotus trace -- {own} and then the script"
+    ]
 
 
 def _signal_name(number: int) -> str:

@@ -62,6 +62,18 @@ def test_the_reason_is_judged_by_what_reported_in(
     assert word in line
 
 
+def test_another_python_than_that_of_lotus_is_told_with_what_to_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.executable", "/env/bin/python")
+    of_lotus = {"event": "python", "executable": "/env/bin/python3"}
+    other = {"event": "python", "executable": "/usr/bin/python3"}
+    _, line = missing_data.missing([other])
+    assert "/usr/bin/python3" in line
+    assert "lotus trace -- /env/bin/python " in line
+    assert len(missing_data.missing([of_lotus, other])) == 1
+
+
 @pytest.mark.parametrize("events", [["python"], ["python", "torch"]])
 def test_what_was_not_seen_is_the_reason(events: list[str]) -> None:
     unseen = [{"event": "unseen", "what": "ffcv.Loader", "why": "it has its own worker loop"}]
