@@ -106,6 +106,12 @@ class CoreUse:
         return self.others_share >= _MUCH_OTHERS
 
     @property
+    def others_part(self) -> float:
+        """The part of a wait for a core that is owed to other programs: as they used the cores."""
+        used = self.own_share + self.others_share
+        return self.others_share / used if self.rivals and used > 0 else 0.0
+
+    @property
     def rivals(self) -> bool:
         """Whether threads waited for cores that the program itself did not keep busy.
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.verdict import remarks
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES, missing_cores
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
@@ -25,7 +25,7 @@ from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING
-from lotus.common.formatting import duration, size
+from lotus.common.formatting import duration
 
 MODERATE, HIGH = 0.05, 0.20
 # Up to here the interval of its own waits has to lie above `MODERATE`, and so have its waits
@@ -43,10 +43,6 @@ _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest
 _ALL = 0.99  # of a loop: more of it cannot be told from all
-_MUCH_KEPT = 0.25  # cores: processes beside the workers take as much from them
-_NEAR = 0.8  # of a limit
-_SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
-_STALLED = 0.05  # of the loop in which some thread waited for memory
 LITTLE = 0.02  # of the loop: a cause of less is ruled out
 # Causes that every recording measures; of workers only where there are any.
 _OF_WORKERS = ("send", "start-up", "shut-down")
@@ -162,10 +158,11 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         nothing = "No batch was taken from this loader."
         return Verdict("unknown", "", nothing, inputs, startup, step, shutdown, [])
     others, sent = (_share_of(books, kind) for kind in (OTHERS.kind, SENDING.kind))
-    taken = ratio(sum(charge.taken_ns for charge in books.charges), loop)
+    of_step = _taken(books, STEP) / loop if not around.workers else 0.0
+    taken = _taken(books, STARTUP, SHUTDOWN) / loop
     low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
     # What others kept from the cores is no part of the loop that is judged.
-    free = max(1.0 - others - taken, _LEAST_FREE)
+    free = max(1.0 - others - taken - of_step, _LEAST_FREE)
     own = max(inputs - others, 0.0) / free
     brief = _is_brief(books, owed[STARTUP] + owed[SHUTDOWN])
     # Neither without what others took: it is of both.
@@ -186,7 +183,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     if unclear:
         kind, degree = "consumer-bound", "not"
     ranked = _ranked(books.charges, kind, 1.0 - books.delay_share, brief)
-    causes = [_cause(charge, books, around) for charge in ranked]
+    causes = [_cause(charge, books, around, kind) for charge in ranked]
     causes = [cause for cause in causes if _counts(cause)] or causes[:1]
     summary = _summary(
         kind,
@@ -195,7 +192,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         startup + shutdown,
         step,
         _interval(low, high),
-        None if others + taken < LITTLE else (own, min(step / free, 1.0)),
+        None if others + taken < LITTLE else (own, min((step - of_step) / free, 1.0)),
         unclear,
     )
     lacking = missing_cores.clause(causes[0].kind, causes[0].evidence) if causes else ""
@@ -208,12 +205,10 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         summary,
         *shares,
         causes,
-        doubt=_doubt(around.use),
+        doubt=remarks.doubt(around.use),
         flaws=(
             *_left_out(books),
-            *_flaws(around),
-            *_near_limits(around),
-            *_short_memory(around, loop),
+            *remarks.flaws(around, loop),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
         ruled_out=tuple(_ruled_out(books, around, causes)),
@@ -238,23 +233,6 @@ def _counts(cause: Cause) -> bool:
     return cause.share >= LEAST_SHARE or cause.is_silent
 
 
-def _doubt(use: CoreUse) -> str:
-    """That other programs had the cores, and what it did to the figures."""
-    busy = use.much_taken or (math.isnan(use.others_share) and use.rivals)
-    kept = (("making of batches", use.fetch), ("training step", use.step))
-    slowed = [(what, threads) for what, threads in kept if threads.delay_share >= LEAST_DELAY]
-    if not busy or not slowed:
-        return ""
-    others = f"other programs used {use.others_share:.0%} of its cores, and "
-    others = others if math.isfinite(use.others_share) else ""
-    (what, threads), *more = slowed
-    waited = f"the {what} waited for a core for {threads.delay_share:.0%} of its time"
-    waited += "".join(f", the {what} for {threads.delay_share:.0%}" for what, threads in more)
-    if use.step.crowded:
-        waited += ", and the threads of a step waited for each other"
-    return f"The machine was busy: {others}{waited}. Times are longer than on an idle machine."
-
-
 def _left_out(books: Account) -> Iterator[str]:
     if books.warm_up_ns >= LITTLE * books.loop_ns:
         yield (
@@ -262,52 +240,6 @@ def _left_out(books: Account) -> Iterator[str]:
             "one (warm-up: compilation, late set-up). It happens once per job; these shares leave "
             "it out."
         )
-
-
-def _flaws(around: Circumstances) -> Iterator[str]:
-    use = around.use
-    if use.kept_cores >= _MUCH_KEPT and use.fetch.delay_share >= LEAST_DELAY:
-        yield (
-            f"Other processes that the program started, besides its workers, used "
-            f"{use.kept_cores:.1f} cores, and the making of batches waited for a core for "
-            f"{use.fetch.delay_share:.0%} of its time: run fewer of them, or run them elsewhere or "
-            "at another time."
-        )
-    if around.times_read > 1:
-        yield (
-            f"Each sample comes {around.times_read} times per epoch: every worker reads all of the "
-            "data."
-        )
-
-
-def _near_limits(around: Circumstances) -> Iterator[str]:
-    if around.descriptor_limit >= around.descriptors >= _NEAR * around.descriptor_limit:
-        yield (
-            f"A process had {around.descriptors:,.0f} file descriptors open, of at most "
-            f"{around.descriptor_limit:,.0f}: raise the limit (ulimit -n), or send tensors with "
-            "torch.multiprocessing.set_sharing_strategy('file_system')."
-        )
-    if around.shm_share >= _NEAR:
-        yield (
-            f"/dev/shm, through which batches are sent, was {around.shm_share:.0%} full: enlarge "
-            "it (docker run --shm-size), or prefetch fewer batches."
-        )
-
-
-def _short_memory(around: Circumstances, loop_ns: float) -> Iterator[str]:
-    """That memory was full while the loader was iterated."""
-    stalled = ratio(around.memory_stall_ns, loop_ns)
-    if around.swapped_bytes < _SWAPPED and not stalled >= _STALLED:
-        return
-    parts = []
-    if around.swapped_bytes >= _SWAPPED:
-        parts.append(f"{size(around.swapped_bytes)} were swapped in and out")
-    if stalled >= _STALLED:
-        parts.append(f"threads waited for memory for {min(stalled, 1.0):.0%} of the time")
-    yield (
-        f"Memory was full: {', '.join(parts)}. Use fewer workers or a smaller prefetch_factor, or "
-        "keep less data in memory."
-    )
 
 
 def _ruled_out(books: Account, around: Circumstances, causes: list[Cause]) -> Iterator[str]:
@@ -343,6 +275,18 @@ def _kind(inputs: float, edges: float) -> tuple[str, str]:
 def _share_of(books: Account, kind: str) -> float:
     """The share of the loop that causes of this kind take together."""
     return ratio(sum(charge.ns for charge in books.charges if charge.kind == kind), books.loop_ns)
+
+
+def _taken(books: Account, *parts: str) -> float:
+    """How much of these parts of the loop others had the cores, ns."""
+    return sum(charge.taken_ns for charge in books.charges if BY_KIND[charge.kind].part in parts)
+
+
+def _listed_ns(charge: Charge, books: Account) -> float:
+    """What a cause of waits is listed with, ns: what others took of the step stands with them."""
+    if charge.kind == OTHERS.kind:
+        return charge.ns + _taken(books, STEP)
+    return charge.ns - (charge.taken_ns if BY_KIND[charge.kind].part == STEP else 0.0)
 
 
 def _is_usual_way(books: Account, around: Circumstances) -> bool:
@@ -426,21 +370,25 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
         # Of the edges and the sending, what others took is known for a part only: as much as of the
         # other waits.
         partly = part in (STARTUP, SHUTDOWN) or charge.kind == SENDING.kind
-        return (group, (own_part if partly else 1.0) * (charge.taken_ns - charge.ns))
+        taken = 0.0 if part == STEP and kind == "consumer-bound" else charge.taken_ns
+        return (group, (own_part if partly else 1.0) * (taken - charge.ns))
 
     return sorted(charges, key=place)
 
 
-def _cause(charge: Charge, books: Account, around: Circumstances) -> Cause:
+def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> Cause:
     row = BY_KIND[charge.kind]
     waited = books.loop_ns - books.step_ns
-    low, high = (ratio(ns, books.loop_ns) for ns in books.spread.interval(charge))
+    ns = _listed_ns(charge, books) if kind == "input-bound" else charge.ns
+    low, high = (ratio(of_it, books.loop_ns) for of_it in books.spread.interval(charge))
+    if ns != charge.ns:
+        low, high = (of_it * ratio(ns, charge.ns) for of_it in (low, high))
     return Cause(
         kind=charge.kind,
         title=row.full_title(charge, around),
-        share=ratio(charge.ns, books.loop_ns),
+        share=ratio(ns, books.loop_ns),
         wait_share=float("nan") if row.part == STEP else ratio(charge.ns, waited),
-        ns=charge.ns,
+        ns=ns,
         evidence=charge.evidence,
         advice=row.advice(charge, around),
         delay_ns=charge.delay_ns,

@@ -37,6 +37,46 @@ def on_busy_cores(
     return run
 
 
+def used_by_others(run: SimpleNamespace) -> SimpleNamespace:
+    """The run, where the machine was full: what the program left, others used."""
+    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
+    times = {"time_ns": [begin, end], "busy_ns": [0.0, 4 * (end - begin)]}
+    run.machine = pd.DataFrame(times).assign(idle_ns=0.0, stolen_ns=0.0)
+    return run
+
+
+def test_without_workers_others_take_as_much_of_the_step() -> None:
+    # GIVEN a loop that makes its batches itself, and waits for them in two thirds of its time
+    plan = Plan(workers=0, batches=200, step=8.0, operations={"Read": 4.0}, collate=0.0)
+    run = on_busy_cores(plan, delay=0.75)
+    alone = verdict(scopes(run)[0])
+    # WHEN others had the cores for three quarters of both its making and its steps
+    run.waits["step_run_delay_ns"] = (0.75 * run.waits["step_ns"]).astype(np.int64)
+    judged = verdict(scopes(used_by_others(run))[0])
+    # THEN as much of what they left is waits, and the list says what they took of both
+    assert judged.input_share == alone.input_share == pytest.approx(2 / 3, abs=0.05)
+    _, _, left = judged.summary.partition(" of its time, and ")
+    assert int(left.split("%")[0]) / 100 == pytest.approx(judged.input_share, abs=0.03)
+    shares = {cause.kind: cause.share for cause in judged.causes}
+    assert shares["other-programs"] == pytest.approx(0.75, abs=0.03)
+    assert shares["consumer"] == pytest.approx(0.25 * judged.step_share, abs=0.01)
+    assert sum(shares.values()) == pytest.approx(1.0, abs=0.01)
+
+
+def test_threads_of_a_step_are_charged_with_the_program_s_part_of_their_delay() -> None:
+    # GIVEN steps in two threads that lack cores as much as the making of batches does
+    plan = Plan(batches=200, step=4.0, operations={"Read": 4.0}, collate=0.0)
+    run = on_busy_cores(plan, delay=0.6)
+    run.waits["step_run_delay_ns"] = (0.6 * run.waits["step_ns"]).astype(np.int64)
+    run.waits["step_process_cpu_ns"] = 2 * run.waits["step_cpu_ns"]
+    # WHEN others use most of the cores
+    first, *more = verdict(scopes(used_by_others(run))[0]).causes
+    # THEN it is the making that comes first
+    shares = {cause.kind: cause.share for cause in (first, *more)}
+    assert first.kind == "operation"
+    assert 0 < shares["step-threads"] < first.share
+
+
 def test_late_batches_are_owed_to_others_also_where_making_them_had_its_cores() -> None:
     # GIVEN batches of a few bytes that arrive late, and fetches that had cores
     plan = Plan(batches=200, step=12.0, unpickle=6.0, operations={"Read": 0.5})
@@ -45,10 +85,7 @@ def test_late_batches_are_owed_to_others_also_where_making_them_had_its_cores() 
     alone = verdict(scopes(run)[0])
     assert (alone.kind, alone.causes[0].kind) == ("input-bound", "send")
     # WHEN other programs are known to have used the cores
-    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
-    times = {"time_ns": [begin, end], "busy_ns": [0.0, 4 * (end - begin)]}
-    run.machine = pd.DataFrame(times).assign(idle_ns=0.0, stolen_ns=0.0)
-    scope = scopes(run)[0]
+    scope = scopes(used_by_others(run))[0]
     judged = verdict(scope)
     # THEN what neither bytes nor CPU time account for is theirs, and nothing is left over
     shares = {cause.kind: cause.share for cause in judged.causes}

@@ -25,7 +25,12 @@ def _step(ledger: Ledger) -> Iterable[Charge]:
     if looks.tell:  # what a hypervisor takes from a running thread is counted nowhere
         waiting = min(waiting, looks.blocked_share)
     evidence = {"waiting_share": waiting} | look_evidence(looks)
-    yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ledger.take_step(), evidence)
+    ns = ledger.take_step()
+    # Without workers, others take of the step as they do of the making of batches. Beside workers
+    # a step that others slow down hides more of the making.
+    alone = ledger.use.rivals and not ledger.scope.num_workers
+    taken = ns * min(threads.delay_share, 1.0) if alone else 0.0
+    yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ns, evidence, taken_ns=taken)
 
 
 def _step_waits(charge: Charge) -> bool:

@@ -266,7 +266,8 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
         of_torch = max(integer(ledger.scope.epochs, "torch_threads"), default=-1)
         evidence["main_torch_threads"] = float(of_torch) if of_torch > 0 else math.nan
         evidence["machine_cores"] = ledger.scope.machine_cores
-        yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, evidence)
+        taken = lost * ledger.use.others_part
+        yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, evidence, taken_ns=taken)
 
 
 def _kept_by_others(ledger: Ledger) -> bool:

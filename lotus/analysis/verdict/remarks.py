@@ -1,0 +1,83 @@
+"""What is said beside the causes: how far the machine was busy, and flaws that cost no time yet."""
+
+import math
+from collections.abc import Iterator
+
+from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse
+from lotus.analysis.common.columns import ratio
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.common.formatting import size
+
+_MUCH_KEPT = 0.25  # cores: processes beside the workers take as much from them
+_NEAR = 0.8  # of a limit
+_SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
+_STALLED = 0.05  # of the loop in which some thread waited for memory
+
+
+def doubt(use: CoreUse) -> str:
+    """That other programs had the cores, and what it did to the figures."""
+    busy = use.much_taken or (math.isnan(use.others_share) and use.rivals)
+    kept = (("making of batches", use.fetch), ("training step", use.step))
+    slowed = [(what, threads) for what, threads in kept if threads.delay_share >= LEAST_DELAY]
+    if not busy or not slowed:
+        return ""
+    others = f"other programs used {use.others_share:.0%} of its cores, and "
+    others = others if math.isfinite(use.others_share) else ""
+    (what, threads), *more = slowed
+    waited = f"the {what} waited for a core for {threads.delay_share:.0%} of its time"
+    waited += "".join(f", the {what} for {threads.delay_share:.0%}" for what, threads in more)
+    if use.step.crowded:
+        waited += ", and the threads of a step waited for each other"
+    return f"The machine was busy: {others}{waited}. Times are longer than on an idle machine."
+
+
+def flaws(around: Circumstances, loop_ns: float) -> Iterator[str]:
+    """What is wrong whatever it costs: of processes, data, limits and memory."""
+    yield from _kept_cores(around.use)
+    if around.times_read > 1:
+        yield (
+            f"Each sample comes {around.times_read} times per epoch: every worker reads all of the "
+            "data."
+        )
+    yield from _near_limits(around)
+    yield from _short_memory(around, loop_ns)
+
+
+def _kept_cores(use: CoreUse) -> Iterator[str]:
+    if use.kept_cores >= _MUCH_KEPT and use.fetch.delay_share >= LEAST_DELAY:
+        yield (
+            f"Other processes that the program started, besides its workers, used "
+            f"{use.kept_cores:.1f} cores, and the making of batches waited for a core for "
+            f"{use.fetch.delay_share:.0%} of its time: run fewer of them, or run them elsewhere or "
+            "at another time."
+        )
+
+
+def _near_limits(around: Circumstances) -> Iterator[str]:
+    if around.descriptor_limit >= around.descriptors >= _NEAR * around.descriptor_limit:
+        yield (
+            f"A process had {around.descriptors:,.0f} file descriptors open, of at most "
+            f"{around.descriptor_limit:,.0f}: raise the limit (ulimit -n), or send tensors with "
+            "torch.multiprocessing.set_sharing_strategy('file_system')."
+        )
+    if around.shm_share >= _NEAR:
+        yield (
+            f"/dev/shm, through which batches are sent, was {around.shm_share:.0%} full: enlarge "
+            "it (docker run --shm-size), or prefetch fewer batches."
+        )
+
+
+def _short_memory(around: Circumstances, loop_ns: float) -> Iterator[str]:
+    """That memory was full while the loader was iterated."""
+    stalled = ratio(around.memory_stall_ns, loop_ns)
+    if around.swapped_bytes < _SWAPPED and not stalled >= _STALLED:
+        return
+    parts = []
+    if around.swapped_bytes >= _SWAPPED:
+        parts.append(f"{size(around.swapped_bytes)} were swapped in and out")
+    if stalled >= _STALLED:
+        parts.append(f"threads waited for memory for {min(stalled, 1.0):.0%} of the time")
+    yield (
+        f"Memory was full: {', '.join(parts)}. Use fewer workers or a smaller prefetch_factor, or "
+        "keep less data in memory."
+    )
