@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lotus.advise.sample_accesses import Floats, SampleAccesses
 from lotus.common import bootstrap
-
-Floats = npt.NDArray[np.float64]
+from lotus.inside.cache.sample_store import BLOCK, FOLDERS, HEADER_BYTES
 
 RAM, DISK = "RAM", "disk"
 LEAST_SAVED = 0.05  # of a sample's time: less is not worth a cache
@@ -87,6 +86,8 @@ class PlannedSet:
     samples: int  # that were measured
     torch: str | None
     program_bytes: int  # resident memory of the program at its first batch
+    accesses: SampleAccesses | None = None  # of its epochs; None: it has no samples with an index
+    followed: bool = False  # whether they were computed; otherwise they are assumed
 
 
 @dataclass(frozen=True)
@@ -105,14 +106,15 @@ class Offer:
     cut: Cut
     place: CachePlace
     compression: str | None  # the method; None: samples are cached as they are
+    hits: tuple[float, ...]  # for each epoch, the part of its samples that come from the cache
     least_ns_per_byte: float  # of CPU time before the cut: samples below are not cached
     share: float  # of the samples that are cached
-    kept_bytes: float  # of all of them
-    whole_bytes: float  # that all samples would take
+    kept_bytes: float  # of their files
+    whole_bytes: float  # of the budget that all samples would take
     warm: bool  # whether they are assumed to be read from memory
     now: Interval
     first: Interval  # epoch 1
-    later: Interval  # from epoch 2
+    later: Interval  # mean from epoch 2 on
     times: Interval  # as many samples from epoch 2 in the same time
     break_even: int | None  # epochs; None: never
 
@@ -160,12 +162,14 @@ def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ..
     if not data:
         raise LookupError("the program ended before its samples were measured")
     fields = data[0]
+    columns, length = fields["accesses"], fields["length"]
+    assumed = SampleAccesses.each_once(length) if length else None
     planned = PlannedSet(
         loader=fields["loader"],
         setting=fields["setting"],
         path=None if fields["path"] is None else tuple(fields["path"]),
         operations=tuple(fields["operations"]),
-        length=fields["length"],
+        length=length,
         batch_size=fields["batch_size"],
         num_workers=fields["num_workers"],
         refused=fields["refused"],
@@ -174,6 +178,8 @@ def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ..
         samples=fields["samples"],
         torch=fields["torch"],
         program_bytes=fields["rss_bytes"] or 0,
+        accesses=assumed if columns is None else SampleAccesses.read(columns),
+        followed=columns is not None,
     )
     return planned, tuple(_cut(event) for event in events if event.get("event") == "cut")
 
@@ -231,9 +237,9 @@ def choose(
 ) -> CachePlanning:
     """Return the cut and place with the least time over `epochs`, or why there is none."""
     offers: list[Offer] = []
-    if data.refused is None and data.length:
+    if data.refused is None and data.accesses is not None:
         offers = [
-            _offer(data, cut, place, compression)
+            _offer(data.accesses, data.num_workers, cut, place, compression, epochs)
             for cut in cuts
             if cut.usable
             for place in places
@@ -265,52 +271,101 @@ def _best(offers: Sequence[Offer], epochs: int) -> Offer | None:
 
 
 def _offer(
-    data: PlannedSet, plain: Cut, place: CachePlace, compression: Compression | None
+    accesses: SampleAccesses,
+    num_workers: int,
+    plain: Cut,
+    place: CachePlace,
+    compression: Compression | None,
+    epochs: int,
 ) -> Offer:
     cut = plain if compression is None else _compressed(plain, compression)
-    length, count = data.length or 0, len(cut.bytes)
-    workers = max(1, data.num_workers)
+    length, count = accesses.samples, len(cut.bytes)
+    workers = max(1, num_workers)
     density = cut.before_cpu_ns / np.maximum(cut.bytes, 1.0)
+    files = file_bytes(cut.bytes)
 
-    def times_with(least: float) -> tuple[float, bool, Floats, Floats]:
-        """(share of those that fit, warm, ns of a cached sample to write, and to read)."""
+    def filled(least: float) -> tuple[float, Floats, Floats]:
+        """(share of those that fit, and of their accesses the hits and what is written)."""
         kept = density >= least
-        all_bytes = length * float(np.mean(cut.bytes * kept))
-        fits = min(1.0, place.budget_bytes / all_bytes) if all_bytes else 1.0
-        warm = fits * all_bytes <= place.page_cache_bytes or math.isinf(place.read_bytes_per_s)
+        fits = 1.0
+        if kept.any() and length:
+            room = samples_in(place.budget_bytes, float(np.mean(files[kept])))
+            fits = min(1.0, room / (length * float(np.mean(kept))))
+        # Those that are cached are taken to be spread over the order of accesses by chance.
+        return fits, *accesses.shares(fits * length, max(2, epochs))
+
+    def times_with(fits: float, kept: Any) -> tuple[bool, Floats, Floats]:
+        """(warm, ns of a cached sample to write, and to read)."""
+        bytes_cached = fits * length * float(np.mean(files * kept))
+        warm = bytes_cached <= place.page_cache_bytes or math.isinf(place.read_bytes_per_s)
         # The workers share what the storage gives.
         write = cut.bytes * (workers / place.write_bytes_per_s * 1e9)
         read = cut.bytes * (0.0 if warm else workers / place.read_bytes_per_s * 1e9)
-        return fits, warm, cut.keep_ns + write, cut.fetch_ns + read
+        return warm, cut.keep_ns + write, cut.fetch_ns + read
 
     def saved_ns(least: float) -> float:
-        fits, _, _, fetch = times_with(least)
-        return fits * float(np.mean((cut.before_ns - fetch) * (density >= least)))
+        kept = density >= least
+        fits, hits, _ = filled(least)
+        _, _, fetch = times_with(fits, kept)
+        return float(np.mean(hits[1:])) * float(np.mean((cut.before_ns - fetch) * kept))
 
     least = _threshold(density, saved_ns)
-    fits, warm, keep, fetch = times_with(least)
     kept = density >= least
+    fits, hits, written = filled(least)
+    warm, keep, fetch = times_with(fits, kept)
     now = cut.before_ns + cut.after_ns
-    first = now + fits * kept * keep
-    later = now - fits * kept * (cut.before_ns - fetch)
+    added, saved = kept * keep, kept * (cut.before_ns - fetch)
+    first = now + written[0] * added - hits[0] * saved
+    later = now + np.mean(written[1:]) * added - np.mean(hits[1:]) * saved
     drawn = bootstrap.draw(count, 1, np.random.default_rng(0)) / count
-    saved = float(np.mean(now - later))
-    extra = float(np.mean(first - now))
     return Offer(
         cut=plain,
         place=place,
         compression=None if compression is None else compression.method,
+        hits=tuple((hits * np.mean(kept))[:epochs].tolist()),
         least_ns_per_byte=least,
         share=fits * float(np.mean(kept)),
-        kept_bytes=fits * length * float(np.mean(cut.bytes * kept)),
-        whole_bytes=length * float(np.mean(cut.bytes)),
+        kept_bytes=fits * length * float(np.mean(files * kept)),
+        whole_bytes=length * float(np.mean(files)) + folder_bytes(length),
         warm=warm,
         now=_interval(now.mean(), drawn @ now),
         first=_interval(first.mean(), drawn @ first),
         later=_interval(later.mean(), drawn @ later),
         times=_interval(_ratio(now.mean(), later.mean()), _ratio(drawn @ now, drawn @ later)),
-        break_even=1 + math.ceil(extra / saved) if saved > 0 else None,
+        break_even=_break_even(written * np.mean(added) - hits * np.mean(saved)),
     )
+
+
+def file_bytes(sizes: Floats) -> Floats:
+    """Return what samples of these sizes take of a budget."""
+    return np.ceil((sizes + HEADER_BYTES) / BLOCK) * BLOCK
+
+
+def folder_bytes(samples: float) -> float:
+    """Return what the folders for so many samples take of it; which one is by chance."""
+    return BLOCK * FOLDERS * (1 - (1 - 1 / FOLDERS) ** samples)
+
+
+def samples_in(budget_bytes: float, mean_bytes: float) -> float:
+    """Return how many samples find room, where their files take so many bytes in the mean."""
+    samples = most = budget_bytes / mean_bytes
+    for _ in range(50):
+        samples = max(0.0, most - folder_bytes(samples) / mean_bytes)
+    return samples
+
+
+def _break_even(added: Floats) -> int | None:
+    """Return after how many epochs a cache has saved what it cost; None: never.
+
+    `added` is the time that it adds to a sample, epoch by epoch; further epochs are like the last.
+    """
+    costs = np.cumsum(added)
+    (paid,) = np.nonzero(costs <= 0)
+    if np.all(added >= 0):
+        return None
+    if len(paid):
+        return int(paid[0]) + 1
+    return len(added) + math.ceil(costs[-1] / -added[-1]) if added[-1] < 0 else None
 
 
 def _threshold(density: Floats, saved_ns: Callable[[float], float]) -> float:

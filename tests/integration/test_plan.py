@@ -10,7 +10,9 @@ PROGRAM = """
 import os, random, sys
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+from torch.utils.data import (
+    DataLoader, Dataset, IterableDataset, SequentialSampler, Subset, WeightedRandomSampler,
+)
 
 words = dict(word.split("=") for word in sys.argv[1:])
 kind = words["kind"]
@@ -76,6 +78,11 @@ class Rows(Dataset):
             label += int(torch.randint(5, (1,)))
         return row, {"label": label, "name": f"row {index}"}
 
+class Backwards(SequentialSampler):
+    def __iter__(self):
+        print("asked", flush=True)
+        return reversed(range(len(self.data_source)))
+
 class Stream(IterableDataset):
     def __iter__(self):
         return iter(range(40))
@@ -107,7 +114,13 @@ if __name__ == "__main__":
     else:
         own = {"own": work, "views": work, "changed after": torch.clone, "label": work}
         data = Stream() if kind == "stream" else Rows(own.get(kind))
-    loader = DataLoader(data, batch_size=4, shuffle=kind != "stream",
+    sampler = None
+    if words.get("sampler") == "weighted":
+        sampler = WeightedRandomSampler([1.0] * 40, 60)
+    elif words.get("sampler") == "own":
+        sampler = Backwards(data)
+    shuffle = kind != "stream" and sampler is None
+    loader = DataLoader(data, batch_size=4, shuffle=shuffle, sampler=sampler,
                         num_workers=int(words.get("workers", 0)))
     try:
         for _ in loader:
@@ -119,6 +132,8 @@ CASES = {
     "none": {},
     "own": {},
     "own, 2 workers": {"kind": "own", "workers": 2},
+    "weighted": {"kind": "own", "sampler": "weighted"},
+    "own sampler": {"kind": "own", "sampler": "own"},
     "composed": {},
     "drawing": {},
     "jitter": {},
@@ -295,3 +310,25 @@ def test_streams_and_data_sets_that_fail_are_refused(results):
         assert (code, settings) == (1, None), text
         assert document["refused"] == why
         assert document["cuts"] == []
+
+
+def test_hits_are_computed_from_the_sampler(results):
+    document = results["weighted"][1]
+    assert document["accesses"]["followed"]
+    assert document["accesses"]["epochs"][0]["accesses"] == 60
+    assert document["accesses"]["samples"] <= 40
+    first, second, *_, last = document["chosen"]["hit_shares"]
+    # 60 draws of 40 samples ask for some of them again in epoch 1 already.
+    assert 0.2 < first < second <= last
+    assert last > 0.9
+    assert document["chosen"]["kept_share"] == 1
+    shuffled = results["own"][1]
+    assert shuffled["accesses"]["followed"]
+    assert shuffled["chosen"]["hit_shares"] == [0, *[1] * 9]
+
+
+def test_a_sampler_of_the_program_is_not_asked_for_more_than_the_first_batch(results):
+    _, document, text, _ = results["own sampler"]
+    assert not document["accesses"]["followed"]
+    assert document["chosen"]["hit_shares"] == [0, *[1] * 9]
+    assert text.count("asked") <= 1

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 _MAGIC = b"lotus s1"
 _HEADER = struct.Struct("<8sIIQQQ")  # magic, checksum's kind, of the header, length, sum, xor
 _CRC, _WORDS = 0, 1  # kinds of checksums: without and with numpy
-_BLOCK = 4096
+BLOCK = 4096  # bytes, of which files and folders take whole ones
+FOLDERS = 256  # at most, each of a block
+HEADER_BYTES = _HEADER.size
 _LARGEST_CHUNK = 16 << 20  # bytes that a process takes of the budget at a time
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -117,7 +119,7 @@ class SampleStore:
             self._start()
         if self._stopped:
             return False
-        taken = _blocks(_HEADER.size + int(size))
+        taken = _blocks(HEADER_BYTES + int(size))
         may = self._too_large is None or taken < self._too_large or taken <= self._reserved
         return may or os.path.lexists(self._path(name))
 
@@ -195,12 +197,12 @@ class SampleStore:
             raise
 
     def _make(self, subfolder: str) -> None:
-        if not self._reserve(_BLOCK):
+        if not self._reserve(BLOCK):
             raise OSError(errno.EEXIST, "there is no room for a folder")  # of this entry only
         try:
             os.mkdir(subfolder, 0o700)
         except FileExistsError:
-            self._give_back(_BLOCK)
+            self._give_back(BLOCK)
 
     def _remove(self, path: str) -> int:
         """Remove an entry; return the bytes that this process, and no other, has freed by it."""
@@ -308,7 +310,7 @@ def _read(descriptor: int, size: int) -> bytes:
 
 
 def _blocks(size: int) -> int:
-    return -(-size // _BLOCK) * _BLOCK
+    return -(-size // BLOCK) * BLOCK
 
 
 def _raise_of_the_program(error: OSError) -> None:

@@ -23,7 +23,8 @@ from ..cache.sample_store import SampleStore
 from ..cache.transform_place import NoTransform
 from ..common import loader_description
 from ..common.clocks import clock
-from ..common.guard import quiet
+from ..common.guard import ask, quiet
+from . import access_order
 from .busy_time import BusyTime, reading
 from .compression_bench import CompressionBench
 from .cut_checks import CheckedCut, CutChecks, SamplePath, encoded
@@ -71,6 +72,7 @@ class CutBench:
         refused = refusal(loader)
         sources = RandomSources()
         path: SamplePath | None = None
+        accesses: dict[str, Any] | None = None
         cuts: list[tuple[CheckedCut, _CutTimes]] = []
         if refused is None:
             sys.modules["torch"].set_num_threads(1)
@@ -78,6 +80,7 @@ class CutBench:
             scratch = tempfile.mkdtemp(prefix=".measured-", dir=self._folder)
             try:
                 path, cuts = self._measured(loader.dataset, sources, scratch)
+                accesses = ask(access_order.columns, loader)
             except NoFingerprint as reason:
                 refused = str(reason)
             except Exception as error:  # of the program's data set
@@ -95,6 +98,7 @@ class CutBench:
                 "files": self._reads.known,
                 "unseen_files": self._reads.unseen,
                 "samples": self._taken,
+                "accesses": accesses,
             }
         )
         for cut, times in cuts:

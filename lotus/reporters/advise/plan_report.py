@@ -39,6 +39,7 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
         "files": data.files,
         "unseen_files": data.unseen_files,
         "samples": data.samples,
+        "accesses": _accesses(planning),
         "epochs": planning.epochs,
         "cuts": [_cut(cut) for cut in planning.cuts],
         "places": [_place(place) for place in planning.places],
@@ -59,6 +60,22 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
     }
     json_result: dict[str, Any] = files.json_value(content)
     return json_result
+
+
+def _accesses(planning: CachePlanning) -> dict[str, Any] | None:
+    data = planning.data
+    if data.accesses is None:
+        return None
+    return {
+        "followed": data.followed,
+        "samples": data.accesses.samples,
+        "epochs": [
+            {"accesses": each, "distinct": distinct}
+            for each, distinct in zip(
+                data.accesses.accesses.tolist(), data.accesses.distinct.tolist(), strict=True
+            )
+        ],
+    }
 
 
 def _cut(cut: Cut) -> dict[str, Any]:
@@ -114,6 +131,7 @@ def _offer(offer: Offer) -> dict[str, Any]:
         "compression": offer.compression,
         "least_ns_per_byte": offer.least_ns_per_byte,
         "kept_share": offer.share,
+        "hit_shares": list(offer.hits),
         "kept_bytes": offer.kept_bytes,
         "warm": offer.warm,
         "now_ns": interval(offer.now),
@@ -246,6 +264,8 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
     print_paragraph(console, "now", f"{_span(offer.now)} a sample in its worker")
     print_paragraph(console, "epoch 1", f"{_span(offer.first)}: samples are written")
     print_paragraph(console, "later", _span(offer.later))
+    for label, text in _hits(planning, offer):
+        print_paragraph(console, label, plain(text))
     times = offer.times
     print_paragraph(
         console,
@@ -264,6 +284,35 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
         print_paragraph(console, "assumed", assumed)
     for label, text in _changes(planning, offer):
         print_paragraph(console, label, plain(text))
+
+
+def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
+    """Return how many of an epoch's samples come from the cache, unless all do from epoch 2 on."""
+    accesses, sampler = planning.data.accesses, planning.data.loader["sampler"]
+    known = dict(enumerate(offer.hits, 1))
+    lines: list[tuple[str, str]] = []
+    if accesses is None:
+        return lines
+    if not planning.data.followed:
+        text = (
+            f"each epoch asks for each sample once: a {sampler}, not torch's own, is not followed"
+        )
+        lines.append(("assumed", text))
+    if not accesses.once:
+        epochs = sorted({1, 2, 3, len(known)} & known.keys())
+        text = ", ".join(f"{share(known[epoch])} of epoch {epoch}" for epoch in epochs)
+        text = (
+            f"from the cache come {text}; computed from the order in which such a {sampler} asks "
+            "for samples, with other random numbers than in training"
+        )
+        lines.append(("hits", text))
+    elif offer.share < 1 and len(known) > 1:
+        text = (
+            f"{share(known[2])} of an epoch's samples come from the cache, from epoch 2 on: each "
+            "epoch asks for each sample once, and a full cache keeps what it has"
+        )
+        lines.append(("hits", text))
+    return lines
 
 
 def _changes(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:

@@ -1,0 +1,107 @@
+"""In which order epochs ask for samples, as far as it decides what a cache of samples gives.
+
+A cache that is full keeps what it has. So it has those samples that were asked for first, and an
+access is a hit if the sample's rank, in the order of first accesses, is below the number that find
+room. Only samplers of torch are followed: those of a program may have effects.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from array import array
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+    from typing import Any
+
+_EPOCHS = 16  # afterwards hardly a sample is new
+_MOST_ACCESSES = 4_000_000  # in all epochs: some seconds
+_POINTS = 256  # ranks for which hits are counted
+
+
+class AccessOrder:
+    """Counts the accesses of epochs by the rank of their sample."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[Hashable, int] = {}
+        self._repeats: list[array[int]] = []  # of an epoch: accesses that are not first, by rank
+        self._accesses: list[int] = []
+        self._distinct: list[int] = []
+
+    def add(self, samples: Iterable[Hashable]) -> None:
+        """Count the accesses of the next epoch."""
+        ranks, accesses = self._ranks, 0
+        repeats = array("q", bytes(8 * len(ranks)))
+        for sample in samples:
+            accesses += 1
+            rank = ranks.setdefault(sample, len(ranks))
+            if rank == len(repeats):
+                repeats.append(0)
+            else:
+                repeats[rank] += 1
+        self._repeats.append(repeats)
+        self._accesses.append(accesses)
+        self._distinct.append(len(ranks))
+
+    def columns(self) -> dict[str, Any]:
+        """Return what lotus/advise/sample_accesses.py reads."""
+        count = len(self._ranks)
+        points = sorted({count * place // _POINTS for place in range(_POINTS + 1)})
+        return {
+            "accesses": self._accesses,
+            "distinct": self._distinct,
+            "ranks": points,
+            "hits": [_below(repeats, points) for repeats in self._repeats],
+        }
+
+
+def _below(counts: array[int], points: list[int]) -> list[int]:
+    """Return the sums of the counts before each point; the points ascend."""
+    sums, total, at = [], 0, 0
+    for point in points:
+        total += sum(counts[at:point])
+        at = point
+        sums.append(total)
+    return sums
+
+
+def columns(loader: Any) -> dict[str, Any] | None:
+    """Return how often the epochs of a loader ask for which samples; None: it is not known.
+
+    Samplers draw other random numbers here than in the epochs of the program.
+    """
+    torch: Any = sys.modules["torch"]
+    kinds, sampler = torch.utils.data, loader.sampler
+    if type(loader.batch_sampler) is not kinds.BatchSampler:
+        return None
+    kind, length = type(sampler), len(loader.dataset)
+    # All ranks of a DistributedSampler together ask for each sample.
+    once = kind in (kinds.SequentialSampler, kinds.distributed.DistributedSampler)
+    if kind is kinds.RandomSampler:
+        once = not sampler.replacement and sampler.num_samples == length
+    if once:
+        return {
+            "accesses": [length, length],
+            "distinct": [length, length],
+            "ranks": [0, length],
+            "hits": [[0, 0], [0, length]],
+        }
+    if kind not in (kinds.RandomSampler, kinds.WeightedRandomSampler, kinds.SubsetRandomSampler):
+        return None
+    if 2 * len(sampler) > _MOST_ACCESSES:
+        return None
+    followed, order = _copied(sampler), AccessOrder()
+    for _ in range(min(_EPOCHS, _MOST_ACCESSES // max(len(sampler), 1))):
+        order.add(followed)
+    return order.columns()
+
+
+def _copied(sampler: Any) -> Any:
+    """Return a sampler that draws as this one does, and leaves its generator alone."""
+    copied = copy.copy(sampler)
+    if sampler.generator is not None:
+        copied.generator = sys.modules["torch"].Generator()
+        copied.generator.set_state(sampler.generator.get_state())
+    return copied
