@@ -343,7 +343,7 @@ def file_bytes(sizes: Floats) -> Floats:
 
 def folder_bytes(samples: float) -> float:
     """Return what the folders for so many samples take of it; which one is by chance."""
-    return BLOCK * FOLDERS * (1 - (1 - 1 / FOLDERS) ** samples)
+    return BLOCK * FOLDERS * (1 - math.pow(1 - 1 / FOLDERS, samples))
 
 
 def samples_in(budget_bytes: float, mean_bytes: float) -> float:
