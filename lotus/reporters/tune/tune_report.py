@@ -167,6 +167,9 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
         if result.predicted is not None:
             lines.append(("predicted", f"{result.predicted:.3g} times as fast"))
         return lines
+    if result.undecided():
+        more = search_notes.longer_check(result.budget_s)
+        return [("verdict", result.undecided()), ("next", more)]
     if result.best.normal() == result.own.normal() and result.interrupted:
         return [("verdict", f"nothing has been shown to be faster than {own} so far")]
     if result.best.normal() == result.own.normal() and result.out_of_time:

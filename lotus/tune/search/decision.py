@@ -25,7 +25,12 @@ _SETUP_MATTERS = 0.02  # share of an epoch from which set-up times must be measu
 
 def is_faster(speedup: Speedup) -> bool:
     """Whether a speed-up is large enough, and its whole interval above 1."""
-    return speedup.low > 1 and speedup.mean >= 1 + WORTH
+    return speedup.low > 1 and may_gain(speedup)
+
+
+def may_gain(speedup: Speedup) -> bool:
+    """Whether a speed-up is large enough, however far its interval reaches."""
+    return speedup.mean >= 1 + WORTH
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class Decision:
                 return
             doubt = search_notes.no_benefit if in_turn else search_notes.only_apart
             self.notes.append(doubt(candidate, self.speedup))
-            if self.speedup.mean >= 1 + WORTH:
+            if may_gain(self.speedup):
                 self.left_open = LeftOpen(candidate.normal(), self.notes[-1])
         self.chosen, self.speedup = self._own, Speedup(1.0, 1.0, 1.0, 0)
         self._note_cheapest()
@@ -103,10 +108,12 @@ class Decision:
                 return
             if (self._rate(setting) or 0.0) < own * (1 - _ALIKE):
                 continue
+            if self.left_open is not None and setting.normal() == self.left_open.setting:
+                return
             shown = self.comparisons.get(setting.normal())
             if shown is None and self._trials.left > 0:
                 shown = self._confirm(setting)
-            if shown is not None and shown.low >= 1 - _ALIKE:
+            if shown is not None and shown.pairs >= _LEAST_PAIRS and shown.low >= 1 - _ALIKE:
                 self.notes.append(search_notes.as_fast(setting, self._own, shown))
                 return
 
@@ -134,7 +141,8 @@ class Decision:
         if len(pairs) < _PAIRS:
             if len(pairs) == 1:
                 speedup = self._apart(setting, len(pairs))
-            self.notes.append(search_notes.few_pairs(len(pairs)))
+            if not self._check_follows:
+                self.notes.append(search_notes.few_pairs(len(pairs)))
         self._report(setting, speedup)
         self.comparisons[setting.normal()] = speedup
         return speedup

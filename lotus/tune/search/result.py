@@ -18,7 +18,7 @@ from lotus.settings.tuned_file import Entry, Tuned
 from lotus.tune.program.program import Watched
 from lotus.tune.search import operation_costs
 from lotus.tune.search import search_notes as notes
-from lotus.tune.search.decision import LeftOpen
+from lotus.tune.search.decision import LeftOpen, may_gain
 from lotus.tune.search.default_space import step_of
 from lotus.tune.search.rejected_settings import passed_over
 from lotus.tune.search.trial_rates import Checked, Speedup
@@ -185,6 +185,19 @@ class Result:
             f"{notes.setting(each.setting)}: {notes.checked(each, each.setting)}" for each in others
         ]
 
+    def undecided(self) -> str:
+        """Describe the most promising setting if it was neither shown to be faster nor refuted."""
+        if self.best.normal() != self.own.normal():
+            return ""
+        checks = [*([self.checked] if self.checked is not None else []), *self.threads_checked]
+        doubtful = [each for each in checks if not each.speedup.low > 1 and may_gain(each.speedup)]
+        if doubtful:
+            most = max(doubtful, key=lambda each: each.speedup.mean)
+            return notes.undecided(most, self.own, self.watched.threads)
+        if self.left_open is not None and not checks:
+            return notes.left_open(self.left_open.setting, self.own)
+        return ""
+
     def step(self) -> str:
         """Describe the duration of the program's own step, and the rate that it allows."""
         watched = self.watched
@@ -228,6 +241,8 @@ class Result:
             return [f"{self.change()}: {steps}"]
         if self.benefit:
             return [f"{self.change()}: {shown}"]
+        if self.undecided():
+            return [self.undecided(), f"next: {notes.longer_check(self.budget_s)}"]
         if self.best == self.own and self.interrupted:
             return [f"nothing was shown to be better so far than the program's own, {own}"]
         if self.best == self.own and self.out_of_time:

@@ -194,10 +194,10 @@ class _Search:
             return
         if trials.left <= self.budget_s * _CONFIRMING:
             return
-        cores = trials.safety.start.cores
+        cores, best = trials.safety.start.cores, self._best()
         setting = torch_threads.worth_a_trial(
             self.watched,
-            self.own,
+            self.own if best is None else dataclasses.replace(self.own, threads=best.threads),
             [row.measurement for row in trials.rows],
             [count for count in self.space.num_workers if 0 < count <= cores],
             cores,

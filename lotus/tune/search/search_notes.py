@@ -121,6 +121,31 @@ def checked(comparison: Checked, best: Setting) -> str:
     )
 
 
+def undecided(comparison: Checked, own: Setting, threads: int) -> str:
+    """The check ended before it told a setting from the own one."""
+    tried = comparison.setting
+    return (
+        f"not decided: {instead(tried, own, threads)} looked {checked(comparison, tried)}, which "
+        f"does not show a gain. Keep {setting(own)}"
+    )
+
+
+def left_open(tried: Setting, own: Setting) -> str:
+    """Trials left open whether a setting is faster, and no check was made."""
+    return (
+        f"not decided: {setting(tried)} looked faster than {setting(own)} in trials, but was not "
+        f"shown to be. Keep {setting(own)}"
+    )
+
+
+def longer_check(budget_s: float) -> str:
+    """What to do if the check did not decide."""
+    return (
+        f"more time: lotus tune --budget {2 * budget_s:g}s; or tune while the machine does nothing "
+        "else"
+    )
+
+
 def not_checked(why: str) -> str:
     """Say why the result was not checked with the program's own steps."""
     return (

@@ -145,7 +145,8 @@ class Stretches:
         """
         if all(each.torch_threads is None for each in self.timings):
             return math.inf
-        longest_s = max(_LONGEST * self.stretch_s, _FEW * self.batch_s)
+        uncounted = self.in_flight + setting.num_workers
+        longest_s = max(_LONGEST * self.stretch_s, (_FEW + uncounted) * self.batch_s)
         return longest_s * (2 if setting.num_workers else 1)  # workers have to start
 
     def _is_decided(self) -> bool:

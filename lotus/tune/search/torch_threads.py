@@ -75,10 +75,14 @@ def worth_a_trial(
     Trials have torch's threads as they are, beside which each further worker may lose more than it
     gains, so the search may end before this setting. None if the best one was tried, or if `trials`
     do not show what a batch costs. `workers` are the numbers that may be tried, `own` the program's
-    setting as the search has it.
+    setting as the search has it, with the threads of workers that were best.
     """
     tried = {trial.setting.normal(): trial for trial in trials}
-    shown = [trial for trial in trials if trial.observed is not None and not trial.failed]
+    shown = [
+        trial
+        for trial in trials
+        if trial.observed is not None and not trial.failed and trial.setting.threads == own.threads
+    ]
     if not is_threaded(watched) or not shown:
         return None
     like = min(shown, key=lambda trial: (trial.setting.num_workers == 0, trial.setting))

@@ -25,13 +25,14 @@ _WORKERS = 0.6  # by the number of workers
 _NONE = 0.3  # between any workers and none, which send nothing to another process
 _PREFETCH = 0.06  # by the prefetch factor
 _PERSISTENT = 0.06  # by persistent workers, where trials did not show what the start takes
-_OTHER = 0.05  # by another value of a parameter that the roofline does not know
+# By another value of a parameter that the roofline does not know. Threads that fight for the cores
+# make batches several times as slow.
+OTHERS = {"pin_memory": 0.05, "start_method": 0.05, "in_order": 0.05, "threads": 0.7}
 _ITSELF = 0.03  # of each setting by itself
 # How far a trial informs.
 _WORKERS_FAR = 1.5  # doublings of workers
 _DETAILS_FAR = 1.0  # doublings of workers, for what else differs
 _PREFETCH_FAR = 1.5  # doublings of the prefetch factor
-OTHERS = ("pin_memory", "start_method", "in_order", "threads")
 _LEAST_ERROR, _MOST_ERROR = 1e-3, 1e3
 
 Floats = npt.NDArray[np.float64]
@@ -97,10 +98,10 @@ def _covariance(settings: Sequence[Setting]) -> Floats:
     sums = _WORKERS**2 * (1 + far) * np.exp(-far) + _NONE**2 * both
     sums += near * _PREFETCH**2 * np.exp(-prefetch / _PREFETCH_FAR)
     sums += near * _PERSISTENT**2 * persistent
-    for name in OTHERS:
+    for name, deviation in OTHERS.items():
         values = [getattr(setting, name) for setting in settings]
         codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
         if len(codes) > 1:
-            sums += _OTHER**2 * (apart([codes[value] for value in values]) == 0)
+            sums += deviation**2 * (apart([codes[value] for value in values]) == 0)
     covariance: Floats = sums + _ITSELF**2 * np.eye(len(settings))
     return covariance

@@ -23,7 +23,8 @@ _LEAST_S = 1e-12
 class Roofline:
     """Expected rates of settings, from the trial with the fewest workers.
 
-    Without a trial that observed the workers, only the number of cores counts; then the rates have
+    Trials whose workers had their threads limited come first: the CPU time of threads that fight
+    says nothing about batches. Without a trial that observed the workers, only the number of cores counts; then the rates have
     no unit.
     """
 
@@ -32,7 +33,12 @@ class Roofline:
         seen = [(rate.setting, rate.observed) for rate in known if rate.observed is not None]
         self._seen: tuple[Setting, Observed] | None = min(
             seen,
-            key=lambda pair: (pair[0].num_workers == 0, pair[0].num_workers, pair[0]),
+            key=lambda pair: (
+                pair[0].threads is None,
+                pair[0].num_workers == 0,
+                pair[0].num_workers,
+                pair[0],
+            ),
             default=None,
         )
 

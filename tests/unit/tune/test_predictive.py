@@ -218,6 +218,27 @@ def test_the_own_value_is_kept_of_what_the_model_does_not_know() -> None:
     assert set(tried) != {(True, "fork")}
 
 
+def test_threads_that_fight_are_believed_where_one_trial_shows_it() -> None:
+    """Rates that were measured: BLAS had as many threads in each of two workers as cores."""
+    own = Setting(2, prefetch_factor=2)
+    limited = replace(own, threads=1)
+    space = Space((0, 1, 2, 3, 4), (2, 4), persistent_workers=(False, True), threads=(None, 1))
+    strategy = Lotus(problem(own, 2, space, batches=25, step_s=0.01, budget_s=60.0))
+
+    def tell(setting: Setting, rate: float, capacity_s: float, cpu_s: float) -> None:
+        seen = Observed(capacity_s, cpu_s, 0.0, 0.001, 0.1, 0.3, 0.05, 0.05, SIZE)
+        strategy.tell(Measurement(setting, rate, 0.8 * rate, 1.2 * rate, 5.0, observed=seen))
+
+    tell(own, 81.0, 0.3, 0.5)
+    tell(limited, 277.0, 0.09, 0.1)
+    asked = strategy.ask()
+    assert asked is None or asked.threads == 1
+    tell(Setting(1, prefetch_factor=2), 226.0, 0.1, 0.1)
+    best = strategy.best()
+    assert best is not None
+    assert best.setting == limited
+
+
 def test_a_failure_rules_out_what_is_larger_and_never_the_search() -> None:
     trials = Trials(work(40.0), 16)
     strategy = Lotus(problem(Setting(2), 16))

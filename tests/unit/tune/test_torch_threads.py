@@ -17,6 +17,7 @@ from lotus.tune.search import search_notes, step_check, torch_threads
 from lotus.tune.search.rejected_settings import passed_over
 from lotus.tune.search.result import Result
 from lotus.tune.search.torch_threads import variants
+from lotus.tune.search.trial_rates import Checked, Speedup
 from lotus.tune.search.trial_runner import TrialRow
 from tests.unit.trained_program import BEST, OWN, Trains, result_of
 
@@ -226,6 +227,21 @@ def test_no_gain_keeps_the_own_setting_and_says_what_was_tried() -> None:
     assert SLOWED not in result.notes
     assert len(result.other_threads()) == 2
     assert "torch's threads: 2 workers x prefetch 2, 1 torch thread: 0.9" in result.explain()
+
+
+def test_a_gain_that_the_check_did_not_decide_is_no_recommendation() -> None:
+    program = threaded(Trains(0.1, 0.12))
+    slow = Checked(OWN_1, Speedup(0.5, 0.4, 0.7, 4), 30, 30)
+    open_one = Checked(BEST_1, Speedup(1.4, 0.7, 2.8, 4), 30, 30)
+    result = dataclasses.replace(nothing_found(program), threads_checked=(slow, open_one))
+    text = io.StringIO()
+    tune_report.write(plain_console(text, 500), result, words=["train.py"], output=Path("t.json"))
+    sentence = search_notes.undecided(open_one, OWN, 2)
+    for shown in (" ".join(text.getvalue().split()), result.explain()):
+        assert sentence in shown
+        assert "more time: lotus tune --budget 120s" in shown
+        assert "no benefit" not in shown
+        assert "lotus run" not in shown
 
 
 def test_a_setting_that_is_much_slower_is_not_trained_with_again() -> None:
