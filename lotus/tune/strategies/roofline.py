@@ -24,8 +24,8 @@ class Roofline:
     """Expected rates of settings, from the trial with the fewest workers.
 
     Trials whose workers had their threads limited come first: the CPU time of threads that fight
-    says nothing about batches. Without a trial that observed the workers, only the number of cores counts; then the rates have
-    no unit.
+    says nothing about batches. Without a trial that observed the workers, only the number of cores
+    counts; then the rates have no unit.
     """
 
     def __init__(self, problem: Problem, known: Sequence[KnownRate]) -> None:
