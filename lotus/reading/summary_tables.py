@@ -69,8 +69,8 @@ def workers(a: Assembly) -> pd.DataFrame:
     parts = ("startup_cpu_ns", "startup_delay_ns", "import_ns", "unpickle_ns")
     maybe = ("start_ns", "loop_ns", "ready_ns", "startup_ns", *parts, "end_ns")
     sums = ("batches", "samples", "fetch_ns", "idle_ns", "cpu_ns")
-    table = pd.DataFrame(rows, columns=["worker", "loader", *maybe, *sums, "cpus", *_THREADS])
-    return _owned(a, owners, table, dict.fromkeys(maybe, "float64") | {"cpus": "object"})
+    names = ["worker", "loader", *maybe, *sums, "cpus", *_THREADS]
+    return _owned(a, owners, names, rows, dict.fromkeys(maybe, "float64") | {"cpus": "object"})
 
 
 def _of_worker(frames: Array) -> dict[str, Array]:
@@ -107,17 +107,40 @@ def _cpus(event: Mapping[str, Any]) -> str:
 
 
 def _owned(
-    a: Assembly, owners: Sequence[int], table: pd.DataFrame, types: Mapping[str, str]
+    a: Assembly,
+    owners: Sequence[int],
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    types: Mapping[str, str],
 ) -> pd.DataFrame:
-    """Return `table` with types, after the columns of the processes `owners` of its rows."""
+    """Return a table of rows, after the columns of the processes `owners` of these rows."""
     numbers = np.array(owners, np.int64)
-    owned = frame(whose(a, lambda values: values[numbers], np.int64))
-    return pd.concat([owned, _typed(table, types)], axis=1)
+    owned = whose(a, lambda values: values[numbers], np.int64)
+    return frame(owned | _columns(names, rows, types))
 
 
-def _typed(table: pd.DataFrame, types: Mapping[str, str]) -> pd.DataFrame:
-    """Return `table` with these types; its other columns are int64."""
-    return table.astype({name: types.get(name, "int64") for name in table.columns})
+def _columns(
+    names: Sequence[str], rows: Sequence[Sequence[Any]], types: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the columns of rows with these types; columns without one are int64.
+
+    None is a missing value. Not by pandas' `astype`, which takes milliseconds for a few rows.
+    """
+    values = zip(*rows, strict=True) if rows else iter([()] * len(names))
+    return {
+        name: _column(column, types.get(name, "int64"))
+        for name, column in zip(names, values, strict=True)
+    }
+
+
+def _column(values: Sequence[Any], kind: str) -> Any:
+    if kind == "object":  # a Series: from an array of texts, pandas would make another type
+        return pd.Series(list(values), dtype=kind)
+    if kind == "Int64":  # not through float64, which cannot hold large integers exactly
+        return pd.array(list(values), dtype="Int64")
+    if kind == "boolean":
+        return pd.array(list(values), dtype="boolean")
+    return np.array(values, kind)
 
 
 _LOADER_TYPES = {
@@ -162,16 +185,13 @@ def _sane(value: Any, kind: str) -> Any:
 
 def loaders(a: Assembly) -> pd.DataFrame:
     """One row per loader and process that iterated it."""
-    columns: dict[str, list[Any]] = {name: [] for name in ("loader", *_LOADER_TYPES)}
-    owners = []
+    rows, owners = [], []
     for number, process in enumerate(a.processes):
         for event in process.events["loader"]:
             owners.append(number)
-            columns["loader"].append(process.base + event["loader"])
-            for name, kind in _LOADER_TYPES.items():
-                columns[name].append(_sane(event.get(name), kind))
-    table = pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in columns.items()})
-    return _owned(a, owners, table, _LOADER_TYPES)
+            settings = [_sane(event.get(name), kind) for name, kind in _LOADER_TYPES.items()]
+            rows.append((process.base + event["loader"], *settings))
+    return _owned(a, owners, ["loader", *_LOADER_TYPES], rows, _LOADER_TYPES)
 
 
 def epochs(a: Assembly) -> pd.DataFrame:
@@ -218,21 +238,15 @@ def epochs(a: Assembly) -> pd.DataFrame:
     other = {"exhausted": False, "ahead": 0, "sanity": False, "cpus": "", "threads": -1}
     other["torch_threads"] = -1
     ordered = sorted(rows.items())
-    table = pd.DataFrame(
-        [
-            (
-                loader,
-                epoch,
-                *(entry.get(name, other.get(name)) for name in names),
-            )
-            for (_, loader, epoch), entry in ordered
-        ],
-        columns=["loader", "epoch", *names],
-    )
+    table = [
+        (loader, epoch, *(entry.get(name, other.get(name)) for name in names))
+        for (_, loader, epoch), entry in ordered
+    ]
     types = dict.fromkeys(names, "float64") | {"batches": "Int64", "exhausted": "bool"}
     types |= {"ahead": "int64", "sanity": "bool", "cpus": "object", "threads": "int64"}
     types["torch_threads"] = "int64"
-    return _owned(a, [number for (number, _, _), _ in ordered], table, types)
+    owners = [number for (number, _, _), _ in ordered]
+    return _owned(a, owners, ["loader", "epoch", *names], table, types)
 
 
 def resources(a: Assembly) -> pd.DataFrame:
@@ -265,9 +279,8 @@ def models(a: Assembly) -> pd.DataFrame:
         for number, process in enumerate(a.processes)
         for event in process.events["model"]
     ]
-    rows = [row for _, *row in models]
-    table = pd.DataFrame(rows, columns=["parameters", "shapes"])
-    return _owned(a, [number for number, *_ in models], table, {"shapes": "object"})
+    owners, rows = [number for number, *_ in models], [row for _, *row in models]
+    return _owned(a, owners, ["parameters", "shapes"], rows, {"shapes": "object"})
 
 
 def operations(processes: Iterable[Process]) -> pd.DataFrame:
@@ -283,9 +296,9 @@ def operations(processes: Iterable[Process]) -> pd.DataFrame:
             valid = is_a(lines[0], str) and all(is_a(line, range(1 << 31)) for line in lines[1:])
             rows.setdefault(key, lines if valid else ("", -1, -1))
     columns = ["operation", "parent", "index", "kind", "file", "first", "last"]
-    table = pd.DataFrame([(*key, *lines) for key, lines in rows.items()], columns=columns)
     texts = ("operation", "parent", "kind", "file")
-    return _typed(table, dict.fromkeys(texts, "object"))
+    table = [(*key, *lines) for key, lines in rows.items()]
+    return frame(_columns(columns, table, dict.fromkeys(texts, "object")))
 
 
 def paths(a: Assembly) -> pd.DataFrame:
@@ -304,8 +317,9 @@ def paths(a: Assembly) -> pd.DataFrame:
         )
         for number, event in events
     ]
-    table = pd.DataFrame(rows, columns=["worker", "sample", "path", "duration_ns"])
-    return _owned(a, [number for number, _ in events], table, {"path": "object"})
+    owners = [number for number, _ in events]
+    names = ["worker", "sample", "path", "duration_ns"]
+    return _owned(a, owners, names, rows, {"path": "object"})
 
 
 _MOST_GENERATORS = 1000  # of a first batch
@@ -332,14 +346,8 @@ def first_batches(a: Assembly) -> pd.DataFrame:
                 owners.append(number)
                 rows.append((event["worker"], loader, epoch, known, generator, state))
     columns = ["worker", "loader", "epoch", "content", "generator", "state"]
-    table = pd.DataFrame(rows, columns=columns)
     types = {"content": "Int64", "generator": "object", "state": "Int64"}
-    for name in ("content", "state"):
-        at = columns.index(name)
-        # Not through float64, which cannot hold large integers exactly.
-        whole: list[int | None] = [row[at] for row in rows]
-        table[name] = pd.array(whole, dtype="Int64")
-    return _owned(a, owners, table, types)
+    return _owned(a, owners, columns, rows, types)
 
 
 _MOST_DIGESTS = 1000  # of a worker
@@ -359,8 +367,7 @@ def sample_digests(a: Assembly) -> pd.DataFrame:
             ]
             owners += [number] * len(digests)
     columns = ["worker", "loader", "epoch", "samples", "digest"]
-    types = dict.fromkeys(columns, "int64")
-    return _owned(a, owners, pd.DataFrame(rows, columns=columns), types)
+    return _owned(a, owners, columns, rows, {})
 
 
 def losses(a: Assembly) -> list[Lost]:

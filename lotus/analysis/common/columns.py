@@ -23,7 +23,10 @@ def number(frame: pd.DataFrame, name: str) -> Floats:
     """Return column `name` as float64; NaN where it, or the whole column, is missing."""
     if name not in frame.columns:
         return np.full(len(frame), np.nan)
-    return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
+    column = frame[name]
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        return np.array(column.to_numpy(), np.float64)  # a copy, as below
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:

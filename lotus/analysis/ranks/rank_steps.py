@@ -82,9 +82,11 @@ def rank_steps(run: RunLike, most_cells: int = MOST_CELLS) -> RankSteps | None:
 
     With more than `most_cells` of ranks by steps, every n-th step.
     """
-    waits = outer_waits(run)
     syncs = table(run, "syncs")
     synced = len(syncs) > 0
+    if not _several(syncs, table(run, "waits")):
+        return None
+    waits = outer_waits(run)
     rows = synced_rows(syncs, waits, is_partial(run)) if synced else unsynced_rows(waits)
     if not len(rows.frame):
         return None
@@ -116,6 +118,13 @@ def rank_steps(run: RunLike, most_cells: int = MOST_CELLS) -> RankSteps | None:
         clock_error_ns=errors,
         size=_sizes(run, rows, ranks, place.reshape(-1)),
     )
+
+
+def _several(*tables: pd.DataFrame) -> bool:
+    """Whether these tables tell of more than one rank."""
+    known = [each for each in tables if len(each)]
+    ranks = {int(rank) for each in known for rank in np.unique(integer(each, "rank"))}
+    return len(ranks) > 1 or any(integer(each, "world_size", 1).max() > 1 for each in known)
 
 
 def long_table(steps: RankSteps) -> pd.DataFrame:

@@ -83,6 +83,16 @@ def test_columns_that_are_missing_or_hold_nothing() -> None:
     assert not flag(frame, "c").any()
 
 
+def test_a_column_as_numbers_is_a_copy() -> None:
+    frame = pd.DataFrame({"a": [1.0, np.nan], "b": [1, 2], "c": [True, False]})
+    frame["d"] = pd.array([1, None], dtype="Int64")
+    for name in frame.columns:
+        number(frame, name)[0] = 9.0
+    assert frame.iloc[0].tolist() == [1.0, 1, True, 1]
+    assert number(frame, "c").tolist() == [1.0, 0.0]
+    assert np.isnan([number(frame, "a")[1], number(frame, "d")[1]]).all()
+
+
 def test_a_distribution_leaves_out_what_was_not_measured() -> None:
     summary = distribution(np.array([1.0, np.nan, 3.0]))
     assert summary["count"] == 2

@@ -126,6 +126,21 @@ def test_waits_of_an_epoch_whose_start_was_not_recorded_count() -> None:
     assert table["wait_ns"][0] == scope.waits["wait_ns"].sum()
 
 
+def test_epochs_are_those_that_either_table_has() -> None:
+    scope = scopes(Plan(epochs=3).run())[0]
+    epochs = pd.concat([scope.epochs.iloc[1:], scope.epochs.iloc[1:2].assign(iter_ns=7.0)])
+    waits = scope.waits[scope.waits["epoch"] < 2].iloc[::-1]
+    table = loop_times(epochs, waits)
+    assert table["epoch"].tolist() == [0, 1, 2]
+    assert table["pid"].tolist() == [-1, *scope.epochs["pid"][1:]]
+    assert table["exhausted"].tolist() == [False, True, True]
+    assert table["start_ns"].isna().tolist() == [True, False, False]
+    assert table["iter_ns"].tolist() == [0, *scope.epochs["iter_ns"][1:]]  # the first of two rows
+    assert table["waits"].tolist() == [*scope.waits.groupby("epoch").size()[:2], 0]
+    assert table["last_ns"].isna().tolist() == [False, False, True]
+    assert not len(loop_times(epochs.iloc[:0], waits.iloc[:0]))
+
+
 def test_a_worker_that_computes_holds_the_batch_that_it_has_sent() -> None:
     both = pd.concat([batch(wait_start_ns=87, wait_ns=13), batch(fetch_start_ns=87, fetch_ns=50)])
     both["batch"] = [0, 1]
