@@ -5,14 +5,13 @@
     python tools/bench/advise_demos.py --report     the table of the results so far
 
 The cases are the six scripts of `lotus demo`, run as by `lotus demo`, and image classification with
-a step so light that the loop waits for its input (kept_samples_train.py: the same pictures and
-operations, one linear layer), with two workers and without. Each case is advised once. If that
-writes settings, it trains with them: unchanged (`exact`: no value changes), and with all names
-allowed (`allowed`). If ideal data loading would make it faster, `lotus plan` runs too; if that
-advises to keep samples, they are kept on disk, beginning with none (`kept`). In each round each
-variant trains once, in random order. The table has the seconds of an epoch after the first, medians
-and ranges over the rounds, and the speed-up over the unchanged script of the same round. It only
-prints its figures.
+a step so light that the loop waits for its input (cached_samples_train.py: the same pictures and
+operations, one linear layer), with two workers and without. `lotus advise` runs once in each case.
+If it writes settings, the script trains with them: those that change no value (`exact`), and with
+all names allowed (`allowed`). If ideal data loading would make it faster, `lotus plan` runs too; if
+that advises to cache samples, they are cached on disk, from an empty cache (`kept`). In each round
+each variant trains once, in random order. Printed are the seconds of an epoch after the first,
+medians and ranges over the rounds, and the speed-up over the unchanged script of the same round.
 """
 
 import argparse
@@ -46,7 +45,7 @@ LIGHT = "light step"
 LIGHTS = {f"{LIGHT}, 2 workers": 2, f"{LIGHT}, no workers": 0}
 CASES = [*WORKLOADS, *LIGHTS]
 OWN, EXACT, ALLOWED, KEPT = "own", "exact", "allowed", "kept"
-EPOCH = re.compile(r"^epoch \d+ ([\d.]+) s, loss (\S+)", re.M)  # of kept_samples_train.py
+EPOCH = re.compile(r"^epoch \d+ ([\d.]+) s, loss (\S+)", re.M)  # of cached_samples_train.py
 _GAINS = 1.05  # the least ceiling with which `lotus plan` is asked, as `lotus advise` has it
 
 
@@ -80,7 +79,7 @@ class Bench:
         workload = WORKLOADS["image_classification" if case in LIGHTS else case]
         data = overhead.data_of(workload.name, workload.count, self.args.data)
         if case in LIGHTS:
-            words = [str(HERE / "kept_samples_train.py"), str(data)]
+            words = [str(HERE / "cached_samples_train.py"), str(data)]
             words += ["--workers", str(LIGHTS[case])]
         else:
             words = [str(workload.script), "--data", str(data), "--workers", "2"]

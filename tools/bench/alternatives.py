@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python tools/bench/alternatives.py [--rounds 3] [--samples 600]
 
-kept_samples_train.py trains in turn unchanged, with the alternatives that change no value, and with
-all of them. Printed are the seconds of an epoch after the first, medians and ranges over the
+cached_samples_train.py trains in turn unchanged, with the alternatives that change no value, and
+with all of them. Printed are the seconds of an epoch after the first, medians and ranges over the
 rounds, and the speed-up over the unchanged program, paired by round. Losses must be equal where no
 value may change.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import provenance
 import torch
-from kept_samples import EPOCHS, PROGRAM, train, words_of
+from cached_samples import EPOCHS, PROGRAM, train, words_of
 
 from lotus.advise import applied_alternatives
 from lotus.advise.ceilings import ALL, EXACT

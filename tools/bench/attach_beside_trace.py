@@ -1,15 +1,16 @@
-"""What `lotus attach` says of a run that `lotus trace` records at the same time.
+"""Compares the first cause that `lotus attach` names with that of `lotus trace` on the same run.
 
     PYTHONPATH=. python tools/bench/attach_beside_trace.py [--seconds 20] [--after 5]
         [--data DIRECTORY] [--rows FILE] [NAME ...]
 
-The six demos and ten programs of tests/diagnosis run by themselves under `lotus trace`, for longer
-than they are watched: with more epochs, else again and again in one process. --after seconds after
-their first worker (or 4 s of CPU after torch) they are watched for --seconds, and then ended.
-So both say something of the same process: trace of all of its run, attach of a part. Printed are
-the first cause of each, and whether it is that of the label (the demos have none). Shares of time
-are compared by attach_shares.py, as trace itself changes those of short steps. A row that stands in
---rows already is not measured again. It passes no judgement.
+The six demos and ten programs of tests/diagnosis run under `lotus trace`, long enough to be
+observed: with more epochs if a program takes --epochs, else repeatedly in one process. --after
+seconds after the first worker started (or after 4 s of CPU time since torch was imported),
+`lotus attach` observes the program for --seconds; then the program is ended. So trace describes
+the whole process, attach a part of it. Printed for each program are the first cause that each
+names, and whether it is the label's; the demos have no label. Shares of time are compared by
+attach_shares.py, because trace itself changes them in short steps. Rows already in --rows are not
+measured again.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""How often `lotus attach --perf` brings a sample of perf to the right operation.
+"""Measures how often `lotus attach --perf` assigns a sample of perf to the right operation.
 
     PYTHONPATH=. python tools/bench/attach_functions.py [--ms 1,1,1,1 5,20,100,2 ...] [--seconds 15]
         [--workers 2]
 
-A program whose operations compute for so many milliseconds (of CPU time) writes down when each of
-them began and ended. Printed for each operation: how long it took, how many stacks went with a
-sample of perf, how many of these samples lie in a call of that operation, and whether lotus shows
-the operation's functions.
+The observed program logs when each of its operations begins and ends; --ms are their CPU times,
+milliseconds. Printed for each operation: its duration, the number of stacks that were matched with
+a sample of perf, how many of these samples lie within a call of that operation, and whether lotus
+lists the operation's functions.
 """
 
 import argparse

@@ -1,15 +1,16 @@
-"""How far the share of waits that `lotus attach` tells is from what the program itself measured.
+"""Measures the error of the share of waits that `lotus attach` reports.
 
     PYTHONPATH=. python tools/bench/attach_shares.py [--seconds 12] [--times 3] [--after 5]
         [--data DIRECTORY] [--rows FILE] [--keep DIRECTORY] [NAME ...]
 
-The six demos, ten programs of tests/diagnosis, and loops of known steps (2 to 500 ms) run untraced,
-for longer than they are watched. Each writes down when `iter`, `next` and the shut-down of workers
-begin and end, which costs it a microsecond. --after seconds after its first worker (or 4 s of CPU
-after torch) it is watched for --seconds, --times in turn. Printed is the share of the loop in
-`iter` and `next`: by the program's own clock, in just the time that was watched, and by attach,
-with its 95 % interval; and of all of them, how many are within. What was recorded stays in --keep
-and is judged anew from there; a row that stands in --rows is not measured again. No judgement.
+The six demos, ten programs of tests/diagnosis, and loops with known steps (2 to 500 ms) run
+untraced, long enough to be observed. Each logs when `iter`, `next` and the end of its workers begin
+and end, which takes a microsecond. --after seconds after the first worker started (or after 4 s of
+CPU time since torch was imported), it is observed --times times for --seconds. Printed is the share
+of the loop in `iter` and `next`: by the program's own clock within the observed time, and by
+attach, with its 95 % interval; and how many of these intervals contain the program's value.
+Recordings stay in --keep, from which a later call evaluates them again; rows already in --rows are
+not measured again.
 """
 
 import argparse

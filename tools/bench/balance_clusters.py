@@ -1,14 +1,15 @@
-"""Mixed clusters made on one machine: of processor time, of cores, of storage, of links.
+"""Makes mixed clusters on one machine: ranks with less CPU time, cores, storage or bandwidth.
 
-- Processor time: each rank is in a control group (version 1) of its own, with a quota of so many
-  cores, given out every 20 ms. Workers of its loader are in it as well.
-- Cores: ranks are tied to CPUs, of which they share some (where control groups cannot be written).
-- Storage: a rank's reads from the disk are throttled to so many a second by the blkio controller;
-  the pictures are read from a file, past the page cache.
-- Links: each rank has a network namespace on a bridge; one end of a slow link has a token bucket
-  (tc tbf) either way. A delay (netem) is put there where the kernel has it.
+- CPU time: each rank, including its loader's workers, is in a control group (version 1) with a
+  quota of cores, enforced every 20 ms.
+- Cores: ranks are bound to CPUs, some of which they share. Used where control groups cannot be
+  written.
+- Storage: the blkio controller limits a rank's reads from the disk per second; pictures are read
+  from a file with O_DIRECT, so that the page cache does not serve them.
+- Links: each rank has a network namespace on a bridge; both directions of a slow link have a token
+  bucket (tc tbf), and a delay (netem) if the kernel supports it.
 
-What is made is taken down at the end, and at the next start where that was not reached.
+Everything is removed at the end, or, if that was not reached, at the next start.
 """
 
 import fcntl

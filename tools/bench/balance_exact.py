@@ -1,12 +1,12 @@
-"""Whether training with the shares of a balance.json is training on the whole global batch.
+"""Checks that training with the shares of a balance.json equals training on the global batch.
 
     python tools/bench/balance_exact.py           about a minute on two cores
-    python tools/bench/balance_exact.py --last    everything together, and nothing else
+    python tools/bench/balance_exact.py --last    only with all options together
 
 Two gloo ranks take 11 and 5 samples of each global batch of 16 and train a small MLP in float64 for
-three epochs. A line for each way to start them: how far their weights are from those of one process
-that trains on the same global batches (the largest absolute difference), and from each other.
-Exit code 1: with shares, one of them is further than 1e-12.
+three epochs. Printed is a line for each way to start them: the largest absolute difference of their
+weights from those of one process that trains on the same global batches, and from each other. Exit
+code 1: with shares, a difference exceeds 1e-12.
 """
 
 import json

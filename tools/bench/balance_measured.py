@@ -1,20 +1,20 @@
-"""How quick training is with the shares of each strategy of `lotus balance`, on mixed clusters.
+"""Measures the training speed with each strategy's shares of `lotus balance` on mixed clusters.
 
     python tools/bench/balance_measured.py              the full run: about 45 minutes on two free
-                                                        cores; started again, it goes on
+                                                        cores; started again, it continues
     python tools/bench/balance_measured.py --quick      one small cell, in less than two minutes
     python tools/bench/balance_measured.py --report     tables and picture of the results so far
 
-A cell is a cluster made on this machine (balance_clusters.py: quotas of processor time, throttled
-storage, slow links) and a model (balance_models.py). For each the script balance_train.py, which
-knows nothing of lotus, is traced with equal batches, and with half of them; from these two runs
-each strategy makes its plan (random: another one in each round). The oracle is the best split that
-a search over real updates finds (balance_search.py), all in one process, beginning with equal
+A cell is a cluster made on this machine (balance_clusters.py: quotas of CPU time, limited storage,
+slow links) and a model (balance_models.py). In each cell the script balance_train.py, which knows
+nothing of lotus, is traced with equal batches and with half of them; from these two runs each
+strategy makes its plan (`random` makes another one in each round). The oracle is the best split
+found by a search over real updates in one process (balance_search.py), which starts from equal
 shares, those of lotus and those of bno.
-Then, in each round, cells come in random order, and in a cell each strategy trains once, in random
-order, under `lotus run --settings PLAN`; the ranks say themselves which batches they had. Where
-time is short (--minutes) the last rounds are of the first cells only. Needs root. It judges
-nothing: it prints.
+Each round takes the cells in random order. In a cell each strategy trains once, in random order,
+under `lotus run --settings PLAN`, and each rank prints the batches that it had. If --minutes are
+over, the last rounds contain only the first cells. Needs root. Printed are samples per second and
+milliseconds per update: medians and ranges over the rounds.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Models and data of tools/bench/balance_measured.py: plain torch and numpy, nothing of lotus.
+"""The models and data of balance_measured.py, in plain torch and numpy.
 
-The models are those of the paper, made narrow, so that an update of one takes some 50 ms on half a
-core: a small CNN for pictures of MNIST's size (1 x 28 x 28); AlexNet, ResNet-18 and VGG-11 for
-those of CIFAR-10's (3 x 32 x 32). The pictures are made: each of ten classes has a smooth pattern,
-of which noise covers most, so that a model learns something, but not at once.
+The models are those of the paper, made narrow, so that an update takes some 50 ms on half a core: a
+small CNN for pictures of MNIST's size (1 x 28 x 28); AlexNet, ResNet-18 and VGG-11 for those of
+CIFAR-10's (3 x 32 x 32). The pictures are synthetic: each of ten classes has a smooth pattern,
+mostly hidden by noise, so that a model learns, but slowly.
 """
 
 import os

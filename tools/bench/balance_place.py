@@ -1,10 +1,10 @@
-"""Puts a rank where its cluster has it, then runs the training script in the same process.
+"""Moves a rank to its place in a cluster, then runs the training script in the same process.
 
     torchrun --standalone --nproc-per-node N balance_place.py PLACES.json SCRIPT ARGUMENTS ...
 
-PLACES.json has, for each rank, the network namespace, the CPUs and the control groups that it is to
-be in (balance_clusters.py). torch is imported before: with less than half a core that would take
-longer than what is measured.
+PLACES.json has each rank's network namespace, CPUs and control groups (balance_clusters.py). torch
+is imported before the move: with less than half a core, importing it would take longer than what is
+measured.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""The picture of tools/bench/balance_measured.py: each strategy in each cell, every run a dot."""
+"""Draws the results of balance_measured.py: each strategy in each cell, a dot a run."""
 
 import statistics
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,9 @@
-"""A search for the best split of a global batch by measuring splits: pure, standard library only.
+"""Searches for the best split of a global batch by measuring splits; standard library only.
 
-It begins with splits that are given, of which the best is changed by moving samples from some
-ranks to others: a seventh of the batch first, half as many each time that no move helps, as a
-golden-section search narrows down (with two ranks there is one line to search). The splits that
-look best at the end are measured again, in turns, as the best of many that vary looks better than
-it is.
+The search starts from the best of the given splits and moves samples between ranks: first a seventh
+of the batch, and half as many each time that no move helps, similar to a golden-section search.
+Finally the splits that look best are measured again in turn, because the best of many noisy values
+looks better than it is.
 """
 
 import statistics

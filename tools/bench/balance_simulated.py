@@ -1,14 +1,14 @@
-"""How near the strategies of `lotus balance` come to the best split, on simulated jobs.
+"""Measures how close the strategies of `lotus balance` come to the best split, on simulated jobs.
 
     PYTHONPATH=. python tools/bench/balance_simulated.py [--ranks 4 64 1024] [--repeat 5]
 
-Each job has ranks whose true costs are drawn: step and input of b samples take fixed + slope x b
-times gamma noise. A trace of so many steps with equal batches is drawn from them; each strategy
-splits the global batch by that trace alone (`lotus` also with a second trace of half the batch, and
-of both by the means only), and the cluster simulator runs the job with the true costs. The oracle
-knows those: exact splits of the means and of means raised by their noise, the best of them in the
-simulator, improved by local search there while that helps. As `bno` does not keep the global
-batch, what is compared is samples per second; 100 % is the oracle. It only prints its figures.
+The true costs of each rank are drawn at random: step and input of b samples take (fixed + slope x
+b) times gamma noise. From them a trace with equal batches is drawn. Each strategy splits the global
+batch using that trace alone (`lotus` also with a second trace of half the batch, and with both but
+only their means), and the cluster simulator runs the job with the true costs. The oracle knows the
+true costs: it is the best, in the simulator, of the exact splits of the means and of noise-adjusted
+means, improved by local search. Printed is samples per second in % of the oracle's, because `bno`
+does not keep the global batch.
 """
 
 import argparse

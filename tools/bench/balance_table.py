@@ -1,8 +1,8 @@
-"""The statistics of tools/bench/balance_measured.py and the tables of it: pure, rows in, text out.
+"""The statistics and tables of balance_measured.py: rows in, text out.
 
-What a strategy gave is compared within a round with what the others gave in the same one. As `bno`
-does not keep the global batch, samples per second are what is compared; the time of an update
-stands beside them. Spreads are the least and the greatest of the rounds: they are few.
+Strategies are compared within a round. As `bno` does not keep the global batch, samples per second
+are compared; milliseconds per update stand beside them. Spreads are the minimum and maximum of the
+rounds, which are few.
 """
 
 import statistics

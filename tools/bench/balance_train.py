@@ -1,12 +1,12 @@
-"""The training script of tools/bench/balance_measured.py: DistributedDataParallel over gloo.
+"""The training script of balance_measured.py: DistributedDataParallel over gloo.
 
     torchrun --standalone --nproc-per-node 2 balance_train.py --model resnet --batch 24
 
-It imports nothing of lotus. Rank 0 prints, as JSON on a line that begins with RESULT, the mean time
-of an update for each 100 of them after the warm-up (from the end of one to the end of the next, so
-reading data and waiting for other ranks are in it), and the samples per second of all ranks.
-With --scan it looks for the best split of the global batch by trying splits in turn, by itself.
-With --epochs it trains so many, and says after each what it took and the loss on other pictures.
+It imports nothing of lotus. Rank 0 prints JSON on a line that begins with RESULT: the mean seconds
+of an update for each 100 updates after the warm-up (from the end of one to the end of the next,
+including reading data and waiting for other ranks), and the samples per second of all ranks.
+With --scan it searches for the best split of the global batch by trying splits in turn.
+With --epochs it trains so many epochs, and prints after each its seconds and the validation loss.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Whether operations that are blocked in a lock, a sleep, a disk and a socket are told apart.
+"""Measures whether operations blocked in a lock, a sleep, a disk and a socket are told apart.
 
     PYTHONPATH=. python tools/bench/blocking.py [--runs 20] [--busy 0]
 
 Each run traces this file as a program: four loaders with two workers, each with an operation that
-is blocked most of its time for a known reason. Printed is in how many runs each was told for what
-it is, what it was taken for otherwise, and how near time on a core and run-queue delay together
-come to the wall time of batches that only compute.
+is blocked most of its time for a known reason. Printed are the number of runs in which each reason
+was identified, what it was mistaken for in the others, and, for batches that only compute, time on
+a core plus run-queue delay in % of the wall time. `--busy N` keeps N other processes computing.
 """
 
 import argparse

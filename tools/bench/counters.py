@@ -1,11 +1,11 @@
-"""What `lotus trace --counters` costs the traced program, over what tracing costs without it.
+"""Measures what `lotus trace --counters` adds to the cost of tracing.
 
     python tools/bench/counters.py [--pipeline image tiny] [--runs 3] [--counters auto]
 
-Time: the readings of each sample times what one reading takes (measured when they were opened),
-over the wall time of its fetch. Instructions: of the same fetches of a data set that does nothing,
-with and without counters, by `perf stat` where the machine has counters, else by valgrind; beside
-those that the pipeline itself takes. Nothing is compared by wall time. It passes no judgement.
+Time: the number of readings per sample times the duration of a reading (measured when the counters
+are opened), in % of the wall time of the sample's fetch. Instructions: of the same fetches of a
+data set that does nothing, with and without counters, counted by `perf stat` if the machine has
+counters, else by valgrind; printed beside those of the pipeline itself. No wall times are compared.
 """
 
 import argparse

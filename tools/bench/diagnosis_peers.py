@@ -1,14 +1,14 @@
-"""What other tools say of the programs of tests/diagnosis, beside lotus, in their own words.
+"""Runs other tools on the programs of tests/diagnosis and judges their answers beside lotus's.
 
     PYTHONPATH=. python tools/bench/diagnosis_peers.py --python PYTHON [--rows FILE] [--tool ...]
         [--corpus users sealed] [NAME ...]
 
-PYTHON has what the programs need and the tools: traceml-ai, loadtune with greenlet, torch. Each
-tool runs once on each program, one after the other; diagnosis_peers_run.py says how it is put on,
-diagnosis_peers_rule.py how its words are judged. lotus is judged as by diagnosis.py: by kind, title
-and note of the first cause. The load of the machine before each run stands in its row. A row that
-stands in --rows already is not measured again. Without names these are all programs of a corpus,
-and of sealed every fourth, in the order of its labels.
+PYTHON is an interpreter with the packages of the programs and the tools: traceml-ai, loadtune with
+greenlet, and torch. Each tool runs once on each program, one after the other, started as
+diagnosis_peers_run.py says and judged as diagnosis_peers_rule.py says. lotus is judged as in
+diagnosis.py: by kind, title and note of the first cause. Without names, all programs of the corpora
+are used, of `sealed` every fourth in the order of its labels. Printed is the score of each tool; a
+row contains the load of the machine before the run. Rows already in --rows are not measured again.
 """
 
 import argparse

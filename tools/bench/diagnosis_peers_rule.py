@@ -1,13 +1,15 @@
-"""The rule by which tools/bench/diagnosis_peers.py judges what a tool says of a program.
+"""The rule by which diagnosis_peers.py judges what a tool says of a program.
 
-- side: a planted cause is the input's, or else the step's or that of code outside of the loops
-  (`NOT_INPUT`). Right is who calls a program of the first kind input-bound, and who calls neither
-  one of the others nor a healthy one so. A table of torch.profiler has only numbers: there the
-  loader's lines must have 10 % of the steps, TraceML's limit for the same share.
-- named: the label's `names` is found in what the tool says of the cause; where the label has none,
-  one of the words for its kinds (`WORDS`). Where only the next step has it, it is hinted.
-- step, refused: whether there is a next step, and whether it says what the label's `never` refuses.
-  "Increase workers", and more workers than the program has, are read as the labels write them.
+- side: whether a tool knows if the loop waits for its input. A planted cause is either of the input
+  or of the step or of code outside of the loops (`NOT_INPUT`). A tool is right if it calls programs
+  with causes of the input input-bound, and no others, healthy ones included. torch.profiler's table
+  has only numbers: it counts as "input-bound" if the loader's lines have 10 % of the steps or more,
+  which is TraceML's limit.
+- named: what the tool says of the cause contains the label's `names` or, if the label has none, one
+  of the words for its kinds (`WORDS`). If only the next step contains it, it is hinted.
+- step, refused: whether the tool proposes a next step, and whether that contains what the label's
+  `never` forbids. "Increase workers", and more workers than the program has, are read as the labels
+  write them.
 """
 
 import re

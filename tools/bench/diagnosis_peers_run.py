@@ -1,20 +1,20 @@
-"""Puts another tool onto a program that knows nothing of it: needs that tool, nothing of lotus.
+"""Runs a program under another tool, without changing the program; needs nothing of lotus.
 
     python diagnosis_peers_run.py TOOL PROGRAM OUT
 
-What the tool says is in the folder OUT afterwards. `DataLoader.__iter__` is patched here, so that a
-loop over a loader does what the tool's documentation asks of a plain loop:
+The tool's output is then in the folder OUT. `DataLoader.__iter__` is patched, so that a loop over a
+loader does what the tool's documentation asks users to write:
 
 - traceml: `traceml.init(mode="auto")`, and each loop's body inside `traceml.trace_step(model)`. The
   model is the loop's variable or its object's attribute. (Started by `traceml run`.)
 - torch: `profile()` around the program with `step()` after each batch, for the first 100 steps, and
-  its table by total time. (torch-tb-profiler, which had advice, is deprecated, and its 0.4.3 finds
+  its table by total time. (torch-tb-profiler, which gave advice, is deprecated, and its 0.4.3 finds
   no loader in the traces of torch 2.15.)
-- loadtune: makes the loaders itself. So it gets the data set, batch size and collate function of
-  the program's first loader, and its number of workers as the baseline. As its training step, the
-  program's loop goes on by one batch (greenlet). Lost are a sampler of the program's own,
-  worker_init_fn, how workers are started, and prefetching; it has no step for code outside of the
-  loop, and torch.compile cannot act on the program's model.
+- loadtune: it makes the loaders itself, so it gets the data set, batch size and collate function of
+  the program's first loader, and its number of workers as the baseline. Its training step is one
+  batch of the program's loop (by greenlet). What it cannot use: the program's own sampler,
+  worker_init_fn, the start method and prefetching, code outside of the loop, and torch.compile of
+  the program's model.
 """
 
 import contextlib

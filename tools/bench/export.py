@@ -1,10 +1,11 @@
-"""Writes synthetic runs in the formats of `lotus export`: seconds, peak memory, size of the file.
+"""Measures `lotus export` of synthetic runs: seconds, peak memory, size of the file.
 
-    python -m tools.bench.export [--events N ...] [--batch N ...] [--format NAME ...]
+    python -m tools.bench.export [--events N ...] [--batch N ...] [--format NAME ...] [options of
+        pyperf]
 
-The options of pyperf are there too. Every value is of `lotus export` as a user types it, with its
-start. Runs are those of large_runs.py, in a temporary directory, read from the page cache. Peak
-memory is that of the process. It only prints its figures.
+A value is one `lotus export` process, its start included. The runs are those of large_runs.py, in a
+temporary directory, read from the page cache. Printed for each format and size are the mean and
+standard deviation of the seconds, the peak memory of the process, and the size of the file.
 """
 
 import sys

@@ -1,20 +1,20 @@
-"""Feeds damaged and mad files to every reader: it answers, or refuses in one line, in bounds.
+"""Tests that every reader answers damaged and hostile files with a result or a one-line refusal.
 
     PYTHONPATH=. python tools/bench/fuzz.py [--inputs 1000000] [--seed 0] [--processes 2]
         [--only READER ...] [--attacks N] [--keep DIRECTORY] [--input READER:NUMBER]
 
-An input is a valid file that was changed in one to four places: numbers become extreme ones, parts
-are left out, doubled, exchanged and put elsewhere, JSON values become others; checksums and lengths
-are then put right in most of them, as what has a wrong one is refused before anything is done with
-it. A few are cut or have any bits flipped. Each input follows from the seed and its number alone.
-One in ATTACKS, or in N, is instead made to cost as much as can be (fuzz_attacks.py): up to 16 MB
-of what is only announced, of holes, of what repeats and packs, or lies over one another.
+An input is a valid file, changed in one to four places: numbers become extreme, parts are removed,
+doubled, swapped or moved, JSON values are replaced. In most inputs checksums and lengths are then
+corrected, because a reader refuses wrong ones before it reads anything else. A few inputs are
+truncated or have random bits flipped. Each input follows from the seed and its number alone. One in
+N (--attacks) is instead made to cost as much as possible (fuzz_attacks.py): up to 16 MB of sizes
+without content, holes, repetitions that compress well, and overlapping parts.
 
-"Past the header" are inputs whose first check (magic number, checksum, schema, form) passed, so
-that their contents were read. Anything but a result or a refusal is a fault: another exception,
-more than CPU_S of processor time or more than MEMORY of additional memory (RLIMIT_AS), of the
-reader and of programs that it starts. Faults are printed with what makes them again, kept with
---keep, and make the exit code 1.
+Inputs "past the header" are those whose first check (magic number, checksum, schema, form)
+succeeded, so that their contents were read. A fault is anything but a result or a refusal: another
+exception, more than CPU_S seconds of CPU time, or more than MEMORY bytes of additional memory
+(RLIMIT_AS), of the reader and the programs that it starts. Faults are printed with the command that
+repeats them, stored in --keep, and make the exit code 1.
 """
 
 import argparse

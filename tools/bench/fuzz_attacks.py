@@ -1,8 +1,8 @@
-"""Files of a few kilobytes or megabytes that are made to cost a reader as much as can be.
+"""Makes files of some kilobytes or megabytes that cost a reader as much as possible.
 
-Each maker takes the size in bytes that the file may have, roughly. What they exploit: sizes and
-counts that are only said, holes, what repeats and so packs well, parts that lie over one another,
-and work that grows with the square of what is in the file.
+Each function takes the approximate size of the file in bytes. The files exploit sizes and counts
+that are announced only, holes, repetitions that compress well, overlapping parts, and work that
+grows with the square of the file's contents.
 """
 
 import ctypes

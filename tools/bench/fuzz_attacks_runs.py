@@ -1,4 +1,7 @@
-"""Files of a run that are made to cost as much as can be, from valid ones; see fuzz_attacks.py."""
+"""Makes files of a run, from valid ones, that cost a reader as much as possible.
+
+See fuzz_attacks.py.
+"""
 
 import json
 from typing import Any

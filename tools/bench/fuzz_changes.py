@@ -1,4 +1,4 @@
-"""Changes to valid data that fuzz.py feeds to readers, and what a reader is to it."""
+"""The changes to valid data that fuzz.py feeds to readers, and the description of a reader."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""All other files that fuzz.py feeds to their readers: valid ones changed, and what reads them."""
+"""The inputs and readers of fuzz.py, except for those of event logs and runs (fuzz_runs.py)."""
 
 import contextlib
 import json

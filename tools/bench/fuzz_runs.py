@@ -1,4 +1,4 @@
-"""Event logs and whole runs for fuzz.py, valid ones changed, and what reads them."""
+"""The inputs and readers of fuzz.py for event logs and whole runs."""
 
 import contextlib
 import io

@@ -1,13 +1,12 @@
-"""What timing the synchronisation of gradients costs a training step.
+"""Measures what timing the synchronisation of gradients costs a training step.
 
     python tools/bench/gradients.py [--steps 10] [--rounds 400]
 
-One process, a group of one rank on the CPU: DDP does all that it does, and waits for nobody. Blocks
-of steps with and without our hook take turns; of each kind the CPU time of a step is shown, with
-its quartiles, and the same for what we could have used instead: DDP's own clock
-(`_set_ddp_runtime_logging_sample_rate(1)`, read after each step) and torch.profiler's events, here
-without what starting it, stopping it and reading them costs. `gradients_profiler.py` compares the
-times themselves.
+The job is one process, a group of one rank on the CPU: DDP does everything except wait. Blocks of
+steps with and without lotus's hook alternate. Printed is the CPU time of a step of each kind, with
+its quartiles, and the same for two alternatives: DDP's own clock
+(`_set_ddp_runtime_logging_sample_rate(1)`, read after each step) and torch.profiler's events,
+without starting, stopping and reading them. gradients_profiler.py compares the measured times.
 """
 
 import argparse

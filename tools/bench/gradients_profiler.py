@@ -1,11 +1,12 @@
-"""Whether the time in gradient synchronisation is what torch.profiler sees of the same steps.
+"""Compares lotus's time in gradient synchronisation with that of torch.profiler.
 
     python tools/bench/gradients_profiler.py [--steps 60]
 
-A traced job of two gloo ranks, in which now one and now the other computes longer, runs under
-torch.profiler too. Of each step it has the end of the last gradient (`AccumulateGrad`) and of the
-last `gloo:all_reduce`; between them nothing overlaps the synchronisation. lotus takes both times
-from callbacks of the engine. Printed: the profiler's time, and by how much ours is longer.
+A traced job of two gloo ranks, one of which computes longer, alternately, also runs under
+torch.profiler. In each step the profiler shows the end of the last gradient (`AccumulateGrad`) and
+of the last `gloo:all_reduce`; between the two, nothing else overlaps the synchronisation. lotus
+takes both times in callbacks of the autograd engine. Printed: the profiler's time in milliseconds,
+and by how much that of lotus exceeds it.
 """
 
 import argparse

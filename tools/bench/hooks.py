@@ -1,14 +1,14 @@
-"""What the hot path costs: instructions and nanoseconds per batch, sample and operation.
+"""Measures the hooks: instructions and nanoseconds per batch, sample and operation.
 
     python tools/bench/hooks.py [--batches 2000] [--repeat 5]
 
-The batches that `--every` and `--batches` leave out are measured as well. The hooks are those in C
-where they are built; with `LOTUS_HOOKS=python` in the environment, those in Python. The second line
-says which, and whether C was built as for a release: optimised, its assertions compiled out.
+The hooks are those in C if they are built, or those in Python with `LOTUS_HOOKS=python` in the
+environment; the second line says which, and whether C was built as for a release (optimised,
+without assertions). Batches that `--every` and `--batches` leave out are measured as well.
 
-A data set that does nothing is fetched as torch's fetcher does it, plain and at each level; the
-differences are the hooks' own. Instructions are counted by `perf stat` where the machine has
-counters, else by valgrind where it is installed; times are the least of several runs. No torch.
+A data set that does nothing is fetched as torch's fetcher does it, without hooks and at each level;
+the differences are the cost of the hooks. Instructions are counted by `perf stat` if the machine
+has counters, else by valgrind; times are the minimum of --repeat runs. Does not import torch.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""How fast samples are joined to intervals, and in how much memory.
+"""Measures how fast samples are joined to intervals, and the memory that takes.
 
     PYTHONPATH=. python tools/bench/join.py [--samples 10000000] [--intervals 10000000]
 
-Synthetic: 16 threads in 8 processes, each with fetches around samples of five operations; the
-samples in order of time as a recording has them, one in ten of a thread without intervals. The
-goal is 3 million samples/s joined in memory that does not grow with the samples. It judges
-nothing: it prints.
+The data are synthetic: 16 threads in 8 processes, each with fetches that contain samples of five
+operations. Samples of perf are in order of time, as in a recording; a tenth of them belong to a
+thread without intervals. Printed are samples per second and peak memory. The goal is 3 million
+samples per second, in memory that does not grow with the samples.
 """
 
 import argparse

@@ -1,13 +1,13 @@
-"""How near the joined counts come to the exact ones, and whether the intervals hold them.
+"""Measures the error of joined counts, and how often their intervals contain the exact ones.
 
     PYTHONPATH=. python tools/bench/join_accuracy.py [--runs 20] [--seconds 12] [--frequency 997]
 
 Each run is a program of two worker processes that do five operations of very different lengths on
-arrays of random size, under `perf record -e cpu-clock`. Each worker reads its own task clock (the
-exact count: time.thread_time_ns, where this is CPU time of the thread) at the edges of each
-operation. Samples are then joined to the intervals, by time alone (`joined`) and calibrated
-by the thread's total (`calibrated`). Printed: errors, and how often the 95 % intervals held the
-exact count, with and without exact counts used for the spread. It only prints its figures.
+arrays of random size, under `perf record -e cpu-clock`. Each worker reads its task clock at the
+start and end of each operation (time.thread_time_ns, if this is CPU time of the thread): these are
+the exact counts. Samples are then joined to the intervals, by time alone (`joined`) and calibrated
+by the thread's total (`calibrated`). Printed are the errors, and how often the 95 % intervals
+contain the exact count, with and without exact counts used for the spread.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Measures what `lotus top` and `lotus trace --live` cost the observed program, and by themselves.
+"""Measures what `lotus top` and `lotus trace --live` cost the observed program, and themselves.
 
     python tools/bench/live.py [--repeat 5] [--seconds 20] [--workers 2]
 
 A program with a fixed amount of work is traced alone, with `lotus top` on a terminal beside it, and
-with `--live`, interleaved in random order. Printed are the CPU seconds of the program and all its
-workers (and its user instructions, if this machine counts them), median and range, and the CPU time
-per second of lotus itself. It only prints its figures.
+with `--live`, in random order. Printed are the CPU seconds of the program and its workers, and
+their user instructions if the machine has counters, median and range; and the CPU time that lotus
+itself takes per second.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""How fast `lotus map` is on one recorded file: read, name, join and sum, and how much it holds.
+"""Measures the speed and peak memory of `lotus map` on one recorded file.
 
     PYTHONPATH=. python tools/bench/mapping.py [--samples 1500000] [--repeat 3] [--file FILE]
 
-The file is recorded by perf as in perf_data.py: several processes, two events, a library mapped
-mid-run, fork and exit. Over each of its threads lie intervals as a traced run has them: fetches of
-10 ms with operations of 0.2 to 2 ms, with gaps. Each repetition is a process of its own. It judges
-nothing but the books: every sample must be accounted for.
+perf records the file as in perf_data.py: several processes, two events, a library that is mapped
+mid-run, fork and exit. Each thread has intervals like those of a traced run: fetches of 10 ms with
+operations of 0.2 to 2 ms, with gaps. Printed are the seconds of reading, naming, joining and
+summing, each repetition in a process of its own. It fails if a sample is not accounted for.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The files of a long measurement, which continues where it stopped when it is started again.
 
-NAME.csv has its rows, each appended when it is measured; NAME.json has its conditions. NAME.txt and
-.md are generated from these two on request.
+NAME.csv has its rows, each appended as soon as it is measured; NAME.json has its conditions.
+NAME.txt and NAME.md are generated from these two on request.
 """
 
 import csv

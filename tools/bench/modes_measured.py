@@ -1,18 +1,17 @@
-"""How quick training is in each mode of `lotus run --mode`, and what it learns, on a mixed cluster.
+"""Measures speed and loss of training in each mode of `lotus run --mode` on a mixed cluster.
 
     python tools/bench/modes_measured.py           the full run: about 12 minutes on two free cores;
-                                                   started again, it goes on
+                                                   started again, it continues
     python tools/bench/modes_measured.py --quick   one round, few pictures
     python tools/bench/modes_measured.py --report  tables and picture of the results so far
 
-Three ranks, of which two have 0.6 cores and one has 0.3 (balance_clusters.py), train the small CNN
-of balance_models.py, from the same script without a change of code: as it is written; with the
-shares of `lotus balance`; with parameters averaged every 8 batches (local); the same between the
-group of the two like ranks and the slow one (hybrid); asynchronously. After each epoch, outside of
-the time that counts, the loss on pictures that are not trained on is computed, by each rank on its
-part with its own model. Each round has another seed: other pictures, parameters and order. What
-`lotus balance` says of the modes, from two traces, is held against it. Needs root.
-It only prints its figures.
+Three ranks, two with 0.6 cores and one with 0.3 (balance_clusters.py), train the small CNN of
+balance_models.py with the same unchanged script: as it is; with the shares of `lotus balance`; with
+parameters averaged every 8 batches (`local`); the same between the group of the two equal ranks and
+the slow one (`hybrid`); and asynchronously (`async`). Each round has another seed: other pictures,
+parameters and order. After each epoch, outside of the measured time, each rank computes the
+validation loss of its own model on its part. Printed are each mode's speed and loss, beside what
+`lotus balance` predicts from two traces. Needs root.
 """
 
 import argparse

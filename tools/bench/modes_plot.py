@@ -1,4 +1,4 @@
-"""The picture of tools/bench/modes_measured.py: loss by epochs and by time of training."""
+"""Draws the results of modes_measured.py: loss by epochs and by time of training."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate

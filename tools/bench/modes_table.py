@@ -1,6 +1,6 @@
-"""The statistics and tables of tools/bench/modes_measured.py: pure, rows in, text out.
+"""The statistics and tables of modes_measured.py: rows in, text out.
 
-Modes are compared within a round: the same seed, so the same pictures, first parameters and order.
+Modes are compared within a round, in which seed, pictures, first parameters and order are the same.
 """
 
 import statistics

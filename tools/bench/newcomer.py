@@ -1,12 +1,12 @@
-"""Follows the README's "Five minutes" word for word in an empty environment, and times each step.
+"""Follows the README's "Five minutes" literally in an empty environment, and times each step.
 
     python tools/bench/newcomer.py [--keep DIRECTORY]
 
-The commands are those of the section, in its order; nothing is added. They run in a fresh clone of
-this checkout's last commit, with a fresh HOME and no variable but PATH, LANG, TERM and pip's own
-(which say where packages come from). What the section takes for granted is made first and timed
-too: an environment with torch in it, and a training script. It stops at the first step that fails,
-and exits with 1 then. Wall seconds depend on the network and on what else the machine does.
+The commands are those of the section, in its order, and no others. They run in a fresh clone of
+this checkout's last commit, with an empty HOME and only the variables PATH, LANG, TERM and those of
+pip. What the section takes for granted is made first, and timed as well: an environment with torch,
+and a training script. Printed are wall seconds, which depend on the network and on the load of the
+machine. It stops at the first step that fails, with exit code 1.
 """
 
 import argparse

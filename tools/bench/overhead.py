@@ -1,4 +1,4 @@
-"""What lotus and the tools that people use instead cost, side by side, on six training scripts.
+"""Measures what lotus and other tools cost six training scripts.
 
     python tools/bench/overhead.py              the full run: 80 minutes on two free cores;
                                                 started again, it continues where it stopped
@@ -6,24 +6,24 @@
     python tools/bench/overhead.py --report     the tables and pictures of what was measured so far
     python tools/bench/overhead.py --exact      user instructions of lotus alone, by valgrind
 
-The workloads are those of `lotus demo`, run as it runs them: two workers, one thread for the model,
-from a warm page cache (their files are read once more before each round). In each round each tool
-runs once on each workload, in random order, beside a run under nothing: these make a pair, and what
-is given is the median of the pairs' ratios with an interval that holds the true median with at
-least 95 % (overhead_table.py). A first round, whose times do not count, warms up and looks at the
-memory. `nothing again` is the noise: what is no larger is not resolved.
+The scripts are those of `lotus demo`, with its options: two workers, one thread for the model, and
+a warm page cache (their files are read again before each round). In each round each tool runs once
+on each script, in random order; with a run without a tool it forms a pair. Printed is the median of
+the pairs' ratios, with an interval that contains the true median with 95 % probability or more
+(overhead_table.py). The first round is a warm-up, in which only memory is measured. `nothing again`
+is a second run without a tool: differences no larger than its are not resolved.
 
-- wall: the whole process, from its start to its end: imports, the tool's start and its last word.
-- loop: what the script prints as its epochs' own time, so that start and post-processing stand
-  apart.
-- CPU: user and system time of the whole tree of processes, the tool's own among them.
-- instructions: in user space, by `perf stat`, where the machine counts them.
-- memory: the largest sum of the proportional set sizes of the tree (overhead_run.py).
-- bytes: all that the tool left, for each sample.
+- wall: the whole process, from its start to its end, including imports and the tool's own start and
+  end.
+- loop: the time of the epochs as the script prints it, without start and post-processing.
+- CPU: user and system time of all processes, those of the tool included.
+- instructions: in user space, by `perf stat`, if the machine has counters.
+- memory: the maximum of the sum of the processes' proportional set sizes (overhead_run.py).
+- bytes: the size of what the tool writes, per sample.
 
-Which tools run is a matter of what is installed beside this Python or on PATH; the others are
-listed, with the command that installs them. Each tool's output is read after each run: a tool that
-left nothing of the run has failed. It only prints its figures.
+The tools are those that are installed beside this Python or on PATH; for the others the command
+that installs them is printed. Each tool's output is checked after each run: a tool that recorded
+nothing has failed.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""Which questions each tool answers, by what is in its output.
+"""Which questions each tool answers, according to its output.
 
-The first five are those of Table IV of the Lotus paper (IISWC 2024), for a DataLoader with workers;
-the others are what lotus adds, and what people ask a profiler. Each answer was looked up in outputs
-recorded by tools/bench/overhead.py (image_classification, two workers); the line beside it says
-where in them. `partly` is a sum where each is asked for, or facts that are there unjoined.
+The first five questions are those of Table IV of the Lotus paper (IISWC 2024), for a DataLoader
+with workers; the others are those that lotus adds, and that users ask a profiler. Each answer was
+looked up in outputs recorded by overhead.py (image_classification, two workers); the line beside it
+says where. `partly`: there is a sum instead of single values, or facts that are not connected.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,13 +1,13 @@
-"""User instructions of lotus alone, exactly, where a machine has no counters: by valgrind.
+"""Counts the user instructions of lotus alone with valgrind, for machines without counters.
 
 `python tools/bench/overhead.py --exact` counts the instructions of `image_classification` and
-`tiny_images` without workers (the count of a forked process would start with its parent's), with
-the hooks in them and without, on the instruction set that valgrind knows. Counted is the program:
-lotus's own start and its final report stand apart, as they do not grow with the program. The load
-of the machine does not matter, only what the program does; the pairs differ by little.
+`tiny_images` without workers (the count of a forked process would include its parent's), with and
+without hooks, on the instruction set that valgrind supports. Only the program is counted, not
+lotus's own start and its report, which do not grow with the program. The counts do not depend on
+the load of the machine and vary little.
 
-Each is counted at two sizes: what the larger has more is the loop's, exactly, and what the start
-costs (imports; of the hooks too) is known as well. `measure` counts in other ways for others.
+Each program is counted at two sizes. The difference between them is that of the loop; what remains
+is the start (imports, also of the hooks). Other tools use `measure` to count other programs.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The picture of tools/bench/overhead.py: what each tool costs on each workload."""
+"""Draws the results of overhead.py: what each tool costs each script."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,14 +1,13 @@
-"""Runs one command and says what its whole tree of processes took, as JSON on the last line.
+"""Runs a command and prints the resources that all of its processes took, as a last line of JSON.
 
     python overhead_run.py [--memory] [--limit SECONDS] [--stdout FILE] -- COMMAND ...
 
-Wall time is from before the command's start until the command itself has ended. CPU time is that
-of all processes below: this one is their subreaper, so those that outlive their parents become its
-children, and each is waited for. Peak memory (`--memory`) is the largest sum of the proportional
-set sizes (PSS: a page that n processes share counts as an n-th in each) of all of them, looked at
-ten times a second; this disturbs them, so such a run's times are not for use.
-A command that has not ended at its limit is killed with all below it, as it is where this process
-is sent SIGTERM or SIGINT, or its parent dies.
+Wall time ends when the command itself ends. CPU time is that of all of its descendants: this
+process is their subreaper, so it inherits those that outlive their parents, and waits for all. Peak
+memory (`--memory`) is the maximum of the sum of their proportional set sizes (PSS: of a page shared
+by n processes, each has an n-th), read ten times per second; this disturbs the processes, so the
+times of such a run are not used. If the command reaches its limit, if this process gets SIGTERM or
+SIGINT, or if its parent dies, the command and its descendants are killed.
 """
 
 import argparse

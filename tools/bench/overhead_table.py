@@ -1,9 +1,9 @@
-"""The statistics of tools/bench/overhead.py and the tables of it: pure, rows in, text out.
+"""The statistics and tables of overhead.py: rows in, text out.
 
-A pair is a run under a tool and the run under nothing of the same round and workload. Given is the
-median of the pairs' ratios, its median absolute deviation (both as pyperf has them), and the
-interval between those two of the sorted ratios that hold the true median with at least 95 %,
-whatever their distribution (with seven pairs: the least and the greatest, 98.4 %).
+A pair is a run with a tool and the run without one of the same round and script. Printed are the
+median of the pairs' ratios, its median absolute deviation (both as in pyperf), and the interval
+between two of the sorted ratios that contains the true median with 95 % probability or more,
+whatever their distribution (with seven pairs: minimum and maximum, 98.4 %).
 """
 
 import math

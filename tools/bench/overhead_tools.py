@@ -1,7 +1,7 @@
-"""The tools that tools/bench/overhead.py sets side by side: how each is run, what it left behind.
+"""The tools that overhead.py compares: how each is run, and how its output is checked.
 
-Each is run as its own documentation says, on the same script with the same arguments. What a tool
-left is read after each run: a tool is not believed to have traced what its output does not show.
+Each tool runs as its own documentation says, on the same script with the same arguments. Its output
+is read after each run: it counts as a recording only if it contains the script's work.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""Runs a script under torch.profiler, as one would who does not want to change the script.
+"""Runs an unchanged script under torch.profiler.
 
     python overhead_torch_profiler.py TRACE.json SCRIPT [ARGUMENT ...]
 
-The whole script runs inside one `torch.profiler.profile()` of the CPU (and of the GPU where there
-is one), without a schedule, stacks, shapes or memory; the trace is exported at the end, as
-Chrome's JSON. Importing the script's modules is inside too; torch itself is imported before.
+The whole script, including the imports of its modules, runs inside one `torch.profiler.profile()`
+of the CPU (and of the GPU, if there is one), without a schedule, stacks, shapes or memory. The
+trace is exported at the end as Chrome's JSON. torch itself is imported before.
 """
 
 import runpy

@@ -1,9 +1,9 @@
-"""Makes of a plain training script what TraceML's README asks for, with the least change.
+"""Changes a plain training script as TraceML's README asks, as little as possible.
 
-`traceml run train.py` alone times a step only where it knows the trainer (Hugging Face, Lightning):
-of a plain loop it says "0 completed steps". Its README has three lines more for those, and these
-are put in: an import, `traceml.init(mode="auto")`, and `with traceml.trace_step(model):` around the
-body of the loop over the loader.
+`traceml run train.py` alone times steps only if it knows the trainer (Hugging Face, Lightning); of
+a plain loop it says "0 completed steps". For those its README adds three lines, which are inserted
+here: an import, `traceml.init(mode="auto")`, and `with traceml.trace_step(model):` around the body
+of the loop over the loader.
 """
 
 import ast

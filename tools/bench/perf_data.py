@@ -1,13 +1,13 @@
-"""How fast perf.data is read, against `perf script` on the same file, and whether they agree.
+"""Compares the speed and the results of reading perf.data with those of `perf script`.
 
     PYTHONPATH=. python tools/bench/perf_data.py [--samples 1600000] [--repeat 5] [--file FILE]
 
-The file is recorded here: a program of several forked processes that map a library mid-run, two
-software events, CLOCK_MONOTONIC. `perf script` prints what is read: pid, tid, time, event, ip and
-period, without symbols, into a file; with its defaults (symbols) it is timed too. Both read from
-the page cache, each in a process of its own; ours counts from the call of `read` to the whole table
-of samples, and also from the start of the process. Wall and processor time are both given: a busy
-machine shows in the first. It only prints its figures.
+perf records the file: a program of several forked processes that map a library mid-run, two
+software events, CLOCK_MONOTONIC. `perf script` prints the same fields into a file (pid, tid, time,
+event, ip and period, without symbols); it is also timed with its defaults, which include symbols.
+Both read from the page cache, each in a process of its own. Printed are wall and CPU seconds, of
+lotus from the call of `read` to the whole table of samples, and from the start of the process;
+median, minimum and maximum over --repeat runs; and whether the samples agree.
 """
 
 import argparse

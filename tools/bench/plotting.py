@@ -1,4 +1,4 @@
-"""What the pictures of tools/bench have in common: their style, and the files that they become."""
+"""What the pictures of tools/bench share: their style, and how they are saved."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a measurement was made on and of: the machine, the commit, the day."""
+"""The conditions of a measurement: the machine, the commit and the day."""
 
 import subprocess
 import sys

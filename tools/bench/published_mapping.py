@@ -1,11 +1,11 @@
-"""The mapping of the published isolated runs, laid over the published whole runs.
+"""Applies a mapping of the Lotus authors' isolated runs to their whole runs.
 
     PYTHONPATH=. python tools/bench/published_mapping.py DATA [--minimum-runs 2] [--json FILE]
 
 DATA is the folder with `vtune/isolated/OPERATION/N.csv`, `vtune/uarch/b1024_gpu4_workersN.csv` and
-the two `lotus_fig1_*` tables. For each number of workers it prints, per operation, the time that
-the Lotus authors traced (Figure 1 b) beside what the mapping attributes, the four top-down shares,
-each operation's own, and what the row rests on; then where the mapping is weak. It judges nothing.
+the two `lotus_fig1_*` tables. Printed for each number of workers and each operation are the time
+that the Lotus authors traced (Figure 1 b), the time that the mapping attributes, the four top-down
+shares, and how well they are supported; then where the mapping is weak.
 """
 
 import argparse

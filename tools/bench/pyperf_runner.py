@@ -1,7 +1,8 @@
-"""pyperf's Runner as the benchmarks here use it: with the commit, and by default a process a value.
+"""pyperf's Runner for the benchmarks here: it adds the commit, and defaults to a process a value.
 
-pyperf times, repeats and keeps what it measured as JSON (`-o FILE`, `--append FILE`); `python -m
-pyperf stats`, `hist` and `compare_to` read that. docs/testing.md says how two commits are compared.
+pyperf times, repeats, and stores its measurements as JSON (`-o FILE`, `--append FILE`), which
+`python -m pyperf stats`, `hist` and `compare_to` read. docs/testing.md says how two commits are
+compared.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""How fast and in how much memory a large run is read into `ops`, `samples` and `batches`.
+"""Measures seconds and peak memory of reading a large run into `ops`, `samples` and `batches`.
 
     python -m tools.bench.reading [--events 10000000 ...] [--batch 128 32 1] [options of pyperf]
 
-Each value is of a process of its own, without its imports; peak memory is the process's. The runs
-are those of large_runs.py, lie in a temporary directory and are read from the page cache. The goal
-is 10 million events of batches of 128 in 5 s and 2 GB. It only prints its figures.
+Each value is that of a process of its own, without its imports; peak memory is the process's. The
+runs are those of large_runs.py, in a temporary directory, read from the page cache. Printed are the
+mean and the standard deviation. The goal is 10 million events of batches of 128 in 5 s and 2 GB.
 """
 
 import time

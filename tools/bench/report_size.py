@@ -1,13 +1,13 @@
-"""How long `lotus report`, its page and `lotus compare` of a large run take, in how much memory.
+"""Measures time and memory of `lotus report`, its page and `lotus compare` for large runs.
 
     PYTHONPATH=. python tools/bench/report_size.py [--events 10 40] [--batch 64] [--repeat 3]
         [--write FOLDER]
 
 `--events` is in millions; 700 is 90 epochs of ImageNet with five operations a sample, and needs 11
-GB of disk and as much of page cache. The logs are synthetic (`large_runs.py`), lie in a temporary
-directory and are read from the page cache. The run is compared with itself. Memory is the largest
-resident set. `--write` keeps the results in report_size.json beside those of other sizes, and draws
-them. It only prints its figures. Processor time, which pyperf does not measure, is told apart.
+GB of disk and the same of page cache. The logs are synthetic (large_runs.py), in a temporary
+directory, read from the page cache; the run is compared with itself. Printed are wall and CPU
+seconds, and the maximum resident set. `--write` adds the results to report_size.json and draws all
+sizes in it. pyperf is not used because it does not measure CPU time.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The picture of tools/bench/report_size.py: time and memory of reports by the size of a run."""
+"""Draws the results of report_size.py: time and memory of reports by the size of a run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rows of a measurement in a file, a JSON object a line: started again, it goes on where it was."""
+"""Rows of a measurement in a file, a JSON object a line; a restart continues after the last."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping

@@ -1,10 +1,11 @@
-"""What keeping a sample and getting it back cost: encode and put, get and decode, per kind.
+"""Measures what storing a sample and reading it back cost, for each kind of sample.
 
     python -m tools.bench.sample_store [--folder DIR ...] [options of pyperf]
 
-Each value is the mean of 200 different samples, which are put into a new folder and got back in
-another order; files are in the page cache when they are read. By default the folders are on the
-disk of the temporary folder and in /dev/shm. It only prints its figures.
+A value is the mean time per sample of 200 different samples, which are encoded and stored in a new
+folder, then read in another order and decoded; when they are read, files are in the page cache. By
+default the folders are in the temporary directory and in /dev/shm. Printed are mean and standard
+deviation.
 """
 
 import random

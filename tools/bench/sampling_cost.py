@@ -1,12 +1,11 @@
-"""What the recorders beside a program cost it: interleaved pairs, with and without each.
+"""Measures what perf and py-spy beside a program cost it.
 
     PYTHONPATH=. python tools/bench/sampling_cost.py [--pairs 8] [--processes 1 2] [--event EVENT]
 
-The program only computes. Its own and its children's processor time is compared, as the kernel
-counts it (wall time drifts with the neighbours), its wall time beside that as py-spy stops what it
-looks at, and user instructions where this machine counts them. A difference is the median of the
-pairs' ratios; the interval holds the middle half of them. The recorders' own processor time is
-shown too. It only prints its figures.
+The program only computes. It runs in pairs, with and without each recorder. Printed are the
+differences of its CPU time, children included; of its wall time, because py-spy stops the program
+while it looks; and of user instructions if the machine has counters: the median of the pairs'
+ratios, and the interval of their middle half. The recorders' own CPU time is printed as well.
 """
 
 import argparse

@@ -1,13 +1,13 @@
-"""How far the simulator is from real runs under settings that it was not fitted on.
+"""Measures the error of the simulator under settings that it was not fitted to.
 
     PYTHONPATH=. python tools/bench/simulate.py [--full] [--python PYTHON] [--repeat 3] [--write]
 
-For each kind of loop (tools/bench/simulate_program.py) two runs are recorded, with one worker and
-with two at prefetch 2: together they are the whole fit. Then the loop runs untraced under other
-settings, in random order, and each run is set beside the simulation. All of a kind is done in one
-go and repeatedly, as a machine that others use as well drifts: an error is that of one repeat, the
-median over the repeats is shown. Errors are of samples per second over the whole loop, start-up
-included. It only prints its figures; with --write it writes tools/bench/results/simulate.txt.
+For each kind of loop (simulate_program.py) two runs are recorded, with one worker and with two at
+prefetch 2: these are all that is fitted to. Then the loop runs untraced under other settings, in
+random order, and each run is compared with the simulation. All repeats of a kind are measured
+together, because a shared machine drifts. Printed is the error of the samples per second over the
+whole loop, start-up included: the median over the repeats. --write stores the figures in
+tools/bench/results/simulate.txt.
 """
 
 import argparse

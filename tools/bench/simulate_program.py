@@ -1,12 +1,12 @@
-"""The training loops of tools/bench/simulate.py: one loader of a kind under one setting.
+"""The training loops of simulate.py: one loader of a kind under one setting.
 
     python tools/bench/simulate_program.py KIND '{"num_workers": 2}' --batches 60
     python tools/bench/simulate_program.py --serve
 
-Prints, as JSON, what `lotus.tune.simulation.loader_simulation` predicts: seconds of the whole loop,
+Prints as JSON what `lotus.tune.simulation.loader_simulation` predicts: seconds of the whole loop,
 samples per second, seconds to the first batch, the share of waiting, and the CPU time of all
-processes. `--serve` reads jobs [KIND, SETTING, BATCHES] and runs each in a child, which saves
-importing torch: it prints the child's process id at its start.
+processes. `--serve` reads jobs [KIND, SETTING, BATCHES] and runs each in a child process, so that
+torch is imported only once; it first prints the child's process id.
 """
 
 import argparse

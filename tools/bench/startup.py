@@ -1,9 +1,9 @@
-"""What lotus costs before the traced program starts and after it ends.
+"""Measures the start of lotus: before the traced program starts, and after it ends.
 
     python -m tools.bench.startup [options of pyperf]
 
-Each command line twenty times, two in each of ten processes of pyperf. `lotus --help` is meant to
-take less than 150 ms. It only prints its figures.
+Each command runs twenty times, in ten processes of pyperf. Printed are the mean and the standard
+deviation, milliseconds. The goal for `lotus --help` is less than 150 ms.
 """
 
 import argparse

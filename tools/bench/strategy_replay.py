@@ -1,9 +1,9 @@
-"""Strategies run against recorded timings instead of a program, with noise where it is wanted.
+"""Runs strategies of tuning on recorded rates instead of a program, with optional noise.
 
-A table holds the fields of `Setting` (those absent have its defaults) and `samples_per_s`;
-`seconds`, `first_batch_s`, `memory_bytes` and `failed` where known. A setting may have many rows,
-one a repetition: each trial then takes one of them, by the seed. What a strategy cannot know, a
-setting's median rate, stands beside what it was told.
+A table has the fields of `Setting` (missing ones have their defaults) and `samples_per_s`, and, if
+known, `seconds`, `first_batch_s`, `memory_bytes` and `failed`. A setting may have several rows, one
+a repetition; each trial takes one of them, by the seed. The result also contains the setting's
+median rate, which a strategy does not know.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How fast 1.5 million samples get their library and function, and in how much memory.
+"""Measures speed and memory of assigning libraries and functions to 1.5 million samples.
 
     PYTHONPATH=. python tools/bench/symbols.py [--samples 1500000] [--processes 17] [--repeat 5]
         [--library PATH ...]
 
-The samples fall, in several forked processes that share their mappings, into functions of each
-library's symbol table: into 2,000 of them, the n-th 1/n as often as the first, as in a profile, and
-evenly into all, as in none. The libraries are libtorch_cpu.so and libpython unless others are
-named; cold means a new `Symbols`, with the files in the page cache; warm means the same one again.
-It only prints its figures.
+The samples lie in several forked processes that share their mappings, in functions of each
+library's symbol table: in 2,000 of them, the n-th 1/n times as often as the first, as in a real
+profile; and evenly in all of them, as the worst case. The libraries are libtorch_cpu.so and
+libpython unless --library names others. Cold is a new `Symbols` with the files in the page cache;
+warm is the same one again. Printed are seconds and peak memory.
 """
 
 import argparse

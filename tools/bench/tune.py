@@ -1,25 +1,28 @@
-"""How well `lotus tune` finds a loader's setting, and what it takes, beside other ways to find one.
+"""Compares `lotus tune` with other ways to find a loader's setting: its quality and its cost.
 
     PYTHONPATH=. python tools/bench/tune.py --record      measure the grid of settings (15 minutes)
     PYTHONPATH=. python tools/bench/tune.py --tune        run `lotus tune` on each workload, and
-        [--rivals PYTHON]                                 loadtune where PYTHON has it (20 minutes)
+        [--rivals PYTHON]                                 loadtune if PYTHON has it (20 minutes)
     PYTHONPATH=. python tools/bench/tune.py [--rivals PYTHON] [--details] [--write]
-                                                          replay, sum up (--rivals: with Optuna;
-                                                          5 minutes)
+                                                          replay and summarise (--rivals: with
+                                                          Optuna; 5 minutes)
 
 The workloads are the ten loops of tune_workloads.py. Regret is 1 - the rate of the setting found /
-the highest rate of the repeated grid; rates are samples per second over an epoch, the start of
-the workers counted where it is paid (tune_measure.py says how). Three tables:
+the highest rate of the repeated grid; rates are samples per second over an epoch, including the
+start of the workers if each epoch starts them (see tune_measure.py). Printed are the goals, and
+three tables:
 
-- real: `lotus tune` and loadtune ran on the programs; what they and the rules chose was then
-  measured again in turn with the grid's best, which it may beat. Seconds are the tool's own.
-- recorded: searches replayed on the grid; a trial gives one of its repetitions and takes the
-  seconds that this took. `lotus` is told rates alone there, not what a trial shows besides.
-- simulated: the same workloads on 64 cores, by what their batches cost here (tune_tables.py).
+- real: `lotus tune` and loadtune ran on the programs; the settings found by them and by the rules
+  were then measured again, in turn with the grid's best, which they may exceed. Seconds are the
+  tool's own.
+- recorded: searches were replayed on the grid; a trial takes one of its repetitions and that one's
+  seconds. `lotus` sees only rates there, not what else a trial shows.
+- simulated: the same workloads on 64 cores, by the measured costs of their batches
+  (tune_tables.py).
 
-The user's own setting counts as a setting tried where a method tries it. `random` and Optuna get
-the seconds that `lotus` took. Where a method fails the program keeps its own setting: that is
-scored, and the failure is counted. It only prints the aims and the results.
+The program's own setting counts as tried if a method tries it. `random` and Optuna get the seconds
+that `lotus` took. If a method fails, the program keeps its own setting: that is scored, and the
+failure is counted.
 """
 
 import argparse

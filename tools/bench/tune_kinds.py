@@ -1,15 +1,15 @@
-"""Trains in a way for which `lotus tune` once left much of the gain, or promised too much.
+"""Training loops for which `lotus tune` once left much of the gain, or promised too much.
 
     python tools/bench/tune_kinds.py KIND [--workers N] [--prefetch N] [--persistent] [--threads N]
 
-    bursts   each 16th batch waits for 0.3 s, as for a cold shard: prefetching bridges that
-    blas     samples by a product of matrices: BLAS has as many threads in each worker as cores
-    short    epochs of 20 batches, whose workers begin anew in each, beside a step of two threads
+    bursts   every 16th batch waits for 0.3 s, as for a cold shard: prefetching bridges that
+    blas     samples by a product of matrices: in each worker BLAS has as many threads as cores
+    short    epochs of 20 batches that start their workers anew, beside a step of two threads
     cnn      workers and a step of two threads compete for two cores
     crowded  the same without workers, and with more threads than cores
 
-Without options, each trains as someone writes it at first; they set by hand what `lotus tune` is
-to find. It prints the seconds of all epochs, the start of workers included.
+Without options each trains as a first version would be written; the options set what `lotus tune`
+is to find. Prints the seconds of all epochs, including the start of workers.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""loadtune (PyPI) on a workload of tune_workloads.py: needs loadtune and nothing of lotus.
+"""Runs loadtune (PyPI) on a workload of tune_workloads.py; needs nothing of lotus.
 
     python tune_loadtune.py NAME [--data DIR]
 
-With its own defaults (baseline, up to 6 trials, 110 steps each), all trials in one process, which
-is its quicker way (`--fast`). It makes its loaders itself, from the data set. Prints as JSON what
-it chose: the best of its trials, or the baseline where that is not faster.
+loadtune runs with its defaults (baseline, up to 6 trials, 110 steps each) and all trials in one
+process, which is faster (`--fast`). It makes its loaders itself from the data set. Prints its
+choice as JSON: the best of its trials, or the baseline if that trial is not faster.
 """
 
 import argparse

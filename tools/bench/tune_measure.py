@@ -1,17 +1,17 @@
-"""Measures settings of one workload of tune_workloads.py, as tools/bench/tune.py asks for them.
+"""Measures settings of one workload of tune_workloads.py at the request of tune.py.
 
     python tune_measure.py NAME [--data DIR]
 
 Reads a JSON object a line from stdin: {"setting": {...}, "seconds": S, "seed": N}, and answers each
-with a line of rows; {"costs": S} asks what batches cost, for simulations of other machines. Every
-request has a fresh loader and fresh workers in this one process: a fresh process each would add the
-2 s that importing torch takes to a measurement of 1 s, and would tell nothing more of a loader.
-Requests of one seed read the same samples in the same order.
+with a line of rows; {"costs": S} asks for the costs of batches, for simulations of other machines.
+Every request has a new loader and new workers in this one process: a new process would add 2 s for
+importing torch to a measurement of 1 s, without changing the loader. Requests with the same seed
+read the same samples in the same order.
 
-What a row says is the rate over an epoch: samples / (first batch + batches x time a batch + end of
-the workers), without the first and the last term where workers persist. One loader whose
-workers persist is measured; that they need not is only arithmetic. Of short epochs (50 batches at
-most) whole ones are run instead, with workers that persist and with ones that do not.
+A row has the rate over an epoch: samples / (first batch + batches x time per batch + end of the
+workers), without the first and the last term if workers persist. Only a loader with persistent
+workers is measured; the rate without them is calculated. Short epochs (50 batches or fewer) are run
+as a whole instead, with and without persistent workers.
 """
 
 import argparse

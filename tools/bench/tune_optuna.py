@@ -1,4 +1,4 @@
-"""Optuna's TPE behind a pipe, for tools/bench/tune_rules.py: needs Optuna and nothing of lotus.
+"""Serves Optuna's TPE on a pipe for tune_rules.py; needs Optuna and nothing of lotus.
 
 Reads JSON lines: {"new": {parameter: values}, "seed": N}, {"ask": 1}, {"tell": rate or null}.
 """

@@ -1,18 +1,17 @@
-"""Whether `adapt` does what the ADaPT paper reports: settings tried, ratio to the grid, regret.
+"""Compares `adapt` with what the ADaPT paper reports: settings tried, ratio to the grid, regret.
 
     PYTHONPATH=. python tools/bench/tune_paper.py [--surfaces 300] [--published adapt_table1.csv]
 
-The paper's ranges (1,584 settings) under synthetic smooth surfaces of four kinds, their parameters
-drawn at random; nothing here was measured on a program. How many settings are tried depends on
-where the tops lie: a median of 84 comes out where they lie as the paper's do (the first kind, made
-to have them there), more where they lie anywhere. Each is searched without noise and with it
-(standard deviation of the rate's logarithm); regret is what the setting found loses against the
-true top; `seconds` is the grid's time / the search's where a trial is 1,000 samples without
-start-up. `random` is given as many trials as adapt took.
+The paper's ranges (1,584 settings) are searched on synthetic smooth surfaces of four kinds with
+random parameters; no program is measured. The number of settings tried depends on where the maxima
+lie: the median is 84 where they lie as in the paper (the first kind), and higher where they lie
+anywhere. Each surface is searched with and without noise (the standard deviation of the rate's
+logarithm). Printed are the settings tried; the regret, which is the loss against the true maximum;
+and `seconds`, the time of the grid divided by that of the search if a trial is 1,000 samples
+without start-up. `random` has as many trials as `adapt`.
 
-The published table is compared where its path is given: columns batch_size, method,
-exec_time_ms, search_time_s, num_workers, prefetch_factor, persistent_workers, pin_memory. It judges
-nothing: it prints.
+With --published the paper's table is compared as well: columns batch_size, method, exec_time_ms,
+search_time_s, num_workers, prefetch_factor, persistent_workers, pin_memory.
 """
 
 import argparse

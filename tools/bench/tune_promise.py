@@ -1,17 +1,18 @@
-"""What `lotus tune` promises, and what training with its settings then gains: on real scripts.
+"""Compares the gain that `lotus tune` promises with that of whole epochs, on real scripts.
 
     PYTHONPATH=. python tools/bench/tune_promise.py --data FOLDER [--rounds 3] [--only NAME ...]
         [--lotus CHECKOUT] [-o FILE]
 
-The scripts of `lotus demo` and the newcomer's (newcomer.py), each as someone writes it at first:
-without workers, torch's own number of threads; and some with one thread of torch, which leaves the
-other cores to workers, or with one long epoch, most of which is left when trials are over.
-`small_cnn` is tune_threads_train.py, whose threads workers compete with. Each is tuned once. Then
-it trains whole epochs, in turn with its own setting, with the tuned one, and with a worker a core,
-with torch's threads as they are and with one: seconds of the loops as the scripts print them. What
-is said is what the program's own steps showed, or else, with "in trials" behind it, what the trials
-did; it holds where its interval meets the range of the rounds. `--lotus`: another checkout to tune
-with, to compare the two. It only prints its figures. About 40 minutes on two free cores.
+The scripts are those of `lotus demo` and of newcomer.py as a first version would be written:
+without workers, with torch's default number of threads; some also with one thread of torch, which
+leaves the other cores to workers, or with one long epoch, most of which follows the trials.
+`small_cnn` is tune_threads_train.py, whose threads compete with workers. Each is tuned once. Then
+it trains whole epochs in turn with its own setting, with the tuned one, and with a worker per core,
+with torch's default threads and with one. Printed are the median seconds of its own loops, as the
+script prints them, the speed-ups, median and range, and the promised one: that of the program's own
+steps or, marked "in trials", that of the trials. A promise holds if its interval overlaps the range
+of the rounds. `--lotus` names another checkout to tune with. Takes about 40 minutes on two free
+cores.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""The real measurements of tools/bench/tune.py: the grid of settings, and searches that really ran.
+"""The real measurements of tune.py: the grid of settings, and searches on the programs.
 
-Each workload is measured in a process of its own (tune_measure.py); the settings of all workloads
-take turns at random, all of them once before any of them again.
+Each workload is measured in a process of its own (tune_measure.py). The settings of all workloads
+alternate in random order; each is measured once before any is repeated.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""The methods that `lotus tune` is held against in tools/bench/tune.py, besides its own strategies.
+"""The methods with which tune.py compares `lotus tune`, besides lotus's own strategies.
 
-Rules that try nothing; Optuna's TPE, which runs in an interpreter of its own (tune_optuna.py).
+They are rules that try nothing, and Optuna's TPE in an interpreter of its own (tune_optuna.py).
 """
 
 import json

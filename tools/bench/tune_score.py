@@ -1,4 +1,4 @@
-"""What searches lost, tried and took, and how that is summed up in tools/bench/tune.py."""
+"""Scores the searches of tune.py (loss, settings tried, seconds) and summarises them."""
 
 from __future__ import annotations
 

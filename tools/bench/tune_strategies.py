@@ -1,19 +1,18 @@
-"""What strategies of tuning lose, try and take, on simulated loaders and on tables of rates.
+"""Measures regret, settings tried and seconds of strategies on simulated loaders and tables.
 
     PYTHONPATH=. python tools/bench/tune_strategies.py [--seeds 5] [--first 1000] [--tables]
 
-Workloads of eleven kinds are drawn by seed, each on 2, 4, 16 and 64 cores. A trial is what a real
-one would tell: a block of about a second from anywhere in a long simulation, with 3 % noise
-(--noise; each figure's by itself) besides, set-up and time a batch put together as
-`Measurement.samples_per_s` is. The truth is the simulation of a whole epoch; so what a steady rate
-does not tell of a short epoch counts as regret. `random` gets the seconds that `lotus` took,
-`adapt` all that it wants. Regret is what is lost against the best of the whole grid.
+Workloads of eleven kinds are drawn by seed, each on 2, 4, 16 and 64 cores. A trial has what a real
+one would have: a block of about a second from anywhere in a long simulation, with 3 % noise
+(--noise, independent for each figure); its rate combines set-up and time per batch as
+`Measurement.samples_per_s` does. The truth is the simulation of a whole epoch, so that errors of a
+steady rate about a short epoch count as regret. Regret is the loss against the best of the whole
+grid. `random` has the seconds that `lotus` took, `adapt` as many as it wants. With --tables, lotus
+sees only rates, without `observed`.
 
-With --tables lotus is told rates alone, without `observed`.
-
-The simulator is not the model that lotus predicts with, but both share their costs and much of
-what they know of a loader: this says whether the search does what it should, and is no proof that
-it is accurate on real programs (tools/bench/tune.py). It only prints its figures.
+The simulator is not the model with which lotus predicts, but both share their costs and much of
+their structure: this shows that the search works, not that it is accurate on real programs, which
+tune.py measures.
 """
 
 import argparse

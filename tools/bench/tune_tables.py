@@ -1,12 +1,12 @@
-"""What the searches of tools/bench/tune.py are replayed on: recorded tables, and simulated ones.
+"""The tables on which tune.py replays searches: recorded ones, and simulated ones.
 
-The simulated ones are the recorded workloads on a machine of 64 cores: what their batches cost was
-measured in one process (tune_measure.py), how cores slow each other and how fast the step is are
-drawn by seed. The truth is a simulation of whole epochs
-(lotus/tune/simulation/loader_simulation.py). A trial tells the rate and, as real ones do, mean
-times of its batches (`Observed`), all with noise; the recorded tables have rates alone. `lotus`
-predicts with lotus/tune/simulation/formula_model.py, by what trials tell it; it sees neither those
-costs nor the simulator, but both see a loader alike in much.
+The simulated ones are the recorded workloads on a machine of 64 cores: the costs of their batches
+were measured in one process (tune_measure.py); the slow-down of cores by each other and the
+duration of the step are drawn by seed. The truth is a simulation of whole epochs
+(lotus/tune/simulation/loader_simulation.py). A trial gives the rate and, as real ones do, mean
+times of its batches (`Observed`), all with noise; the recorded tables have only rates. `lotus`
+predicts with lotus/tune/simulation/formula_model.py from what trials give it; it sees neither those
+costs nor the simulator, but the two models of a loader are similar.
 """
 
 import itertools

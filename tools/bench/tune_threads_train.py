@@ -1,9 +1,9 @@
-"""Trains a small CNN on pictures of 32 x 32 as someone writes it at first: no workers, all threads.
+"""Trains a small CNN on pictures of 32 x 32 with PyTorch's defaults: no workers, all threads.
 
     python tools/bench/tune_threads_train.py [--samples N] [--threads N]
 
-torch uses as many threads as there are cores (or `--threads`), and they compete for them with any
-workers. A sample's transforms take about 1 ms. tune_promise.py tunes it and trains with it.
+torch uses as many threads as there are cores (or `--threads`), which compete with any workers. The
+transforms of a sample take about 1 ms. tune_promise.py tunes it and trains with it.
 """
 
 import argparse

@@ -1,20 +1,20 @@
-"""Ten training loops whose loaders tools/bench/tune.py has tuned: plain programs of a user's.
+"""The ten training loops whose loaders tune.py tunes: plain programs, as users write them.
 
     python tune_workloads.py NAME [--setting JSON] [--seconds S] [--data DIR]
 
-    pictures       JPEG decoding, cutting and scaling: CPU time of the workers
+    pictures       JPEG decoding, cropping and resizing: CPU time of the workers
     tiny           samples of a few numbers: sending a batch costs as much as making it
-    remote         samples that take 5 to 20 ms to come, as from a store elsewhere, and no CPU
+    remote         samples that take 5 to 20 ms to arrive, as from remote storage, and no CPU
     arrays         samples of 4 MB: memory and shared memory
-    heavy_tail     CPU time of a sample is lognormal: a slow one holds the others up
+    heavy_tail     the CPU time of a sample is lognormal: slow ones delay the others
     consumer       the step, on an accelerator (here: asleep), takes longer than loading
     busy_step      the step computes on the same cores as the workers
-    iterable       an iterable data set that shares its samples out by get_worker_info()
-    in_memory      pictures that lie in memory as one tensor
-    short_epoch    text in epochs of 20 batches: the start of workers counts
+    iterable       an iterable data set that splits its samples by get_worker_info()
+    in_memory      pictures in memory, as one tensor
+    short_epoch    text in epochs of 20 batches: the start of workers matters
 
-`pictures` reads what `python -m lotus.workloads.jpegs DIR --images 64` makes. It trains until
-the seconds are over and prints what it took, as JSON.
+`pictures` reads the output of `python -m lotus.workloads.jpegs DIR --images 64`. Trains for S
+seconds and prints samples and seconds as JSON.
 """
 
 import argparse

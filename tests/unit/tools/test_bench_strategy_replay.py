@@ -148,5 +148,5 @@ def test_adapt_is_replayed_to_its_end_under_noise() -> None:
     ],
 )
 def test_what_is_no_table_of_timings_is_refused(make_table: Callable[[], Any]) -> None:
-    with pytest.raises(ValueError, match=r"table|must"):
+    with pytest.raises(ValueError, match=r"table|must|has no num_workers"):
         Timings(make_table())

@@ -1,10 +1,10 @@
-"""Measures how much faster epochs are with kept samples.
+"""Measures how much faster epochs are with cached samples.
 
-    PYTHONPATH=. python tools/bench/kept_samples.py [--rounds 3] [--samples 600] [--ram FOLDER]
+    PYTHONPATH=. python tools/bench/cached_samples.py [--rounds 3] [--samples 600] [--ram FOLDER]
 
-kept_samples_train.py trains in turn unchanged and with `lotus run --settings` that keep samples
+cached_samples_train.py trains in turn unchanged and with `lotus run --settings` that cache samples
 before the first operation that draws random numbers: on disk, and in a folder in memory. Each run
-begins with nothing kept, so its first epoch fills the folder. Printed are the seconds of the first
+begins with an empty cache, which its first epoch fills. Printed are the seconds of the first
 epoch and of a later one, medians and ranges over the rounds, and the speed-up of a later epoch over
 the unchanged program, paired by round. The losses of all runs must be equal.
 """
@@ -28,7 +28,7 @@ from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, SampleCache, Target, Tuned
 from lotus.workloads import jpegs
 
-PROGRAM = Path(__file__).with_name("kept_samples_train.py")
+PROGRAM = Path(__file__).with_name("cached_samples_train.py")
 FIRST_RANDOM = {
     "v1": (0, ("RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize")),
     "v2": (1, ("PILToTensor", "RandomResizedCrop", "RandomHorizontalFlip")),
@@ -37,9 +37,9 @@ FIRST_RANDOM = {
 EPOCHS = 4
 
 
-def settings(folder: Path, kept: Path, pipeline: str, workers: int) -> Path:
+def settings(folder: Path, cached_in: Path, pipeline: str, workers: int) -> Path:
     cut, operations = FIRST_RANDOM[pipeline]
-    cache = SampleCache(("transform",), cut, operations, str(kept), 20_000_000_000)
+    cache = SampleCache(("transform",), cut, operations, str(cached_in), 20_000_000_000)
     entry = Entry(Target(dataset="ImageFolder"), Setting(workers), cache=cache)
     tuned_file.write(folder / "plan.json", Tuned((entry,)))
     return folder / "plan.json"
@@ -63,7 +63,7 @@ def words_of(values: list[float]) -> str:
 def compare(pipeline: str, workers: int, data: Path, folder: Path, options: argparse.Namespace):
     own = [sys.executable, str(PROGRAM), str(data), "--pipeline", pipeline]
     own += ["--workers", str(workers), "--epochs", str(EPOCHS)]
-    places = {"disk": folder / "kept", "memory": options.ram / f"lotus-bench-{os.getpid()}"}
+    places = {"disk": folder / "cache", "memory": options.ram / f"lotus-bench-{os.getpid()}"}
     durations: dict[str, list[list[float]]] = {name: [] for name in ("own", *places)}
     losses = set()
     for turn in range(options.rounds):

@@ -1,10 +1,10 @@
 """Trains a very small model on pictures, so that the loop waits for its input; prints its epochs.
 
-    python tools/bench/kept_samples_train.py FOLDER [--pipeline v1] [--workers N] [--epochs N]
+    python tools/bench/cached_samples_train.py FOLDER [--pipeline v1] [--workers N] [--epochs N]
 
 FOLDER is one of `lotus.workloads.jpegs`, in the layout of ImageFolder. `v1` are torchvision's first
 transforms on Pillow's pictures, as most scripts have them; `v2` are those of uint8 tensors, which
-become floats after they were collated; `fixed` draws no random numbers.
+become floats after they are collated; `fixed` draws no random numbers.
 """
 
 import argparse
