@@ -65,9 +65,11 @@ class _Judge:
         slow = usable & (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
         together = np.zeros(len(samples), np.bool_)
         if len(self.delay):
-            # What its batch was without a core may have hit this sample alone.
-            slow &= duration - typical > self.delay[np.maximum(row, 0)]
-            together = slow & self.whole[np.maximum(row, 0)]
+            whole = self.whole[np.maximum(row, 0)]
+            # What its batch was without a core may have hit this sample alone. Batches that were
+            # slow as a whole took more than that, all their samples together.
+            slow &= whole | (duration - typical > self.delay[np.maximum(row, 0)])
+            together = slow & whole
         values = (row, duration, typical, usable, slow, together)
         return pd.DataFrame(dict(zip(_JUDGED, values, strict=True)))
 

@@ -12,7 +12,7 @@ from lotus.common.formatting import command, plain
 from lotus.format.run_directory import RUNS
 
 _NARROW = 0.02  # an interval of less is not shown
-_WIDE = 5.0  # times the lower end: an interval says nothing
+_WIDE = 5.0  # times the lower end: an interval says next to nothing
 _NO_TRIAL = (OTHERS.kind, AFFINITY.kind)  # nothing in the program is to be changed
 _SWEPT = {WORKERS: "--workers", PREFETCH: "--prefetch"}
 _SWITCHED = {PERSISTENT: "--persistent", PINNED: "--pin-memory"}
@@ -23,10 +23,10 @@ def expected(remedy: Remedy) -> str:
     gain = remedy.expected
     if not gain.is_possible:
         return ""
+    between = f"{gain.low:.3g} to {gain.high:.3g} times as fast"
     if gain.high > _WIDE * gain.low and not gain.at_best:
-        return "not known how much, by a replay of its batches"
+        return f"{between}, by a replay of its batches: these are too few to say more"
     if not gain.is_shown and not gain.at_best:
-        between = f"{gain.low:.3g} to {gain.high:.3g} times as fast"
         return f"not shown to help by a replay of its batches ({between}): try it first"
     text = f"{'at most ' if gain.at_best else ''}{gain.gain:.3g} times as fast"
     if not remedy.setting.get(WORKERS, 1):

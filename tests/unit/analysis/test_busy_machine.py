@@ -140,3 +140,23 @@ def test_sending_counts_without_what_others_took_of_it() -> None:
     # THEN they come first, though what is left of them is less
     assert (first.kind, second.kind) == ("operation", "send")
     assert first.share < second.share
+
+
+def test_batches_that_are_slow_as_a_whole_are_found_beside_other_programs() -> None:
+    # GIVEN three batches whose samples all take 40 ms, on cores that others have most of the time
+    slow = (12, 21, 30)
+    took = {"Read": lambda sample, _: 40.0 if sample // 4 in slow else 2.0}
+    plan = Plan(batches=40, operations=took, step=6.0)
+    alone = verdict(scopes(plan.run())[0]).causes[0]
+    scope = scopes(on_busy_cores(plan, delay=0.85))[0]
+    first, *more = verdict(scope).causes
+    # THEN what the same batches were without a core is charged to the others, and to nothing else
+    assert (first.kind, first.evidence["batches"]) == (alone.kind, 3) == ("slow-batches", 3)
+    charges = {cause.kind: cause.ns for cause in more} | {first.kind: first.ns}
+    assert first.delay_ns > 3 * first.ns
+    assert first.delay_ns <= charges["other-programs"]
+    assert charges.get("operation", 0.0) < 0.2 * first.ns
+    # AND on cores of its own the loop would gain as much as it does without them
+    assert first.gain == pytest.approx(alone.gain, rel=0.15)
+    books = account(scope)
+    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)

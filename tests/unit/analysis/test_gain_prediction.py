@@ -165,9 +165,10 @@ def test_workers_for_whom_other_programs_leave_no_core_are_for_later() -> None:
         assert ("other programs leave no core for workers" in cause.advice) != advised
 
 
-def test_an_interval_that_says_nothing_is_not_shown() -> None:
+def test_an_interval_that_says_little_is_said_to() -> None:
     wide = Remedy({"num_workers": 4}, expected=Prediction(3.66, 1.0, 32.6))
-    assert trial.expected(wide) == "not known how much, by a replay of its batches"
+    words = "1 to 32.6 times as fast, by a replay of its batches: these are too few to say more"
+    assert trial.expected(wide) == words
     narrow = Remedy({"num_workers": 4}, expected=Prediction(3.0, 2.0, 4.0))
     assert trial.expected(narrow) == "3 times as fast (2 to 4), by a replay of its batches"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -66,6 +67,14 @@ _BLOCK = 1 << 16  # batches whose matrices are computed at a time
 SHARED = 0.2
 
 
+class Excess(NamedTuple):
+    """What outliers took beyond what is typical, as far as it was waited for."""
+
+    ns: float
+    within: str  # the component that most of it was in; "": none
+    without_core: float  # beside `ns`: that others had the core, nanoseconds
+
+
 class Ledger:
     """What is left of a loop's time: nanoseconds, per batch (n,) or per batch and component (n, c).
 
@@ -105,6 +114,7 @@ class Ledger:
         taken = core_taken(batches, fetch) / np.where(self._known, fetch, 1.0)
         self.own_part = kept(1.0 - np.minimum(taken, 1.0))
         self.delay_share = 0.0  # of `making`, that was taken for other programs
+        self._excess_without_core: list[Floats] = []  # of outliers of each kind (r, c)
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
         self.step_left_ns = self.step_ns  # that no cause has taken
         self._split_waits(excess)
@@ -372,21 +382,36 @@ class Ledger:
         """What the outliers took beyond what is typical: alone, by chance, together."""
         return outlier_parts(self.components, self.scope, self.outliers)
 
-    def take_excess(self, kind: int) -> tuple[float, str]:
+    def take_excess(self, kind: int) -> Excess:
         """Take what outliers of a kind took beyond what is typical of their worker.
 
-        `kind`: ALONE, BY_CHANCE or TOGETHER. Return how much it was, and the component that most of
-        it was in ("": none).
+        `kind`: ALONE, BY_CHANCE or TOGETHER. What they were without a core is left, for
+        `take_excess_without_core`.
         """
         affected, parts = self._excess[0], self._excess[1][kind]
+        without_core = 0.0
         if self.use.rivals:
             excess = np.zeros(len(self.own_part))
             excess[affected] = parts.sum(axis=1)
-            part = _of_the_samples(excess, self.own_part, self.components.fetch)
-            parts = parts * part[affected]
+            own = _of_the_samples(excess, self.own_part, self.components.fetch)[affected]
+            self._excess_without_core.append(parts * (1.0 - own))
+            waited = self._rate[affected] * self._excess_without_core[-1]
+            without_core = total(np.minimum(waited, self.making[affected]))
+            parts = parts * own
         each = parts.sum(axis=0)
         most = int(np.argmax(each)) if each.size else 0
         named = each.size and each[most] > 0.5 * each.sum()
+        ns = self._take_of_affected(parts)
+        return Excess(ns, self.components.names[most] if named else "", without_core)
+
+    def take_excess_without_core(self) -> float:
+        """Take what is left of what outliers were without a core; return how much it was."""
+        parts, self._excess_without_core = self._excess_without_core, []
+        return sum(map(self._take_of_affected, parts))
+
+    def _take_of_affected(self, parts: Floats) -> float:
+        """Take from the batches that have outliers, as far as they were waited for (r, c)."""
+        affected = self._excess[0]
 
         def taken(rows: slice) -> Floats:
             mine = slice(*np.searchsorted(affected, (rows.start, rows.stop)))
@@ -394,7 +419,7 @@ class Ledger:
             result[affected[mine] - rows.start] = self._rate[affected[mine]] * parts[mine]
             return result
 
-        return self.take(taken), self.components.names[most] if named else ""
+        return self.take(taken)
 
     def lag(self) -> Floats:
         """The fraction of each batch's making that is owed to its worker being slow (n,)."""

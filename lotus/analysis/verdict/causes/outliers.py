@@ -123,10 +123,11 @@ def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
     if hides(ledger):
         evidence["prefetch_factor"] = float(ledger.better_prefetch.prefetch_factor)
         evidence["saved_share"] = ledger.better_prefetch.saved_share
-    ns, within = ledger.take_excess(ALONE)
+    ns, within, without_core = ledger.take_excess(ALONE)
     looks = looks_within(ledger, within)
+    evidence |= look_evidence(looks)
     charge = Charge(
-        SLOW_SAMPLES.kind, SLOW_SAMPLES.title, ns, evidence | look_evidence(looks), within
+        SLOW_SAMPLES.kind, SLOW_SAMPLES.title, ns, evidence, within, delay_ns=without_core
     )
     uneven = _times_uneven(ledger, slow)
     awaits = _is_waiting(charge) and looks.reason in _AWAITED and evidence["most_fetches"] <= 1
@@ -213,9 +214,9 @@ SLOW_SAMPLES = CauseRow(
 def _stalls(ledger: Ledger) -> Iterable[Charge]:
     slow = ledger.outliers.by_chance
     if slow.any():
-        ns, within = ledger.take_excess(BY_CHANCE)
+        ns, within, without_core = ledger.take_excess(BY_CHANCE)
         evidence = _sample_facts(ledger, slow) | look_evidence(looks_within(ledger, within))
-        yield Charge(STALLS.kind, STALLS.title, ns, evidence, within)
+        yield Charge(STALLS.kind, STALLS.title, ns, evidence, within, delay_ns=without_core)
 
 
 def _stalls_title(charge: Charge, around: Circumstances) -> str:
@@ -282,8 +283,8 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
         "slowest_sample_ns": float(worst["took"]),
         "typical_ns": float(worst["usual"]),
     }
-    ns, within = ledger.take_excess(TOGETHER)
-    yield Charge(SLOW_BATCHES.kind, SLOW_BATCHES.title, ns, evidence, within)
+    ns, within, without_core = ledger.take_excess(TOGETHER)
+    yield Charge(SLOW_BATCHES.kind, SLOW_BATCHES.title, ns, evidence, within, delay_ns=without_core)
 
 
 def _slow_batches_title(charge: Charge, around: Circumstances) -> str:

@@ -214,6 +214,7 @@ def _of_others(ledger: Ledger) -> Iterable[Charge]:
     use, ns = ledger.use, ledger.made_without_core
     if use.rivals:
         ledger.delay_share = min(use.fetch.delay_share, 1.0)
+        ns += ledger.take_excess_without_core()
         ns += ledger.take_share(ledger.delay_share)
     if use.rivals or ns > 0:
         evidence = {
