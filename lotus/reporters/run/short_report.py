@@ -8,7 +8,7 @@ from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.causes.edges import TRACING
 from lotus.analysis.verdict.causes.outside import OUTSIDE
-from lotus.analysis.verdict.verdict import LITTLE, Verdict
+from lotus.analysis.verdict.verdict import LITTLE, Cause, Verdict
 from lotus.common.formatting import amount, duration, plain, plural, share, shorten
 from lotus.reporters.ranks import rank_report
 from lotus.reporters.run import coverage, next_steps, time_bars, trial
@@ -61,11 +61,14 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
     result += time_bars.lines(summary)
     of = plain(title_of(summary.loaders[0].scope.settings, iterated=False)) or "the loader"
     result.append(shorten(f"Why (share of the loop over {of})", _WIDTH))
-    shown = [each for each in judged.causes if each.is_silent or each.share >= LITTLE]
-    for cause in (shown or judged.causes)[:_MOST_CAUSES]:
-        of_loop = cause.kind != OUTSIDE.kind and not cause.is_silent
-        part = share(cause.share) if of_loop else ""
+    large = [each for each in judged.causes if each.is_silent or each.share >= LITTLE]
+    shown = (large or judged.causes)[:_MOST_CAUSES]
+    for cause in shown:
+        part = share(cause.share) if _is_of_loop(cause) else ""
         result += _wrap(plain(cause.title), f"  {part:>6}  ")
+    rest = 1.0 - sum(cause.share for cause in shown if _is_of_loop(cause))
+    if rest >= LITTLE:
+        result.append(f"  {share(rest):>6}  the rest")
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):
         words = coverage.gain_words(judged.causes[0], judged)
@@ -88,6 +91,10 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
         step_lines = _wrap(f"step {number}, {plain(words)}")
         result += step_lines if len(result) + len(step_lines) <= _MOST_LINES else []
     return result
+
+
+def _is_of_loop(cause: Cause) -> bool:
+    return cause.kind != OUTSIDE.kind and not cause.is_silent
 
 
 def _rates(loader: LoaderSummary) -> list[str]:

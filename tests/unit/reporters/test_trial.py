@@ -1,5 +1,6 @@
 """The command that tries an advice, and the gain beside it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,17 @@ def test_the_end_of_a_trace_has_the_gain_and_the_command() -> None:
     lines = short_report.lines(summary(workers=1))
     assert any(line.startswith("expected: ") and "times as fast" in line for line in lines)
     assert "try it: lotus tune -- python train.py" in lines
+
+
+def test_the_causes_at_the_end_of_a_trace_add_up() -> None:
+    many = {f"Op{number}": 2.0 for number in range(9)}
+    lines = short_report.lines(summary(operations=many, step=1.0))
+    start = next(at for at, line in enumerate(lines) if line.startswith("Why "))
+    rows = [re.match(r" +([\d.]+)%  (.*)", line) for line in lines[start + 1 : start + 6]]
+    assert [row is not None for row in rows] == [True] * 5
+    shares, names = zip(*(row.groups() for row in rows if row), strict=True)
+    assert names[-1] == "the rest"
+    assert sum(map(float, shares)) == pytest.approx(100, abs=2.5)
 
 
 @pytest.mark.parametrize(
