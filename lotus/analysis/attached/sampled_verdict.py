@@ -23,6 +23,7 @@ from lotus.analysis.attached.loop_shares import (
 from lotus.analysis.attached.process_table import grouped, processes
 from lotus.analysis.attached.sampled_charges import charged, threads_of
 from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
+from lotus.analysis.attached.standstill import idle_outside, judged_still, standstill
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.ranks.held_up import LEAST_BLOCKED, LEAST_MORE, which_rank_is_judged
 from lotus.analysis.verdict.causes.cause_row import STEP as STEP_PART
@@ -41,7 +42,7 @@ from lotus.analysis.verdict.run_time import (
     RunTime,
 )  # fmt: skip
 from lotus.analysis.verdict.time_outside import with_outside
-from lotus.analysis.verdict.verdict import MODERATE, Verdict, judge
+from lotus.analysis.verdict.verdict import MODERATE, STANDSTILL, Verdict, judge
 from lotus.common.errors import LotusError
 from lotus.common.formatting import duration, share
 from lotus.common.statistics import wilson, z_quantile
@@ -50,7 +51,6 @@ _CLEARLY = 1.5  # times as much waiting puts a loop before the one with the most
 _FEW = 100  # samples of the thread that iterates: the verdict is rough
 _MOST_LOOPS = 8
 _UNEVEN, _IDLE = 0.5, 0.2  # of the waits, and of the workers' time: batches of unequal cost
-_STUCK, _LEAST_LOOKS = 0.98, 100  # waits of a loop that stands still, and looks at each process
 _Z = z_quantile()
 
 
@@ -78,6 +78,7 @@ class LoopSummary:
     alone_share: float  # of the waits for workers: one of several made a batch, others were idle
     settings: LoaderSettings
     held_up_by: int = 0  # process of the rank for which the others wait, if all else is of it; or 0
+    places: pd.DataFrame | None = None  # where threads stand, as Standstill, if nothing moves
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class AttachedSummary:
     stacks: int  # samples that could be read
     remarks: tuple[str, ...]
     functions: FunctionSummary | None = None  # what perf sampled
+    stands_at: str = ""  # where the main process stands that does not run, outside of all loops
 
 
 def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
@@ -105,7 +107,9 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
     time = _time(seen, loops)
     judged = None
     if loops:
-        judged = with_outside(loops[0].verdict, _within(time))
+        judged = loops[0].verdict
+        if judged.kind != STANDSTILL:
+            judged = with_outside(judged, _within(time))
     elif not len(evidence.samples):
         judged = limited_verdict(evidence)
     table = processes(evidence, seen.looks)
@@ -120,6 +124,7 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
         stacks=len(evidence.samples),
         remarks=tuple(_remarks(seen, loops)),
         functions=summarise_functions(evidence),
+        stands_at="" if loops else idle_outside(seen),
     )
 
 
@@ -133,6 +138,12 @@ def with_loop(summary: AttachedSummary) -> AttachedSummary:
         raise LotusError(
             f"process {facts['pid']} ended after {seconds:.1f} s, before it was met in a loop over "
             "a DataLoader; start it again with: lotus trace -- COMMAND"
+        )
+    if summary.stands_at:
+        raise LotusError(
+            f"process {facts['pid']} did not run in the {seconds:.0f} s that it was watched, and "
+            f"was in no loop over a DataLoader: it stands at {summary.stands_at}; see all stacks "
+            f"with: py-spy dump --native --pid {facts['pid']}"
         )
     raise LotusError(
         f"process {facts['pid']} was in no loop over a DataLoader in the {seconds:.0f} s that it "
@@ -150,9 +161,10 @@ def _loop(seen: Sampled, number: int, only: bool) -> LoopSummary:
     account = charged(seen, whole, settings)
     ranks = _rank_rows(seen, parts)
     judged = _cautious(_with_intervals(judge(account.account, account.around), whole))
-    if whole.wait_ns >= _STUCK * whole.loop_ns and _stands_still(seen):
-        judged = replace(judged, flaws=(_stuck(seen), *judged.flaws))
-    if whole.begun:
+    still = standstill(seen, whole)
+    if still is not None:
+        judged = judged_still(judged, still, seen.evidence.facts["pid"])
+    elif whole.begun:
         judged = _only_begun(judged, whole)
     if last:
         judged = replace(judged, flaws=(_held_up(ranks, last), *judged.flaws))
@@ -177,6 +189,7 @@ def _loop(seen: Sampled, number: int, only: bool) -> LoopSummary:
         alone_share=ratio(whole.alone_ns, sum(whole.by_worker.values())),
         settings=settings,
         held_up_by=last,
+        places=None if still is None else still.places,
     )
 
 
@@ -252,25 +265,6 @@ def _only_begun(judged: Verdict, shares: LoopShares) -> Verdict:
         "rest was seen to tell anything of it. Look again."
     )
     return replace(judged, kind="unknown", degree="", summary=summary, causes=[], ruled_out=())
-
-
-def _stands_still(seen: Sampled) -> bool:
-    """Whether nobody who makes batches was on a core at all; the main process wakes now and then to
-    see whether its workers are alive."""
-    looks = seen.looks
-    with_workers = seen.evidence.processes["worker"].max() >= 0
-    makers = looks[~looks["pid"].isin(seen.evidence.mains)] if with_workers else looks
-    each = makers.groupby("pid")["cpu_ns"].agg(["sum", "size"])
-    return bool(len(each)) and bool(((each["sum"] == 0) & (each["size"] >= _LEAST_LOOKS)).all())
-
-
-def _stuck(seen: Sampled) -> str:
-    """What to know of a loop that stands still."""
-    return (
-        f"Nothing moved in the {duration(seen.evidence.elapsed_ns)} that it was watched: what "
-        "makes batches used no core at all. It hangs, or a single sample takes longer than that. "
-        f"All stacks: py-spy dump --pid {seen.evidence.facts['pid']}"
-    )
 
 
 def _by_waiting(loops: list[LoopSummary]) -> list[LoopSummary]:

@@ -28,6 +28,7 @@ from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.common.formatting import duration
 
 MODERATE, HIGH = 0.05, 0.20
+STANDSTILL = "standstill"  # kind of a program that was watched from outside, and did not move
 # Up to here the interval of its own waits has to lie above `MODERATE`, and so have its waits
 # without the way of batches from the workers: that takes a millisecond or two, whatever the loader.
 _NEAR_MODERATE = 0.10
@@ -109,7 +110,8 @@ class Cause:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`kind`: input-bound, consumer-bound, start-up-bound or unknown; causes: first comes first.
+    """`kind`: input-bound, consumer-bound, start-up-bound, standstill or unknown; causes: first
+    comes first.
 
     Shares are of the loop's time: input_share (waits beyond the start-up), startup_share
     (`iter()` to the first batch), step_share, shutdown_share; they add up to 1. input_low and

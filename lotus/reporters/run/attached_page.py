@@ -56,6 +56,8 @@ def _loop(loop: LoopSummary) -> Section:
     if loader := attached_report.loader_words(loop.settings):
         parts.append(f"Loader: {loader}")
     parts += [Table(columns, causes), Table(*attached_report.operation_cells(loop))]
+    if loop.places is not None:
+        parts.append(Table(*attached_report.place_cells(loop.places)))
     if len(loop.rank_rows) > 1:
         rows = [
             [

@@ -24,6 +24,7 @@ from lotus.reporters.run import attached_functions, coverage, time_bars
 from lotus.reporters.run.run_document import plain_document
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
+    import pandas as pd
     from rich.console import Console
 
 SCHEMA = 1
@@ -152,6 +153,10 @@ def _loop(console: "Console", loop: LoopSummary) -> None:
         ]
         headings = [("", LEFT), ("of loop", RIGHT), ("95% interval", RIGHT)]
         print_table(console, "What the loop's time is owed to", headings, rows)
+    if loop.places is not None:
+        headings, rows = place_cells(loop.places)
+        print_table(console, "Where the threads stand", headings, rows)
+        return
     headings, rows = operation_cells(loop)
     print_table(console, "Operations (share: of the making of batches)", headings, rows, (0,))
     if len(loop.rank_rows) > 1:
@@ -168,6 +173,23 @@ def _loop(console: "Console", loop: LoopSummary) -> None:
             headings,
             rows,
         )
+
+
+def place_cells(places: "pd.DataFrame") -> Cells:
+    """Return columns and rows of where threads stand."""
+    rows = [
+        [
+            f"{row['pid']:.0f}",
+            _process_words({**row, "count": 1, "ended": 0}) if not row["thread"] else "thread",
+            plain(row["thread"]),
+            plain(row["at"]),
+            row["reason"] or "-",
+        ]
+        for row in rows_of(places)
+    ]
+    headings = [("pid", RIGHT), ("", LEFT), ("thread", LEFT), ("stands at", LEFT),
+                ("blocked in", LEFT)]  # fmt: skip
+    return headings, rows
 
 
 def operation_cells(loop: LoopSummary) -> Cells:
@@ -281,5 +303,6 @@ def _loop_document(loop: LoopSummary) -> dict[str, Any]:
         "intervals": [[cause.low, cause.high] for cause in loop.verdict.causes],
         "operations": loop.operations,
         "workers_table": loop.worker_rows,
+        "places": loop.places,
         "ranks": loop.rank_rows,
     }

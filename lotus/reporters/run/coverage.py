@@ -10,7 +10,7 @@ from lotus.analysis.common.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
-from lotus.analysis.verdict.verdict import Cause, Verdict
+from lotus.analysis.verdict.verdict import STANDSTILL, Cause, Verdict
 from lotus.common.formatting import (
     amount,
     brief_command,
@@ -81,6 +81,8 @@ def verdict_words(judged: Verdict) -> str:
         return f"{judged.degree.upper()} INPUT-BOUND"
     if judged.kind == OUTSIDE.kind:
         return "NOT THE LOADERS"
+    if judged.kind == STANDSTILL:
+        return "NOTHING MOVES"
     return judged.kind.upper().replace("UNKNOWN", "NO VERDICT")
 
 

@@ -136,17 +136,6 @@ def test_the_start_of_the_program_is_no_cause() -> None:
     assert any("its start-up of" in remark for remark in summary.remarks)
 
 
-def test_a_loop_that_stands_still_is_told() -> None:
-    stuck = Program(always(WAIT), [always(BLUR)] * 2, blocked={BLUR: "shared-lock"})
-    verdict = judged(stuck).verdict
-    assert verdict is not None
-    assert "Nothing moved in the 10.0 s" in verdict.flaws[0]
-    assert "py-spy dump --pid 100" in verdict.flaws[0]
-    works = judged(Program(always(WAIT), [always(BLUR)] * 2)).verdict
-    assert works is not None
-    assert not works.flaws
-
-
 @pytest.mark.parametrize("ends", [True, False])
 def test_the_start_up_of_an_epoch_that_was_seen_to_its_end_counts(ends: bool) -> None:
     startup, shutdown = (phases.STARTUP, ""), (phases.SHUTDOWN, "")

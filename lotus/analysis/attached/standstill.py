@@ -1,0 +1,167 @@
+"""Programs in which nothing moves: by what that is seen, and where each thread stands."""
+
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.evidence import AttachEvidence
+from lotus.analysis.attached.loop_shares import LoopShares, Sampled
+from lotus.analysis.batches.looks import LOCK, SHARED_LOCK
+from lotus.analysis.batches.own_code import HotFunction
+from lotus.analysis.verdict.causes.edges import REST
+from lotus.analysis.verdict.verdict import STANDSTILL, Verdict
+from lotus.common.formatting import duration
+
+_ALL, _LEAST_LOOKS = 0.98, 100  # of a loop that stands still, and looks at each process
+_LEAST_THREAD = 0.5  # of the time that was watched, at one stack: a thread that stands there
+_MOST_FRAMES = 2
+_AT = {
+    phases.WAIT: "waits for the next batch",
+    phases.IDLE: "has nothing to do",
+    phases.STARTUP: "starts",
+}
+_QUIET = (phases.FEEDER_IDLE, phases.PIN, phases.HELPER_IDLE)  # threads that wait for others
+
+
+@dataclass(frozen=True)
+class Standstill:
+    """`words`: what was seen. `places`: pid, worker, rank, thread, at, reason of each thread."""
+
+    words: str
+    places: pd.DataFrame
+
+
+def standstill(seen: Sampled, shares: LoopShares) -> Standstill | None:
+    """What is known of a loop in which nothing moved all the time; None: it moves."""
+    words = _words(seen, shares)
+    return Standstill(words, places_of(seen)) if words else None
+
+
+def _words(seen: Sampled, shares: LoopShares) -> str:
+    evidence = seen.evidence
+    took = duration(evidence.elapsed_ns)
+    begins = f"Nothing moved in the {took} that it was watched:"
+    if shares.of(phases.STEP) >= _ALL * shares.loop_ns:
+        if not _used_no_core(seen, evidence.mains):
+            return ""
+        return (
+            f"{begins} the thread in the training step used no core at all. It hangs, or a single "
+            "step takes longer than that."
+        )
+    if shares.loop_ns - shares.of(phases.STEP) < _ALL * shares.loop_ns:
+        return ""
+    workers = evidence.processes[evidence.processes["worker"] >= 0]
+    if len(workers) and bool((workers["ended"] == 1).all()) and evidence.facts["state"] != "ended":
+        met = seen.samples["pid"].isin(workers["pid"])
+        if not met.any():
+            return (
+                f"{begins} the loop waits for workers that have ended, all {len(workers)} of them. "
+                "They were killed, as for want of memory (see: dmesg), or ended by themselves."
+            )
+        return ""
+    if not _used_no_core(seen, _makers(seen, workers["pid"].tolist()) or evidence.mains):
+        return ""
+    return (
+        f"{begins} what makes batches used no core at all. It hangs, or a single sample takes "
+        "longer than that."
+    )
+
+
+def _makers(seen: Sampled, workers: list[int]) -> list[int]:
+    """The workers, without those that have nothing to do: these wake now and then."""
+    main = seen.samples[seen.samples["pid"] == seen.samples["tid"]]
+    idle = (main["phase"] == phases.IDLE) * main["weight_ns"]
+    whole = main.groupby("pid")["weight_ns"].sum()
+    shares = idle.groupby(main["pid"]).sum() / whole
+    return [pid for pid in workers if shares.get(pid, 0.0) < _ALL]
+
+
+def _used_no_core(seen: Sampled, pids: list[int]) -> bool:
+    """Whether the main threads of all these processes did not run at all, as far as they are there.
+
+    A main process that waits wakes now and then to see whether its workers are alive.
+    """
+    looks = seen.looks[seen.looks["pid"].isin(pids)]
+    each = looks.groupby("pid")["cpu_ns"].agg(["sum", "size"])
+    return bool(len(each)) and bool(((each["sum"] == 0) & (each["size"] >= _LEAST_LOOKS)).all())
+
+
+def idle_outside(seen: Sampled) -> str:
+    """Where a main process stands that did not run at all, outside of all loops; "": it ran."""
+    mains = seen.evidence.mains
+    if not _used_no_core(seen, mains):
+        return ""
+    places = places_of(seen)
+    mine = places[(places["pid"] == mains[0]) & (places["thread"] == "")]
+    return str(mine["at"].iloc[0]) if len(mine) else ""
+
+
+def places_of(seen: Sampled) -> pd.DataFrame:
+    """Where each thread stands: main threads, and others that are in the program's own code."""
+    evidence = seen.evidence
+    processes = evidence.processes.set_index("pid")
+    names = evidence.threads.set_index(["pid", "tid"])["name"].to_dict()
+    least = _LEAST_THREAD * evidence.elapsed_ns
+    weights = seen.samples.groupby(["pid", "tid", "label"])["weight_ns"].sum()
+    rows = []
+    for (pid, tid), mine in weights.groupby(["pid", "tid"]):
+        label = int(mine.idxmax()[2])
+        if pid not in processes.index or mine.max() < least:
+            continue
+        own = tid == pid
+        at = _at(evidence, label)
+        if not own and (evidence.labels["phase"].iloc[label] in _QUIET or not at):
+            continue
+        looks = seen.looks[(seen.looks["pid"] == pid) & own]
+        reasons = looks["reason"].value_counts()
+        rows.append(
+            {
+                "pid": pid,
+                "worker": int(processes["worker"][pid]),
+                "rank": int(processes["rank"][pid]),
+                "thread": "" if own else names.get((pid, tid), ""),
+                "at": at,
+                "reason": str(reasons.index[0]) if len(reasons) else "",
+            }
+        )
+    columns = ["pid", "worker", "rank", "thread", "at", "reason"]
+    return pd.DataFrame(rows, columns=columns).sort_values(
+        ["rank", "worker", "pid", "thread"], ignore_index=True
+    )
+
+
+def _at(evidence: AttachEvidence, label: int) -> str:
+    """The innermost functions of a label, else what its phase is."""
+    chain = evidence.chains[evidence.chains["label"] == label].sort_values("depth")
+    frames = [
+        str(HotFunction(row.function, row.file, int(row.line), 1.0))
+        for row in chain.tail(_MOST_FRAMES).itertuples()
+    ]
+    phase = str(evidence.labels["phase"].iloc[label])
+    return " > ".join(frames) or _AT.get(phase, "")
+
+
+def judged_still(judged: Verdict, still: Standstill, pid: int) -> Verdict:
+    """The verdict on a loop in which nothing moves: what it stands at, and how to see more."""
+    reasons = set(still.places["reason"])
+    advice = "Find what it waits for: where each thread stands is below."
+    if reasons & {LOCK, SHARED_LOCK}:
+        advice = (
+            "Find who holds the lock: where each thread stands is below. Its holder may wait for "
+            "another one, may have ended, or held it when the workers were forked."
+        )
+    advice += f" All stacks, with those in C: py-spy dump --native --pid {pid}"
+    causes = [replace(cause, advice=advice) for cause in judged.causes[:1]]
+    if not causes or causes[0].kind == REST.kind:  # nothing was being made
+        causes = []
+    return replace(
+        judged,
+        kind=STANDSTILL,
+        degree="",
+        summary=still.words,
+        causes=causes,
+        doubt="",
+        ruled_out=(),
+        as_large="",
+    )
