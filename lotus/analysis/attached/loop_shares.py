@@ -147,10 +147,8 @@ def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
             shares.paces[place] = before.joined(pace) if before else pace
     for component, ns in _components(in_main).items():
         shares.making[component] = shares.making.get(component, 0.0) + ns
-    gone = (
-        bool(workers) and not len(of_workers) and bool((mine["ended"] == 1).sum() == len(workers))
-    )
-    if not gone:  # else nothing was being made, nor started
+    gone = bool((mine.loc[mine["worker"] >= 0, "ended"] == 1).all())
+    if not workers or len(of_workers) or not gone:  # else nothing was being made, nor started
         _charge_waits(shares, main_samples, of_workers, workers, places)
     if seen.evidence.facts["state"] != "ended":
         _leave_out_start(shares, main_samples.sort_values("time_ns")["phase"].to_numpy())

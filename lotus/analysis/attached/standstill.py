@@ -2,20 +2,20 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.loop_shares import LoopShares, Sampled
 from lotus.analysis.batches.looks import LOCK, SHARED_LOCK
-from lotus.analysis.batches.own_code import HotFunction
+from lotus.analysis.batches.own_code import HotFunction, of_program
 from lotus.analysis.verdict.causes.edges import REST
 from lotus.analysis.verdict.verdict import STANDSTILL, Verdict
 from lotus.common.formatting import duration
 
 _ALL, _LEAST_LOOKS = 0.98, 100  # of a loop that stands still, and looks at each process
 _LEAST_THREAD = 0.5  # of the time that was watched, at one stack: a thread that stands there
-_MOST_FRAMES = 2
 _AT = {
     phases.WAIT: "waits for the next batch",
     phases.IDLE: "has nothing to do",
@@ -100,26 +100,23 @@ def idle_outside(seen: Sampled) -> str:
 def places_of(seen: Sampled) -> pd.DataFrame:
     """Where each thread stands: main threads, and others that are in the program's own code."""
     evidence = seen.evidence
-    processes = evidence.processes.set_index("pid")
-    names = evidence.threads.set_index(["pid", "tid"])["name"].to_dict()
+    process_of = {row["pid"]: row for row in evidence.processes.to_dict("records")}
+    columns_of = (evidence.threads[name].tolist() for name in ("pid", "tid", "name"))
+    names = {(pid, tid): name for pid, tid, name in zip(*columns_of, strict=True)}
     least = _LEAST_THREAD * evidence.elapsed_ns
-    weights = seen.samples.groupby(["pid", "tid", "label"])["weight_ns"].sum()
+    sums = seen.samples.groupby(["pid", "tid", "label"])[["weight_ns"]].sum().reset_index()
+    longest = sums.sort_values("weight_ns").drop_duplicates(["pid", "tid"], keep="last")
+    longest = longest[longest["weight_ns"] >= least]
     rows = []
-    for (pid, tid), mine in weights.groupby(["pid", "tid"]):
-        label = int(mine.idxmax()[2])
-        if pid not in processes.index or mine.max() < least:
+    for pid, tid, label in longest[["pid", "tid", "label"]].to_numpy(np.int64).tolist():
+        own, at = tid == pid, _at(evidence, label)
+        quiet = evidence.labels["phase"].iloc[label] in _QUIET or not at
+        if pid not in process_of or (quiet and not own):
             continue
-        own = tid == pid
-        at = _at(evidence, label)
-        if not own and (evidence.labels["phase"].iloc[label] in _QUIET or not at):
-            continue
-        looks = seen.looks[(seen.looks["pid"] == pid) & own]
-        reasons = looks["reason"].value_counts()
+        reasons = seen.looks.loc[(seen.looks["pid"] == pid) & own, "reason"].value_counts()
         rows.append(
             {
-                "pid": pid,
-                "worker": int(processes["worker"][pid]),
-                "rank": int(processes["rank"][pid]),
+                **{name: process_of[pid][name] for name in ("pid", "worker", "rank")},
                 "thread": "" if own else names.get((pid, tid), ""),
                 "at": at,
                 "reason": str(reasons.index[0]) if len(reasons) else "",
@@ -132,14 +129,15 @@ def places_of(seen: Sampled) -> pd.DataFrame:
 
 
 def _at(evidence: AttachEvidence, label: int) -> str:
-    """The innermost functions of a label, else what its phase is."""
+    """The innermost function of the program in a label, else what its phase is."""
     chain = evidence.chains[evidence.chains["label"] == label].sort_values("depth")
     frames = [
-        str(HotFunction(row.function, row.file, int(row.line), 1.0))
-        for row in chain.tail(_MOST_FRAMES).itertuples()
+        HotFunction(str(row["function"]), str(row["file"]), int(row["line"]), 1.0)
+        for row in chain.to_dict("records")
     ]
-    phase = str(evidence.labels["phase"].iloc[label])
-    return " > ".join(frames) or _AT.get(phase, "")
+    if frames:
+        return str(of_program(frames))
+    return _AT.get(str(evidence.labels["phase"].iloc[label]), "")
 
 
 def judged_still(judged: Verdict, still: Standstill, pid: int) -> Verdict:

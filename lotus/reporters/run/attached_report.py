@@ -244,7 +244,7 @@ def _process_words(row: dict[str, Any]) -> str:
     """Return which process a row is of, or how many it stands for."""
     if row["count"] > 1:
         count = f"{row['count']:.0f}"
-        return f"{count} workers that ended" if row["ended"] == 1 else f"{count} more workers"
+        return f"{count} that ended" if row["ended"] == 1 else f"{count} more workers"
     words = "main" if row["worker"] < 0 else f"worker {row['worker']:.0f}"
     words += f", rank {row['rank']:.0f}" if row["rank"] > 0 else ""
     return f"{words}, ended" if row["ended"] == 1 else words

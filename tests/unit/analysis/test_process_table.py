@@ -24,7 +24,7 @@ def test_workers_that_ended_share_a_row() -> None:
     ends = (95, 195, 295, 395, 500)
     workers = [between(end - 95, end, always(BLUR)) for end in ends for _ in range(2)]
     summary = summary_of(Program(main, workers))
-    assert names_of(summary) == ["main", "worker 0", "worker 1", "8 workers that ended"]
+    assert names_of(summary) == ["main", "worker 0", "worker 1", "8 that ended"]
     last = summary.process_rows.iloc[-1]
     assert last["cores_used"] == pytest.approx(8 * summary.processes["cores_used"].iloc[1])
     assert last["computing_share"] == pytest.approx(1.0)
