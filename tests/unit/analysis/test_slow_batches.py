@@ -127,3 +127,16 @@ def test_a_stall_is_a_cause_of_its_own() -> None:
     both = {cause.kind for cause in verdict(scopes(stalled(12, s200=300.0))[0]).causes}
     assert {"slow-batches", "slow-samples"} <= both
     assert "All their samples were slow at once" in " ".join(shown(run).split())
+
+
+def test_batches_whose_samples_are_slow_in_each_epoch_are_not_called_a_stall() -> None:
+    # GIVEN two epochs of the same batches, of which two have only slow samples
+    took = {"Loader": lambda sample, _: 40.0 if sample // 4 in (12, 25) else 2.0}
+    run = Plan(batches=40, epochs=2, operations=took, step=6).run()
+    first = verdict(scopes(run)[0]).causes[0]
+    assert first.kind == "slow-batches"
+    assert first.title.startswith("4 batches of samples that are slow each time, such as ")
+    assert first.advice.startswith("The same samples were slow in each epoch")
+    once = verdict(scopes(stalled(12, 25))[0]).causes[0]
+    assert once.title.startswith("2 batches that were slow as a whole")
+    assert once.advice.startswith("All their samples were slow at once")

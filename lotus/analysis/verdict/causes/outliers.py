@@ -13,7 +13,7 @@ from lotus.analysis.batches.looks import SHARED_LOCK
 from lotus.analysis.batches.outlier_samples import costliest
 from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import Bools, batch_rows, integer, number, ratio, total
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import ALONE, BY_CHANCE, TOGETHER, Ledger
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, hides
@@ -56,6 +56,7 @@ _AWAITED = {
     "lock": "Now and then its code waits for another thread of its process: see what that thread "
     "does.",
 }
+_MOST_AGAIN = 0.5  # again_share: the samples are slow, not the moment
 _LEAST_BLOCKED = 0.6  # blocked_share: the slow samples wait, and do not compute
 
 
@@ -282,9 +283,22 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
         "slowest_batch": float(worst["batch"]),
         "slowest_sample_ns": float(worst["took"]),
         "typical_ns": float(worst["usual"]),
+        "again_share": _again_share(samples[together]),
     }
     ns, within, without_core = ledger.take_excess(TOGETHER)
     yield Charge(SLOW_BATCHES.kind, SLOW_BATCHES.title, ns, evidence, within, delay_ns=without_core)
+
+
+def _again_share(samples: pd.DataFrame) -> float:
+    """The share of these samples that are slow in more than one batch, by their index."""
+    known = integer(samples, "sample")[integer(samples, "sample") >= 0]
+    counts = np.unique(known, return_counts=True)[1]
+    return ratio(float((counts > 1).sum()), len(counts)) if len(counts) else 0.0
+
+
+def _come_again(charge: Charge) -> bool:
+    """Whether it is the samples, which are slow each time, and not what else went on."""
+    return charge.evidence.get("again_share", 0.0) >= _MOST_AGAIN
 
 
 def _slow_batches_title(charge: Charge, around: Circumstances) -> str:
@@ -293,6 +307,8 @@ def _slow_batches_title(charge: Charge, around: Circumstances) -> str:
     where = f"{int(evidence['slowest_epoch'])}/{int(evidence['slowest_batch'])}"
     if count == 1:
         return f"one batch that was slow as a whole: {where} (epoch/batch)"
+    if _come_again(charge):
+        return f"{count} batches of samples that are slow each time, such as {where} (epoch/batch)"
     return f"{count} batches that were slow as a whole, the slowest {where} (epoch/batch)"
 
 
@@ -300,6 +316,25 @@ def _slow_batches_reason(evidence: Evidence) -> str:
     return (
         f"In the slowest, a typical sample took {duration(evidence['slowest_sample_ns'])}; "
         f"otherwise that worker takes {duration(evidence['typical_ns'])}."
+    )
+
+
+def _against_slow_batches(charge: Charge, around: Circumstances) -> str:
+    if _come_again(charge):
+        return (
+            "The same samples were slow in each epoch, so it is they: see what they have in common "
+            "(length, size, file). Reduce or re-encode them ahead of time, or mix them with others "
+            "in a batch."
+        )
+    if around.epochs < 2:
+        return (
+            "All their samples were slow at once: either the machine or its storage was doing "
+            "something else then, or these batches hold what takes long. Record a second epoch: "
+            "samples that are slow again are themselves the cause."
+        )
+    return (
+        "All their samples were slow at once, so no sample is to blame. Check what else the "
+        "machine or its storage was doing, and record again: investigate only what recurs."
     )
 
 
@@ -314,12 +349,10 @@ SLOW_BATCHES = CauseRow(
         "slowest_batch": "Number of the slowest batch.",
         "slowest_sample_ns": "A typical sample's time in it, nanoseconds.",
         "typical_ns": _SAMPLE_FACTS["typical_ns"],
+        "again_share": "Share of their samples that are slow in more than one batch, 0 to 1.",
     },
     reason=_slow_batches_reason,
-    advice=fixed(
-        "All their samples were slow at once, so no sample is to blame. Check what else the "
-        "machine or its storage was doing, and record again: investigate only what recurs."
-    ),
+    advice=_against_slow_batches,
 )
 
 
