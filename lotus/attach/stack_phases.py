@@ -268,15 +268,22 @@ def _sent(frames: Sequence[Frame]) -> str:
 
 
 def _outside_of_next(frames: Sequence[Frame], sites: Sequence[Site]) -> Label:
-    for frame in reversed(frames):
+    for place in reversed(range(len(frames))):
+        frame = frames[place]
         if _last(frame) in ("_shutdown_workers",) and _LOADER.search(frame.file):
             return Label(phases.SHUTDOWN)
         for number, site in enumerate(sites):
             if site.holds(frame):
-                return Label(phases.STEP, loop=number, chain=_of_program(frames))
+                # What called the loop, as a framework's, is no part of the step.
+                return Label(phases.STEP, loop=number, chain=_of_step(frames[place:]))
     if any(frame.file.startswith("<frozen importlib") for frame in frames):
         return Label(phases.IMPORTS)
     return Label(phases.OUTSIDE, chain=_of_program(frames))
+
+
+def _of_step(frames: Sequence[Frame]) -> tuple[Frame, ...]:
+    """The program's own frames; in a framework's loop that calls none of them, the innermost."""
+    return _of_program(frames) or tuple(frames[-2:])
 
 
 def _of_program(frames: Sequence[Frame]) -> tuple[Frame, ...]:

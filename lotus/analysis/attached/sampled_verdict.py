@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,6 +53,7 @@ _FEW = 100  # samples of the thread that iterates: the verdict is rough
 _MOST_LOOPS = 8
 _UNEVEN, _IDLE = 0.5, 0.2  # of the waits, and of the workers' time: batches of unequal cost
 _Z = z_quantile()
+_OF_LIGHTNING = re.compile(r"lightning/(?:pytorch/)?loops/(?:\w+/)*(\w+)_loop\.py$")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class LoopSummary:
 
     loop: int
     title: str
+    name: str  # shorter
     verdict: Verdict
     workers: int
     loop_ns: float
@@ -169,10 +172,12 @@ def _loop(seen: Sampled, number: int, only: bool) -> LoopSummary:
     if last:
         judged = replace(judged, flaws=(_held_up(ranks, last), *judged.flaws))
     row = seen.evidence.loops.iloc[number]
+    title, name = _names(str(row["file"]), int(row["head"]))
     step = whole.of(phases.STEP)
     return LoopSummary(
         loop=number,
-        title=f"the loop at {os.path.basename(str(row['file']))}:{row['head']}",
+        title=title,
+        name=name,
         verdict=judged,
         workers=whole.workers,
         loop_ns=whole.loop_ns,
@@ -191,6 +196,16 @@ def _loop(seen: Sampled, number: int, only: bool) -> LoopSummary:
         held_up_by=last,
         places=None if still is None else still.places,
     )
+
+
+def _names(file: str, head: int) -> tuple[str, str]:
+    """A loop's title and its short name: where it stands, or which one of Lightning's it is."""
+    place = f"{os.path.basename(file)}:{head}"
+    kind = _OF_LIGHTNING.search(file)
+    if kind is None:
+        return f"the loop at {place}", place
+    name = kind[1].removesuffix("_epoch")
+    return f"Lightning's {name} loop ({place})", name
 
 
 def _held_up_by(seen: Sampled, parts: dict[int, LoopShares]) -> int:

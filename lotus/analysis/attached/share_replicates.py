@@ -11,6 +11,7 @@ from lotus.analysis.attached.loop_shares import Component
 from lotus.analysis.attached.sampled_verdict import LoopSummary
 from lotus.analysis.common.columns import Floats, ratios
 from lotus.common import bootstrap
+from lotus.common.statistics import z_quantile
 
 _BIN_NS = 100_000_000
 
@@ -33,7 +34,10 @@ class ShareReplicates:
 def share_replicates(
     evidence: AttachEvidence, loop: LoopSummary, seed: tuple[int, ...]
 ) -> ShareReplicates:
-    """Draw blocks of the time, the same ones for all shares."""
+    """Draw blocks of the time, the same ones for all shares.
+
+    The shares of waits and step also vary by how far the stacks may be off.
+    """
     shown = loop.operations
     components = list(zip(shown["phase"].astype(str), shown["name"].astype(str), strict=True))
     parts, wholes = _binned(evidence, loop.loop, components)
@@ -48,7 +52,24 @@ def share_replicates(
         for column, value in enumerate(values)
     ]
     made = dict(zip(components, scaled[2:], strict=True))
-    return ShareReplicates(scaled[0], scaled[1], made, bootstrap.blocks(len(parts), length))
+    unsure = _unsure(loop, scaled[0][1], np.random.default_rng((*seed, 1)))
+    wait, step = (
+        (value, drawn + part)
+        for (value, drawn), part in zip(scaled[:2], (unsure, -unsure), strict=True)
+    )  # what is no wait is a step
+    return ShareReplicates(wait, step, made, bootstrap.blocks(len(parts), length))
+
+
+def _unsure(loop: LoopSummary, waits: Floats, generator: np.random.Generator) -> Floats:
+    """What to add to replicates of the waits' share, for their interval to be the verdict's.
+
+    That one also knows how far the stacks may be off (wait_interval); how the share varies over
+    time does not tell.
+    """
+    half = (loop.verdict.input_high - loop.verdict.input_low) / 2
+    more = (half / z_quantile()) ** 2 - float(np.var(waits))
+    spread = float(np.sqrt(more)) if more > 0 else 0.0  # NaN: no interval is known
+    return generator.normal(0.0, spread, len(waits))
 
 
 def _binned(

@@ -89,7 +89,7 @@ def verdict_words(judged: Verdict) -> str:
 
 def time_parts(summary: AttachedSummary) -> list[tuple[str, float, float]]:
     """Return (part, nanoseconds, share) of the observed time."""
-    names = {loop.loop: plain(loop.title).removeprefix("the loop at ") for loop in summary.loops}
+    names = {loop.loop: plain(loop.name) for loop in summary.loops}
     return list(time_bars.parts_of(summary.time, names))
 
 

@@ -385,6 +385,16 @@ def test_time_outside_of_the_loop_is_no_step() -> None:
     assert verdict.kind == "outside"
 
 
+def test_lightnings_loops_have_names() -> None:
+    evidence = Program(STARVING, [always(BLUR)] * 2).evidence()
+    file = "/env/site-packages/lightning/pytorch/loops/training_epoch_loop.py"
+    loop = summarise(replace(evidence, loops=evidence.loops.assign(file=file))).loops[0]
+    assert loop.title == "Lightning's training loop (training_epoch_loop.py:59)"
+    assert loop.name == "training"
+    loop = summarise(evidence).loops[0]
+    assert (loop.title, loop.name) == ("the loop at train.py:59", "train.py:59")
+
+
 def test_no_loop_is_refused_with_the_next_step() -> None:
     with pytest.raises(LotusError, match="in no loop over a DataLoader"):
         with_loop(judged(Program(always((phases.OUTSIDE, "")))))

@@ -277,6 +277,20 @@ def test_torn_stacks_are_known(function: str) -> None:
     assert not stack_phases.is_torn(stack(*NEXT))
 
 
+def test_the_step_of_a_frameworks_loop_is_what_it_calls() -> None:
+    """Not the program's line that calls the framework."""
+    fit = "/env/lib/python3.11/site-packages/lightning/pytorch/loops/training_epoch_loop.py"
+    site = Site("_TrainingEpochLoop.run", fit, 150, 151, 153)
+    above = ["<module> /app/train.py:65", f"_TrainingEpochLoop.run {fit}:152"]
+    engine = "/env/lib/python3.11/site-packages/torch/autograd/graph.py"
+    inner = stack(*above, f"backward {fit}:300", f"_run {engine}:11")
+    label = stack_phases.label_main(inner, [site], Sources())
+    assert [frame.function for frame in label.chain] == ["backward", "_run"]
+    own = stack(*above, "Model.training_step /app/model.py:14", f"_run {engine}:11")
+    label = stack_phases.label_main(own, [site], Sources())
+    assert [frame.function for frame in label.chain] == ["Model.training_step"]
+
+
 def test_an_iterator_above_its_loop_is_of_that_loop_not_of_the_one_around() -> None:
     """As in Lightning, whose validation runs within the loop over the training's batches."""
     validation = Site("validate", "/app/validate.py", 20, 21, 22)
