@@ -1,7 +1,7 @@
 """Whether caching samples pays, at which cut and where: the choice from what was measured.
 
 Pure: the events come from lotus/inside/isolate/cut_bench.py, the room from cache_room.py. Times are
-ns of a sample in its worker: CPU time, and time blocked. Collate and sending are not in them.
+ns of a sample in its worker: CPU time, and time blocked, with collate and without sending.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ class PlannedSet:
     program_bytes: int  # resident memory of the program at its first batch
     accesses: SampleAccesses | None = None  # of its epochs; None: it has no samples with an index
     followed: bool = False  # whether they were computed; otherwise they are assumed
+    collate_ns: float | None = None  # of a sample, which stays; None: it is not known
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,7 @@ def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ..
         program_bytes=fields["rss_bytes"] or 0,
         accesses=assumed if columns is None else SampleAccesses.read(columns),
         followed=columns is not None,
+        collate_ns=fields["collate_ns"],
     )
     return planned, tuple(_cut(event) for event in events if event.get("event") == "cut")
 
@@ -239,7 +241,7 @@ def choose(
     offers: list[Offer] = []
     if data.refused is None and data.accesses is not None:
         offers = [
-            _offer(data.accesses, data.num_workers, cut, place, compression, epochs)
+            _offer(data, data.accesses, cut, place, compression, epochs)
             for cut in cuts
             if cut.usable
             for place in places
@@ -271,8 +273,8 @@ def _best(offers: Sequence[Offer], epochs: int) -> Offer | None:
 
 
 def _offer(
+    data: PlannedSet,
     accesses: SampleAccesses,
-    num_workers: int,
     plain: Cut,
     place: CachePlace,
     compression: Compression | None,
@@ -280,7 +282,7 @@ def _offer(
 ) -> Offer:
     cut = plain if compression is None else _compressed(plain, compression)
     length, count = accesses.samples, len(cut.bytes)
-    workers = max(1, num_workers)
+    workers = max(1, data.num_workers)
     density = cut.before_cpu_ns / np.maximum(cut.bytes, 1.0)
     files = file_bytes(cut.bytes)
 
@@ -313,7 +315,7 @@ def _offer(
     kept = density >= least
     fits, hits, written = filled(least)
     warm, keep, fetch = times_with(fits, kept)
-    now = cut.before_ns + cut.after_ns
+    now = cut.before_ns + cut.after_ns + (data.collate_ns or 0.0)
     added, saved = kept * keep, kept * (cut.before_ns - fetch)
     first = now + written[0] * added - hits[0] * saved
     later = now + np.mean(written[1:]) * added - np.mean(hits[1:]) * saved

@@ -24,8 +24,8 @@ data set are made several times in its main process, with other random numbers,
 and cached and read again in memory. After that it is ended at once: none of its
 `finally` blocks and atexit functions runs.
 
-What is predicted is the time of samples in their workers: collate and sending
-stay as they are. Where the training step binds, nothing is gained: first ask
+What is predicted is the time of samples in their workers, with collate and
+without sending. Where the training step binds, nothing is gained: first ask
 lotus advise --ceilings.
 
 writes: the file of -o, if caching samples pays

@@ -1,15 +1,19 @@
-"""Measures how much faster epochs are with cached samples.
+"""Measures how much faster epochs are with cached samples, and whether `lotus plan` predicts it.
 
     PYTHONPATH=. python tools/bench/cached_samples.py [--rounds 3] [--samples 600] [--ram FOLDER]
 
-cached_samples_train.py trains in turn unchanged and with `lotus run --settings` that cache samples
-before the first operation that draws random numbers: on disk, and in a folder in memory. Each run
-begins with an empty cache, which its first epoch fills. Printed are the seconds of the first
-epoch and of a later one, medians and ranges over the rounds, and the speed-up of a later epoch over
-the unchanged program, paired by round. The losses of all runs must be equal.
+`lotus plan` looks at cached_samples_train.py once for each pipeline and number of workers. Then the
+script trains in turn unchanged and with `lotus run --settings`, with samples cached as planned: on
+disk, and in a folder in memory. Each run begins with nothing cached, so its first epoch fills the
+folder. Printed are the seconds of the first epoch and of a later one, medians and ranges over the
+rounds; how many times as fast the later one is as that of the unchanged program, and how many times
+as long the first one takes, paired by round; and the same as predicted, with 95 % intervals over
+samples. `held` says whether the interval holds the median, or how far it is off. The losses of all
+runs must be equal.
 """
 
 import argparse
+import json
 import os
 import random
 import re
@@ -19,30 +23,27 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import provenance
 import torch
 
-from lotus.settings import tuned_file
-from lotus.settings.space import Setting
-from lotus.settings.tuned_file import Entry, SampleCache, Target, Tuned
 from lotus.workloads import jpegs
 
 PROGRAM = Path(__file__).with_name("cached_samples_train.py")
-FIRST_RANDOM = {
-    "v1": (0, ("RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize")),
-    "v2": (1, ("PILToTensor", "RandomResizedCrop", "RandomHorizontalFlip")),
-    "fixed": (4, ("Resize", "CenterCrop", "ToTensor", "Normalize")),
-}
+PIPELINES = ("v1", "v2", "fixed")
 EPOCHS = 4
 
 
-def settings(folder: Path, cached_in: Path, pipeline: str, workers: int) -> Path:
-    cut, operations = FIRST_RANDOM[pipeline]
-    cache = SampleCache(("transform",), cut, operations, str(cached_in), 20_000_000_000)
-    entry = Entry(Target(dataset="ImageFolder"), Setting(workers), cache=cache)
-    tuned_file.write(folder / "plan.json", Tuned((entry,)))
-    return folder / "plan.json"
+def planned(path: Path, cached_in: Path, own: list[str]) -> dict[str, Any]:
+    """Have `lotus plan` write settings to `path`; return what it has chosen."""
+    words = [sys.executable, "-m", "lotus", "plan", "--json", "--ram", "0", "--disk", "20GB"]
+    words += ["--epochs", "50", "--folder", str(cached_in), "-o", str(path), "--", *own]
+    completed = subprocess.run(words, capture_output=True, text=True)
+    document = json.loads(completed.stdout[completed.stdout.index("{\n") :])
+    if document["chosen"] is None:
+        raise SystemExit(f"{' '.join(own)}: {document['sentence']}")
+    return dict(document["chosen"])
 
 
 def train(words: list[str]) -> tuple[list[float], list[str]]:
@@ -64,6 +65,8 @@ def compare(pipeline: str, workers: int, data: Path, folder: Path, options: argp
     own = [sys.executable, str(PROGRAM), str(data), "--pipeline", pipeline]
     own += ["--workers", str(workers), "--epochs", str(EPOCHS)]
     places = {"disk": folder / "cache", "memory": options.ram / f"lotus-bench-{os.getpid()}"}
+    places = {name: place for name, place in places.items() if options.place in (None, name)}
+    plans = {name: planned(folder / f"{name}.json", place, own) for name, place in places.items()}
     durations: dict[str, list[list[float]]] = {name: [] for name in ("own", *places)}
     losses = set()
     for turn in range(options.rounds):
@@ -73,8 +76,8 @@ def compare(pipeline: str, workers: int, data: Path, folder: Path, options: argp
             words = own
             if name in places:
                 shutil.rmtree(places[name], ignore_errors=True)
-                path = settings(folder, places[name], pipeline, workers)
-                words = [sys.executable, "-m", "lotus", "run", "-q", "--settings", str(path), "--"]
+                words = [sys.executable, "-m", "lotus", "run", "-q"]
+                words += ["--settings", str(folder / f"{name}.json"), "--"]
                 words += own
             seconds, loss = train(words)
             durations[name].append(seconds)
@@ -83,13 +86,35 @@ def compare(pipeline: str, workers: int, data: Path, folder: Path, options: argp
         shutil.rmtree(option, ignore_errors=True)
     if len(losses) != 1:
         raise SystemExit(f"{pipeline}, {workers} workers: the losses differ: {losses}")
+    plain = durations.pop("own")
+    print(f"{pipeline:6} {workers:7}  {'own':7} {cells([each[0] for each in plain], later(plain))}")
     for name, rounds in durations.items():
-        later = [statistics.median(seconds[1:]) for seconds in rounds]
-        plain = [statistics.median(seconds[1:]) for seconds in durations["own"]]
-        times = [before / after for before, after in zip(plain, later, strict=True)]
-        first = words_of([seconds[0] for seconds in rounds])
-        row = f"{pipeline:6} {workers:7}  {name:6}  {first:22}  {words_of(later):22}"
-        print(f"{row}  {words_of(times)}" if name != "own" else row, flush=True)
+        times = [before / after for before, after in zip(later(plain), later(rounds), strict=True)]
+        longer = [after[0] / before[0] for before, after in zip(plain, rounds, strict=True)]
+        seconds = cells([each[0] for each in rounds], later(rounds))
+        print(f"{pipeline:6} {workers:7}  {name:7} {seconds}", flush=True)
+        plan = plans[name]
+        first, now = plan["first_epoch_ns"], plan["now_ns"]["mean"]
+        predicted = {key: first[key] / now for key in ("mean", "low", "high")}
+        for what, measured, of in (("later", times, plan["times"]), ("first", longer, predicted)):
+            said = f"{of['mean']:.2f} ({of['low']:.2f} to {of['high']:.2f})"
+            print(f"{'':16} {what:7} {words_of(measured)}, predicted {said}: {held(measured, of)}")
+
+
+def later(rounds: list[list[float]]) -> list[float]:
+    return [statistics.median(seconds[1:]) for seconds in rounds]
+
+
+def cells(*columns: list[float]) -> str:
+    return "  ".join(f"{words_of(values):22}" for values in columns)
+
+
+def held(measured: list[float], interval: dict[str, float]) -> str:
+    """Say whether an interval holds the median of what was measured."""
+    median = statistics.median(measured)
+    if interval["low"] <= median <= interval["high"]:
+        return "held"
+    return f"not held, {interval['mean'] / median - 1:+.0%}"
 
 
 def main() -> None:
@@ -97,16 +122,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--samples", type=int, default=600)
     parser.add_argument("--ram", type=Path, default=Path("/dev/shm"))
-    parser.add_argument("--only", choices=FIRST_RANDOM, help="one pipeline")
+    parser.add_argument("--only", choices=PIPELINES, help="one pipeline")
+    parser.add_argument("--place", choices=("disk", "memory"), help="one place")
     options = parser.parse_args()
     print(provenance.header(torch, f", {options.samples} pictures, {options.rounds} rounds"))
-    print(f"\n{'':23}  {'first epoch, s':22}  {'later epoch, s':22}  times as fast")
+    print(f"\n{'':24} {'first epoch, s':22}  {'later epoch, s':22}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         data = folder / "pictures"
         for _ in jpegs.make(data, options.samples):
             pass
-        for pipeline in FIRST_RANDOM:
+        for pipeline in PIPELINES:
             for workers in (0, 2):
                 if options.only in (None, pipeline):
                     compare(pipeline, workers, data, folder, options)

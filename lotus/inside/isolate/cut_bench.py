@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST_BYTES = 1 << 40  # of the entries of a measurement
+_COLLATED = 8  # samples
 _TIMED = 2  # timings per sample; the minimum counts, because other programs disturb
 
 
@@ -73,6 +74,7 @@ class CutBench:
         sources = RandomSources()
         path: SamplePath | None = None
         accesses: dict[str, Any] | None = None
+        collate_ns: float | None = None
         cuts: list[tuple[CheckedCut, _CutTimes]] = []
         if refused is None:
             sys.modules["torch"].set_num_threads(1)
@@ -81,6 +83,7 @@ class CutBench:
             try:
                 path, cuts = self._measured(loader.dataset, sources, scratch)
                 accesses = ask(access_order.columns, loader)
+                collate_ns = ask(self._collated, loader, path)
             except NoFingerprint as reason:
                 refused = str(reason)
             except Exception as error:  # of the program's data set
@@ -99,6 +102,7 @@ class CutBench:
                 "unseen_files": self._reads.unseen,
                 "samples": self._taken,
                 "accesses": accesses,
+                "collate_ns": collate_ns,
             }
         )
         for cut, times in cuts:
@@ -174,6 +178,20 @@ class CutBench:
                 for spans in rounds
             ]
             of_cut.after.append(_least(after))
+
+    def _collated(self, loader: Any, path: SamplePath) -> float:
+        """Return the least ns of CPU time that a sample takes to be collated, of a few together."""
+        count = min(_COLLATED, loader.batch_size or 1, len(path.dataset))
+        batch = [path.dataset[index] for index in range(count)]
+        busy, rounds = BusyTime(), []
+        try:
+            for _ in range(2 * _TIMED):
+                busy.start()
+                loader.collate_fn(batch)
+                rounds += busy.stop([reading()])
+        finally:
+            busy.close()
+        return sum(_least(rounds)) / count
 
     def _report(self, cut: CheckedCut, times: _CutTimes, key: str | None) -> None:
         def column(pairs: list[tuple[int, int]], place: int) -> list[int]:

@@ -40,6 +40,7 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
         "unseen_files": data.unseen_files,
         "samples": data.samples,
         "accesses": _accesses(planning),
+        "collate_ns": data.collate_ns,
         "epochs": planning.epochs,
         "cuts": [_cut(cut) for cut in planning.cuts],
         "places": [_place(place) for place in planning.places],
@@ -271,7 +272,7 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
         console,
         "predicted",
         f"from epoch 2 the same workers make {times.mean:.2f} ({times.low:.2f} to "
-        f"{times.high:.2f}) times as many samples; without collate and sending, which stay",
+        f"{times.high:.2f}) times as many samples; {_left_out(planning)}",
     )
     pays = "from epoch 1 on" if offer.break_even == 1 else f"after {offer.break_even} epochs"
     print_paragraph(console, "pays", f"{pays}, of {planning.epochs}")
@@ -284,6 +285,17 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
         print_paragraph(console, "assumed", assumed)
     for label, text in _changes(planning, offer):
         print_paragraph(console, label, plain(text))
+
+
+def _left_out(planning: CachePlanning) -> str:
+    """Say what the prediction does not contain."""
+    collate = planning.data.collate_ns
+    left = ["collate"] if collate is None else []
+    if planning.data.num_workers:
+        left += ["sending", "the start of workers"]
+    stays = f"collate stays, with {duration(collate)} a sample" if collate is not None else ""
+    missing = f"not counted: {', '.join(left)}" if left else ""
+    return "; ".join(part for part in (stays, missing) if part)
 
 
 def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:

@@ -28,8 +28,8 @@ def data_set(**changes: Any) -> dict[str, Any]:
     fields = {
         "event": "data_set", "path": ["dataset", "transform"], "operations": ["Resize", "Flip"],
         "length": 1000, "batch_size": 8, "num_workers": 2, "refused": None, "files": True,
-        "unseen_files": False, "samples": 4, "accesses": None, "torch": "2.14.1",
-        "rss_bytes": 5 * MB,
+        "unseen_files": False, "samples": 4, "accesses": None, "collate_ns": None,
+        "torch": "2.14.1", "rss_bytes": 5 * MB,
         "loader": {
             "number": None, "call_site": "train.py:3", "dataset": "Subset",
             "dataset_length": 1000, "sampler": "RandomSampler",
@@ -294,6 +294,16 @@ def test_epochs_that_ask_for_some_samples_again_hit_what_they_had() -> None:
     assert chosen.share == pytest.approx(0.5)
 
 
+def test_collate_stays() -> None:
+    planning = chosen_of(cut(0, "own", [5.0] * 4), collate_ns=2.0 * MS, num_workers=0)
+    assert planning.chosen is not None
+    # 5 ms before, 1 after and 2 to collate; 0.1 to read
+    assert planning.chosen.now.mean == pytest.approx(8 * MS)
+    assert planning.chosen.later.mean == pytest.approx(3.1 * MS)
+    words = " ".join(printed(planning).split())
+    assert "as many samples; collate stays, with 2.00 ms a sample pays" in words
+
+
 def test_a_part_of_a_data_set_takes_the_bytes_of_that_part() -> None:
     part = {
         "accesses": [200] * 2,
@@ -372,7 +382,10 @@ def test_the_report_has_the_cuts_the_choice_and_what_to_do_next() -> None:
     assert ["Flip", "no:", "torch", "5.10", "ms", "900", "µs", "-", "-"] in lines
     words = " ".join(text.split())
     assert "after Flip: random numbers are drawn before it" in words
-    assert "make 5.45 (5.45 to 5.45) times as many samples; without collate and sending" in words
+    assert (
+        "make 5.45 (5.45 to 5.45) times as many samples; collate and sending and the start of"
+        in words
+    )
     assert "Cache what comes from Resize, in RAM." in words
     assert "lotus advise --ceilings -- python train.py" in words
     assert "lotus run --settings plan.json -- python train.py" in words
