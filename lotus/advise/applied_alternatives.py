@@ -28,11 +28,25 @@ def choices(names: Sequence[str] | None = None) -> dict[str, list[str]]:
 
 
 def gain(result: Ceilings, kind: str) -> Speedup | None:
-    """Return the speed with alternatives over that without, where it was shown to be higher."""
+    """Return the speed with alternatives over that without, where it was shown to be higher.
+
+    No alternative gains where data that is always ready does not.
+    """
     shown = result.over(kind)
-    if shown is None or shown.low <= 1 or shown.mean < 1 + _WORTH:
+    if shown is None or not is_faster(shown) or beyond_ceiling(result):
         return None
     return shown
+
+
+def is_faster(speedup: Speedup) -> bool:
+    """Return whether a speedup was shown that is worth a change."""
+    return speedup.low > 1 and speedup.mean >= 1 + _WORTH
+
+
+def beyond_ceiling(result: Ceilings) -> bool:
+    """Return whether no gain is to be expected: the loop's ceiling is not told from no gain."""
+    ceiling = result.speedup
+    return ceiling is not None and ceiling.low <= 1
 
 
 def uses(result: Ceilings, others: Alternatives) -> tuple[AlternativeUse, ...]:

@@ -133,4 +133,5 @@ def _words(loader: "Any", cache: "dict[str, Any]", plan: CachePlan) -> str:
         what = f"samples of {kind} are cached as {after[0]} gets them"
     root = os.path.dirname(plan.folder)
     how = "" if plan.compression is None else f", compressed ({plan.compression})"
-    return f"{what}{how}: at most {plan.budget_bytes / 2**30:.3g} GiB in {root}"
+    unit, name = (2**30, "GiB") if plan.budget_bytes >= 2**30 else (2**20, "MiB")
+    return f"{what}{how}: at most {plan.budget_bytes / unit:.3g} {name} in {root}"

@@ -39,7 +39,15 @@ def write(
             print_paragraph(console, "in training", text)
     _write_refused(console, result)
     if output is None:
-        if any(result.over(kind) is not None for kind in _WHAT):
+        speedups = [speedup for kind in _WHAT if (speedup := result.over(kind)) is not None]
+        faster = any(applied_alternatives.is_faster(speedup) for speedup in speedups)
+        if faster and applied_alternatives.beyond_ceiling(result):
+            text = (
+                "Nothing to put in: alternatives cannot gain more than data that is always ready, "
+                "which was not shown to gain. Measure again, with a larger --budget."
+            )
+            console.print(f"\n{text}", style="bold", soft_wrap=True)
+        elif speedups:
             console.print("\nNothing to put in: no alternative was shown to help.", style="bold")
         else:
             console.print("\nNothing to put in.", style="bold")

@@ -89,6 +89,16 @@ def test_only_what_helped_is_kept(
     assert f"lotus run --settings {path}{allowed} -- python train.py\n" in shown
 
 
+def test_nothing_is_kept_where_data_that_is_always_ready_gains_nothing() -> None:
+    result = measured(**{FREE: 1.0, EXACT: 1.3})
+    assert applied_alternatives.settings(result, others(), ["python", "train.py"]) is None
+    text = io.StringIO()
+    applied_report.write(
+        plain_console(text, 200), result, others=others(), words=["train.py"], output=None
+    )
+    assert "alternatives cannot gain more than data that is always ready" in text.getvalue()
+
+
 def test_every_stand_in_is_of_a_kind() -> None:
     choices = applied_alternatives.choices()
     assert "in_place_normalize" in choices[EXACT]

@@ -383,7 +383,7 @@ def test_the_report_has_the_cuts_the_choice_and_what_to_do_next() -> None:
     words = " ".join(text.split())
     assert "after Flip: random numbers are drawn before it" in words
     assert (
-        "make 5.45 (5.45 to 5.45) times as many samples; collate and sending and the start of"
+        "make 5.45 (5.45 to 5.45) times as many samples; not counted: collate, sending, the start"
         in words
     )
     assert "Cache what comes from Resize, in RAM." in words
