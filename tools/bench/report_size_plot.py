@@ -43,6 +43,7 @@ def draw(rows: Sequence[Mapping[str, Any]], folder: Path) -> bool:
             axes.set_yscale("log")
             axes.margins(0.15, 0.2)
             axes.xaxis.set_major_formatter("{x:g}")
+            axes.yaxis.get_major_locator().set_params(subs=(1, 2, 5))
             axes.yaxis.set_major_formatter("{x:,g}")
             axes.yaxis.set_minor_formatter("")
             axes.set_xlabel("million events (samples and operations)")
