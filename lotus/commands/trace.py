@@ -19,7 +19,7 @@ from lotus.reporters.run import closing
 from lotus.reporters.run.early_import import EarlyImport
 
 if TYPE_CHECKING:
-    from lotus.recording.sidecars import Sibling
+    from lotus.recording.sidecars import Sidecar
 
 NAME = "trace"
 HELP = "run a command and record its data loading"
@@ -155,7 +155,7 @@ def _add_recorders(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     command = options.required_command(args, NAME, _hint_of_dashes(args.counters))
     counters: str | None = None
-    recorders: list[Sibling] = []
+    recorders: list[Sidecar] = []
     cpu: dict[str, Any] = {}
     sampled = args.perf or args.perf_events or args.perf_kernel
     if args.counters is not None or sampled or args.py_spy:

@@ -1,8 +1,8 @@
-"""The frames of a run's logs in memory: all of them, while tables are to be made of them.
+"""Holds the frames of a run's logs in memory while tables are made of them.
 
 Once the tables `batches`, `waits`, `epochs` and `workers` exist, what is left to be read are
-samples and operations. To find them takes a fifth of what the frames take, so of a large run the
-rest is given back; who needs it later gets it from the logs again.
+samples and operations. Locating them needs a fifth of the frames' memory, so a large run frees the
+rest; code that needs it later reads the logs again.
 """
 
 import copy
@@ -18,7 +18,7 @@ from lotus.reading.event_log import EventLog
 from lotus.reading.frame_scanner import EXPECTED, Array, join, narrow
 from lotus.reading.process_tree import Assembly, Process
 
-# Of fewer frames what is kept is of no weight.
+# Fewer frames need too little memory to matter.
 MANY = 1 << 17
 _TABLES = ("batches", "waits", "epochs", "workers")
 # Fields of which the tables of samples and operations are made; beside them the numbers of rows of

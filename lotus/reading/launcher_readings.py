@@ -1,4 +1,4 @@
-"""What the launcher read: of the machine, of the program's memory, of the processes it started."""
+"""Tables of what the launcher read of the machine, the program's memory and its processes."""
 
 import pandas as pd
 

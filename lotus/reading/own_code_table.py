@@ -1,5 +1,6 @@
-"""The Python functions in which the data set's own code, the sampler, the training step or what is
-between two loops ran (blocking.json)."""
+"""The Python functions in which time passed in the data set's own code, the sampler, the training
+step or between two loops (blocking.json).
+"""
 
 import re
 

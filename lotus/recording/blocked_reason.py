@@ -1,4 +1,4 @@
-"""What a thread is blocked in, from the system call that the kernel says it is in."""
+"""What blocks a thread, by the system call that the kernel reports."""
 
 import os
 

@@ -1,5 +1,4 @@
-"""What threads that make batches, or wait for them, are blocked in, and what the machine does
-meanwhile: RUN/blocking.json.
+"""Samples what blocks threads that make or await batches, and the machine's state: blocking.json.
 
 A thread of the launcher looks at them up to 50 times a second: the kernel tells a process's
 ancestors in which system call a thread is (/proc/PID/syscall), and the state page tells the

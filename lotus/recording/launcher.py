@@ -31,7 +31,7 @@ from lotus.format.run_directory import make, make_default
 from lotus.recording.recorders import Recorders
 
 if TYPE_CHECKING:
-    from lotus.recording.sidecars import Sibling
+    from lotus.recording.sidecars import Sidecar
 
 # Forwarded where a process sent them to lotus alone.
 _FORWARDED = {
@@ -72,13 +72,13 @@ def trace(
     directory: Path | None,
     settings: TraceSettings,
     force: bool = False,
-    siblings: Sequence["Sibling"] = (),
+    sidecars: Sequence["Sidecar"] = (),
     progress: Callable[[Path], AbstractContextManager[object]] | None = None,
     quiet: bool = False,
 ) -> tuple[Path, ProgramOutcome]:
     """Run a command traced into a run directory; returns the directory and how it ended.
 
-    `siblings` record beside it from its first instruction on; what became of them is in run.json
+    `sidecars` record beside it from its first instruction on; what became of them is in run.json
     under "recorders", and none of them can fail the run. `progress` makes, of the run directory,
     a context that is entered while the program runs.
     `quiet` keeps what runs in the program from saying there that it had to stop.
@@ -100,7 +100,7 @@ def trace(
             "with -o"
         ) from None
     _tell_outer(directory.absolute())
-    beside = Recorders(siblings, directory, record) if siblings else None
+    beside = Recorders(sidecars, directory, record) if sidecars else None
     try:
         outcome = run(words, environ, beside, _meanwhile(directory, progress))
     except CannotStart as error:

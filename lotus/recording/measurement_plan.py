@@ -27,7 +27,7 @@ class MeasurementPlan:
 
     counters: str | None
     cpu: dict[str, Any] = field(default_factory=dict)
-    recorders: list[sidecars.Sibling] = field(default_factory=list)
+    recorders: list[sidecars.Sidecar] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -45,7 +45,7 @@ def plan(
     Raises LotusError for what is not understood. What the machine cannot do is a remark.
     """
     notes: list[str] = []
-    recorders: list[sidecars.Sibling] = []
+    recorders: list[sidecars.Sidecar] = []
     spec = None
     facts: dict[str, Any] = {}
     try:
@@ -73,7 +73,7 @@ def _perf(
     kernel: bool,
     notes: list[str],
     say: sidecars.Say | None,
-) -> Sequence[sidecars.Sibling]:
+) -> Sequence[sidecars.Sidecar]:
     event, rate, why = sampling_event()
     if kernel and event and kernel_refused():
         kernel = False

@@ -1,6 +1,4 @@
-"""Python stacks of a process whose data set's code, sampler or training step takes long: py-spy,
-two seconds.
-"""
+"""Samples Python stacks where data set, sampler or training step are slow: py-spy, two seconds."""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
-"""Python stacks of the main process between its loops: py-spy, from some way into a long pause to
-its end, so that all of them are of the pause.
+"""Samples Python stacks of the main process in long pauses between its loops, with py-spy.
+
+It starts some way into a pause and ends with it, so that all stacks are of the pause.
 """
 
 from pathlib import Path

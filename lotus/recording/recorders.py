@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lotus.format import manifest
 
 if TYPE_CHECKING:
-    from lotus.recording.sidecars import Sibling
+    from lotus.recording.sidecars import Sidecar
 
 _T = TypeVar("_T")
 
@@ -17,14 +17,14 @@ class Recorders:
     """The recorders of one run, and their part of its manifest."""
 
     def __init__(
-        self, siblings: Sequence["Sibling"], directory: Path, record: dict[str, Any]
+        self, sidecars: Sequence["Sidecar"], directory: Path, record: dict[str, Any]
     ) -> None:
-        self._siblings, self._directory, self._record = list(siblings), directory, record
+        self._sidecars, self._directory, self._record = list(sidecars), directory, record
         self._notes: dict[str, Any] = {}
 
     def start(self, pid: int) -> None:
         """Attach all recorders to the program; none can fail the run."""
-        self._each(lambda sibling: sibling.start(pid, self._directory.absolute()))
+        self._each(lambda sidecar: sidecar.start(pid, self._directory.absolute()))
         # Already now: lotus may be killed before the end.
         self._note()
         with contextlib.suppress(OSError):
@@ -32,25 +32,25 @@ class Recorders:
 
     def watch(self) -> float | None:
         """Return after how many seconds to look again, None for never."""
-        times = self._each(lambda sibling: sibling.watch())
+        times = self._each(lambda sidecar: sidecar.watch())
         return min((seconds for seconds in times if seconds is not None), default=None)
 
     def stop(self) -> None:
         """End all recorders and keep their notes."""
-        self._each(lambda sibling: sibling.stop())
+        self._each(lambda sidecar: sidecar.stop())
         self._note()
 
     def _note(self) -> None:
-        self._each(lambda sibling: self._notes.update({sibling.name: sibling.note()}))
+        self._each(lambda sidecar: self._notes.update({sidecar.name: sidecar.note()}))
         self._record["recorders"] = dict(self._notes)
 
-    def _each(self, call: Callable[["Sibling"], _T]) -> list[_T]:
+    def _each(self, call: Callable[["Sidecar"], _T]) -> list[_T]:
         """Call a function for each recorder; one that raises, a bug, is then ignored."""
         results = []
-        for sibling in list(self._siblings):
+        for sidecar in list(self._sidecars):
             try:
-                results.append(call(sibling))
+                results.append(call(sidecar))
             except Exception as error:
-                self._siblings.remove(sibling)
-                self._notes[sibling.name] = {"problem": f"{type(error).__name__}: {error}"}
+                self._sidecars.remove(sidecar)
+                self._notes[sidecar.name] = {"problem": f"{type(error).__name__}: {error}"}
         return results

@@ -33,7 +33,7 @@ _MAY_NOT_LOOK = (
 Say = Callable[[str], None]
 
 
-class Sibling(Protocol):
+class Sidecar(Protocol):
     """A recorder. None of its methods waits forever; a recorder that raises is ignored."""
 
     name: str

@@ -24,7 +24,7 @@ from native_map.recording.perf_command import Sampling
 from pathlib import Path
 perf, spy, *command = sys.argv[1:]
 sidecars.ATTACH_S = float(os.environ.get("ATTACH_S", sidecars.ATTACH_S))
-siblings = [Perf(Sampling(("cpu-clock",), 499), perf, say)] if perf else []
+recorders = [Perf(Sampling(("cpu-clock",), 499), perf, say)] if perf else []
 class Broken:
     name = "broken"
     def __getattr__(self, name):
@@ -33,11 +33,11 @@ class Broken:
         open("watched", "w").close()
         return 1 / 0 if BREAKS == "watch" else None
 BREAKS = perf.partition("=")[2]
-siblings = [Broken()] if BREAKS else siblings
-siblings += [PySpy(py_spy=spy, say=say, slice_s=2)] if spy else []
+recorders = [Broken()] if BREAKS else recorders
+recorders += [PySpy(py_spy=spy, say=say, slice_s=2)] if spy else []
 
 try:
-    _, outcome = launcher.trace(command, Path("run"), TraceSettings(), siblings=siblings)
+    _, outcome = launcher.trace(command, Path("run"), TraceSettings(), sidecars=recorders)
 except launcher.CannotStart as error:
     say(f"lotus: {error}")
     sys.exit(error.exit_code)

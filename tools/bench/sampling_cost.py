@@ -23,7 +23,7 @@ import provenance
 
 from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
-from lotus.recording.sidecars import Perf, PySpy, Sibling
+from lotus.recording.sidecars import Perf, PySpy, Sidecar
 from native_map.recording.perf_command import Sampling
 
 PROGRAM = """
@@ -52,7 +52,7 @@ json.dump(found, open(sys.argv[3], "w"))
 """
 
 
-def siblings(kind: str, event: str) -> Sequence[Sibling]:
+def sidecars(kind: str, event: str) -> Sequence[Sidecar]:
     name, _, number = kind.partition(" ")
     if name == "perf":
         return [Perf(Sampling((event,), int(number)))]
@@ -68,7 +68,7 @@ def run_once(kind: str, event: str, processes: int, rounds: int, folder: Path) -
     if has_counters():
         command = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", str(counts), *command]
     directory, outcome = launcher.trace(
-        command, folder / "run", TraceSettings(), siblings=siblings(kind, event)
+        command, folder / "run", TraceSettings(), sidecars=sidecars(kind, event)
     )
     usage = json.loads(out.read_text())
     if counts.exists():

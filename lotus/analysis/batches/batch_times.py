@@ -1,4 +1,4 @@
-"""Per-batch times, their order of arrival, and what was recorded of how many batches."""
+"""Times per batch, their order of arrival, and for how many batches they were recorded."""
 
 import numpy as np
 import pandas as pd

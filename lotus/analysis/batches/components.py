@@ -1,4 +1,4 @@
-"""What each batch is made of, and the part of it that is out of the ordinary.
+"""The parts of each batch's time, and how much of each is unusual.
 
 All matrices have one row per batch and one column per component: the top-level operations, then
 the data set's own code, collate, the rest of the fetch and the worker's snapshot after it. Values

@@ -1,4 +1,4 @@
-"""How much of a loop an accelerator had nothing to do, by its own clock."""
+"""For how much of a loop an accelerator was idle, by its own clock."""
 
 from dataclasses import dataclass
 

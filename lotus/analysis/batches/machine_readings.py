@@ -1,4 +1,4 @@
-"""What the machine counted while a loader was iterated."""
+"""The machine's own counters while a loader was iterated."""
 
 import numpy as np
 

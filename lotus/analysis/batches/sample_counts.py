@@ -1,4 +1,4 @@
-"""What the numbers of samples of a loader count."""
+"""Whether a loader's numbers of samples count samples, or items of unknown contents."""
 
 import numpy as np
 

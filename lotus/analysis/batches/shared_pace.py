@@ -1,4 +1,4 @@
-"""Whether samples come at even distances, whichever worker asks: as from a limit that all share.
+"""Detects samples that arrive evenly spaced over all workers, as under a limit that they share.
 
 Workers that wait each for itself end their samples at whatever moments. Behind one rate limit or
 one line, each sample ends a fixed time after the one before it.

@@ -1,4 +1,4 @@
-"""What the loop went through over time: each batch, and throughput; thinned out honestly."""
+"""The loop over time: each batch and the throughput, thinned without hiding extremes."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How sure the share of the waits is: its interval, from how it varies between batches."""
+"""The confidence interval of the share of waits, from its variation between batches."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""C and C++ functions of a program observed from outside: lines, tables, document."""
+"""C and C++ functions of an observed program: lines, tables, document."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Checks the result of a search in real training, alternating between it and the own setting.
+"""Checks the result of a search in real training, alternating with the program's own setting.
 
 Trials emulate the program's step: they know its duration, but not its effect on caches and memory.
 The check uses the real step, on batches that the program would train on anyway.

@@ -1,4 +1,4 @@
-"""Traces the trials of a search, as the costs of operations explain the measured rates.
+"""Traces the trials of a search, so that the costs of operations can explain their rates.
 
 Only every fourth batch is traced, to keep the overhead small.
 """

@@ -1,4 +1,4 @@
-"""What keeps a training step from the cores, as the summary of a verdict has it."""
+"""The clause of a verdict's summary that says what keeps a training step from the cores."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What is out of the ordinary: a few samples, a few batches, one worker."""
+"""Unusual samples, batches and workers that are few."""
 
 import math
 import re

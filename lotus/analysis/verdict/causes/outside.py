@@ -1,4 +1,4 @@
-"""The run outside of the loops over its loaders; no part of any loop's account."""
+"""The time outside of the loops over loaders, which is part of no loop's account."""
 
 from collections.abc import Sequence
 

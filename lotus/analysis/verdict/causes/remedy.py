@@ -1,4 +1,4 @@
-"""What an advice changes where it is no change of code, so that it can be predicted and tried."""
+"""Advice that changes no code, described so that it can be predicted and tried."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The way of a batch from its worker to the loop, and the way of its index to the worker."""
+"""Transfers of batches from a worker to the loop, and of their indices to the worker."""
 
 from collections.abc import Iterable
 
