@@ -26,6 +26,7 @@ _LEAST_ROUNDS = 2  # without which there is no interval
 _LONGEST = 1.5  # times the intended duration, where settings differ in threads
 _LEAST, _MOST = 8, 400  # batches of a stretch
 _FEW = LEAST_BATCHES + 1  # batches that a stretch needs where the time of others runs out
+_HOPELESS = 0.4  # of the best one's speed: a setting so slow is not trained with again
 _PRECISE = 0.03  # half the interval's width over the mean, at which the check ends
 
 
@@ -164,7 +165,9 @@ class Stretches:
         )
         for setting in [each for each in self.settings if each not in (best, self.own)]:
             beside = self.compared(setting, best)
-            if beside is not None and beside.speedup.high < 1 - TIE:
+            if beside is None:
+                continue
+            if beside.speedup.high < 1 - TIE or beside.speedup.mean < _HOPELESS:
                 self.settings.remove(setting)
                 self._planned = [each for each in self._planned if each != setting]
 

@@ -40,10 +40,10 @@ def variants(result: Result) -> tuple[Setting, ...]:
     watched = result.watched
     if not is_threaded(watched) or result.untried or result.failure:
         return ()
-    settings = [result.own.normal()]
-    busy = _with_workers(result)
-    if busy is not None:
-        settings.insert(0, busy.normal())
+    own, busy = result.own.normal(), _with_workers(result)
+    settings = [own] if busy is None else [busy.normal(), own]
+    if busy is not None and busy.threads != own.threads:
+        settings.remove(own)  # threads of its workers fight, whatever the step has
     cores = int(result.cores)
     counts = [[max(cores - setting.num_workers, 1) for setting in settings], [1] * len(settings)]
     settings_with_fewer = [

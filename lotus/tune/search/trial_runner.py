@@ -13,7 +13,14 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from lotus.common.formatting import duration, plural
-from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open, Opened, TrialBlock
+from lotus.inside.tune.candidates.trial_requests import (
+    SLOW_BATCHES,
+    Close,
+    Measure,
+    Open,
+    Opened,
+    TrialBlock,
+)
 from lotus.settings.space import Measurement, Observed, Setting
 from lotus.tune.program.program import PausedProgram, TrialFailed, TrialsForbidden
 from lotus.tune.search.default_space import step_of
@@ -24,7 +31,6 @@ from lotus.tune.simulation import epoch_time
 _LEAST_LIMIT_S = 10.0
 _PATIENCE = 5.0  # time limit of a trial, in expected durations
 _BATCHES = 8  # least number per block, if they are fast enough
-_LEAST_BATCHES = 4
 _AHEAD = 0.15  # largest share of the budget for filling a queue
 
 
@@ -352,14 +358,14 @@ class TrialRunner:
         if step or not self.train:  # else only the model uses the block
             least = max(least, needed(varies, batch_s, self.block_s))
         if batch_s * least > self._slow_s:
-            least = max(int(self._slow_s / batch_s), _LEAST_BATCHES)
+            least = max(int(self._slow_s / batch_s), SLOW_BATCHES)
         ahead = setting.num_workers * (setting.prefetch_factor or 0)
         expected = self.block_s + (least + ahead) * batch_s
         if step:
             expected += least * self._step_s
         limit_s = self._limit(expected)
         try:
-            request = Measure(self.block_s, least, step, limit_s)
+            request = Measure(self.block_s, least, step, limit_s, slow_s=self._slow_s)
             block = self.program.perform(loader, request)
         except TrialFailed:
             self._open.pop(loader, None)  # the program has closed it

@@ -75,6 +75,14 @@ def test_fewer_threads_are_the_cores_that_workers_leave_and_one() -> None:
     )
 
 
+def test_where_threads_of_workers_fight_the_step_alone_cannot_mend_it() -> None:
+    program = threaded(Trains(0.1, 0.05))
+    own = Setting(2, prefetch_factor=2)
+    limited = dataclasses.replace(own, threads=1)
+    result = found(program, own=own, best=limited, measured=(trial(own, 0.3), trial(limited, 0.03)))
+    assert variants(result) == (dataclasses.replace(limited, torch_threads=1),)
+
+
 @pytest.mark.parametrize(
     ("threads", "busy", "more"),
     [(1, 1.6, {}), (2, 1.0, {}), (2, 1.6, {"untried": "no memory"}), (2, 1.6, {"failure": "bad"})],
@@ -248,7 +256,7 @@ def test_a_setting_that_is_much_slower_is_not_trained_with_again() -> None:
     program = timed(0.1, 0.08, own_1=0.5, best_1=0.05)
     check(program, found(program), seconds=60)
     settings = [setting for setting, _, _ in program.blocks]
-    assert settings.count(OWN_1) == 2
+    assert settings.count(OWN_1) == 1
     assert settings.count(BEST_1) > 3
 
 

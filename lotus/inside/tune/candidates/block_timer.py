@@ -6,7 +6,7 @@ import os
 import time
 
 from . import batch_contents, worker_processes
-from .trial_requests import TrialBlock
+from .trial_requests import SLOW_BATCHES, TrialBlock
 from .watchdog import Failed
 
 TYPE_CHECKING = False
@@ -48,12 +48,22 @@ def measure(
     def late() -> bool:
         return time.perf_counter() - began > watchdog.limit_s
 
+    def slow() -> bool:
+        return request.slow_s is not None and time.perf_counter() - began > request.slow_s
+
+    def enough() -> bool:
+        if len(waits) >= SLOW_BATCHES and slow():
+            return True
+        return total_s >= request.seconds and len(waits) >= request.least
+
     for done in range(discard):
         if late():
             raise Failed(
                 f"after {watchdog.limit_s:g} s it had given {done} of the {discard} batches that "
                 "may lie ready"
             )
+        if slow():
+            break
         loading.take(watchdog)
     usage = loading.usage
     workers = bool(loading.loader.num_workers)
@@ -66,7 +76,7 @@ def measure(
     sizes: list[int] = []
     main_cpu_s = total_s = 0.0
     looks = _Looks()
-    while (total_s < request.seconds or len(waits) < request.least) and not (waits and late()):
+    while not enough() and not (waits and late()):
         batch, wait_s, cpu_s = loading.take(watchdog)
         before = time.perf_counter()
         main_cpu_s += cpu_s

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply")
 
 
+SLOW_BATCHES = 4  # that a block has at least if the loader is slow
+
+
 @dataclass(frozen=True)
 class Opened:
     """A candidate loader has given its first batch."""
@@ -103,7 +106,9 @@ class Measure(Request[TrialBlock]):
     many as may lie ready, workers x prefetch. With `step` work that takes as long as the training
     step, and as much CPU time, follows each counted batch. All candidates read the same indices.
     `limit_s` is how long a batch may take; it also ends the block, with fewer batches than `least`
-    if any were counted until then. A candidate that fails is closed.
+    if any were counted until then. Once `slow_s` are over, which include the uncounted batches, no
+    more are discarded, as none lies ready then, and `SLOW_BATCHES` are enough. A candidate that
+    fails is closed.
     """
 
     seconds: float
@@ -111,6 +116,7 @@ class Measure(Request[TrialBlock]):
     step: bool
     limit_s: float
     discard: int | None = None
+    slow_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lotus.inside.tune.candidates import block_timer
-from lotus.inside.tune.candidates.trial_requests import Measure
+from lotus.inside.tune.candidates.trial_requests import SLOW_BATCHES, Measure
 
 FETCH_S, STEP_S = 0.1, 0.02
 
@@ -100,6 +100,24 @@ def test_slow_inspection_does_not_favour_workers(
         slowed = [samples_per_s(monkeypatch, count, step, **extra) for count in (workers, 0)]
         assert slowed[0] / slowed[1] <= new / own * (1 + 1e-9)
         assert slowed[0] <= 4 * workers / FETCH_S * (1 + 1e-9)  # what they can make
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_slow_loader_gives_few_batches(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    clock = Clock()
+    monkeypatch.setattr(block_timer, "time", clock)
+    monkeypatch.setattr(
+        block_timer.batch_contents,
+        "measures",
+        lambda batch: dict.fromkeys(("batch_bytes", "shared_bytes", "pipe_bytes", "tensors"), 1),
+    )
+    watch: Any = Watch()
+    for slow_s, least in ((0.5 * FETCH_S, SLOW_BATCHES), (None, 40)):
+        loading: Any = Loading(clock, workers, {"usage": 0, "samples": 0})
+        loading.ready_at = [clock.now + FETCH_S] * workers
+        request = Measure(0, 40, step=False, limit_s=1e6, discard=2 * workers, slow_s=slow_s)
+        block = block_timer.measure(loading, watch, request, None)
+        assert len(block.waits_s) == least
 
 
 def test_batches_of_several_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
