@@ -45,8 +45,8 @@ class Stretches:
     """Stretches of training with the own setting and others, in turn.
 
     `settings` are compared in this order, the own one among them; a setting that proves slower than
-    another one is not trained with again. Training takes `seconds`, and up to twice as long if two
-    rounds do not fit.
+    another one is not trained with again. Training takes `seconds`, and up to twice as long if so few
+    rounds fit that nothing can be told.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Stretches:
     def _trains(self, setting: Setting, on_stretch: Callable[[Setting], object] | None) -> bool:
         """Train with a setting for a stretch; return whether another one may follow."""
         start = self.clock()
-        until = self.until + (self.seconds if self.rounds < _LEAST_ROUNDS else 0.0)
+        until = self.until + (self.seconds if self.rounds < _ROUNDS else 0.0)
         if start + self._took.get(setting, 0.0) >= until:
             return False
         batches = self._batches(setting)

@@ -300,7 +300,7 @@ def test_very_slow_steps_leave_time_for_fewer_threads() -> None:
     result = check(program, nothing_found(program))
     assert len(result.threads_checked) == 2
     assert result.benefit
-    assert program.now - 50.0 <= 20.0 + 6.5
+    assert program.now - 50.0 <= 2 * 20.0 + 6.5
 
 
 class Ending(Trains):
