@@ -16,6 +16,7 @@ from typing import Protocol
 from lotus.inside.tune.candidates.trial_requests import Reply, Request, Train
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.search.decision import is_faster, may_gain
 from lotus.tune.search.round_timings import LEAST_BATCHES, Timings, speedup
 from lotus.tune.search.trial_rates import Checked
 from lotus.tune.strategies.preference import TIE
@@ -45,8 +46,8 @@ class Stretches:
     """Stretches of training with the own setting and others, in turn.
 
     `settings` are compared in this order, the own one among them; a setting that proves slower than
-    another one is not trained with again. Training takes `seconds`, and up to twice as long if so few
-    rounds fit that nothing can be told.
+    another one is not trained with again. Training takes `seconds`, and up to twice as long if few
+    rounds fit, or they leave open whether the most promising setting gains.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Stretches:
     def _trains(self, setting: Setting, on_stretch: Callable[[Setting], object] | None) -> bool:
         """Train with a setting for a stretch; return whether another one may follow."""
         start = self.clock()
-        until = self.until + (self.seconds if self.rounds < _ROUNDS else 0.0)
+        until = self.until + (self.seconds if self._is_open() else 0.0)
         if start + self._took.get(setting, 0.0) >= until:
             return False
         batches = self._batches(setting)
@@ -137,6 +138,14 @@ class Stretches:
         self.timings[setting].add(self.rounds, trained)
         del self._planned[:1]
         return not trained.over
+
+    def _is_open(self) -> bool:
+        """Whether more rounds than fit into the time may be worth their time."""
+        if self.rounds < _ROUNDS:
+            return True
+        shown = [self.compared(setting) for setting in self.settings if setting != self.own]
+        gains = [each.speedup for each in shown if each is not None and may_gain(each.speedup)]
+        return bool(gains) and not any(is_faster(each) for each in gains)
 
     def _longest_s(self, setting: Setting) -> float:
         """The longest duration of a stretch.
