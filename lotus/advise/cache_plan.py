@@ -124,6 +124,11 @@ class Offer:
         """The part of a sample's time that later epochs save."""
         return 1 - self.later.mean / self.now.mean if self.now.mean else 0.0
 
+    def saved_in(self, epochs: int) -> float:
+        """The part of the time of so many epochs that it saves, with what the first one costs."""
+        now = self.now.mean * epochs
+        return 1 - self.total_ns(epochs) / now if now else 0.0
+
     def total_ns(self, epochs: int) -> float:
         """The time of a sample in so many epochs together."""
         return self.first.mean + (epochs - 1) * self.later.mean
@@ -251,9 +256,7 @@ def choose(
     worth = [
         offer
         for offer in offers
-        if offer.saved >= LEAST_SAVED
-        and offer.break_even is not None
-        and offer.break_even <= epochs
+        if offer.saved >= LEAST_SAVED and offer.saved_in(epochs) >= LEAST_SAVED
     ]
     best = _best([each for each in worth if each.compression is None], epochs)
     smaller = _best([each for each in worth if each.compression is not None], epochs)
@@ -420,4 +423,10 @@ def _reason(
             f"of a sample's time, less than {LEAST_SAVED:.0%}"
         )
     soonest = min((each.break_even for each in offers if each.break_even), default=0)
+    if soonest <= epochs:
+        saved = max(0.0, *(offer.saved_in(epochs) for offer in offers))
+        return (
+            f"Do not cache samples: in {epochs} epochs the best cut would save {saved:.1%} "
+            f"of their time, less than {LEAST_SAVED:.0%}"
+        )
     return f"Do not cache samples: it would pay from {soonest} epochs on, and there are {epochs}"
