@@ -405,6 +405,18 @@ def _within(time: RunTime | None) -> RunTime | None:
     return replace(time, wall_ns=sum(part.ns for part in parts), parts=parts)
 
 
+def _other_thread(seen: Sampled, loop: LoopSummary) -> str:
+    """The name of the thread that runs a loop, if it is not a main thread; "": it is."""
+    mine = seen.samples[seen.samples["pid"].isin(seen.evidence.mains)]
+    mine = mine[mine["loop"] == loop.loop]
+    sums = mine.groupby("tid")["weight_ns"].sum()
+    if not len(sums) or (mine["tid"] == mine["pid"]).any():
+        return ""
+    threads = seen.evidence.threads
+    names = threads.loc[threads["tid"] == sums.idxmax(), "name"]
+    return str(names.iloc[0]) if len(names) and names.iloc[0] else "without a name"
+
+
 def _remarks(seen: Sampled, loops: list[LoopSummary]) -> list[str]:
     result = []
     if seen.evidence.facts["state"] == "ended":
@@ -417,6 +429,12 @@ def _remarks(seen: Sampled, loops: list[LoopSummary]) -> list[str]:
     if loops and loops[0].left_out_ns > 0:
         took = duration(loops[0].left_out_ns)
         result.append(f"The loop began while it was watched: its start-up of {took} is left out.")
+    if loops and (thread := _other_thread(seen, loops[0])):
+        result.append(
+            f"This loop runs in a thread beside the main thread ({thread}). Where it hands batches "
+            "to another loop, its waits are not those of the training: the part of them that the "
+            "training overlaps is not known."
+        )
     if loops and len(seen.evidence.mains) == 1:
         alone = loops[0].rank_rows.iloc[0]
         if alone["rank"] >= 0 and alone["step_blocked_share"] >= LEAST_BLOCKED:

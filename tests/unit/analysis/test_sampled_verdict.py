@@ -385,6 +385,16 @@ def test_time_outside_of_the_loop_is_no_step() -> None:
     assert verdict.kind == "outside"
 
 
+def test_a_loop_in_a_thread_is_told_not_to_be_the_trainings() -> None:
+    evidence = Program(turns((BLUR, 9), (STEP, 1))).evidence()
+    assert not any("in a thread" in remark for remark in summarise(evidence).remarks)
+    thread = MAIN + 1000
+    names = evidence.threads.assign(tid=thread, name="prefetch")
+    samples = evidence.samples.assign(tid=thread)
+    (remark,) = summarise(replace(evidence, samples=samples, threads=names)).remarks
+    assert "in a thread beside the main thread (prefetch)" in remark
+
+
 def test_lightnings_loops_have_names() -> None:
     evidence = Program(STARVING, [always(BLUR)] * 2).evidence()
     file = "/env/site-packages/lightning/pytorch/loops/training_epoch_loop.py"
