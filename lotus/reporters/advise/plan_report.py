@@ -290,12 +290,11 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
 def _left_out(planning: CachePlanning) -> str:
     """Say what the prediction does not contain."""
     collate = planning.data.collate_ns
-    left = ["collate"] if collate is None else []
-    if planning.data.num_workers:
-        left += ["sending", "the start of workers"]
-    stays = f"collate stays, with {duration(collate)} a sample" if collate is not None else ""
-    missing = f"not counted: {', '.join(left)}" if left else ""
-    return "; ".join(part for part in (stays, missing) if part)
+    left = ["the training step"]
+    left += ["collate"] if collate is None else []
+    left += ["sending", "the start of workers"] if planning.data.num_workers else []
+    less = f"an epoch gains less, because of what is not counted: {', '.join(left)}"
+    return less if collate is None else f"collate stays, with {duration(collate)} a sample; {less}"
 
 
 def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
