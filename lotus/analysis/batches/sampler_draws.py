@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import flag, integer, number, total
+from lotus.analysis.common.columns import Bools, flag, integer, number, total
 from lotus.analysis.common.scope import Scope
 
 _RECEIVED_NS = 5e6  # a batch that is made, on a busy machine
@@ -14,8 +14,9 @@ def drawn_ns(scope: Scope, loop: pd.DataFrame) -> float:
 
     Known of a map-style data set whose workers are kept: `iter()` does nothing else that takes long
     than to wait for the batches that are left of an epoch that was broken off, of which at most
-    `prefetch_factor` a worker are on their way. The first one, which starts the workers, is taken
-    to have drawn for as long as the others in the median. 0.0 where it is not known.
+    `prefetch_factor` a worker are on their way. Those that start workers, the first and that of
+    each loader that the program makes anew, are taken to have drawn for as long as the others in
+    the median. 0.0 where it is not known.
     """
     kept = bool(scope.settings.get("persistent_workers")) and scope.num_workers > 0
     if not kept or scope.settings.get("dataset_kind") != "map" or len(loop) < 2:
@@ -23,16 +24,29 @@ def drawn_ns(scope: Scope, loop: pd.DataFrame) -> float:
     rows = pd.DataFrame(
         {
             **{name: integer(loop, name) for name in ("rank", "epoch")},
+            "start": number(loop, "start_ns"),
             "iter": np.nan_to_num(number(loop, "iter_ns")),
             "ended": flag(loop, "exhausted"),
         }
     ).sort_values(["rank", "epoch"])
-    again = rows["rank"].eq(rows["rank"].shift()).to_numpy()
+    again = rows["rank"].eq(rows["rank"].shift()).to_numpy() & ~_starts_workers(scope, rows)
     if not again.any():
         return 0.0
     whole = rows["ended"].shift(fill_value=False).to_numpy(np.bool_)
     drew = np.maximum(rows["iter"].to_numpy() - np.where(again & ~whole, _left_ns(scope), 0.0), 0.0)
     return total(np.minimum(drew[~again], np.median(drew[again]))) + total(drew[again])
+
+
+def _starts_workers(scope: Scope, epochs: pd.DataFrame) -> Bools:
+    """Which of these epochs, in the order of their ranks, a worker was started in."""
+    of, began = integer(scope.workers, "rank"), number(scope.workers, "loop_ns")
+    fresh = np.zeros(len(epochs), np.bool_)
+    for rank in np.unique(epochs["rank"]):
+        mine = np.flatnonzero(epochs["rank"] == rank)
+        starts = np.fmax.accumulate(epochs["start"].to_numpy(np.float64)[mine])
+        place = np.searchsorted(starts, began[(of == rank) & np.isfinite(began)], side="right") - 1
+        fresh[mine[place[place >= 0]]] = True
+    return fresh
 
 
 def _left_ns(scope: Scope) -> float:

@@ -35,6 +35,7 @@ def shift(run: SimpleNamespace, ns: float) -> SimpleNamespace:
     for name, columns in (
         ("epochs", ["start_ns", "end_ns"]),
         ("waits", ["start_ns"]),
+        ("workers", ["start_ns", "loop_ns", "ready_ns"]),
     ):
         table = getattr(run, name)
         table[columns] += ns

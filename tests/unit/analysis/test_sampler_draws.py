@@ -7,7 +7,9 @@ import pytest
 from lotus.analysis.batches.sampler_draws import drawn_ns
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.verdict import verdict
+from tests.unit.analysis.test_remade_loaders import remade
 from tests.unit.simulated import Plan
 
 
@@ -16,6 +18,7 @@ def loop(**settings: object) -> SimpleNamespace:
     run = Plan(epochs=4, batches=8, iter=500).run()
     run.loaders["num_workers"], run.loaders["dataset_kind"] = 2, "map"
     run.loaders["persistent_workers"] = True
+    run.workers = run.workers.head(2)  # which are kept
     for name, value in settings.items():
         run.loaders[name] = value
     return run
@@ -40,6 +43,15 @@ def test_the_start_of_the_workers_is_not() -> None:
     run = loop()
     run.epochs.loc[run.epochs["epoch"] == 0, "iter_ns"] += 3_000_000_000
     assert drawn(run) == pytest.approx(4 * 500e6)
+
+
+def test_loaders_that_are_made_anew_start_workers_that_were_to_be_kept() -> None:
+    run = remade(3)
+    run.loaders["persistent_workers"], run.loaders["dataset_kind"] = True, "map"
+    run.epochs["iter_ns"] += 500_000_000
+    first = summarise(run).verdict.causes[0]
+    assert first.kind == "start-up"
+    assert "creates this loader 3 times" in first.advice
 
 
 @pytest.mark.parametrize(
