@@ -59,7 +59,6 @@ class _Watched:
     first_children_ns: int = -1
     children_ns: int = -1
     alive: bool = True
-    stopped: bool = False  # at some time
     end_ns: int | None = None
 
 
@@ -108,7 +107,6 @@ class _Observation:
             process.alive = False
             process.end_ns = self.readings.last_ns(process.pid) or time.monotonic_ns()
             return
-        process.stopped |= facts is not None and facts.state in "Tt"
         read = bytes_read(process.pid)
         if process.first_cpu_ns < 0:
             process.first_cpu_ns, process.first_read = cpu, read
@@ -303,7 +301,9 @@ def _keep(
     refused: str,
 ) -> None:
     end_ns = time.monotonic_ns()
-    missing = _missing(session, refused)
+    readings = session.readings
+    sentences = refused, readings.problem, readings.stopped.sentence
+    missing = [text for text in sentences if text]
     settings, cost_ns = session.locals, session.readings.cost_ns
     if settings is not None:
         settings.finish()
@@ -312,6 +312,7 @@ def _keep(
         functions.stop()
     table, facts = _stacks(session, recorders, missing)
     table.leave_out_after(end_ns)
+    table.leave_out_stopped(session.readings.stopped, facts["bound_ns"])
     main = session.programs[0].main
     sampled = None if functions is None else functions.functions()
     if functions is not None and functions.problem:
@@ -343,7 +344,7 @@ def _keep(
         table.labels,
         table.samples,
         table.threads,
-        session.readings.rows,
+        session.readings.moving_rows,
         session.machine.rows,
         session.memory.rows,
         missing,
@@ -353,17 +354,6 @@ def _keep(
         function_file.write(directory, sampled, table.moments)
     record = {**begun, "schema": LOG_SCHEMA}
     manifest.write(directory, manifest.end(record, None, None, end_ns))
-
-
-def _missing(session: _Observation, refused: str) -> list[str]:
-    """Return what could not be seen, in sentences."""
-    missing = [text for text in (refused, session.readings.problem) if text]
-    if stopped := [process.pid for process in session.watched.values() if process.stopped]:
-        missing.append(
-            f"process {', '.join(map(str, stopped))} was stopped (SIGSTOP) for some of the time: "
-            "what it was at counts as if it had gone on"
-        )
-    return missing
 
 
 def _stacks(

@@ -1,11 +1,13 @@
 """Turns sampled stacks into labelled samples: at what each thread was, when."""
 
+import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached import phases
 from lotus.attach import stack_moments, stack_phases
 from lotus.attach.source_lines import SourceLines
 from lotus.attach.stack_phases import FEEDER, Label, Site
+from lotus.attach.stopped_time import StoppedTime
 from native_map.recording.py_spy import Frame, PySpyStacks
 
 _COLUMNS = ("time_ns", "weight_ns", "pid", "tid", "label")
@@ -61,6 +63,18 @@ class StackTable:
         """Leave out what py-spy sampled when nothing else was looked at any more."""
         self.samples = self.samples[self.samples["time_ns"] < end_ns]
         self.moments = self.moments[self.moments["time_ns"] < end_ns]
+
+    def leave_out_stopped(self, stopped: StoppedTime, bound_ns: int) -> None:
+        """Leave out the time in which a process was stopped.
+
+        `bound_ns`: how far the clocks of stacks and looks may be apart.
+        """
+        begin = self.samples["time_ns"].to_numpy(np.int64)
+        end = begin + self.samples["weight_ns"].to_numpy(np.int64)
+        self.samples = self.samples[~stopped.overlaps(begin, end, bound_ns)]
+        # Moments are at the earliest times that the clocks allow.
+        time = self.moments["time_ns"].to_numpy(np.int64) + bound_ns
+        self.moments = self.moments[~stopped.overlaps(time, time, bound_ns)]
 
     def _labelled(
         self,

@@ -5,21 +5,29 @@ import os
 import time
 from collections.abc import Iterable
 
-from lotus.recording.blocked_reason import BlockedReasons, read
+import numpy as np
+
+from lotus.attach.stopped_time import StoppedTime
+from lotus.recording.blocked_reason import STOPPED, BlockedReasons, read
 
 ASLEEP = "asleep"  # the kernel does not tell in what
 COLUMNS = ("time_ns", "pid", "reason", "wall_ns", "cpu_ns", "delay_ns", "process_ns")
 _PERIOD_S, _SHARE = 0.02, 0.02
-_STATES = {b"R": "computing", b"D": "storage"}
+_STATES = {b"R": "computing", b"D": "storage", b"T": STOPPED, b"t": STOPPED}
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _MOST = 400_000  # looks
+Row = tuple[int, int, str, int, int, int, int]
 
 
 class ThreadReadings:
-    """`rows` as COLUMNS. `refused`: the kernel does not tell us in which system calls they are."""
+    """`rows` as COLUMNS. `refused`: the kernel does not tell us in which system calls they are.
+
+    `stopped`: when a process was stopped; `rows` holds those looks too.
+    """
 
     def __init__(self) -> None:
-        self.rows: list[tuple[int, int, str, int, int, int, int]] = []
+        self.rows: list[Row] = []
+        self.stopped = StoppedTime()
         self.refused = False
         self.cost_ns = 0
         self.period_s = _PERIOD_S
@@ -30,6 +38,13 @@ class ThreadReadings:
         """When a process was looked at for the last time; None: never."""
         last = self._last.get(pid)
         return None if last is None else last[0]
+
+    @property
+    def moving_rows(self) -> list[Row]:
+        """The rows without the time in which a process was stopped."""
+        ends, lengths = (np.array([row[k] for row in self.rows], np.int64) for k in (0, 3))
+        still = self.stopped.overlaps(ends - lengths, ends)
+        return [row for row, left_out in zip(self.rows, still, strict=True) if not left_out]
 
     @property
     def problem(self) -> str:
@@ -53,6 +68,7 @@ class ThreadReadings:
         reason = self._reason(pid)
         last = self._last.get(pid)
         self._last[pid] = (now, cpu, delay, process)
+        self.stopped.look(pid, now, reason == STOPPED)
         if last is not None and len(self.rows) < _MOST:
             passed = (now - last[0], cpu - last[1], delay - last[2], process - last[3])
             self.rows.append((now, pid, reason, *passed))

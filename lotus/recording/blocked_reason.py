@@ -30,6 +30,7 @@ _CALLS = {
     },
 }
 COMPUTING = "computing"
+STOPPED = "stopped"  # by a signal or a debugger: nothing of the program's; no file has it
 REASONS = (
     COMPUTING, "storage", "page-fault", "lock", "shared-lock", "sleep", "socket", "local-socket",
     "pipe", "events", "file", "child", "other",
@@ -63,6 +64,8 @@ class BlockedReasons:
         return self._reason(pid, text, state), fields
 
     def _reason(self, pid: int, text: list[bytes], state: bytes) -> str:
+        if state in (b"T", b"t"):
+            return STOPPED
         if state == b"D":
             return "storage"
         if text[0] == b"-1":  # blocked, but in no system call

@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lotus.attach import stack_recorder
+from lotus.attach import attached_run, stack_recorder
 from tests.integration.launched import LOTUS
 from tests.waiting import wait_until
 
@@ -122,15 +123,31 @@ def test_the_program_does_not_notice_and_its_end_is_seen(tmp_path: Path) -> None
     assert "ended while it was watched" in done.stdout
 
 
-def test_a_program_that_is_stopped_meanwhile_is_told(tmp_path: Path) -> None:
+def test_the_time_in_which_a_program_is_stopped_is_left_out(tmp_path: Path) -> None:
     with running(*sleeping(1_000_000)) as program:
         wait_until(lambda: len(children(program.pid)) == 2, program)
-        words = [*LOTUS, "attach", str(program.pid), "--seconds", "4", "-o", str(tmp_path / "r")]
+        words = [*LOTUS, "attach", str(program.pid), "--seconds", "15", "-o", str(tmp_path / "r")]
         watcher = subprocess.Popen(words, stdout=subprocess.PIPE)
         wait_until(lambda: any(_is_py_spy(pid) for pid in children(watcher.pid)), watcher)
+        time.sleep(3.0)
         program.send_signal(signal.SIGSTOP)
+        begun = time.monotonic_ns()
+        time.sleep(5.0)
+        ended = time.monotonic_ns()
+        program.send_signal(signal.SIGCONT)
         said = " ".join(watcher.communicate()[0].decode().split())
-    assert f"process {program.pid} was stopped (SIGSTOP)" in said
+    assert f"process {program.pid} was stopped (SIGSTOP) for " in said
+    assert said.count("that time is left out") == 1
+    seen = attached_run.load(tmp_path / "r")
+    whole = seen.facts["end_ns"] - seen.facts["start_ns"]
+    met = min(ended, seen.facts["end_ns"]) - max(begun, seen.facts["start_ns"])
+    assert met > 1e9
+    for pid in seen.processes["pid"]:
+        own = seen.samples[(seen.samples["pid"] == pid) & (seen.samples["tid"] == pid)]
+        assert own["weight_ns"].sum() < whole - 0.8 * met
+        looks = seen.looks[seen.looks["pid"] == pid]
+        within = (looks["time_ns"] < ended) & (looks["time_ns"] - looks["wall_ns"] > begun)
+        assert not within.any()
 
 
 def test_a_killed_attach_leaves_nothing_behind(tmp_path: Path) -> None:
