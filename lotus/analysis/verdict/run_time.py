@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, integer, number, ratio
+from lotus.analysis.common.columns import Floats, Ints, integer, number, ratio
 from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.common.warm_up import WARM_UP, without_warm_up
 
@@ -70,17 +70,34 @@ def run_time(run: RunLike) -> RunTime | None:
     if not known.any():
         return None
     loop, spans = loop[known], np.stack([began[known], ended[known]], axis=1)
+    _, gaps = _union(spans)
+    left, of_left = _left_shutdowns(loop, end)
+    spans = np.concatenate([spans, left])
     first, last = float(spans[:, 0].min()), float(spans[:, 1].max())
     imported = _imported(run, integer(loop, "pid"), start, first)
-    in_loops, gaps = _union(spans)
+    in_loops, _ = _union(spans)
     parts = [RunPart(IMPORTS, -1, imported - start), RunPart(SETUP, -1, first - imported)]
-    parts += _of_loops(loop, spans)
+    parts += _of_loops(loop, spans, np.append(integer(loop, "loader"), of_left))
     over = sum(part.ns for part in parts[2:]) - in_loops
     if over > 0:  # two loops side by side: the steps of one hold waits of the other
         parts = _without(parts, over)
     parts += [RunPart(BETWEEN, -1, last - first - in_loops), RunPart(AFTER, -1, end - last)]
     kept = tuple(part for part in parts if part.ns > 0)
     return RunTime(wall_ns=float(end - start), parts=kept, pauses=gaps)
+
+
+def _left_shutdowns(loop: pd.DataFrame, end: float) -> tuple[Floats, Ints]:
+    """When the workers of loops that were left before their end were shut down (n, 2), and the
+    loaders of these loops (n,).
+
+    That is once the program lets go of the iterator, which may be long after the last batch. The
+    end of such a loop is noted then, or earlier where the next one begins first.
+    """
+    took, last = number(loop, "shutdown_ns"), number(loop, "last_ns")
+    mine = ~loop["exhausted"].to_numpy(np.bool_) & (took > 0) & (last < end)
+    begun = np.fmax(number(loop, "end_ns") - took, last)[mine]
+    spans = np.stack([begun, np.fmin(begun + took[mine], end)], axis=1)
+    return spans, integer(loop, "loader")[mine]
 
 
 def _of_main(run: RunLike) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -117,14 +134,17 @@ def _union(spans: Floats) -> tuple[float, int]:
     return float(new.sum()), int((ordered[:, 0] > before).sum())
 
 
-def _of_loops(loop: pd.DataFrame, spans: Floats) -> list[RunPart]:
-    """The parts of each loader's loops; what a shorter loop has taken is not in a longer one's."""
+def _of_loops(loop: pd.DataFrame, spans: Floats, of: Ints) -> list[RunPart]:
+    """The parts of each loader's loops; what a shorter loop has taken is not in a longer one's.
+
+    `of`: the loaders that `spans` are of.
+    """
     loaders = integer(loop, "loader")
-    lengths = pd.Series(spans[:, 1] - spans[:, 0]).groupby(loaders).sum().sort_values()
+    lengths = pd.Series(spans[:, 1] - spans[:, 0]).groupby(of).sum().sort_values()
     parts, covered = [], 0.0
     for place, loader in enumerate(lengths.index):
         mine = loaders == loader
-        reached, _ = _union(spans[np.isin(loaders, lengths.index[: place + 1])])
+        reached, _ = _union(spans[np.isin(of, lengths.index[: place + 1])])
         own, covered = reached - covered, reached
         first, wait, begun, tail, warm = (
             float(number(loop, name)[mine & np.isfinite(number(loop, name))].sum())

@@ -112,6 +112,34 @@ def test_time_between_loops_is_the_first_cause_where_it_is_most() -> None:
     assert "90% at keep (train.py:7: `table.to_csv(path)`)" in cause.advice
 
 
+@pytest.mark.parametrize("held", [0.0, 4.0], ids=["at once", "later"])
+def test_the_shut_down_of_a_loop_that_was_left_is_no_time_between_loops(held: float) -> None:
+    # GIVEN loops that are left before their end, whose iterators are let go of some seconds later
+    runs = [Plan(batches=10, loader=number, step=20.0, shutdown=3000).run() for number in (0, 1)]
+    for run in runs:
+        run.epochs["exhausted"] = False
+        run.epochs["end_ns"] += int(held * 1e9)
+    later = runs[0].epochs["end_ns"].max() - runs[1].epochs["start_ns"].min() + 1e9
+    time = divided(bounded(together(runs[0], shift(runs[1], later))))
+    # THEN the seconds in between are the program's, and those of the shut-down the workers'
+    assert time.of(run_time.SHUTDOWN) == pytest.approx(6e9)
+    assert time.of(run_time.BETWEEN) == pytest.approx((1 + 2 * held) * 1e9)
+    assert time.pauses == 1
+    assert time.of(run_time.STEP) == pytest.approx(2 * 10 * 20e6, rel=0.02)
+
+
+def test_a_loop_that_is_left_when_the_next_one_has_begun_is_charged_once() -> None:
+    run = Plan(batches=10, epochs=2, step=20.0, shutdown=1000).run()
+    first, second = run.epochs["start_ns"].tolist()
+    earlier = run.epochs["end_ns"].iloc[0] - 1e9  # as if the second one began where it was left
+    run.epochs["exhausted"] = [False, True]
+    run.epochs["end_ns"] = [earlier, run.epochs["end_ns"].iloc[1]]
+    assert first < earlier < second
+    time = divided(bounded(run))
+    assert time.of(run_time.SHUTDOWN) == pytest.approx(2e9)
+    assert time.of(run_time.BETWEEN) <= 20e6  # the step after the last batch is not known
+
+
 def test_a_long_set_up_is_a_cause_and_a_usual_one_is_not() -> None:
     run = bounded(Plan(batches=10, step=20.0).run(), before=2.0)
     run.processes = pd.DataFrame(
