@@ -20,13 +20,13 @@ class DataShares:
     `lost`: share of the making, 0 to 1, that equal shares of the data would save; 0.0 where little
     is lost, or where samples go to the workers in turn. `largest`: share of the samples that the
     worker with the most made; NaN where nothing is lost. `times_read`: how often an epoch has each
-    sample, as `repeated_samples.divided_data` has it.
+    sample, on average, as `repeated_samples.divided_data` has it.
     """
 
     empty: int = 0
     lost: float = 0.0
     largest: float = math.nan
-    times_read: int = 1
+    times_read: float = 1.0
 
 
 def data_shares(scope: Scope) -> DataShares:

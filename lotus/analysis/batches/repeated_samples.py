@@ -8,10 +8,12 @@ import pandas as pd
 from lotus.analysis.batches.data_shares import DataShares, data_shares
 from lotus.analysis.common.columns import flag, integer, number
 from lotus.analysis.common.scope import Scope
+from lotus.inside.trace.fetches.sample_digests import KEPT
 
 # Enough different samples to say that two workers had the same ones, and how many must agree.
 _LEAST_DIGESTS, _SAME = 16, 0.8
-_TWICE = 1.5  # as many samples as the data set says it has
+_CHECKSUMS = 1 << 32  # that there are
+_TWICE = 1.5  # as many samples as the data set says it has, or as are different
 
 
 def divided_data(scope: Scope) -> DataShares:
@@ -20,47 +22,77 @@ def divided_data(scope: Scope) -> DataShares:
     return replace(shares, times_read=_times_read(scope, shares))
 
 
-def _times_read(scope: Scope, shares: DataShares) -> int:
-    """How many times an epoch of an iterable data set has each sample; 1 where once, or unknown.
+def _times_read(scope: Scope, shares: DataShares) -> float:
+    """How many times an epoch of an iterable data set has each sample; 1.0 where once, or unknown.
 
-    More where an epoch has that many times the samples that the data set says it has, where the
-    first batches of all workers are equal, or where all workers had the same samples in whatever
-    order.
+    More where an epoch has that many times the samples that the data set says it has, where a
+    worker had nearly all of its samples in common with another one, in whatever order, or where
+    the first batches of all workers are equal.
     """
     if scope.settings.get("dataset_kind") != "iterable" or scope.num_workers < 2 or scope.partial:
-        return 1
+        return 1.0
     by_length = _by_length(scope)
     if by_length:
-        return by_length  # it was counted
+        return float(by_length)  # it was counted
+    by_contents = _by_contents(scope)
+    if by_contents > 1:
+        return by_contents
     if shares.empty or shares.lost:
-        return 1  # workers that read the same have as much of it, however alike samples are
+        return 1.0  # workers that read the same have as much of it, however alike samples are
     first = scope.first_batches
     first = first[(first["generator"] == "").to_numpy()] if len(first) else first
     equal = _most_alike(first, integer(first, "content"))
     # Where some workers get other data, or none, the data are divided: shards may begin alike.
-    if equal == scope.num_workers or _all_had_the_same(scope):
-        return scope.num_workers
-    return 1
+    return float(scope.num_workers) if equal == scope.num_workers else 1.0
 
 
-def _all_had_the_same(scope: Scope) -> bool:
-    """By the smallest checksums of the samples of each worker; False where they are not known.
-
-    Of workers that draw samples at random, with replacement, some have those of another.
-    """
+def _by_contents(scope: Scope) -> float:
+    """By the smallest checksums of the samples of each worker; 1.0 where they are not known."""
     digests = scope.sample_digests
-    if not len(digests):
-        return False
-    ranks = np.unique(integer(scope.batches, "rank")).tolist()
+    ranks = np.unique(integer(scope.batches, "rank")).tolist() if len(digests) else []
+    times = []
     for rank in ranks:
         mine = digests[integer(digests, "rank") == rank]
         mine = mine[integer(mine, "epoch") == integer(mine, "epoch").min(initial=1 << 62)]
-        each = [set(integer(rows, "digest").tolist()) for _, rows in mine.groupby("worker")]
-        if len(each) != scope.num_workers or min(map(len, each)) < _LEAST_DIGESTS:
-            return False
-        if len(set.intersection(*each)) < _SAME * max(map(len, each)):
-            return False
-    return bool(ranks)
+        workers = [rows for _, rows in mine.groupby("worker")]
+        known = len(workers) == scope.num_workers and not any(map(_are_alike, workers))
+        each = [set(integer(rows, "digest").tolist()) for rows in workers]
+        times.append(_times_had(each) if known else 1.0)
+    return float(np.mean(times)) if times and min(times) > 1 else 1.0
+
+
+def _are_alike(digests: pd.DataFrame) -> bool:
+    """Whether one worker had many samples several times: what they hold does not tell them apart.
+
+    As with few values, or where samples are drawn with replacement. How many different ones there
+    are follows from how closely their smallest checksums lie.
+    """
+    values = np.unique(integer(digests, "digest"))
+    different = float(len(values))
+    if len(values) >= KEPT:
+        different = (len(values) - 1) * _CHECKSUMS / max(float(values[-1]), 1.0)
+    return bool(integer(digests, "samples").max() > _TWICE * different)
+
+
+def _times_had(each: list[set[int]]) -> float:
+    """How many of the workers had a sample, on average; 1.0 where none had another one's.
+
+    Of the checksums up to the smallest limit, all are known of each worker, so that they stand for
+    all samples alike. Of workers that draw samples at random, some have those of another: only one
+    that had hardly any of its own counts.
+    """
+    limit = min((max(digests) for digests in each if len(digests) >= KEPT), default=_CHECKSUMS)
+    known = [{digest for digest in digests if digest <= limit} for digests in each]
+    common = [
+        max(len(mine & other) for at, other in enumerate(known) if at != place) >= _SAME * len(mine)
+        for place, mine in enumerate(known)
+        if len(mine) >= _LEAST_DIGESTS
+    ]
+    if not any(common):
+        return 1.0
+    if len(set.intersection(*known)) >= _SAME * max(map(len, known)):
+        return float(len(known))
+    return sum(map(len, known)) / len(set.union(*known))
 
 
 def _by_length(scope: Scope) -> int:

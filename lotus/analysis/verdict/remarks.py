@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.repetition import how_often
 from lotus.common.formatting import size
 
 _MUCH_KEPT = 0.25  # cores: processes beside the workers take as much from them
@@ -35,10 +36,7 @@ def flaws(around: Circumstances, loop_ns: float) -> Iterator[str]:
     """What is wrong whatever it costs: of processes, data, limits and memory."""
     yield from _kept_cores(around.use)
     if around.times_read > 1:
-        yield (
-            f"Each sample comes {around.times_read} times per epoch: every worker reads all of the "
-            "data."
-        )
+        yield f"Each sample comes {how_often(around.times_read, around.workers)}."
     yield from _near_limits(around)
     yield from _short_memory(around, loop_ns)
 

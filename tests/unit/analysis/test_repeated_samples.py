@@ -1,12 +1,17 @@
 """Workers that read the same samples, or draw the same random numbers."""
 
+import zlib
+from collections.abc import Iterable
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
+import pytest
 
 from lotus.analysis.batches.repeated_samples import divided_data, shared_generators
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import Verdict, verdict
+from lotus.inside.trace.fetches.sample_digests import KEPT
 from tests.unit.simulated import Plan
 
 
@@ -54,8 +59,8 @@ def test_different_first_batches_and_those_of_different_epochs_do_not() -> None:
     assert divided_data(scopes(run)[0]).times_read == 1  # nothing told them apart
 
 
-def with_digests(*workers: range) -> SimpleNamespace:
-    """A run whose workers, each, had samples with these checksums."""
+def with_digests(*workers: Iterable[int], samples: int = -1) -> SimpleNamespace:
+    """A run whose workers, each, had samples with these checksums, so many in all."""
     run = with_first([])
     pids = run.batches.groupby("worker")["pid"].first()
     run.sample_digests = pd.DataFrame(
@@ -64,23 +69,60 @@ def with_digests(*workers: range) -> SimpleNamespace:
             for worker, digests in enumerate(workers)
             for digest in digests
         ]
-    )
+    ).assign(samples=samples)
     return run
 
 
+def smallest(samples: np.ndarray) -> list[int]:
+    """The checksums that a worker with these samples keeps."""
+    digests = {zlib.crc32(str(sample).encode()) for sample in samples.tolist()}
+    return sorted(digests)[:KEPT]
+
+
+def times_read(run: SimpleNamespace) -> float:
+    return divided_data(scopes(run)[0]).times_read
+
+
 def test_the_same_samples_in_another_order_mean_that_all_workers_read_the_same() -> None:
-    assert divided_data(scopes(with_digests(range(64), range(64), range(64)))[0]).times_read == 3
+    assert times_read(with_digests(range(64), range(64), range(64))) == 3
     # Some lie beyond the smallest that were kept.
-    assert divided_data(scopes(with_digests(range(64), range(4, 64), range(64)))[0]).times_read == 3
+    assert times_read(with_digests(range(64), range(4, 64), range(64))) == 3
 
 
-def test_workers_that_share_some_samples_do_not_read_the_same() -> None:
+def test_shards_that_overlap_are_read_as_often_as_workers_have_them() -> None:
+    # GIVEN workers that read from their place to the end of the data, or from it for too long
+    data = np.arange(2400)
+    to_the_end = with_digests(*(smallest(data[start:]) for start in (0, 800, 1600)))
+    windows = with_digests(*(smallest(data[start : start + 1200]) for start in (0, 0, 1200)))
+    # THEN a sample comes so often on average, whatever the sizes of the workers' shares
+    assert times_read(to_the_end) == pytest.approx(2.0, rel=0.15)
+    assert times_read(windows) == pytest.approx(1.5, rel=0.15)
+    run = to_the_end
+    run.batches.loc[6:, "worker"] = 0
+    judgement = judged(run)
+    assert judgement.causes[0].kind == "samples-twice"
+    assert "on average: workers read what others read as well" in judgement.causes[0].title
+    assert "some of it once more" in judgement.causes[0].advice
+    assert any("on average" in flaw for flaw in judgement.flaws)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_workers_that_draw_at_random_do_not_read_the_same(replace: bool) -> None:
+    chance = np.random.default_rng(3)
+    drawn = [smallest(chance.choice(2400, 1200, replace)) for _ in range(3)]
+    assert times_read(with_digests(*drawn, samples=1200)) == 1
+    if replace:  # so often that each has nearly all of them
+        drawn = [smallest(chance.choice(800, 2400)) for _ in range(3)]
+        assert times_read(with_digests(*drawn, samples=2400)) == 1
+
+
+def test_workers_that_share_few_samples_or_alike_ones_do_not_read_the_same() -> None:
     apart = with_digests(range(64), range(64, 128), range(128, 192))
-    half = with_digests(range(64), range(32, 96), range(64))  # as with replacement
     few = with_digests(range(8), range(8), range(8))  # hardly any distinct ones
     silent = with_digests(range(64), range(64), range(0))  # a worker gave up
-    for run in (apart, half, few, silent):
-        assert divided_data(scopes(run)[0]).times_read == 1
+    alike = with_digests(range(50), range(50), range(50), samples=800)  # 50 rows, again and again
+    for run in (apart, few, silent, alike):
+        assert times_read(run) == 1
 
 
 def test_an_epoch_of_more_samples_than_there_are() -> None:

@@ -65,8 +65,8 @@ class Circumstances:
     replayed: GainPrediction | None = None  # None: batches were not recorded
 
     @property
-    def times_read(self) -> int:
-        """How often an epoch has each sample."""
+    def times_read(self) -> float:
+        """How often an epoch has each sample, on average."""
         return self.shares.times_read
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.common.formatting import plural
+from lotus.common.formatting import amount, plural
 
 
 def _repeated(ledger: Ledger) -> Iterable[Charge]:
@@ -16,27 +16,35 @@ def _repeated(ledger: Ledger) -> Iterable[Charge]:
         step = ledger.step_left_ns * again
         ledger.step_left_ns -= step
         ns = ledger.take_share(again) + step
-        yield Charge(SAMPLES_TWICE.kind, SAMPLES_TWICE.title, ns, {"times_read": float(times)})
+        yield Charge(SAMPLES_TWICE.kind, SAMPLES_TWICE.title, ns, {"times_read": times})
+
+
+def how_often(times: float, workers: int) -> str:
+    """How often samples come, and what that says of their division among the workers."""
+    if times < workers:
+        return f"{amount(times)} times per epoch on average: workers read what others read as well"
+    return f"{amount(times)} times per epoch: each worker reads all of the data"
 
 
 def _repeated_title(charge: Charge, around: Circumstances) -> str:
-    times = charge.evidence["times_read"]
-    return f"samples come {times:.0f} times per epoch: each worker reads all of the data"
+    return f"samples come {how_often(charge.evidence['times_read'], around.workers)}"
 
 
 def _repeated_reason(evidence: Evidence) -> str:
     return (
-        "The workers' first batches are identical, or they read the same samples in another order, "
-        f"or an epoch has {evidence['times_read']:.0f} times the data set's number of samples."
+        "The workers' first batches are identical, or one had nearly only samples that another one "
+        f"had, or an epoch has {amount(evidence['times_read'])} times the data set's number of "
+        "samples."
     )
 
 
 def _against_repeated(charge: Charge, around: Circumstances) -> str:
+    again = "some of it" if around.times_read < around.workers else "everything"
     return (
         "Divide the data among the workers: in __iter__, torch.utils.data.get_worker_info() gives "
         "each worker its id and how many there are. With n workers, each should read every n-th "
         "sample or shard, starting at its id. Until then, another worker would only read "
-        "everything once more."
+        f"{again} once more."
     )
 
 
@@ -45,7 +53,7 @@ SAMPLES_TWICE = CauseRow(
     title="samples that come several times an epoch",
     full_title=_repeated_title,
     charges=_repeated,
-    facts={"times_read": "How many times an epoch has each sample."},
+    facts={"times_read": "How many times an epoch has each sample, on average."},
     reason=_repeated_reason,
     advice=_against_repeated,
 )
