@@ -22,7 +22,8 @@ def _repeated(ledger: Ledger) -> Iterable[Charge]:
 def how_often(times: float, workers: int) -> str:
     """How often samples come, and what that says of their division among the workers."""
     if times < workers:
-        return f"{amount(times)} times per epoch on average: workers read what others read as well"
+        what = "workers read what others read as well"
+        return f"about {times:.1f} times per epoch on average: {what}"
     return f"{amount(times)} times per epoch: each worker reads all of the data"
 
 
@@ -33,8 +34,7 @@ def _repeated_title(charge: Charge, around: Circumstances) -> str:
 def _repeated_reason(evidence: Evidence) -> str:
     return (
         "The workers' first batches are identical, or one had nearly only samples that another one "
-        f"had, or an epoch has {amount(evidence['times_read'])} times the data set's number of "
-        "samples."
+        "had, or an epoch has several times the data set's number of samples."
     )
 
 
