@@ -103,6 +103,11 @@ def brief_command(words: Sequence[object], width: int) -> str:
     return shorten(text, width)
 
 
+def factor(value: float) -> str:
+    """How many times as fast: three digits, or all before the point: 1.52, 152, 1,520."""
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def plural(count: float, noun: str) -> str:
     """`1 batch`, `2,000 batches`."""
     ending = "es" if noun == "batch" else "s"

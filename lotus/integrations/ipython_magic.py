@@ -39,6 +39,8 @@ def register(shell: Any) -> None:
 def run_cell(shell: Any, line: str, cell: str) -> None:
     """Run a cell under `lotus.trace` and display its `Run`. Raises what the cell raises."""
     display: Any = importlib.import_module("IPython.display").display
+    # What does not compile is not run: IPython shows the error of the magic, and only that.
+    shell.compile.ast_parse(shell.transform_cell(cell))
     try:
         options = _options(line)
         path = options.output or run_directory.make_plain(["notebook"])

@@ -129,7 +129,10 @@ def test_a_traced_cell_runs_as_without_it_and_shows_the_verdict_below(
     assert "kept 1128.0 12" in text
     for words in ("HIGHLY INPUT-BOUND", "First cause", "Next step"):
         assert words in text
-    assert len(list((tmp_path / "lotus-runs").glob("notebook-*"))) == 1
+    (run,) = (tmp_path / "lotus-runs").glob("notebook-*")
+    assert f"All of it: lotus report {run}<" in text
+    assert "Slow at line 14 of a cell, 0 workers" in text
+    assert "lotus report: a cell of a notebook, " in text
 
 
 def test_an_error_in_a_traced_cell_is_the_cells(
@@ -147,6 +150,19 @@ def test_an_error_in_a_traced_cell_is_the_cells(
     assert "unrecognized arguments: --levl op" in text
     assert "the cell was not run" in text
     assert "not reached" not in text
+
+
+def test_a_cell_that_does_not_compile_is_not_run_and_its_error_is_shown_once(
+    executed: Callable[[Any, Path], Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    v4 = pytest.importorskip("nbformat").v4
+    book = v4.new_notebook(cells=[v4.new_code_cell(c) for c in ("%load_ext lotus", "%%lotus\n1+")])
+    with pytest.raises(pytest.importorskip("nbclient").exceptions.CellExecutionError) as caught:
+        executed(book, tmp_path)
+    assert caught.value.ename == "SyntaxError"
+    assert [each["output_type"] for each in book.cells[-1].outputs] == ["error"]
+    assert not (tmp_path / "lotus-runs").exists()
 
 
 def test_the_pictures_of_the_readme_are_there_and_small() -> None:

@@ -13,6 +13,7 @@ from lotus.common.formatting import (
     amount,
     brief_command,
     duration,
+    factor,
     operation_name,
     plain,
     plural,
@@ -121,7 +122,7 @@ def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> N
         print_paragraph(
             console,
             "Ceiling",
-            f"with every batch ready, and steps as they are, {loop.ceiling:.3g} times as fast",
+            f"with every batch ready, and steps as they are, {factor(loop.ceiling)} times as fast",
         )
 
 

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lotus.analysis.batches.epoch_coverage import Passes
 from lotus.analysis.batches.sample_counts import OF_ITEMS
@@ -15,6 +15,7 @@ from lotus.common.formatting import (
     amount,
     brief_command,
     duration,
+    factor,
     plain,
     plural,
     share,
@@ -29,7 +30,7 @@ def heading_lines(summary: Summary) -> Iterator[str]:
     manifest = summary.manifest
     start, end = manifest.get("start_ns"), manifest.get("end_ns")
     words = manifest.get("command") or []
-    parts = [brief_command(words, 60)] if words else []
+    parts = [_ran(words)] if words else []
     if start and end:
         parts.append(duration(end - start))
     parts.append(_ending(summary))
@@ -37,6 +38,12 @@ def heading_lines(summary: Summary) -> Iterator[str]:
     cover = coverage(summary)
     if cover:
         yield cover
+
+
+def _ran(words: Sequence[object]) -> str:
+    """The command, shortened; that of a notebook's kernel tells nobody anything."""
+    kernel = any("ipykernel_launcher" in str(word) for word in words[:2])
+    return "a cell of a notebook" if kernel else brief_command(words, 60)
 
 
 def _ending(summary: Summary) -> str:
@@ -192,7 +199,7 @@ def gain_words(cause: Cause, judged: Verdict) -> str:
     bound = "at least " if judged.doubt and not cause.delay_ns else ""
     most = cause.gain >= cause.at_once or (judged.doubt and cause.kind == PREFETCH.kind)
     bound = "at most " if most else bound
-    return f"{bound}{cause.gain:.3g} times as fast"
+    return f"{bound}{factor(cause.gain)} times as fast"
 
 
 def interval(cause: Cause) -> str:

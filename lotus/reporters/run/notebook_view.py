@@ -1,6 +1,8 @@
 """A run as displayed by a notebook: the verdict, why, what to do next, and a small table."""
 
 import html
+import re
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +12,7 @@ from lotus.common.formatting import amount, duration, plain, share, shorten
 from lotus.reporters.run import cached_results, coverage, trial
 
 _MOST_CAUSES, _MOST_LINES, _WIDTH = 5, 3, 300
+_CELL = re.compile(r"\b\d{5,}\.py:(\d+)")  # ipykernel names a cell's file by a hash of its text
 
 
 def run_html(run: Any) -> str:
@@ -28,6 +31,7 @@ def run_html(run: Any) -> str:
     lines += [_paragraph(line) for line in missing[:_MOST_LINES]]
     if len(missing) > _MOST_LINES:
         lines.append(_paragraph(f"and {len(missing) - _MOST_LINES} more losses or notes"))
+    lines.append(_paragraph(f"All of it: lotus report {shlex.quote(str(run.path))}"))
     return f"<div>{''.join(lines)}</div>"
 
 
@@ -68,7 +72,7 @@ def _causes(loader: LoaderSummary) -> str:
 
 
 def _paragraph(text: str, tag: str = "") -> str:
-    inner = _escape(text.strip())
+    inner = _escape(_CELL.sub(r"line \1 of a cell", text.strip()))
     inner = f"<{tag}>{inner}</{tag}>" if tag else inner
     return f"<p style='margin:0.3em 0'>{inner}</p>"
 

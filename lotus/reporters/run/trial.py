@@ -8,7 +8,7 @@ from lotus.analysis.verdict.causes.remedy import PERSISTENT, PINNED, PREFETCH, W
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS
 from lotus.analysis.verdict.verdict import Cause
 from lotus.common import redaction, tunable_loop
-from lotus.common.formatting import command, plain
+from lotus.common.formatting import command, factor, plain
 from lotus.format.run_directory import RUNS
 
 _NARROW = 0.02  # an interval of less is not shown
@@ -23,17 +23,17 @@ def expected(remedy: Remedy) -> str:
     gain = remedy.expected
     if not gain.is_possible:
         return ""
-    between = f"{gain.low:.3g} to {gain.high:.3g} times as fast"
+    between = f"{factor(gain.low)} to {factor(gain.high)} times as fast"
     if gain.high > _WIDE * gain.low and not gain.at_best:
         return f"{between}, by a replay of its batches: these are too few to say more"
     if not gain.is_shown and not gain.at_best:
         return f"not shown to help by a replay of its batches ({between}): try it first"
-    text = f"{'at most ' if gain.at_best else ''}{gain.gain:.3g} times as fast"
+    text = f"{'at most ' if gain.at_best else ''}{factor(gain.gain)} times as fast"
     if not remedy.setting.get(WORKERS, 1):
         # A replay does not know that workers no longer slow down the steps.
-        return f"at least {gain.low:.3g} times as fast, by a replay of its batches"
+        return f"at least {factor(gain.low)} times as fast, by a replay of its batches"
     if gain.high - gain.low >= _NARROW and not gain.at_best:
-        text += f" ({gain.low:.3g} to {gain.high:.3g})"
+        text += f" ({factor(gain.low)} to {factor(gain.high)})"
     return f"{text}, by a replay of its batches"
 
 

@@ -8,6 +8,7 @@ import pytest
 from lotus.analysis.replay.gain_prediction import Prediction
 from lotus.analysis.summary import Summary, summarise
 from lotus.analysis.verdict.causes.remedy import Remedy
+from lotus.common.formatting import factor
 from lotus.reporters.run import short_report, trial
 from tests.unit.simulated import Plan
 
@@ -91,3 +92,9 @@ def test_the_causes_at_the_end_of_a_trace_add_up() -> None:
 )
 def test_a_gain_has_its_interval(prediction: Prediction, text: str) -> None:
     assert trial.expected(Remedy({"num_workers": 4}, expected=prediction)) == text
+
+
+def test_large_gains_are_whole_numbers() -> None:
+    assert [factor(each) for each in (1.234, 15.25, 999.6, 1480.4)] == [
+        "1.23", "15.2", "1,000", "1,480",
+    ]  # fmt: skip
