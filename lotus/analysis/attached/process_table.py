@@ -10,6 +10,7 @@ from lotus.analysis.common.columns import number, ratio
 
 _MOST_ROWS = 24
 _SHARES = ("computing_share", "ready_share", "blocked_share")
+_COLUMNS = ("pid", "worker", "rank", "threads", "ended", "cores_used", *_SHARES, "read_bytes")
 
 
 def processes(evidence: AttachEvidence, looks: pd.DataFrame) -> pd.DataFrame:
@@ -35,32 +36,44 @@ def processes(evidence: AttachEvidence, looks: pd.DataFrame) -> pd.DataFrame:
                 "read_bytes": process["read_bytes"] if process["read_bytes"] >= 0 else math.nan,
             }
         )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
-def grouped(table: pd.DataFrame, workers: int) -> pd.DataFrame:
+def grouped(table: pd.DataFrame, evidence: AttachEvidence, workers: int) -> pd.DataFrame:
     """The same in few rows, with `count`: how many processes a row stands for.
 
-    `table` as `processes`; `workers`: how many a main process has at a time. Workers that ended,
-    as they do after each epoch, share one row, and so do all beyond the first ones; the row has the
-    sum of their cores and bytes, and the medians of their shares. `worker` becomes the place among
-    those of one epoch.
+    `table` as `processes`; `workers`: how many a main process has at a time, 0 if that is not
+    known. Workers that ended and were followed by others, as after each epoch, share one row, and
+    so do all processes beyond the first ones; the row has the sum of their cores and bytes, and the
+    medians of their shares. `worker` becomes the place among those of one epoch, where it is known
+    which of them ended; in a row of several it is -1 unless all are workers. `ended` is 1 there if
+    all of them ended.
     """
     table = table.assign(count=1)
-    of_workers = table["worker"] >= 0
-    place = table["worker"].where(~of_workers, table["worker"] % max(workers, 1))
-    table = table.assign(worker=place)
-    gone = of_workers & (table["ended"] == 1)
+    if workers:
+        placed = (table["worker"] >= 0) & (table["ended"] >= 0)
+        place = (table["worker"] % workers).where(placed, table["worker"])
+        table = table.assign(worker=place)
+    gone = table["pid"].isin(_followed(evidence)) & (table["ended"] == 1)
     there = table[~gone]
     rows = [there.head(_MOST_ROWS)]
     rows += [_one_row(part) for part in (there.iloc[_MOST_ROWS:], table[gone]) if len(part)]
     return pd.concat(rows, ignore_index=True)
 
 
+def _followed(evidence: AttachEvidence) -> list[int]:
+    """Workers after whose last look another worker of the same main process was looked at first."""
+    processes = evidence.processes[evidence.processes["worker"] >= 0]
+    times = evidence.looks.groupby("pid")["time_ns"]
+    first, last = processes["pid"].map(times.min()), processes["pid"].map(times.max())
+    return processes.loc[last < first.groupby(processes["main"]).transform("max"), "pid"].tolist()
+
+
 def _one_row(table: pd.DataFrame) -> pd.DataFrame:
     if len(table) == 1:
         return table
     row = {name: table[name].iloc[0] for name in table.columns}
+    row |= {"worker": table["worker"].min(), "ended": int((table["ended"] == 1).all())}
     for name in ("cores_used", "read_bytes"):
         values = number(table, name)
         known = values[np.isfinite(values)]

@@ -123,7 +123,7 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
         time=time,
         verdict=judged,
         processes=table,
-        process_rows=grouped(table, max((loop.workers for loop in loops), default=0)),
+        process_rows=grouped(table, evidence, max((loop.workers for loop in loops), default=0)),
         stacks=len(evidence.samples),
         remarks=tuple(_remarks(seen, loops)),
         functions=summarise_functions(evidence),

@@ -26,7 +26,10 @@ _QUIET = (phases.FEEDER_IDLE, phases.PIN, phases.HELPER_IDLE)  # threads that wa
 
 @dataclass(frozen=True)
 class Standstill:
-    """`words`: what was seen. `places`: pid, worker, rank, thread, at, reason of each thread."""
+    """`words`: what was seen. `places`: pid, worker, rank, thread, at, reason of each thread.
+
+    `thread` is "" for a main thread.
+    """
 
     words: str
     places: pd.DataFrame
@@ -54,7 +57,7 @@ def _words(seen: Sampled, shares: LoopShares) -> str:
     workers = evidence.processes[evidence.processes["worker"] >= 0]
     if len(workers) and bool((workers["ended"] == 1).all()) and evidence.facts["state"] != "ended":
         met = seen.samples["pid"].isin(workers["pid"])
-        if not met.any():
+        if not met.any() and shares.of(phases.WAIT) >= _ALL * shares.loop_ns:
             return (
                 f"{begins} the loop waits for workers that have ended, all {len(workers)} of them. "
                 "They were killed, as for want of memory (see: dmesg), or ended by themselves."
@@ -78,13 +81,21 @@ def _makers(seen: Sampled, workers: list[int]) -> list[int]:
 
 
 def _used_no_core(seen: Sampled, pids: list[int]) -> bool:
-    """Whether the main threads of all these processes did not run at all, as far as they are there.
+    """Whether all these processes stood still, as far as they are there.
 
-    A main process that waits wakes now and then to see whether its workers are alive.
+    The main thread has to have used nothing, and all others together next to nothing: some wake now
+    and then, as monitors do. Looks are at main threads, so where a loop runs in another thread,
+    that one is known to have stood still only if the whole process used nothing. A main process
+    that waits wakes now and then to see whether its workers are alive.
     """
-    looks = seen.looks[seen.looks["pid"].isin(pids)]
-    each = looks.groupby("pid")["cpu_ns"].agg(["sum", "size"])
-    return bool(len(each)) and bool(((each["sum"] == 0) & (each["size"] >= _LEAST_LOOKS)).all())
+    samples, looks = seen.samples, seen.looks[seen.looks["pid"].isin(pids)]
+    elsewhere = samples.loc[(samples["loop"] >= 0) & (samples["tid"] != samples["pid"]), "pid"]
+    each = looks.groupby("pid")[["cpu_ns", "process_ns", "wall_ns"]].sum()
+    most = (1.0 - _ALL) * each["wall_ns"]
+    still = (each["cpu_ns"] == 0) & (
+        each["process_ns"] <= most.where(~each.index.isin(elsewhere), 0.0)
+    )
+    return bool(len(each)) and bool((still & (looks.groupby("pid").size() >= _LEAST_LOOKS)).all())
 
 
 def idle_outside(seen: Sampled) -> str:
@@ -117,7 +128,7 @@ def places_of(seen: Sampled) -> pd.DataFrame:
         rows.append(
             {
                 **{name: process_of[pid][name] for name in ("pid", "worker", "rank")},
-                "thread": "" if own else names.get((pid, tid), ""),
+                "thread": "" if own else names.get((pid, tid)) or "without a name",
                 "at": at,
                 "reason": str(reasons.index[0]) if len(reasons) else "",
             }

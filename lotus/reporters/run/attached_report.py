@@ -245,7 +245,9 @@ def _process_words(row: dict[str, Any]) -> str:
     """Return which process a row is of, or how many it stands for."""
     if row["count"] > 1:
         count = f"{row['count']:.0f}"
-        return f"{count} that ended" if row["ended"] == 1 else f"{count} more workers"
+        if row["ended"] == 1:
+            return f"{count} that ended"
+        return f"{count} more {'workers' if row['worker'] >= 0 else 'processes'}"
     words = "main" if row["worker"] < 0 else f"worker {row['worker']:.0f}"
     words += f", rank {row['rank']:.0f}" if row["rank"] > 0 else ""
     return f"{words}, ended" if row["ended"] == 1 else words

@@ -1,11 +1,23 @@
 """Processes of a watched program, in as few rows as tell of them."""
 
+from dataclasses import replace
+
 import pytest
 
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise
 from lotus.reporters.run import attached_report
-from tests.unit.sampled_program import STEP, WAIT, Program, always, between, operation, turns
+from tests.unit.sampled_program import (
+    IDLE,
+    STEP,
+    WAIT,
+    Program,
+    always,
+    between,
+    job,
+    operation,
+    turns,
+)
 
 BLUR = operation("Blur")
 
@@ -31,10 +43,54 @@ def test_workers_that_ended_share_a_row() -> None:
     assert len(summary.processes) == 11
     # One that ended is named.
     one = Program(turns((WAIT, 1)), [between(0, 90, always(BLUR)), always(BLUR)])
-    assert names_of(summary_of(one)) == ["main", "worker 1", "worker 0, ended"]
+    assert names_of(summary_of(one)) == ["main", "worker 0, ended", "worker 1"]
 
 
 def test_many_workers_are_counted() -> None:
     names = names_of(summary_of(Program(turns((WAIT, 1), (STEP, 1)), [always(BLUR)] * 40, 100)))
     assert names[:2] == ["main", "worker 0"]
     assert names[-2:] == ["worker 22", "17 more workers"]
+
+
+def test_the_last_workers_of_a_program_that_ends_keep_their_rows() -> None:
+    """A slow one would be hidden by the medians of all."""
+    slow = turns((BLUR, 1), (IDLE, 9))
+    threads = [
+        between(0, 200, always(BLUR)),
+        between(0, 200, always(BLUR)),
+        between(210, 480, always(BLUR)),
+        between(210, 470, slow),
+    ]
+    ended = Program(turns((WAIT, 1), (STEP, 1)), threads, facts={"state": "ended"})
+    summary = summary_of(ended)
+    assert names_of(summary) == ["main", "worker 0, ended", "worker 1, ended", "2 that ended"]
+    assert summary.process_rows["computing_share"].iloc[2] == pytest.approx(0.1)
+
+
+def test_workers_keep_their_numbers_where_no_loop_was_met() -> None:
+    evidence = Program(always(WAIT), [always(BLUR)] * 3).evidence()
+    blind = replace(evidence, samples=evidence.samples.head(0))
+    assert names_of(summarise(blind)) == ["main", "worker 0", "worker 1", "worker 2"]
+
+
+def test_workers_keep_their_numbers_in_runs_that_do_not_tell_who_ended() -> None:
+    threads = [between(0, 240, always(BLUR)), between(250, 500, always(BLUR))]
+    evidence = Program(turns((WAIT, 1), (STEP, 1)), threads).evidence()
+    evidence.processes["ended"] = -1
+    assert names_of(summarise(evidence)) == ["main", "worker 0", "worker 1"]
+
+
+def test_main_processes_are_no_workers() -> None:
+    ranks = [Program(turns((WAIT, 1), (STEP, 1)), ticks=100)] * 30
+    evidence = job(*ranks)
+    ended = evidence.processes["pid"] == evidence.mains[24]
+    evidence.processes.loc[ended, "ended"] = 1
+    assert names_of(summarise(evidence))[-1] == "6 more processes"
+
+
+def test_without_processes_there_are_no_rows() -> None:
+    evidence = Program(always(WAIT), ticks=100).evidence()
+    empty = replace(
+        evidence, processes=evidence.processes.head(0), samples=evidence.samples.head(0)
+    )
+    assert names_of(summarise(empty)) == []

@@ -10,7 +10,7 @@ from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise, with_loop
 from lotus.common.errors import LotusError
 from lotus.reporters.run import attached_report
-from tests.unit.sampled_program import IDLE, STEP, WAIT, At, Program, always, operation
+from tests.unit.sampled_program import IDLE, STEP, TICK, WAIT, At, Program, always, operation
 
 BLUR, OUTSIDE = operation("Blur"), (phases.OUTSIDE, "")
 
@@ -92,6 +92,66 @@ def test_what_moves(program: Program) -> None:
     summary = summarise(program.evidence())
     assert "NOTHING MOVES" not in words_of(summary)
     assert summary.loops[0].places is None
+
+
+def in_a_thread(evidence: AttachEvidence, used: int) -> AttachEvidence:
+    """The same with the loop in another thread, while all of the main process used `used` ns."""
+    main = evidence.samples["pid"] == 100
+    looked = evidence.looks["pid"] == 100
+    return replace(
+        evidence,
+        samples=evidence.samples.assign(tid=evidence.samples["tid"].where(~main, 105)),
+        looks=evidence.looks.assign(
+            cpu_ns=evidence.looks["cpu_ns"].where(~looked, 0),
+            process_ns=evidence.looks["process_ns"].where(~looked, used),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "phase"),
+    [
+        (Program(always(STEP), [always(IDLE)]), phases.STEP),
+        (Program(always(BLUR)), phases.OPERATION),
+    ],
+)
+def test_a_loop_in_another_thread_stands_still_if_the_whole_process_does(
+    program: Program, phase: str
+) -> None:
+    """Looks are at main threads only."""
+    evidence = with_frames(program.evidence(), phase, ("run", 5))
+    for used in (3 * TICK, 1000):
+        assert "NOTHING MOVES" not in words_of(summarise(in_a_thread(evidence, used)))
+    still = summarise(in_a_thread(evidence, 0))
+    assert words_of(still) == "NOTHING MOVES (sampled)"
+    places = still.loops[0].places
+    assert places is not None
+    rows = attached_report.place_cells(places)[1]
+    assert [row[1:3] for row in rows if row[0] == "100"] == [["thread", "without a name"]]
+
+
+def test_threads_that_compute_for_a_main_thread_move() -> None:
+    stuck = Program(always(STEP), [always(IDLE)], blocked={STEP: "lock"}).evidence()
+    for used, moves in ((TICK // 100, False), (TICK, True)):
+        looks = stuck.looks.assign(process_ns=used)
+        words = words_of(summarise(replace(stuck, looks=looks)))
+        assert ("NOTHING MOVES" not in words) == moves
+
+
+def test_a_main_process_that_makes_batches_does_not_wait_for_workers_that_have_ended() -> None:
+    def gone(tick: int) -> At | None:
+        return None
+
+    summary = summarise(Program(always(BLUR), [gone, gone]).evidence())
+    assert "NOTHING MOVES" not in words_of(summary)
+
+
+def test_a_program_that_computes_outside_of_all_loops() -> None:
+    evidence = Program(always(OUTSIDE), blocked={OUTSIDE: "lock"}).evidence()
+    evidence = with_frames(evidence, phases.OUTSIDE, ("main", 70))
+    busy = replace(evidence, looks=evidence.looks.assign(process_ns=TICK))
+    with pytest.raises(LotusError, match="was in no loop over a DataLoader"):
+        with_loop(summarise(busy))
 
 
 def test_outside_of_all_loops() -> None:
