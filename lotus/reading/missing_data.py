@@ -1,6 +1,7 @@
 """Why a run recorded nothing, or too little: judged by what its processes reported."""
 
 import os
+import shlex
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -94,7 +95,7 @@ def _other_environment(reports: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     return [
         f"the program ran in {', '.join(sorted(ran))}, lotus in {own}: if torch is installed "
-        f"beside lotus only, type lotus trace -- {own} and then the script"
+        f"beside lotus only, type lotus trace -- {shlex.quote(own)} and then the script"
     ]
 
 

@@ -1,5 +1,5 @@
 """The Python functions in which time passed in the data set's own code, the sampler, the training
-step or between two loops (blocking.json).
+step, between two loops, or in a thread beside the main thread (blocking.json).
 """
 
 import re
@@ -14,12 +14,18 @@ from lotus.reading.launcher_record import LauncherRecord
 _MOST_FRAMES = 200
 _MOST_CHARACTERS = 2000  # of a frame
 _MOST_TEXT = 200  # characters of a line of source
-FETCH, SAMPLER, STEP, PAUSE = "fetch", "sampler", "step", "pause"
+FETCH, SAMPLER, STEP, PAUSE, BESIDE = "fetch", "sampler", "step", "pause", "beside"
 # torch's method that draws the indices of a batch from the sampler.
 _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
 _FETCHER = "torch/utils/data/_utils/fetch.py"
 # The outermost functions of a main thread.
 _MAIN = ("<module>", "_run_module_as_main")
+# The outermost functions of any other thread, and files in which one that is innermost waits.
+_THREAD = ("_bootstrap", "_bootstrap_inner")
+_WAITS = re.compile(
+    r"(?:^|/)(?:threading|queue|selectors|socket|ssl|subprocess|multiprocessing/\w+|"
+    r"concurrent/futures/\w+|torch/utils/data/(?:\w+/)*\w+)\.py$"
+)
 _OURS = re.compile(r"/lotus/inside/(?:\w+/)*\w+\.py$")
 _COLUMNS = {
     "part": "object", "stack": "int64", "depth": "int64",
@@ -36,7 +42,8 @@ def table(record: LauncherRecord) -> pd.DataFrame:
     rows = []
     for place, line in enumerate((*own, *of_pauses)):
         part, frames, samples = _parsed(line, texts)
-        part = part if place < len(own) else PAUSE if part == STEP else ""
+        if place >= len(own):
+            part = PAUSE if part == STEP else ""
         rows += [(part, place, depth, *frame, samples) for depth, frame in enumerate(frames)]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
 
@@ -79,6 +86,8 @@ def _parsed(
         part, first = SAMPLER, draws[-1] + 1
     elif not hooks and frames and frames[0][0] in _MAIN and not _in_loader(frames):
         part, first = STEP, 0
+    elif not hooks and _is_busy_thread(frames):
+        part, first = BESIDE, len(_THREAD)
     own = frames[first:]
     shown = [
         (redaction.text(name), redaction.text(file), row, _text(texts.get(f"{file}:{row}")))
@@ -90,6 +99,12 @@ def _parsed(
 def _text(found: object) -> str:
     """On one line, without secrets."""
     return redaction.text(" ".join(found[:_MOST_TEXT].split())) if isinstance(found, str) else ""
+
+
+def _is_busy_thread(frames: list[tuple[str, str, int]]) -> bool:
+    """Whether it is no main thread, and not in a function of a library that waits."""
+    outermost = tuple(name.rpartition(".")[2] for name, _, _ in frames[: len(_THREAD)])
+    return outermost == _THREAD and not _WAITS.search(frames[-1][1])
 
 
 def _in_loader(frames: list[tuple[str, str, int]]) -> bool:

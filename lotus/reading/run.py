@@ -363,10 +363,10 @@ class Run:
         """Python stacks of the data set's own code, of the sampler or of training steps, recorded
         in one process for two seconds, and of one pause between its loops; one row per frame.
 
-        part ("fetch", "sampler", "step", "pause"), stack, depth (0: the function that the loader
-        calls, of a step or a pause the outermost one), function, file, line, text (of the program's
-        innermost line; else ""), samples (of its stack). Empty if none of them took much of the
-        time, or if py-spy was not installed or not allowed.
+        part ("fetch", "sampler", "step", "pause", "beside": other threads, unless they wait),
+        stack, depth (0: the function that the loader calls, otherwise the outermost one), function,
+        file, line, text (of the program's innermost line; else ""), samples (of its stack). Empty
+        if none of them took much of the time, or if py-spy was not installed or not allowed.
         """
         return own_code_table.table(self._launcher_record)
 

@@ -1,9 +1,9 @@
-"""The Python functions in which the data set's own code, the sampler, or a training step spend
-their time."""
+"""The Python functions in which the data set's own code, the sampler, a training step, or a thread
+beside it spend their time."""
 
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -13,6 +13,7 @@ from lotus.format.stack_frames import LIBRARY
 _MOST = 0.5  # of the samples: where no callee has more, the caller is named
 _LEAST_SAMPLES = 10
 _LEAST_LINE, _MOST_LINES = 0.1, 3  # of the samples; lines that are named
+_LEAST_MOVING = 0.2  # of the samples of a step, with threads beside that run Python code
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,24 @@ def hot_lines(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
         for (function, file, line, text), samples in lines.most_common(_MOST_LINES)
         if samples >= _LEAST_LINE * everything
     ]
+
+
+def running_beside(own_code: pd.DataFrame) -> HotFunction | None:
+    """The program's own function that other threads of the main process ran during the steps.
+
+    None where they were seen to run little, or there are too few samples. A thread that sleeps is
+    always seen at the same line: samples at the line that most are at tell nothing.
+    """
+    _, of_step = _of_part(own_code, "step")
+    rows, beside = _of_part(own_code, "beside")
+    if of_step < _LEAST_SAMPLES or not beside:
+        return None
+    innermost = rows.loc[rows.groupby("stack")["depth"].idxmax()]
+    still = int(innermost.groupby(["file", "line"])["samples"].sum().max())
+    lines = hot_lines(own_code, "beside")
+    if not lines or beside - still < _LEAST_MOVING * of_step:
+        return None
+    return replace(lines[0], function=lines[0].function.partition(".<locals>.<")[0])
 
 
 def _of_part(own_code: pd.DataFrame, part: str) -> tuple[pd.DataFrame, int]:

@@ -96,6 +96,11 @@ class Scope:
         return min(max(known, 0), _MOST_WORKERS)
 
     @property
+    def epoch_count(self) -> int:
+        """How many epochs there are, however many ranks iterate the loader."""
+        return len(np.unique(integer(self.epochs, "epoch")))
+
+    @property
     def each_is_left(self) -> bool:
         """Whether a rank has several iterations, and each was left before its end."""
         of_ranks = np.unique(integer(self.epochs, "rank"), return_counts=True)[1]

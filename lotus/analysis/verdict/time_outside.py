@@ -70,7 +70,7 @@ def _cause(time: RunTime, lines: Sequence[HotFunction], busy: bool) -> Cause | N
             # What the imports took is not known where they came before the recording.
             much = imports > 0 and ns > max(_LONG * imports, _PART * loops, _LEAST_NS)
         if much and ns > waits and waits < HIGH * time.wall_ns:
-            return _made(part, ns, waits, time, () if part == SETUP else lines)
+            return _made(part, ns, waits, time, lines if part == BETWEEN else ())
     return None
 
 

@@ -194,7 +194,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         startup + shutdown,
         step,
         _interval(low, high),
-        None if others + taken < LITTLE else (own, min((step - of_step) / free, 1.0)),
+        None if others + taken + of_step < LITTLE else (own, min((step - of_step) / free, 1.0)),
         unclear,
     )
     lacking = missing_cores.clause(causes[0].kind, causes[0].evidence) if causes else ""

@@ -67,7 +67,7 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
         part = share(cause.share) if _is_of_loop(cause) else ""
         result += _wrap(plain(cause.title), f"  {part:>6}  ")
     rest = 1.0 - sum(cause.share for cause in shown if _is_of_loop(cause))
-    if rest >= LITTLE:
+    if shown and rest >= LITTLE:
         result.append(f"  {share(rest):>6}  the rest")
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):

@@ -64,6 +64,43 @@ def test_without_workers_others_take_as_much_of_the_step() -> None:
     assert sum(shares.values()) == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.parametrize(("making", "delay"), [(0.105, 0.7), (0.2, 0.7)])
+def test_what_the_degree_is_judged_by_is_said(making: float, delay: float) -> None:
+    plan = Plan(workers=0, batches=200, step=40.0, operations={"Read": 1.8}, collate=0.0)
+    run = on_busy_cores(plan, making)
+    run.waits["step_run_delay_ns"] = (delay * run.waits["step_ns"]).astype(np.int64)
+    judged = verdict(scopes(used_by_others(run))[0])
+    assert judged.degree == "highly"
+    left = judged.summary.partition(" of its time, and ")[2]
+    assert int(left.split("%")[0]) > 20
+
+
+def test_what_threads_took_of_a_step_is_not_taken_again() -> None:
+    # GIVEN steps in several threads that are without a core for two fifths of their time
+    plan = Plan(workers=0, batches=200, step=20.0, operations={"Read": 4.0}, collate=0.0)
+    run = on_busy_cores(plan, delay=0.4)
+    run.waits["step_run_delay_ns"] = (0.4 * run.waits["step_ns"]).astype(np.int64)
+    run.waits["step_process_cpu_ns"] = 4 * run.waits["step_cpu_ns"]
+    books = account(scopes(used_by_others(run))[0])
+    # THEN the step itself, of which the threads have taken more than that, has no more to give
+    charges = {charge.kind: charge for charge in books.charges}
+    assert charges["step-threads"].ns > 0.4 * books.step_ns
+    assert charges["consumer"].taken_ns == 0.0
+    # Without such threads all of it is the step's.
+    run.waits["step_process_cpu_ns"] = run.waits["step_cpu_ns"]
+    (step,) = (charge for charge in account(scopes(run)[0]).charges if charge.kind == "consumer")
+    assert step.taken_ns == pytest.approx(0.4 * books.step_ns, rel=1e-6)
+
+
+def test_a_step_of_which_no_delay_is_known_has_none_taken() -> None:
+    plan = Plan(workers=0, batches=200, step=8.0, operations={"Read": 4.0}, collate=0.0)
+    run = used_by_others(on_busy_cores(plan, delay=0.6))
+    run.waits = run.waits.drop(columns="step_run_delay_ns")
+    judged = verdict(scopes(run)[0])
+    assert judged.kind == "input-bound"
+    assert "nan" not in judged.summary
+
+
 def test_threads_of_a_step_are_charged_with_the_program_s_part_of_their_delay() -> None:
     # GIVEN steps in two threads that lack cores as much as the making of batches does
     plan = Plan(batches=200, step=4.0, operations={"Read": 4.0}, collate=0.0)

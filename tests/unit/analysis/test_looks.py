@@ -217,8 +217,40 @@ def test_a_step_that_waits_for_the_interpreter_as_well_is_said_to(lock: int, tol
     run.blocking = pd.concat([run.blocking, of_step, computing], ignore_index=True)
     first = judged(run).causes[0]
     assert first.kind == "interpreter"
-    assert ("also during the training step" in first.title) == told
+    assert ("also in 60% of the training step" in first.title) == told
     assert ("60% of observations, so the step is slowed" in first.reason) == told
+
+
+STEP_AND_THREAD = pd.DataFrame(
+    [
+        ("step", 0, 0, "train", "t.py", 5, "", 60),
+        ("beside", 1, 0, "Log.run", "log.py", 3, "", 20),
+        ("beside", 2, 0, "Log.run", "log.py", 4, "", 18),
+    ],
+    columns=["part", "stack", "depth", "function", "file", "line", "text", "samples"],
+)
+
+
+@pytest.mark.parametrize(
+    ("lock", "threads", "seen", "told"),
+    [(40, 1, 3, True), (10, 1, 3, False), (40, 0, 3, False), (40, 1, 1, False)],
+)
+def test_a_thread_that_holds_up_the_step_alone_is_named(
+    lock: int, threads: int, seen: int, told: bool
+) -> None:
+    run = Plan(operations={"Quick": 0.1}, workers=0, step=20.0, cores=8).run()
+    run = held(run, "(step)", lock, threads)
+    run.own_code = STEP_AND_THREAD.iloc[:seen]
+    judgement = judged(run)
+    shares = {cause.kind: cause.share for cause in judgement.causes}
+    assert judgement.kind == "consumer-bound"
+    assert (judgement.causes[0].kind == "step-held") == told
+    if told:
+        assert shares["step-held"] == pytest.approx(0.4 * judgement.step_share, rel=0.01)
+        assert "in Log.run (log.py:3), holds" in judgement.causes[0].title
+        assert sum(shares.values()) == pytest.approx(1.0, abs=0.01)
+        run.waits = run.waits.assign(device_idle_ns=0.0, device_busy_ns=1e6)
+        assert judged(run).causes[0].kind == "consumer"
 
 
 def test_with_pinned_memory_next_always_waits_at_a_lock() -> None:

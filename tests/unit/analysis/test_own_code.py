@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.own_code import hot_functions, hot_lines, of_program
+from lotus.analysis.batches.own_code import hot_functions, hot_lines, of_program, running_beside
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.verdict.verdict import verdict
 from lotus.inside.common.guard import HOOK_FILE
@@ -48,7 +48,7 @@ def test_the_text_of_a_line_is_shown_without_secrets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "stacks",
     [
-        ["_bootstrap (threading.py:9);step (train.py:12) 7"],  # not of the main thread
+        ["_start (other.py:9);step (train.py:12) 7"],  # not of the main thread
         ["<module> (train.py:9);__next__ (/x/torch/utils/data/dataloader.py:9) 7"],  # a wait
         ["", "x", "a (b:1)", f"{BELOW};{HOOK} 7", 5],
         [f"{BELOW};{HOOK};f (data.py:99999999999999999999) 7"],
@@ -182,3 +182,33 @@ def test_below_code_that_a_library_makes_the_programs_own_function_is_named(tmp_
     # of a program that has no file, its functions are those
     rows = table(tmp_path, [f"{BELOW};{HOOK};__getitem__ (<string>:2);a ({library}/c.py:1) 20"])
     assert str(of_program(hot_functions(rows, "fetch"))) == "__getitem__ (<string>:2)"
+
+
+THREAD = "Thread._bootstrap (/p/threading.py:1);Thread._bootstrap_inner (/p/threading.py:2)"
+STEP = "<module> (/t.py:9);train (/t.py:5) 60"
+
+
+def test_the_function_that_another_thread_runs_is_named(tmp_path: Path) -> None:
+    run = f"{THREAD};Log.run (/log.py:3)"
+    stacks = [f"{run};Log.run.<locals>.<genexpr> (/log.py:3) 20", f"{run[:-2]}4) 15", STEP]
+    beside = running_beside(table(tmp_path, stacks))
+    assert str(beside) == "Log.run (log.py:3)"
+
+
+@pytest.mark.parametrize(
+    "stacks",
+    [
+        [f"{THREAD};Log.run (/log.py:3) 60"],  # it sleeps
+        [f"{THREAD};Log.run (/log.py:{row});wait (/p/threading.py:9) 30" for row in (3, 4)],
+        [f"{THREAD};Log.run (/log.py:3) 50", f"{THREAD};Log.run (/log.py:4) 5"],
+    ],
+)
+def test_a_thread_that_waits_runs_nothing(stacks: list[str], tmp_path: Path) -> None:
+    assert running_beside(table(tmp_path, [*stacks, STEP])) is None
+    assert len(table(tmp_path, [*stacks, STEP]).query("part == 'step'")) == 2
+
+
+def test_without_samples_of_a_step_nothing_is_known_of_what_runs_beside_it(tmp_path: Path) -> None:
+    stacks = [f"{THREAD};Log.run (/log.py:{row}) 30" for row in (3, 4)]
+    assert running_beside(table(tmp_path, stacks)) is None
+    assert running_beside(pd.DataFrame()) is None

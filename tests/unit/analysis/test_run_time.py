@@ -109,7 +109,7 @@ def test_time_between_loops_is_the_first_cause_where_it_is_most() -> None:
     line = HotFunction("keep", "/train.py", 7, 0.9, "table.to_csv(path)")
     cause = replace(summarise(run), hot_in_pauses=[line]).verdict.causes[0]
     assert cause.title == "the time between the loops, most of it at keep (train.py:7)"
-    assert "90% at keep (train.py:7: `table.to_csv(path)`)" in cause.advice
+    assert "one pause: 90% at keep (train.py:7: `table.to_csv(path)`)" in cause.advice
 
 
 @pytest.mark.parametrize("held", [0.0, 4.0], ids=["at once", "later"])
@@ -156,6 +156,11 @@ def test_a_long_set_up_is_a_cause_and_a_usual_one_is_not() -> None:
     summary = summarise(run).verdict
     assert summary is not None
     assert summary.causes[0].title == "the set-up before the first loop"
+    # Lines that were seen in a pause say nothing of it.
+    line = HotFunction("keep", "/train.py", 7, 0.9)
+    told = replace(summarise(run), hot_in_pauses=[line]).verdict
+    assert told is not None
+    assert told.causes[0].title == summary.causes[0].title
     # On cores that other programs have, every set-up is long.
     loop = summarise(run).loaders[0].verdict
     busy = replace(loop, doubt="The machine was busy.")

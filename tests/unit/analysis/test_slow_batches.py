@@ -4,6 +4,7 @@ import io
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lotus.analysis.batches.slow_batches import slow_batches, typical_of_others
@@ -140,3 +141,28 @@ def test_batches_whose_samples_are_slow_in_each_epoch_are_not_called_a_stall() -
     once = verdict(scopes(stalled(12, 25))[0]).causes[0]
     assert once.title.startswith("2 batches that were slow as a whole")
     assert once.advice.startswith("All their samples were slow at once")
+
+
+def test_what_was_slow_in_a_few_of_many_epochs_is_a_stall() -> None:
+    epochs = iter(range(10**6))
+
+    def took(sample: int, _: int) -> float:
+        return 40.0 if sample // 4 == 12 and next(epochs) // 4 in (0, 5) else 2.0
+
+    run = Plan(batches=40, epochs=8, operations={"Loader": took}, step=6).run()
+    scope = scopes(run)[0]
+    first = next(cause for cause in verdict(scope).causes if cause.kind == "slow-batches")
+    assert (first.evidence["batches"], first.evidence["again_share"]) == (2, 0.0)
+    assert "no sample is to blame" in first.advice
+
+
+def test_two_ranks_have_one_epoch_together() -> None:
+    run = stalled(12, 13)
+    for name in ("epochs", "batches", "waits", "samples", "ops", "workers"):
+        table = getattr(run, name)
+        setattr(run, name, pd.concat([table, table.assign(rank=1)], ignore_index=True))
+    scope = scopes(run)[0]
+    assert (len(scope.epochs), scope.epoch_count) == (2, 1)
+    first = next(cause for cause in verdict(scope).causes if cause.kind == "slow-batches")
+    assert first.evidence["again_share"] == 0.0
+    assert "Record a second epoch" in first.advice

@@ -8,7 +8,7 @@ chance.
 
 from lotus.analysis.verdict.causes.cause_row import CauseRow
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRACING, TRAINING_STEP
-from lotus.analysis.verdict.causes.interpreter import INTERPRETER
+from lotus.analysis.verdict.causes.interpreter import INTERPRETER, STEP_HELD
 from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
 from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, SLOW_WORKER, STALLS
@@ -26,6 +26,7 @@ CAUSES: tuple[CauseRow, ...] = (
     OUTSIDE,
     TRACING,
     SAMPLES_TWICE,
+    STEP_HELD,
     STEP_THREADS,
     STEP_DELAY,
     TRAINING_STEP,

@@ -10,7 +10,7 @@ from lotus.analysis.batches.components import core_taken
 from lotus.analysis.batches.core_use import CoreUse
 from lotus.analysis.batches.data_shares import DataShares
 from lotus.analysis.batches.machine_readings import within_loops
-from lotus.analysis.batches.own_code import HotFunction, hot_functions, hot_lines
+from lotus.analysis.batches.own_code import HotFunction, hot_functions, hot_lines, running_beside
 from lotus.analysis.batches.repeated_samples import divided_data
 from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
@@ -57,6 +57,7 @@ class Circumstances:
     swapped_bytes: float  # in and out while it was iterated; 0.0: none, or not known
     memory_stall_ns: float  # in which some thread waited for memory then; 0.0: none, or not known
     affordable: float  # workers that the machine's memory is enough for; inf: not known
+    running_beside: HotFunction | None = None  # that other threads run in the steps, as own_code
     epochs: int = 1
     left: bool = False  # each of several iterations was left before its end
     machine_cores: float = math.nan  # NaN: not known
@@ -110,6 +111,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         hot=hot_functions(scope.own_code, "fetch"),
         hot_in_sampler=hot_functions(scope.own_code, "sampler"),
         hot_in_step=hot_lines(scope.own_code, "step"),
+        running_beside=running_beside(scope.own_code),
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,
         partial=scope.partial,
@@ -133,7 +135,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         swapped_bytes=within_loops(scope, "swapped_bytes"),
         memory_stall_ns=within_loops(scope, "memory_stall_ns"),
         affordable=_affordable(scope),
-        epochs=len(scope.epochs),
+        epochs=scope.epoch_count,
         left=scope.each_is_left,
         machine_cores=scope.machine_cores,
         torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from lotus.analysis.batches.looks import looks_at_step
 from lotus.analysis.common.columns import flag, median, number, ratio, total
 from lotus.analysis.verdict.causes import cause_row
@@ -28,8 +30,10 @@ def _step(ledger: Ledger) -> Iterable[Charge]:
     ns = ledger.take_step()
     # Without workers, others take of the step as they do of the making of batches. Beside workers
     # a step that others slow down hides more of the making.
+    # Causes before this one may have taken a part of its time without a core.
+    delay_ns = float(np.nan_to_num(ledger.step_ns * threads.delay_share)) - (ledger.step_ns - ns)
     alone = ledger.use.rivals and not ledger.scope.num_workers
-    taken = ns * min(threads.delay_share, 1.0) if alone else 0.0
+    taken = min(max(delay_ns, 0.0), ns) if alone else 0.0
     yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ns, evidence, taken_ns=taken)
 
 

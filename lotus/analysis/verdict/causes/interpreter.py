@@ -1,8 +1,10 @@
-"""Another thread of the main process holds the interpreter lock (GIL) while a batch is ready."""
+"""Another thread of the main process holds the interpreter lock (GIL): while a batch is ready, or
+in the training step."""
 
 from collections.abc import Iterable
 
 from lotus.analysis.batches.looks import LEAST_LOCKED, LOCK, Looks, looks_at_step, python_threads
+from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
@@ -52,9 +54,62 @@ def _holds_step(evidence: Evidence) -> bool:
 
 
 def _title(charge: Charge, around: Circumstances) -> str:
-    of_step = ", also during the training step" if _holds_step(Evidence(charge.evidence)) else ""
-    return INTERPRETER.title + of_step
+    evidence = Evidence(charge.evidence)
+    if not _holds_step(evidence):
+        return INTERPRETER.title
+    of_step = share(evidence["step_held_looks_share"])
+    return f"{INTERPRETER.title}, also in {of_step} of the training step"
 
+
+def _of_step(ledger: Ledger) -> Iterable[Charge]:
+    held, scope = ledger.step_held, ledger.scope
+    if not held > 0:
+        return
+    ns = ledger.step_left_ns * held
+    ledger.step_left_ns -= ns
+    evidence = {
+        "step_held_looks_share": held,
+        "step_looks": float(looks_at_step(scope).count),
+        "python_threads": float(python_threads(scope)),
+    }
+    yield Charge(STEP_HELD.kind, STEP_HELD.title, ns, evidence)
+
+
+def _title_of_step(charge: Charge, around: Circumstances) -> str:
+    if around.running_beside is None:
+        return STEP_HELD.title
+    return STEP_HELD.title.replace("process", f"process, in {around.running_beside},", 1)
+
+
+def _reason_in_step(evidence: Evidence) -> str:
+    return (
+        f"In {share(evidence['step_held_looks_share'])} of {amount(evidence['step_looks'])} "
+        "observations of the training step, the main thread was waiting for a lock of its own "
+        f"process, while {plural(evidence['python_threads'], 'other Python thread')} of the "
+        "program ran. What a step takes longer because of it may be more."
+    )
+
+
+_ADVICE = (
+    "Only one thread of a process runs Python code at a time: let the other thread do less, or "
+    "move its work to another process. More workers will not help."
+)
+_FACTS = {
+    "step_held_looks_share": "Share of looks at the training step that found it at a lock, 0 to 1.",
+    "python_threads": "Python threads that the program itself had beside its main thread.",
+}
+
+STEP_HELD = CauseRow(
+    kind="step-held",
+    title="another thread of the main process holds the interpreter lock (GIL) during the step",
+    full_title=_title_of_step,
+    part=cause_row.STEP,
+    charges=_of_step,
+    facts={"step_looks": "How many looks at the training step."} | _FACTS,
+    reason=_reason_in_step,
+    advice=fixed(_ADVICE),
+    is_grave=lambda charge: True,
+)
 
 INTERPRETER = CauseRow(
     kind="interpreter",
@@ -63,14 +118,9 @@ INTERPRETER = CauseRow(
     charges=_interpreter,
     facts={
         "held_looks_share": "Share of looks that found the main thread at a lock, 0 to 1.",
-        "step_held_looks_share": "Share of looks at the training step that found it at a lock, "
-        "0 to 1.",
         "held_looks": "How many looks at the main thread.",
-        "python_threads": "Python threads that the program itself had beside its main thread.",
-    },
+    }
+    | _FACTS,
     reason=_reason,
-    advice=fixed(
-        "Only one thread of a process runs Python code at a time: let the other thread do less, or "
-        "move its work to another process. More workers will not help."
-    ),
+    advice=fixed(_ADVICE),
 )

@@ -37,6 +37,7 @@ from lotus.analysis.batches.outlier_samples import (
 from lotus.analysis.batches.repeated_samples import divided_data
 from lotus.analysis.batches.sampler_draws import drawn_ns
 from lotus.analysis.batches.slow_batches import slow_as_a_whole
+from lotus.analysis.batches.step_lock import held_part_of_step
 from lotus.analysis.batches.waits import PHASES, loop_times, paced, wait_phases
 from lotus.analysis.common.columns import (
     Bools,
@@ -92,6 +93,8 @@ class Ledger:
         self.use = core_use(scope)
         self.shares = divided_data(scope)
         self.looks_of_main = looks_of_main(scope)
+        # Of the step; 0.0 where the same thread holds up the waits as well.
+        self.step_held = 0.0 if self.looks_of_main.tell else held_part_of_step(scope)
         self.loop = loop_times(scope.epochs, scope.waits)
         self.components = components(batches, scope.fetched, scope.calls)
         self.first = first_of_process(batches, scope.workers)

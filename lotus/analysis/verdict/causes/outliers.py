@@ -283,17 +283,20 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
         "slowest_batch": float(worst["batch"]),
         "slowest_sample_ns": float(worst["took"]),
         "typical_ns": float(worst["usual"]),
-        "again_share": _again_share(samples[together]),
+        "again_share": _again_share(samples[together], ledger.scope.epoch_count),
     }
     ns, within, without_core = ledger.take_excess(TOGETHER)
     yield Charge(SLOW_BATCHES.kind, SLOW_BATCHES.title, ns, evidence, within, delay_ns=without_core)
 
 
-def _again_share(samples: pd.DataFrame) -> float:
-    """The share of these samples that are slow in more than one batch, by their index."""
-    known = integer(samples, "sample")[integer(samples, "sample") >= 0]
-    counts = np.unique(known, return_counts=True)[1]
-    return ratio(float((counts > 1).sum()), len(counts)) if len(counts) else 0.0
+def _again_share(samples: pd.DataFrame, epochs: int) -> float:
+    """The share of these samples, by their index, that are slow in most epochs and at least two."""
+    known = pd.DataFrame({name: integer(samples, name) for name in ("sample", "epoch")})
+    known = known[known["sample"] >= 0].drop_duplicates()
+    if not len(known):
+        return 0.0
+    counts = known["sample"].value_counts().to_numpy()
+    return float(((counts > 1) & (counts > epochs / 2)).mean())
 
 
 def _come_again(charge: Charge) -> bool:
@@ -349,7 +352,7 @@ SLOW_BATCHES = CauseRow(
         "slowest_batch": "Number of the slowest batch.",
         "slowest_sample_ns": "A typical sample's time in it, nanoseconds.",
         "typical_ns": _SAMPLE_FACTS["typical_ns"],
-        "again_share": "Share of their samples that are slow in more than one batch, 0 to 1.",
+        "again_share": "Share of their samples that are slow in most epochs, at least two, 0 to 1.",
     },
     reason=_slow_batches_reason,
     advice=_against_slow_batches,

@@ -16,7 +16,7 @@ def advice_at(lines: Sequence[HotFunction]) -> str:
     if not lines:
         return f"{_ADVICE} (checkpoints, evaluation, logging, loading of data or models). {_SEE}"
     seen = ", ".join(f"{share(line.share)} at {line.quoted}" for line in lines)
-    return f"{_ADVICE}, less often or in less time. Stack samples: {seen}."
+    return f"{_ADVICE}, less often or in less time. Stack samples of one pause: {seen}."
 
 
 def _reason(evidence: Evidence) -> str:

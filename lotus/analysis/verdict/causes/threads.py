@@ -260,7 +260,8 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     threads = ledger.use.step
     if _kept_by_others(ledger):
         return
-    if threads.crowded and not ledger.looks_of_main.tell:  # the other threads are the program's own
+    own = ledger.looks_of_main.tell or ledger.step_held > 0  # the other threads are the program's
+    if threads.crowded and not own:
         lost = ledger.step_left_ns * threads.lost_share
         ledger.step_left_ns -= lost
         evidence = crowd_evidence(threads)
