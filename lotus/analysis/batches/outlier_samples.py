@@ -17,8 +17,9 @@ from lotus.analysis.common.columns import BatchPlaces, Bools, Floats, Ints, flag
 from lotus.analysis.common.sample_sums import own_time
 from lotus.analysis.common.scope import Scope
 
-# A sample this many times slower than its worker's median is an outlier; if more than this share
-# of the samples are, they are no outliers but a second kind of sample.
+# A sample this many times slower than its worker's median is an outlier; if it takes more than this
+# share of the samples to make up most of what slow ones cost, these are no outliers but a second
+# kind of sample. On a busy machine many cheap samples are slow because they had no core.
 SLOW_TIMES, SLOW_SHARE, SLOW_LEAST_NS = 5.0, 0.05, 1e6
 # Fetched again, a sample that is slow by itself takes at least so many times the median.
 AGAIN_TIMES = 2.0
@@ -82,21 +83,25 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
     """
     delay = np.nan_to_num(number(scope.batches, "run_delay_ns"))
     judge = _Judge(BatchPlaces(scope.batches), usual_durations(scope), delay, first, whole)
-    most, single = max(1.0, SLOW_SHARE * judge.usual.usable), 0
+    most, kept, cost = max(1, int(SLOW_SHARE * judge.usual.usable)), 0, 0.0
     parts = [pd.DataFrame({name: [] for name in (*_JUDGED, *_KEYS, "start_ns")})]
     for samples in scope.fetched.times():
         judged = judge.slow(samples)
         slow = judged["slow"].to_numpy(np.bool_)
         keys = {name: integer(samples, name)[slow] for name in _KEYS}
         part = judged[slow].assign(**keys, start_ns=number(samples, "start_ns")[slow])
-        single += int((~part["together"]).sum())
-        # With more, none of them is an outlier: they need not be kept.
-        parts.append(part if single <= most else part[part["together"]])
-    rows = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
+        parts.append(part)
+        kept += len(part)
+        cost += _beyond(part).sum()
+        if kept > 2 * most:
+            parts = [_costly(parts, most)]
+            kept = 0
+    rows = _costly(parts, most)
     together = rows["together"].to_numpy(np.bool_)
     # A second kind of sample, or of batch.
+    few = _beyond(rows).sum() >= _MOST_OF_EXCESS * cost
     ordinary = whole.sum() > max(1.0, SLOW_BATCHES_SHARE * len(whole))
-    keep = (together & (not ordinary)) | (~together & (single <= most))
+    keep = (together & (not ordinary)) | (~together & few)
     rows, together = rows[keep].reset_index(drop=True), together[keep]
     often, fetches = _mostly_slow(scope, judge, integer(rows, "sample"), bool(ordinary))
     return Outliers(
@@ -106,6 +111,21 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
         together=together,
         fetches=fetches,
     )
+
+
+def _beyond(slow: pd.DataFrame) -> Floats:
+    """What each of these took beyond the typical, nanoseconds; 0.0 with all of its batch."""
+    beyond = number(slow, "duration_ns") - number(slow, "typical_ns")
+    return np.where(flag(slow, "together"), 0.0, beyond)
+
+
+def _costly(parts: list[pd.DataFrame], most: int) -> pd.DataFrame:
+    """Those that were slow with all of their batch, and of the others `most`, the costliest."""
+    rows = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    keep = flag(rows, "together").copy()
+    alone = np.flatnonzero(~keep)
+    keep[alone[np.argsort(-_beyond(rows)[alone], kind="stable")[:most]]] = True
+    return rows[keep].reset_index(drop=True)
 
 
 def _mostly_slow(scope: Scope, judge: _Judge, sample: Ints, ordinary: bool) -> tuple[Bools, Ints]:

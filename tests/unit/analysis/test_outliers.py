@@ -63,6 +63,25 @@ def test_a_few_slow_samples_are_named_with_what_was_slow_and_the_prefetch_that_h
     assert "slow samples" not in judgement.ruled_out
 
 
+def costly(few: int, cheap: int) -> Plan:
+    """Of 1,000 samples so many take 400 ms in each epoch, and so many 8 ms instead of 0.6."""
+    kinds = np.random.default_rng(5).permutation(1000)
+
+    def took(sample: int, worker: int) -> float:
+        kind = kinds[sample % 1000]
+        return 400.0 if kind < few else 8.0 if kind < few + cheap else 0.5
+
+    return Plan(batches=250, epochs=2, step=1.0, operations={"Read": took})
+
+
+def test_slow_samples_are_few_where_few_make_up_most_of_the_cost() -> None:
+    """Whatever else is slow, as many cheap samples are on a machine whose cores others have."""
+    plain, beside, many = (judged(costly(*counts)) for counts in ((25, 0), (25, 80), (80, 0)))
+    assert plain.causes[0].kind == beside.causes[0].kind == "slow-samples"
+    assert plain.causes[0].evidence["samples"] == beside.causes[0].evidence["samples"]
+    assert many.causes[0].kind == "operation"  # a second kind of sample
+
+
 @pytest.mark.parametrize(
     ("sampler", "words"),
     [("SequentialSampler", "because of their order"), ("RandomSampler", "slow worker")],
