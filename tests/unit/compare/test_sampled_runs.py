@@ -21,10 +21,11 @@ from tests.unit.sides import shown
 def looked_at(seed: int, waiting: float, decoding: float = 0.5, name: str = "Crop") -> SampledRun:
     """A program whose loop waits for a share of its time, and makes batches of two operations."""
     drawn = random.Random(seed)
-    main = [WAIT if drawn.random() < waiting else STEP for _ in range(400)]
+    # Each wait and step lasts for some looks: how long one look's state lasted is not known.
+    main = [at for _ in range(100) for at in [WAIT if drawn.random() < waiting else STEP] * 8]
     makes = [operation("Decode" if drawn.random() < decoding else name) for _ in main]
     worker = [made if at == WAIT else IDLE for made, at in zip(makes, main, strict=True)]
-    program = Program(main.__getitem__, [worker.__getitem__], ticks=400)
+    program = Program(main.__getitem__, [worker.__getitem__], ticks=800)
     return SampledRun(Path(f"run-{seed}"), {"command": ["x"]}, summarise(program.evidence()))
 
 
