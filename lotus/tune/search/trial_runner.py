@@ -358,7 +358,7 @@ class TrialRunner:
         if step or not self.train:  # else only the model uses the block
             least = max(least, needed(varies, batch_s, self.block_s))
         if batch_s * least > self._slow_s:
-            least = max(int(self._slow_s / batch_s), SLOW_BATCHES)
+            least = max(int(self._slow_s / batch_s), SLOW_BATCHES, setting.num_workers + 1)
         ahead = setting.num_workers * (setting.prefetch_factor or 0)
         expected = self.block_s + (least + ahead) * batch_s
         if step:

@@ -223,6 +223,23 @@ def test_candidates_that_are_open_fit_together() -> None:
     assert len(roomy.opened) == 3
 
 
+def test_blocks_of_slow_loaders_have_a_batch_of_each_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = Fake(own=Setting(8), wait_s=6.0)
+    asked: list[tuple[int, int]] = []
+    measure = program.measure
+
+    def recorded(setting: Setting, request: Measure) -> Any:
+        asked.append((request.least, setting.num_workers))
+        return measure(setting, request)
+
+    monkeypatch.setattr(program, "measure", recorded)
+    find(program, Setting(12))
+    assert {workers for _, workers in asked} >= {8}
+    assert all(least > workers for least, workers in asked)
+
+
 def test_nothing_large_is_tried_before_it_is_known_what_a_worker_takes() -> None:
     program = Fake(own=Setting(4), fails={4: "a worker was killed", 1: "a worker was killed"})
     result = find(program, Setting(30, prefetch_factor=128), Setting(2))

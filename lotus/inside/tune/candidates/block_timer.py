@@ -43,6 +43,9 @@ def measure(
     between their batches, so that time counts as waiting.
     """
     discard = request.discard or 0
+    workers = loading.loader.num_workers
+    burst = max(workers, 1)
+    uncounted = 1 if workers and step is not None else 0  # see lotus.tune.search.trial_rates.rate
     began = time.perf_counter()
 
     def late() -> bool:
@@ -52,7 +55,8 @@ def measure(
         return request.slow_s is not None and time.perf_counter() - began > request.slow_s
 
     def enough() -> bool:
-        if len(waits) >= SLOW_BATCHES and slow():
+        counted = len(waits) - uncounted
+        if counted >= SLOW_BATCHES and counted % burst == 0 and slow():
             return True
         return total_s >= request.seconds and len(waits) >= request.least
 
@@ -62,11 +66,11 @@ def measure(
                 f"after {watchdog.limit_s:g} s it had given {done} of the {discard} batches that "
                 "may lie ready"
             )
-        if slow():
+        # Within a burst, the rest of it lies ready.
+        if done % burst == 0 and slow():
             break
         loading.take(watchdog)
     usage = loading.usage
-    workers = bool(loading.loader.num_workers)
     usage.reset()
     before = time.perf_counter()
     usage.start(loading.pids())

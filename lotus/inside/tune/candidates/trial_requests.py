@@ -106,9 +106,9 @@ class Measure(Request[TrialBlock]):
     many as may lie ready, workers x prefetch. With `step` work that takes as long as the training
     step, and as much CPU time, follows each counted batch. All candidates read the same indices.
     `limit_s` is how long a batch may take; it also ends the block, with fewer batches than `least`
-    if any were counted until then. Once `slow_s` are over, which include the uncounted batches, no
-    more are discarded, as none lies ready then, and `SLOW_BATCHES` are enough. A candidate that
-    fails is closed.
+    if any were counted until then. Once `slow_s` are over, which include the uncounted batches, it
+    discards and counts whole bursts only, one batch of each worker: no more are discarded, and
+    `SLOW_BATCHES` are enough. A candidate that fails is closed.
     """
 
     seconds: float

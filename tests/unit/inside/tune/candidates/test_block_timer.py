@@ -9,6 +9,7 @@ import pytest
 
 from lotus.inside.tune.candidates import block_timer
 from lotus.inside.tune.candidates.trial_requests import SLOW_BATCHES, Measure
+from lotus.tune.search.trial_rates import rate
 
 FETCH_S, STEP_S = 0.1, 0.02
 
@@ -29,15 +30,17 @@ class Watch:
 
 
 class Loading:
-    """A loader of batches that take FETCH_S each, by workers that go on while time passes."""
+    """A loader of batches that take `fetch_s` each, by workers that go on while time passes."""
 
-    def __init__(self, clock: Clock, workers: int, extra: dict[str, float]) -> None:
-        self.clock, self.extra = clock, extra
+    def __init__(
+        self, clock: Clock, workers: int, extra: dict[str, float], fetch_s: float = FETCH_S
+    ) -> None:
+        self.clock, self.extra, self.fetch_s = clock, extra, fetch_s
         self.loader = SimpleNamespace(num_workers=workers)
         self.usage = SimpleNamespace(
             cpu_s=0.0, queued_s=0.0, read_bytes=0, reset=bool, add=bool, start=self.start
         )
-        self.ready_at = [FETCH_S] * workers  # of the batch that each worker makes
+        self.ready_at = [clock.now + fetch_s] * workers  # of the batch that each worker makes
         self.taken = 0
 
     def start(self, pids: list[int]) -> None:
@@ -56,9 +59,9 @@ class Loading:
             turn = self.taken % len(self.ready_at)
             self.clock.now = max(before, self.ready_at[turn])
             # Two batches of each worker may lie ready.
-            self.ready_at[turn] = max(self.ready_at[turn], before - FETCH_S) + FETCH_S
+            self.ready_at[turn] = max(self.ready_at[turn], before - self.fetch_s) + self.fetch_s
         else:
-            self.clock.now += FETCH_S
+            self.clock.now += self.fetch_s
         self.taken += 1
         return self.taken, self.clock.now - before, 0.0
 
@@ -114,10 +117,40 @@ def test_a_slow_loader_gives_few_batches(monkeypatch: pytest.MonkeyPatch, worker
     watch: Any = Watch()
     for slow_s, least in ((0.5 * FETCH_S, SLOW_BATCHES), (None, 40)):
         loading: Any = Loading(clock, workers, {"usage": 0, "samples": 0})
-        loading.ready_at = [clock.now + FETCH_S] * workers
         request = Measure(0, 40, step=False, limit_s=1e6, discard=2 * workers, slow_s=slow_s)
         block = block_timer.measure(loading, watch, request, None)
         assert len(block.waits_s) == least
+
+
+@pytest.mark.parametrize("step", [False, True])
+@pytest.mark.parametrize("overhead_s", [0.0, 0.003])
+@pytest.mark.parametrize("workers", [1, 3, 8, 12, 16])
+def test_a_block_of_a_slow_loader_has_whole_bursts_of_its_workers(
+    monkeypatch: pytest.MonkeyPatch, workers: int, overhead_s: float, step: bool
+) -> None:
+    clock = Clock()
+
+    def wait(batch: int) -> None:
+        clock.now += STEP_S
+
+    monkeypatch.setattr(block_timer, "time", clock)
+    monkeypatch.setattr(
+        block_timer.batch_contents,
+        "measures",
+        lambda batch: dict.fromkeys(("batch_bytes", "shared_bytes", "pipe_bytes", "tensors"), 1),
+    )
+    watch: Any = Watch()
+    for taken in range(workers):  # so many of a burst by the block before
+        loading: Any = Loading(clock, workers, {"usage": 0, "samples": overhead_s}, fetch_s=2.0)
+        for _ in range(taken):
+            loading.take(watch)
+        request = Measure(1.0, 40, step, limit_s=1e6, discard=2 * workers, slow_s=3.0)
+        block = block_timer.measure(loading, watch, request, wait if step else None)
+        assert len(block.waits_s) < 40
+        made = 4 * workers / loading.fetch_s
+        # Without steps the queue was emptied sooner than it is with them.
+        apart = 0.05 + (workers * STEP_S / loading.fetch_s if step else 0.0)
+        assert 1 / rate(block, workers).sample_s == pytest.approx(made, rel=apart)
 
 
 def test_batches_of_several_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
