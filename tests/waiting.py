@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 
@@ -21,6 +22,14 @@ def wait_until(
             if _has_ended(process) and not holds():
                 raise AssertionError(f"{process} ended before what the test waits for")
         time.sleep(pause_s)
+
+
+def has_content(path: Path) -> bool:
+    """Whether a file is there that something has been written to."""
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _has_ended(process: subprocess.Popen[Any] | BaseProcess | int) -> bool:

@@ -1,11 +1,13 @@
 """What the source of a watched program says of a line: its function, the loop around it, its text.
 
+Of classes it says which are derived from which.
+
 The source is parsed, never run. It is read as the program sees it (/proc/PID/root), so that a
 container's files are found from the host.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +30,7 @@ class SourceLoop:
 class _SourcePlaces:
     loops: list[SourceLoop] = field(default_factory=list)
     functions: list[tuple[int, int, str]] = field(default_factory=list)
+    bases: dict[str, list[str]] = field(default_factory=dict)  # by name of the class
 
 
 class SourceLines:
@@ -52,6 +55,13 @@ class SourceLines:
         """The innermost loop with this line in its head or body; None without one."""
         inside = [each for each in self._parsed(file).loops if each.head <= line <= each.last]
         return max(inside, key=lambda each: (each.head, -each.last)) if inside else None
+
+    def are_kin(self, one: str, other: str, files: Iterable[str]) -> bool:
+        """Whether one object may be of both classes, by the classes that these files define."""
+        bases: dict[str, list[str]] = {}
+        for file in files:
+            bases |= self._parsed(file).bases
+        return one == other or any({one, other} <= _ancestry(name, bases) for name in bases)
 
     def _lines(self, file: str) -> list[str]:
         lines = self._texts.get(file)
@@ -87,10 +97,33 @@ def _parsed(text: str) -> _SourcePlaces:
         last = node.end_lineno or node.lineno
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             places.functions.append((node.lineno, last, name))
+        elif isinstance(node, ast.ClassDef):
+            places.bases[node.name] = list(_class_names(node.bases))
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             end = node.body[-1].end_lineno or last
             places.loops.append(SourceLoop(node.lineno, node.body[0].lineno, end, _hands_on(node)))
     return places
+
+
+def _class_names(bases: Sequence[ast.expr]) -> Iterator[str]:
+    for base in bases:
+        named = base.value if isinstance(base, ast.Subscript) else base  # Dataset[int]
+        if isinstance(named, ast.Name):
+            yield named.id
+        elif isinstance(named, ast.Attribute):
+            yield named.attr
+
+
+def _ancestry(name: str, bases: Mapping[str, Sequence[str]]) -> set[str]:
+    """A class, and those that it is derived from."""
+    result: set[str] = set()
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        if name not in result:
+            result.add(name)
+            waiting += bases.get(name, ())
+    return result
 
 
 def _hands_on(loop: ast.For | ast.AsyncFor | ast.While) -> bool:

@@ -22,6 +22,13 @@ _WAITERS = re.compile(r"/(selectors|threading|queue)\.py$")
 _TRANSFORMS = re.compile(r"transform|augment|albument|kornia|monai", re.IGNORECASE)
 _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen ")
 _TRANSFORM_CALL = re.compile(r"\b\w*(transform|augment)\w*\s*\(", re.IGNORECASE)
+# A line that calls nothing else, nor reads what a library may compute: x = self.transform(x), y
+_ONLY_TRANSFORM_CALL = re.compile(
+    r"(return\s+|yield\s+|[\w, ]+=\s*)?[\w.]*(transform|augment)\w*\(\w+(,\s*\w+)*\)"
+    r"(,\s*\w+)*(\s+if\s+[\w. ]+\s+else\s+\w+)?(\s*#.*)?",
+    re.IGNORECASE,
+)
+_NESTED = re.compile(r"(\.<locals>\.[^.]+)+$")
 _LIST_LOOP = re.compile(r"\bin\s+.*\bself\.\w*(transforms|augment|ops\b|steps\b|stages\b)")
 _LOADER_CALL = re.compile(r"\bself\.loader\(")
 _CONTAINERS = frozenset(
@@ -51,6 +58,9 @@ class Sources(Protocol):
 
     def qualified_name(self, file: str, line: int) -> str:
         """The function around a line, with its classes; "" where it is not known."""
+
+    def are_kin(self, one: str, other: str, files: Iterable[str]) -> bool:
+        """Whether one object may be of both classes, by the classes that these files define."""
 
     def loop(self, file: str, line: int) -> SourceLoop | None:
         """The innermost loop around a line."""
@@ -417,7 +427,7 @@ def _operation(caller: Frame, inner: Sequence[Frame], sources: Sources) -> tuple
         text = sources.text(before.file, before.line)
         if _LOADER_CALL.search(text) or name in ("default_loader", "pil_loader"):
             return place, "Loader"
-        if place and _TRANSFORM_CALL.search(text) and _is_called(before, frame, text):
+        if place and _TRANSFORM_CALL.search(text) and _is_called(before, inner[place:], sources):
             return place, _shown(inner[place:])
     return None
 
@@ -438,18 +448,25 @@ def _is_transform(frame: Frame, place: int) -> bool:
     return not _LIBRARY.search(frame.file) or bool(_TRANSFORMS.search(frame.file))
 
 
-def _is_called(before: Frame, frame: Frame, text: str) -> bool:
+def _is_called(before: Frame, below: Sequence[Frame], sources: Sources) -> bool:
     """Whether what a line of the program calls may be the transform that the line names.
 
-    Not the data set's own method, which is its own code, nor what a library does for another call
-    of that line.
+    Not a method of the data set, which is its own code, though one of another object that has the
+    same name. A library's function only where the line calls nothing else, and not if it calls the
+    program, as what decorates a method does.
     """
+    frame, text = below[0], sources.text(before.file, before.line)
     if _LIBRARY.search(before.file):
         return False
     if _LIBRARY.search(frame.file) and not _TRANSFORMS.search(frame.file):
-        return False
-    own = _owner(frame) == _owner(before) or f"self.{_last(frame)}(" in text
-    return not (_owner(frame) and own)
+        within = all(_LIBRARY.search(each.file) for each in below)
+        if not within or not _ONLY_TRANSFORM_CALL.fullmatch(text):
+            return False
+    around = _NESTED.sub("", before.function)
+    if around.startswith("<"):  # a comprehension, before Python 3.11
+        around = sources.qualified_name(before.file, before.line)
+    own, owner = _owner(before._replace(function=around)), _owner(frame)
+    return not owner or not sources.are_kin(own, owner, (frame.file, before.file))
 
 
 def _shown(frames: Sequence[Frame]) -> str:

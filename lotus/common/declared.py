@@ -43,8 +43,11 @@ def _message(error: str, name: str) -> str:
     located = _PLACE.fullmatch(error)
     place, problem = (located["place"], located["problem"]) if located else ("", error)
     if wrong := _TYPE.fullmatch(problem):
-        wanted = " or ".join(_KINDS.get(kind, kind) for kind in wrong["wanted"].split(" | "))
-        found = "a decimal one" if wrong["found"] == "float" else _KINDS.get(wrong["found"], "null")
+        kinds = wrong["wanted"].split(" | ")
+        wanted = " or ".join(_KINDS.get(kind, kind) for kind in kinds)
+        found = _KINDS.get(wrong["found"], "null")
+        if wrong["found"] == "float" and "int" in kinds:
+            found = "a decimal one"
         return f"{place or name} must be {wanted}, not {found}"
     if missing := _MISSING.fullmatch(problem):
         return f"{place or name} has no {missing['name']}"

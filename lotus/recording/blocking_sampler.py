@@ -82,8 +82,10 @@ class BlockingSampler:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        self._machine.read(now=True)
         samples = self._own_code.sample, self._pauses.sample
+        for sample in samples:
+            sample.interrupt()  # both write what they have at once
+        self._machine.read(now=True)
         for sample in samples:
             sample.finish()
         rows = [

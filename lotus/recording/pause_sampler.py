@@ -1,6 +1,7 @@
 """Samples Python stacks of the main process in long pauses between its loops, with py-spy.
 
-It starts some way into a pause and ends with it, so that all stacks are of the pause.
+It starts some way into a pause, and the first look that finds the pause over ends it. So its stacks
+are of the pause, but for those since the look before.
 """
 
 from pathlib import Path

@@ -23,6 +23,14 @@ while True:
 """
 
 
+CLASSES = """
+class Base(torch.utils.data.Dataset[int]): ...
+class Augments(object): ...
+class Pictures(Augments, Base): ...
+class Aug(made()): ...
+"""
+
+
 @pytest.mark.parametrize(("line", "hands_on"), [(3, False), (6, True), (9, True), (13, False)])
 def test_a_loop_that_only_hands_on(tmp_path: Path, line: int, hands_on: bool) -> None:
     file = tmp_path / "train.py"
@@ -31,3 +39,17 @@ def test_a_loop_that_only_hands_on(tmp_path: Path, line: int, hands_on: bool) ->
     assert loop is not None
     assert loop.first <= line <= loop.last
     assert loop.hands_on is hands_on
+
+
+def test_objects_of_two_classes(tmp_path: Path) -> None:
+    file, other = tmp_path / "data.py", tmp_path / "more.py"
+    file.write_text(CLASSES)
+    other.write_text("class Small(data.Pictures): ...\nclass Loop(Loop): ...")
+    sources, files = SourceLines(), [str(file), str(other)]
+    for one in ("Pictures", "Base", "Augments", "Dataset", "Small"):
+        assert sources.are_kin(one, "Pictures", files)
+        assert sources.are_kin("Base", one, files)
+        assert not sources.are_kin("Aug", one, files)
+    assert not sources.are_kin("Small", "Base", files[:1])
+    assert sources.are_kin("Aug", "Aug", ())
+    assert not sources.are_kin("", "Aug", files)  # called by a plain function

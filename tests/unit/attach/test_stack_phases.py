@@ -1,6 +1,6 @@
 """At what a thread is, by the frames of its stack: stacks as py-spy read them of real programs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import pytest
@@ -14,6 +14,7 @@ from native_map.recording.py_spy import Frame
 TORCH = "/env/lib/python3.11/site-packages/torch/utils/data"
 LOADER, WORKER = f"{TORCH}/dataloader.py", f"{TORCH}/_utils/worker.py"
 FETCH, COLLATE = f"{TORCH}/_utils/fetch.py", f"{TORCH}/_utils/collate.py"
+LIBRARY = "/env/lib/python3.11/site-packages"
 VISION = "/env/lib/python3.11/site-packages/torchvision"
 QUEUES = "/usr/lib/python3.11/multiprocessing"
 TRAIN = "/app/train.py"
@@ -52,6 +53,9 @@ class Sources:
         (f"{VISION}/datasets/folder.py", 245): "sample = self.loader(path)",
         (f"{VISION}/datasets/folder.py", 247): "sample = self.transform(sample)",
         ("/app/data.py", 30): "return self.augment(picture)",
+        ("/app/data.py", 32): "return self.augment(np.inner(picture, self.mean))",
+        ("/app/data.py", 33): "return [self.augment(picture) for picture in pictures]",
+        ("/app/data.py", 34): "x, y = self.transform(x, y), z  # both",
         ("/app/data.py", 31): "return self.transform(picture)",
         (LOADER, 644): "self._sampler_iter = iter(self._index_sampler)",
         (WORKER, 335): "r = index_queue.get(timeout=MP_STATUS_CHECK_INTERVAL)",
@@ -61,7 +65,11 @@ class Sources:
         return self.TEXTS.get((file, line), "")
 
     def qualified_name(self, file: str, line: int) -> str:
-        return {("/app/data.py", 12): "Blur.__call__"}.get((file, line), "")
+        names = {("/app/data.py", 12): "Blur.__call__", ("/app/data.py", 33): "Pictures.all"}
+        return names.get((file, line), "")
+
+    def are_kin(self, one: str, other: str, files: Iterable[str]) -> bool:
+        return one == other or {one, other} == {"Pictures", "Base"}
 
     def loop(self, file: str, line: int) -> SourceLoop | None:
         if file == TRAIN and 59 <= line <= 61:
@@ -170,11 +178,26 @@ def test_a_transform_that_the_data_set_calls_itself_is_an_operation() -> None:
 
 def test_the_data_sets_own_method_is_no_operation_nor_is_what_else_its_line_calls() -> None:
     own = [*FORKED, *SAMPLE[:2], "Pictures.__getitem__ /app/data.py:30"]
-    library = "/env/lib/python3.11/site-packages/numpy/core.py"
-    for function in ("Pictures.augment /app/data.py:9", "Base.augment /app/base.py:9",
-                     f"inner {library}:3"):  # fmt: skip
+    for function in ("Pictures.augment /app/data.py:9", "Base.augment /app/base.py:9"):
         assert of_worker(*own, function).phase == phases.DATASET
     assert of_worker(*own, "Ask.__call__ /app/data.py:5").name == "Ask"
+    other = [*own[:-1], "Pictures.__getitem__ /app/data.py:32"]
+    assert of_worker(*other, f"inner {LIBRARY}/numpy/core.py:3").phase == phases.DATASET
+    for name in ("Pictures.all.<locals>.<listcomp>", "<listcomp>"):
+        listed = [*own[:-1], "Pictures.all /app/data.py:33", f"{name} /app/data.py:33"]
+        assert of_worker(*listed, "Base.augment /app/base.py:9").phase == phases.DATASET
+
+
+@pytest.mark.parametrize("line", [31, 34])
+def test_a_method_of_another_object_and_a_librarys_function_are_operations(line: int) -> None:
+    own = [*FORKED, *SAMPLE[:2], f"Pictures.__getitem__ /app/data.py:{line}"]
+    assert of_worker(*own, "Aug.transform /app/aug.py:9").name == "Aug"
+    gaussian = f"gaussian {LIBRARY}/skimage/filters/_gaussian.py:9"
+    inner = f"correlate1d {LIBRARY}/scipy/ndimage/_filters.py:3"
+    assert of_worker(*own, gaussian, inner).name == "gaussian"
+    # A decorated method of the data set.
+    decorated = f"decorate_context {LIBRARY}/torch/utils/_contextlib.py:9"
+    assert of_worker(*own, decorated, "Pictures.transform /app/d.py:9").phase == phases.DATASET
 
 
 def test_own_code_has_its_functions() -> None:

@@ -41,6 +41,7 @@ class Whole:
         ({"parts": {}}, "parts must be a list, not an object"),
         ({"parts": [{"size": 1}, {}]}, "parts[1] has no size"),
         ({"parts": [{"size": 1.5}]}, "parts[0].size must be a whole number, not a decimal one"),
+        ({"parts": [{"size": 1, "name": 1.5}]}, "name must be a text or null, not a number"),
         ({"parts": [{"size": True}]}, "parts[0].size must be a whole number, not true or false"),
         ({"parts": [{"size": -1}]}, "in parts[0], size is -1"),
         ({"parts": [], "weight": 10**400}, "in weight, number out of range"),

@@ -13,6 +13,7 @@ import pytest
 from lotus.inside.trace.log import state_page
 from lotus.recording import blocking_sampler
 from lotus.recording.blocking_sampler import BlockingSampler
+from lotus.recording.py_spy_child import PySpyChild
 
 BLOCKED = {
     "sleep": "import time; time.sleep(1000)",
@@ -122,3 +123,22 @@ def test_a_mistake_of_ours_is_written_down(tmp_path: Path, monkeypatch: pytest.M
         sampler._thread.join()
     record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
     assert record["problem"] == "ValueError: wrong"
+
+
+def test_both_helpers_are_interrupted_before_either_is_waited_for(tmp_path: Path) -> None:
+    """Each takes up to a second to write what it has."""
+    calls: list[str] = []
+
+    class Sample(PySpyChild):
+        def interrupt(self) -> None:
+            calls.append("interrupt")
+
+        def finish(self) -> None:
+            calls.append("finish")
+
+    sampler = BlockingSampler(tmp_path)
+    sampler._own_code.sample = Sample(tmp_path / "own")
+    sampler._pauses.sample = Sample(tmp_path / "pause")
+    with sampler:
+        pass
+    assert calls == ["interrupt", "interrupt", "finish", "finish"]

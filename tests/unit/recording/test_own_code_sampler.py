@@ -8,7 +8,7 @@ import pytest
 
 from lotus.recording import py_spy_child
 from lotus.recording.own_code_sampler import OwnCodeSampler
-from tests.waiting import wait_until
+from tests.waiting import has_content, wait_until
 
 STAND_IN = """#!/bin/sh
 for word; do case $word in --output=*) file=${word#--output=};; esac; done
@@ -74,7 +74,7 @@ def test_one_that_still_runs_is_ended(folder: Path) -> None:
     sampler.consider({12: 60}, 60, 0.5)
     child = sampler.sample._child
     assert child is not None
-    wait_until((folder / "calls").exists, child, pause_s=0.01)
+    wait_until(lambda: has_content(folder / "own_code.txt"), child, pause_s=0.01)
     sampler.sample.finish()
     assert child.poll() is not None
 
@@ -115,7 +115,7 @@ def test_one_of_a_loop_is_ended_by_its_end(folder: Path) -> None:
     sampler.consider({12: 60}, 60, 0.5)
     child = sampler.sample._child
     assert child is not None
-    wait_until((folder / "calls").exists, child, pause_s=0.01)
+    wait_until(lambda: has_content(folder / "own_code.txt"), child, pause_s=0.01)
     # WHEN another process is between its loops, and then that one
     sampler.look(13, in_pause=True)
     sampler.look(12, in_pause=False)

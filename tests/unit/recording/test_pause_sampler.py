@@ -8,11 +8,11 @@ import pytest
 
 from lotus.recording import py_spy_child
 from lotus.recording.pause_sampler import PauseSampler
-from tests.waiting import wait_until
+from tests.waiting import has_content, wait_until
 
 STAND_IN = """#!/bin/sh
 for word; do case $word in --output=*) file=${word#--output=};; esac; done
-printf 'f (a.py:1) %s\\n' > "$file.new" && mv "$file.new" "$file"
+printf 'f (a.py:1) %s\\n' > "$file"
 exec sleep 1000
 """
 
@@ -36,7 +36,7 @@ def sampled_pause(sampler: PauseSampler, output: Path, begin: float) -> None:
     sampler.look(12, True, begin + 0.6)
     child = sampler.sample._child
     assert child is not None
-    wait_until(output.exists, child, pause_s=0.01)
+    wait_until(lambda: has_content(output), child, pause_s=0.01)
     sampler.look(12, False, begin + 0.7)
     child.wait()
     assert child.returncode == -signal.SIGINT
