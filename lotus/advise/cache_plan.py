@@ -87,7 +87,7 @@ class PlannedSet:
     torch: str | None
     program_bytes: int  # resident memory of the program at its first batch
     accesses: SampleAccesses | None = None  # of its epochs; None: it has no samples with an index
-    followed: bool = False  # whether they were computed; otherwise they are assumed
+    not_followed: str | None = None  # why they are assumed; None: they were computed
     collate_ns: float | None = None  # of a sample, which stays; None: it is not known
 
 
@@ -169,7 +169,7 @@ def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ..
         raise LookupError("the program ended before its samples were measured")
     fields = data[0]
     columns, length = fields["accesses"], fields["length"]
-    assumed = SampleAccesses.each_once(length) if length else None
+    assumed = SampleAccesses.each_once(length) if length and fields["refused"] is None else None
     planned = PlannedSet(
         loader=fields["loader"],
         setting=fields["setting"],
@@ -185,7 +185,7 @@ def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ..
         torch=fields["torch"],
         program_bytes=fields["rss_bytes"] or 0,
         accesses=assumed if columns is None else SampleAccesses.read(columns),
-        followed=columns is not None,
+        not_followed=fields["not_followed"],
         collate_ns=fields["collate_ns"],
     )
     return planned, tuple(_cut(event) for event in events if event.get("event") == "cut")

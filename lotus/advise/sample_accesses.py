@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lotus.inside.isolate import access_order
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -39,13 +41,7 @@ class SampleAccesses:
     @classmethod
     def each_once(cls, length: int) -> SampleAccesses:
         """Return those of epochs that ask for each sample once."""
-        columns = {
-            "accesses": [length, length],
-            "distinct": [length, length],
-            "ranks": [0, length],
-            "hits": [[0, 0], [0, length]],
-        }
-        return cls.read(columns)
+        return cls.read(access_order.each_once(length))
 
     @property
     def samples(self) -> float:

@@ -314,7 +314,7 @@ def test_streams_and_data_sets_that_fail_are_refused(results):
 
 def test_hits_are_computed_from_the_sampler(results):
     document = results["weighted"][1]
-    assert document["accesses"]["followed"]
+    assert document["accesses"]["not_followed"] is None
     assert document["accesses"]["epochs"][0]["accesses"] == 60
     assert document["accesses"]["samples"] <= 40
     first, second, *_, last = document["chosen"]["hit_shares"]
@@ -323,12 +323,12 @@ def test_hits_are_computed_from_the_sampler(results):
     assert last > 0.9
     assert document["chosen"]["kept_share"] == 1
     shuffled = results["own"][1]
-    assert shuffled["accesses"]["followed"]
+    assert shuffled["accesses"]["not_followed"] is None
     assert shuffled["chosen"]["hit_shares"] == [0, *[1] * 9]
 
 
 def test_a_sampler_of_the_program_is_not_asked_for_more_than_the_first_batch(results):
     _, document, text, _ = results["own sampler"]
-    assert not document["accesses"]["followed"]
+    assert document["accesses"]["not_followed"] == "it is not torch's own"
     assert document["chosen"]["hit_shares"] == [0, *[1] * 9]
     assert text.count("asked") <= 1

@@ -13,12 +13,16 @@ from array import array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
     from typing import Any
 
 _EPOCHS = 16  # afterwards hardly a sample is new
 _MOST_ACCESSES = 4_000_000  # in all epochs: some seconds
 _POINTS = 256  # ranks for which hits are counted
+
+
+class NotFollowed(Exception):
+    """Why the order of a sampler is not computed."""
 
 
 class AccessOrder:
@@ -67,40 +71,59 @@ def _below(counts: array[int], points: list[int]) -> list[int]:
     return sums
 
 
-def columns(loader: Any) -> dict[str, Any] | None:
-    """Return how often the epochs of a loader ask for which samples; None: it is not known.
+def each_once(length: int) -> dict[str, Any]:
+    """Return the columns of epochs that ask for each of so many samples once."""
+    return {
+        "accesses": [length, length],
+        "distinct": [length, length],
+        "ranks": [0, length],
+        "hits": [[0, 0], [0, length]],
+    }
 
-    Samplers draw other random numbers here than in the epochs of the program.
+
+def columns(loader: Any) -> dict[str, Any]:
+    """Return how often the epochs of a loader ask for which samples.
+
+    Samplers draw other random numbers here than in the epochs of the program. Raises NotFollowed.
     """
-    torch: Any = sys.modules["torch"]
-    kinds, sampler = torch.utils.data, loader.sampler
-    if type(loader.batch_sampler) is not kinds.BatchSampler:
-        return None
-    kind, length = type(sampler), len(loader.dataset)
-    # All ranks of a DistributedSampler together ask for each sample.
-    once = kind in (kinds.SequentialSampler, kinds.distributed.DistributedSampler)
-    if kind is kinds.RandomSampler:
-        once = not sampler.replacement and sampler.num_samples == length
-    if once:
-        return {
-            "accesses": [length, length],
-            "distinct": [length, length],
-            "ranks": [0, length],
-            "hits": [[0, 0], [0, length]],
-        }
-    if kind not in (kinds.RandomSampler, kinds.WeightedRandomSampler, kinds.SubsetRandomSampler):
-        return None
-    if 2 * len(sampler) > _MOST_ACCESSES:
-        return None
-    followed, order = _copied(sampler), AccessOrder()
+    kinds, batches = sys.modules["torch"].utils.data, loader.batch_sampler
+    # Where the program gives the batch sampler, `loader.sampler` is one that nothing asks.
+    sampler = batches.sampler if type(batches) is kinds.BatchSampler else batches
+    # Whether each epoch asks for the same samples, for each of them once.
+    once: dict[type, Callable[[], bool]] = {
+        kinds.SequentialSampler: lambda: True,
+        kinds.RandomSampler: lambda: _takes_all(sampler, sampler.data_source),
+        kinds.WeightedRandomSampler: lambda: _takes_all(sampler, sampler.weights),
+        kinds.SubsetRandomSampler: lambda: len(_indices(sampler).unique()) == len(sampler),
+    }
+    if type(sampler) is kinds.distributed.DistributedSampler:
+        return each_once(len(sampler.dataset))  # all ranks together
+    if type(sampler) not in once:
+        raise NotFollowed("it is not torch's own")
+    if once[type(sampler)]():
+        return each_once(len(sampler))
+    most = _MOST_ACCESSES // 2
+    if len(sampler) > most:
+        raise NotFollowed(f"it draws more than {most:,} samples an epoch")
+    copied, order = _copied(sampler), AccessOrder()
     for _ in range(min(_EPOCHS, _MOST_ACCESSES // max(len(sampler), 1))):
-        order.add(followed)
+        order.add(copied)
     return order.columns()
+
+
+def _takes_all(sampler: Any, source: Any) -> bool:
+    return not sampler.replacement and bool(sampler.num_samples == len(source))
+
+
+def _indices(sampler: Any) -> Any:
+    return sys.modules["torch"].as_tensor(sampler.indices)
 
 
 def _copied(sampler: Any) -> Any:
     """Return a sampler that draws as this one does, and leaves its generator alone."""
     copied = copy.copy(sampler)
+    if hasattr(copied, "indices"):
+        copied.indices = _indices(sampler).tolist()  # equal tensors do not count as one sample
     if sampler.generator is not None:
         copied.generator = sys.modules["torch"].Generator()
         copied.generator.set_state(sampler.generator.get_state())

@@ -25,6 +25,7 @@ from ..common import loader_description
 from ..common.clocks import clock
 from ..common.guard import ask, quiet
 from . import access_order
+from .access_order import NotFollowed
 from .busy_time import BusyTime, reading
 from .compression_bench import CompressionBench
 from .cut_checks import CheckedCut, CutChecks, SamplePath, encoded
@@ -74,6 +75,7 @@ class CutBench:
         sources = RandomSources()
         path: SamplePath | None = None
         accesses: dict[str, Any] | None = None
+        not_followed: str | None = None
         collate_ns: float | None = None
         cuts: list[tuple[CheckedCut, _CutTimes]] = []
         if refused is None:
@@ -82,7 +84,7 @@ class CutBench:
             scratch = tempfile.mkdtemp(prefix=".measured-", dir=self._folder)
             try:
                 path, cuts = self._measured(loader.dataset, sources, scratch)
-                accesses = ask(access_order.columns, loader)
+                accesses, not_followed = _accesses(loader)
                 collate_ns = ask(self._collated, loader, path)
             except NoFingerprint as reason:
                 refused = str(reason)
@@ -102,6 +104,7 @@ class CutBench:
                 "unseen_files": self._reads.unseen,
                 "samples": self._taken,
                 "accesses": accesses,
+                "not_followed": not_followed,
                 "collate_ns": collate_ns,
             }
         )
@@ -219,6 +222,16 @@ class CutBench:
                 "compressions": [] if compressions is None else compressions.columns(cut.number),
             }
         )
+
+
+def _accesses(loader: Any) -> tuple[dict[str, Any] | None, str | None]:
+    """Return what the epochs of a loader ask for, or else why it is not known."""
+    try:
+        return access_order.columns(loader), None
+    except NotFollowed as reason:
+        return None, str(reason)
+    except Exception as error:  # of the program's data set or lists
+        return None, describe(error)
 
 
 def _key(path: SamplePath, cut: CheckedCut) -> str | None:

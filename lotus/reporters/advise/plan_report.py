@@ -68,7 +68,7 @@ def _accesses(planning: CachePlanning) -> dict[str, Any] | None:
     if data.accesses is None:
         return None
     return {
-        "followed": data.followed,
+        "not_followed": data.not_followed,
         "samples": data.accesses.samples,
         "epochs": [
             {"accesses": each, "distinct": distinct}
@@ -304,10 +304,9 @@ def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     if accesses is None:
         return lines
-    if not planning.data.followed:
-        text = (
-            f"each epoch asks for each sample once: a {sampler}, not torch's own, is not followed"
-        )
+    reason = planning.data.not_followed
+    if reason is not None:
+        text = f"each epoch asks for each sample once; the {sampler} is not followed: {reason}"
         lines.append(("assumed", text))
     if not accesses.once:
         epochs = sorted({1, 2, 3, len(known)} & known.keys())

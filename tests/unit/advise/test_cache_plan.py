@@ -28,7 +28,8 @@ def data_set(**changes: Any) -> dict[str, Any]:
     fields = {
         "event": "data_set", "path": ["dataset", "transform"], "operations": ["Resize", "Flip"],
         "length": 1000, "batch_size": 8, "num_workers": 2, "refused": None, "files": True,
-        "unseen_files": False, "samples": 4, "accesses": None, "collate_ns": None,
+        "unseen_files": False, "samples": 4, "accesses": None, "not_followed": None,
+        "collate_ns": None,
         "torch": "2.14.1", "rss_bytes": 5 * MB,
         "loader": {
             "number": None, "call_site": "train.py:3", "dataset": "Subset",
@@ -298,6 +299,18 @@ def test_epochs_that_ask_for_some_samples_again_hit_what_they_had() -> None:
     assert chosen.share == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("reason", ["it is not torch's own", "it draws more than 2,000,000"])
+def test_what_is_assumed_of_a_sampler_has_its_reason(reason: str) -> None:
+    planning = chosen_of(cut(0, "own", [5.0] * 4), not_followed=reason)
+    words = " ".join(printed(planning).split())
+    assert f"asks for each sample once; the RandomSampler is not followed: {reason}" in words
+    assert plan_report.document(planning)["accesses"]["not_followed"] == reason
+
+
+def test_nothing_is_assumed_of_samples_that_cannot_be_cached() -> None:
+    assert plan_report.document(chosen_of(refused="it is iterable"))["accesses"] is None
+
+
 def test_collate_stays() -> None:
     planning = chosen_of(cut(0, "own", [5.0] * 4), collate_ns=2.0 * MS, num_workers=0)
     assert planning.chosen is not None
@@ -321,11 +334,11 @@ def test_a_part_of_a_data_set_takes_the_bytes_of_that_part() -> None:
     assert "hits" not in printed(planning)
 
 
-def test_a_partial_cache_tells_its_hits_and_what_it_assumes() -> None:
+def test_a_partial_cache_tells_its_hits() -> None:
     place = room_for(250)
     words = " ".join(printed(chosen_of(cut(0, "own", [4.0] * 4), places=(place,))).split())
     assert "hits 25% of an epoch's samples come from the cache, from epoch 2 on" in words
-    assert "assumed each epoch asks for each sample once" in words
+    assert "assumed each epoch" not in words
 
 
 def test_tiny_values_have_a_finite_density() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lotus.advise.sample_accesses import SampleAccesses
 from lotus.inside.isolate import access_order
-from lotus.inside.isolate.access_order import AccessOrder
+from lotus.inside.isolate.access_order import AccessOrder, NotFollowed
 
 torch = pytest.importorskip("torch")
 data = torch.utils.data
@@ -97,6 +97,7 @@ def samplers(length: int) -> dict[str, Any]:
 @pytest.mark.parametrize("name", samplers(9))
 @pytest.mark.parametrize("part", [0.1, 0.5, 1.0])
 def test_samplers_of_torch_are_followed(name: str, part: float) -> None:
+    torch.manual_seed(0)
     length = 4000
     sampler = samplers(length)[name]
     accesses = SampleAccesses.read(access_order.columns(loader(sampler, length)))
@@ -112,6 +113,7 @@ def test_samplers_of_torch_are_followed(name: str, part: float) -> None:
 
 def test_samples_that_are_not_cached_are_spread_over_the_order() -> None:
     # GIVEN a sampler with replacement, and a cache that takes every fourth sample, as slow ones
+    torch.manual_seed(0)
     length, part = 4000, 0.25
     sampler = data.RandomSampler(range(length), replacement=True)
     accesses = SampleAccesses.read(access_order.columns(loader(sampler, length)))
@@ -128,7 +130,7 @@ def test_the_sampler_and_its_generator_stay_as_they_are() -> None:
     generator = torch.Generator().manual_seed(3)
     sampler = data.RandomSampler(range(100), replacement=True, generator=generator)
     before = generator.get_state()
-    assert access_order.columns(loader(sampler, 100)) is not None
+    access_order.columns(loader(sampler, 100))
     assert torch.equal(generator.get_state(), before)
     assert sampler.generator is generator
 
@@ -143,8 +145,61 @@ class OwnWeighted(data.WeightedRandomSampler):  # type: ignore[misc]
 
 
 def test_samplers_of_a_program_are_not_followed() -> None:
-    assert access_order.columns(loader(Own())) is None
-    assert access_order.columns(loader(OwnWeighted([1.0], 5))) is None
     shuffled = loader(data.RandomSampler(range(1000)))
     shuffled.batch_sampler = [[0, 1], [2]]
-    assert access_order.columns(shuffled) is None
+    for each in (loader(Own()), loader(OwnWeighted([1.0], 5)), shuffled):
+        with pytest.raises(NotFollowed, match="not torch's own"):
+            access_order.columns(each)
+
+
+def read(sampler: Any, length: int = 1000) -> SampleAccesses:
+    return SampleAccesses.read(access_order.columns(loader(sampler, length)))
+
+
+def test_the_sampler_of_a_given_batch_sampler_is_followed() -> None:
+    weighted = data.WeightedRandomSampler([1.0] * 1000, 100)
+    batches = data.BatchSampler(weighted, 4, False)
+    given = data.DataLoader(range(1000), batch_sampler=batches)
+    accesses = SampleAccesses.read(access_order.columns(given))
+    assert set(accesses.accesses) == {100}
+    assert accesses.distinct[0] < 100 < accesses.samples
+
+
+@pytest.mark.parametrize(
+    ("sampler", "asked"),
+    [
+        (data.SequentialSampler(range(100)), 100),
+        (data.RandomSampler(range(100)), 100),
+        (data.RandomSampler(range(5_000_000)), 5_000_000),
+        (data.WeightedRandomSampler([1.0, 2.0, 3.0], 3, replacement=False), 3),
+        (data.SubsetRandomSampler(torch.arange(100)), 100),
+        (data.SubsetRandomSampler(torch.arange(3_000_000)), 3_000_000),
+        (data.DistributedSampler(range(100), num_replicas=4, rank=1), 100),
+    ],
+)
+def test_samples_that_are_asked_for_once_are_those_of_the_sampler(sampler: Any, asked: int) -> None:
+    accesses = read(sampler)
+    assert accesses.once
+    assert accesses.samples == asked
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        data.RandomSampler(range(100), num_samples=1000),
+        data.SubsetRandomSampler(torch.arange(1000) % 100),
+    ],
+)
+def test_samples_that_an_epoch_asks_for_again_count_once(sampler: Any) -> None:
+    accesses = read(sampler)
+    assert set(accesses.accesses) == {1000}
+    assert set(accesses.distinct) == {100}
+    hits, written = accesses.shares(100, 3)
+    assert hits.tolist() == [0.9, 1, 1]
+    assert written.tolist() == [0.1, 0, 0]
+
+
+def test_a_sampler_of_too_many_samples_is_not_followed_for_this_reason() -> None:
+    many = data.RandomSampler(range(1000), replacement=True, num_samples=3_000_000)
+    with pytest.raises(NotFollowed, match="draws more than 2,000,000 samples"):
+        access_order.columns(loader(many))

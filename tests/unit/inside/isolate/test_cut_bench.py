@@ -31,6 +31,17 @@ def test_an_entry_is_timed_also_where_there_is_no_room_for_it(tmp_path, full):
     assert all(cpu_ns > 0 for cpu_ns, _ in [*times.keep, *times.fetch])
 
 
+@pytest.mark.parametrize(
+    ("sampler", "reason"), [(iter([]), "it is not torch's own"), (None, "AttributeError: ")]
+)
+def test_a_sampler_that_is_not_followed_has_its_reason(sampler, reason):
+    pytest.importorskip("torch")
+    loader = SimpleNamespace(batch_sampler=sampler) if sampler else SimpleNamespace()
+    accesses, why = cut_bench._accesses(loader)
+    assert accesses is None
+    assert why.startswith(reason)
+
+
 class Whole:
     def __len__(self):
         return 5
