@@ -99,11 +99,19 @@ class TrainingLog:
             "lotus/samples_per_s": (samples - samples_made) / seconds,
         }
         if self._judging_s <= _JUDGING_SHARE * seconds and self._size() <= _MOST_LOG:
-            began = time.monotonic()
             values |= self._first_cause()
-            self._judging_s = time.monotonic() - began
+            self._judging_s = (time.monotonic_ns() - now) / 1e9
         self._since = time.monotonic_ns(), waits, samples  # the analysis is not part of an epoch
+        self._note(now, self._since[0])
         return values
+
+    def _note(self, start_ns: int, end_ns: int) -> None:
+        """Record that this time is lotus's own, not the program's."""
+        active: Any = sys.modules.get("_lotus_inside.trace.active")
+        tracer = None if active is None else active.tracer
+        if tracer is not None and tracer.on:
+            times = {"start_ns": start_ns, "end_ns": end_ns}
+            tracer.recorder.event({"event": "callback", **times})
 
     def _size(self) -> int:
         assert self._path is not None

@@ -49,6 +49,7 @@ _NEEDED: dict[str, dict[str, _Kind]] = {
     "unseen": {"what": str},
     "stopped": {"why": str},
     "note": {"text": str},
+    "callback": _TIMES,
     "clock": {
         "reference": str, "job": str, "time_ns": int, "offset_ns": int, "round_trip_ns": int
     },

@@ -327,7 +327,8 @@ class Run:
         use, such as "0-3,8"; "" if unknown), threads (Python threads of the program besides its
         main thread; -1 if unknown), torch_threads (in which torch computes; -1 if unknown), own_ns
         (CPU time of the tracer's work around `next`, in the training steps; NaN if unknown),
-        state_dict_ns (`state_dict()` of a StatefulDataLoader, in the training steps; or NaN).
+        state_dict_ns (`state_dict()` of a StatefulDataLoader, in the training steps; or NaN),
+        callback_ns (a callback of lotus.integrations, after this epoch began and before the next).
         """
         return self._made("epochs", summary_tables.epochs(self._assembly))
 

@@ -1,5 +1,6 @@
 """The small tables of a run: workers, loaders, epochs, resources, operations, paths, losses."""
 
+import bisect
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -222,6 +223,17 @@ def epochs(a: Assembly) -> pd.DataFrame:
         for event in process.events["shutdown"]:
             entry = row(number, process.base + event["loader"], event["epoch"])
             entry["shutdown_ns"] = event["end_ns"] - event["start_ns"]
+        begun = sorted(
+            (entry["start_ns"], key)
+            for key, entry in rows.items()
+            if key[0] == number and "start_ns" in entry
+        )
+        for event in process.events["callback"]:
+            before = bisect.bisect(begun, event["start_ns"], key=lambda epoch: epoch[0])
+            if before and event["end_ns"] > event["start_ns"]:
+                entry = rows[begun[before - 1][1]]
+                took = event["end_ns"] - event["start_ns"]
+                entry["callback_ns"] = entry.get("callback_ns", 0) + took
     group = groups(a.wait_process, a.wait_loader, a.wait_epoch)
     _, place = np.unique(group, return_index=True)
     count = np.bincount(group[(a.wait["flags"] & FAILED) == 0], minlength=len(place))
@@ -234,9 +246,9 @@ def epochs(a: Assembly) -> pd.DataFrame:
                 entry["startup_ns"] = int(a.wait["end_ns"][at]) - entry["start_ns"]
     names = ("start_ns", "startup_ns", "iter_ns", "end_ns", "batches", "exhausted", "shutdown_ns",
              "peak_rss", "ahead", "sanity", "cpus", "threads", "torch_threads", "own_ns",
-             "state_dict_ns")  # fmt: skip
+             "state_dict_ns", "callback_ns")  # fmt: skip
     other = {"exhausted": False, "ahead": 0, "sanity": False, "cpus": "", "threads": -1}
-    other["torch_threads"] = -1
+    other |= {"torch_threads": -1, "callback_ns": 0.0}
     ordered = sorted(rows.items())
     table = [
         (loader, epoch, *(entry.get(name, other.get(name)) for name in names))

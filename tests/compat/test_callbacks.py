@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import lotus
+from lotus.analysis.verdict.run_time import run_time
 from tests.compat.conftest import ALONE, PROGRAMS
 from tests.integration.conftest import LOTUS, PYTHON, ROOT, Ended, Start
 
@@ -48,6 +49,9 @@ def test_lightnings_loggers_get_waits_and_cause_after_each_epoch(run: Run, tmp_p
     kept = lotus.load(tmp_path / "R")
     assert len(kept.waits) >= 24
     assert kept.manifest["state"] == "ended"
+    time = run_time(kept)
+    assert time is not None
+    assert time.of("callback") == kept.epochs["callback_ns"].sum() > 0
 
 
 def test_a_fit_without_a_logger_says_the_verdict_all_the_same(run: Run) -> None:

@@ -54,12 +54,12 @@ def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     own work, part of step_ns), first_ns (the wait for the first batch, part of wait_ns), tail_ns
     (the `next` that found no more batches, with the shut-down), loop_ns (their sum), waits (how
     many `next`). An epoch of which no `iter()` was recorded has iter_ns 0. warm_up_ns, where the
-    waits have it, is not part of loop_ns.
+    waits have it, is not part of loop_ns, nor is callback_ns, as `Run.epochs` has it.
     """
     begun = {
         **{name: integer(epochs, name) for name in (*_EPOCH, "pid")},
         **{name: number(epochs, name) for name in ("start_ns", "startup_ns", "iter_ns", "own_ns")},
-        **{name: number(epochs, name) for name in ("end_ns", "shutdown_ns")},
+        **{name: number(epochs, name) for name in ("end_ns", "shutdown_ns", "callback_ns")},
         "exhausted": flag(epochs, "exhausted"),
         "batches": number(epochs, "batches"),
     }

@@ -12,6 +12,7 @@ from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.common.warm_up import WARM_UP, without_warm_up
 
 IMPORTS, SETUP, BETWEEN, AFTER = "imports", "set-up", "between", "after"
+CALLBACK = "callback"
 STARTUP, WAIT, STEP, SHUTDOWN = "start-up", "wait", "step", "shut-down"
 FIRST_STEP = "first-step"
 OUTSIDE = (IMPORTS, SETUP, BETWEEN, AFTER)
@@ -20,9 +21,9 @@ OUTSIDE = (IMPORTS, SETUP, BETWEEN, AFTER)
 @dataclass(frozen=True)
 class RunPart:
     """A part of the wall time. `kind`: imports (until torch's loaders were imported), set-up (until
-    the first loop), between (two loops), after (the last loop), or of a `loader`'s loops (-1: none)
-    start-up (`iter()` to the first batch), wait, first-step (what that took beyond a usual one,
-    where that was far more), step, shut-down.
+    the first loop), between (two loops), after (the last loop), callback (lotus's own, between or
+    after loops), or of a `loader`'s loops (-1: none) start-up (`iter()` to the first batch), wait,
+    first-step (what that took beyond a usual one, where that was far more), step, shut-down.
     """
 
     kind: str
@@ -81,7 +82,14 @@ def run_time(run: RunLike) -> RunTime | None:
     over = sum(part.ns for part in parts[2:]) - in_loops
     if over > 0:  # two loops side by side: the steps of one hold waits of the other
         parts = _without(parts, over)
-    parts += [RunPart(BETWEEN, -1, last - first - in_loops), RunPart(AFTER, -1, end - last)]
+    # lotus's own callback is nothing of the program's: it ends an epoch, the last one's the run.
+    of_callback = np.nan_to_num(number(loop, "callback_ns"))
+    is_last = began[known] == began[known].max()
+    between, after = last - first - in_loops, end - last
+    own_between = min(float(of_callback[~is_last].sum()), between)
+    own_after = min(float(of_callback[is_last].sum()), after)
+    parts += [RunPart(BETWEEN, -1, between - own_between), RunPart(AFTER, -1, after - own_after)]
+    parts.append(RunPart(CALLBACK, -1, own_between + own_after))
     kept = tuple(part for part in parts if part.ns > 0)
     return RunTime(wall_ns=float(end - start), parts=kept, pauses=gaps)
 

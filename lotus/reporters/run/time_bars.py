@@ -15,6 +15,7 @@ _WORDS = {
     run_time.EDGES: "start-up, shut-down",
     run_time.BETWEEN: "between the loops",
     run_time.AFTER: "after the last loop",
+    run_time.CALLBACK: "lotus's own callback",
     run_time.REST: "the rest",
 }
 _BAR, _WIDEST = 24, 36  # columns

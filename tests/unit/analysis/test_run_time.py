@@ -50,6 +50,18 @@ def divided(run: SimpleNamespace) -> RunTime:
     return time
 
 
+def test_a_callback_of_lotus_is_no_time_of_the_program() -> None:
+    run = Plan(epochs=3, operations={"Slow": 20.0}, step=5.0).run()
+    run.epochs[["start_ns", "end_ns"]] += run.epochs[["epoch"]].to_numpy() * 2e9
+    run.waits["start_ns"] += run.waits["epoch"] * 2e9
+    without = divided(bounded(run))
+    run.epochs["callback_ns"] = [1e9, 5e8, 25e7]
+    time = divided(run)
+    assert time.of(run_time.CALLBACK) == pytest.approx(1.75e9)
+    assert without.of(run_time.BETWEEN) - time.of(run_time.BETWEEN) == pytest.approx(1.5e9)
+    assert without.of(run_time.AFTER) - time.of(run_time.AFTER) == pytest.approx(25e7)
+
+
 def test_the_parts_add_up_to_the_wall_time() -> None:
     run = bounded(Plan(epochs=3, operations={"Slow": 20.0}, step=5.0).run())
     time = divided(run)

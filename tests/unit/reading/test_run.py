@@ -39,7 +39,8 @@ COLUMNS = {
     "drop_last in_order sampler batch_sampler collate_fn timeout snapshot_every_n_steps "
     "threads_set_at",
     "epochs": WHOSE + "loader epoch start_ns startup_ns iter_ns end_ns batches exhausted "
-    "shutdown_ns peak_rss ahead sanity cpus threads torch_threads own_ns state_dict_ns",
+    "shutdown_ns peak_rss ahead sanity cpus threads torch_threads own_ns state_dict_ns"
+    " callback_ns",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",
