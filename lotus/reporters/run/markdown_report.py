@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lotus.analysis.summary import LoaderSummary, Summary
-from lotus.analysis.verdict.verdict import Verdict
+from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.formatting import duration, plain, share
 from lotus.reporters.run import coverage, time_bars, trial
 
@@ -58,8 +58,8 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> Iterat
         yield f"\n```\n{plain(command).replace('`', '')}\n```"
     yield ""
     causes = judged.causes[:_MOST_CAUSES]
-    rows = ((cause.title, "" if cause.is_silent else share(cause.share)) for cause in causes)
-    yield from _table((f"cause ({loader.scope.title})", "share"), rows)
+    rows = ((cause.title, _share_of(cause)) for cause in causes)
+    yield from _table((f"cause ({loader.scope.title})", "of the loop"), rows)
     if judged.ruled_out:
         yield f"\nRuled out: {_text(', '.join(judged.ruled_out))}."
 
@@ -77,6 +77,14 @@ def _facts(summary: Summary, loader: LoaderSummary) -> Iterator[str]:
     cpu = summary.manifest.get("cpu")
     if isinstance(cpu, dict) and cpu.get("model"):
         yield f"{cpu['model']}, {cpu.get('affinity')} of {cpu.get('logical')} CPUs"
+
+
+def _share_of(cause: Cause) -> str:
+    """A cause's share of the loop; that of the whole run says so."""
+    if cause.is_silent:
+        return ""
+    whole = coverage.whole_of(cause)
+    return share(cause.share) + ("" if whole == "loop" else f" of the {whole}")
 
 
 def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:

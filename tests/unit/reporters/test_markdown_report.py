@@ -24,6 +24,17 @@ def test_the_verdict_its_causes_and_what_to_try_are_there() -> None:
     assert all(row.endswith("|") for row in rows)
 
 
+def test_a_share_of_the_run_is_told_from_those_of_the_loop() -> None:
+    run = Plan(epochs=3, operations={"Slow": 1.0}, step=5.0).run()
+    run.epochs[["start_ns", "end_ns"]] += run.epochs[["epoch"]].to_numpy() * 20e9
+    run.waits["start_ns"] += run.waits["epoch"] * 20e9
+    run.manifest["start_ns"] = int(run.epochs["start_ns"].min() - 1e9)
+    run.manifest["end_ns"] = int(run.epochs["end_ns"].max() + 1e9)
+    text = markdown(summarise(run))
+    assert re.search(r"^\| cause \(.+\) \| of the loop \|$", text, re.MULTILINE)
+    assert re.search(r"^\| the time between the loops \| \d+% of the run \|$", text, re.MULTILINE)
+
+
 def test_names_are_text_and_call_nobody() -> None:
     name = "Crop|<img src=x>`*@user* [x](http://evil) #12"
     text = markdown(summary(operations={name: 20.0}))
