@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from lotus.advise.sample_accesses import Floats, SampleAccesses
-from lotus.common import bootstrap
+from lotus.common import bootstrap, declared
 from lotus.inside.cache.sample_store import BLOCK, FOLDERS, HEADER_BYTES
+from lotus.settings.tuned_file import Target
 
 RAM, DISK = "RAM", "disk"
 LEAST_SAVED = 0.05  # of a sample's time: less is not worth a cache
@@ -73,7 +74,7 @@ class Cut:
 class PlannedSet:
     """The loader and its data set, as they were measured."""
 
-    loader: Mapping[str, Any]  # fields of a Target
+    loader: Target
     setting: Mapping[str, Any]  # fields of a Setting
     path: tuple[str, ...] | None
     operations: tuple[str, ...]
@@ -163,7 +164,10 @@ class CachePlanning:
 
 
 def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ...]]:
-    """Return what the events of the program say. Raises LookupError where they end too early."""
+    """Return what the events of the program say.
+
+    Raises LookupError where they end too early, and ValueError for an invalid field of the loader.
+    """
     data = [event for event in events if event.get("event") == "data_set"]
     if not data:
         raise LookupError("the program ended before its samples were measured")
@@ -171,7 +175,7 @@ def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ..
     columns, length = fields["accesses"], fields["length"]
     assumed = SampleAccesses.each_once(length) if length and fields["refused"] is None else None
     planned = PlannedSet(
-        loader=fields["loader"],
+        loader=declared.read_as(Target, fields["loader"], "the loader"),
         setting=fields["setting"],
         path=None if fields["path"] is None else tuple(fields["path"]),
         operations=tuple(fields["operations"]),

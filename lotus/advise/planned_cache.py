@@ -17,7 +17,7 @@ from lotus.inside.cache.cache_folder import cache_name, users_root
 from lotus.mapping import isolated_runner
 from lotus.settings import sample_caches, tuned_file
 from lotus.settings.space import Setting
-from lotus.settings.tuned_file import Entry, SampleCache, Target, Tuned
+from lotus.settings.tuned_file import Entry, SampleCache, Tuned
 
 
 def attempt(
@@ -58,7 +58,7 @@ def attempt(
     notes += [str(event["error"]) for event in events if event.get("event") == "fault"]
     try:
         data, cuts = cache_plan.read(events)
-    except LookupError as error:
+    except (LookupError, ValueError) as error:
         raise LotusError("; ".join([str(error.args[0]), *notes])) from None
     if data.refused is None and data.samples < min(samples, data.length or 0):
         notes.append(f"only {plural(data.samples, 'sample')} could be measured in {budget_s:g} s")
@@ -94,7 +94,7 @@ def settings(planning: CachePlanning, command: Sequence[str]) -> Tuned | None:
     chosen, data = planning.chosen, planning.data
     if chosen is None:
         return None
-    setting = Setting(**data.setting)
+    setting = Setting.from_json(data.setting)
     cache = SampleCache(
         path=data.path,
         cut=chosen.cut.number,
@@ -104,5 +104,5 @@ def settings(planning: CachePlanning, command: Sequence[str]) -> Tuned | None:
         least_ns_per_byte=chosen.least_ns_per_byte,
         compression=chosen.compression,
     )
-    entry = Entry(Target(**data.loader), setting, setting, cache=cache)
+    entry = Entry(data.loader, setting, setting, cache=cache)
     return tuned_file.found_for([entry], command, torch=data.torch)

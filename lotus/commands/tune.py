@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import io
 import shlex
 import shutil
@@ -71,8 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.seconds,
         metavar="TIME",
         help="time for checking the best setting against the program's own, with the program's "
-        "step, which trials do not run; 0s skips the check (default: a third of --budget, up to "
-        "half of it if the trials end early)",
+        "step, which trials do not run; up to twice as long if few rounds fit or a gain is left "
+        "open; 0s skips the check (default: a third of --budget, up to half of it if the trials "
+        "end early)",
     )
     add(
         "--objective", choices=("train", "throughput"), default="train",
@@ -158,6 +160,7 @@ def run(args: argparse.Namespace) -> int:
         result = trial_recording.with_operations(result, program.run, program.workers)
         if args.check is None:  # what the trials left is for the check
             seconds = min(seconds + max(args.budget - result.seconds, 0.0), args.budget / 2)
+        result = dataclasses.replace(result, check_s=args.check)
         return step_check.check(result, program, seconds, None if args.quiet else live.trains)
 
     def report(result: Any, written: Path | None) -> None:

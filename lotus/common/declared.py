@@ -34,6 +34,8 @@ def read_as(model: type[Model], content: object, name: str = "the document") -> 
         made = msgspec.convert(content, model)
     except msgspec.ValidationError as error:
         raise ValueError(_message(str(error), name)) from None
+    except UnicodeEncodeError:  # JSON can name half of a surrogate pair
+        raise ValueError(f"{name} has a text that is not Unicode") from None
     _refuse_unknown(content, made, "", name)
     return made
 

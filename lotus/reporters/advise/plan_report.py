@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from lotus.advise.cache_plan import RAM
 from lotus.common import files
 from lotus.common.formatting import MISSING, command, duration, plain, plural, share, size
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
-from lotus.settings.tuned_file import DEFAULT, Target
+from lotus.settings.tuned_file import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
     data = planning.data
     content = {
         "schema": SCHEMA,
-        "loader": {"title": Target(**data.loader).words(), **data.loader},
+        "loader": {"title": data.loader.words(), **asdict(data.loader)},
         "setting": dict(data.setting),
         "path": None if data.path is None else list(data.path),
         "operations": list(data.operations),
@@ -148,7 +149,7 @@ def write(
 ) -> None:
     """Print what was measured, then the choice; `words` are the program's command."""
     data = planning.data
-    title = Target(**data.loader).words()
+    title = data.loader.words()
     console.print(f"\nCaching samples: {plain(title)}", style="bold")
     _write_cuts(console, planning)
     _write_compressions(console, planning)
@@ -299,7 +300,7 @@ def _left_out(planning: CachePlanning) -> str:
 
 def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
     """Return how many of an epoch's samples come from the cache, unless all do from epoch 2 on."""
-    accesses, sampler = planning.data.accesses, planning.data.loader["sampler"]
+    accesses, sampler = planning.data.accesses, planning.data.loader.sampler
     known = dict(enumerate(offer.hits, 1))
     lines: list[tuple[str, str]] = []
     if accesses is None:

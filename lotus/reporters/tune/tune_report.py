@@ -168,8 +168,7 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
             lines.append(("predicted", f"{result.predicted:.3g} times as fast"))
         return lines
     if result.undecided():
-        more = search_notes.longer_check(result.budget_s)
-        return [("verdict", result.undecided()), ("next", more)]
+        return [("verdict", result.undecided()), ("next", result.longer())]
     if result.best.normal() == result.own.normal() and result.interrupted:
         return [("verdict", f"nothing has been shown to be faster than {own} so far")]
     if result.best.normal() == result.own.normal() and result.out_of_time:

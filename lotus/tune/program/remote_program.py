@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from lotus.common import declared
 from lotus.inside.tune.candidates import trial_requests
 from lotus.inside.tune.candidates.trial_requests import Opened, Reply, Request
 from lotus.settings.space import Setting
@@ -36,11 +37,15 @@ class RemoteProgram(ABC):
 
 
 def watched_from(message: dict[str, Any]) -> Watched:
-    """Decode the description of a loader sent by `Trials.describe` or by the agent."""
+    """Decode the description of a loader sent by `Trials.describe` or by the agent.
+
+    Raises ValueError if a field of the loader or of its setting is invalid.
+    """
     rest: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in message.items()
         if name not in ("loader", "setting")
     }
-    target, own = Target(**message["loader"]), Setting.from_json(message["setting"])
+    target = declared.read_as(Target, message["loader"], "the loader")
+    own = Setting.from_json(message["setting"])
     return Watched(loader=target, setting=own, **rest)

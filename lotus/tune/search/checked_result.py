@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from lotus.settings.space import Setting
 from lotus.tune.search import search_notes
-from lotus.tune.search.decision import is_faster
+from lotus.tune.search.decision import is_faster, may_gain
 from lotus.tune.search.result import Result
 from lotus.tune.search.trial_rates import Checked, Speedup
 
@@ -19,9 +20,11 @@ def judged(result: Result, checked: Checked) -> Result:
     result = dataclasses.replace(result, checked=checked)
     if is_faster(shown):
         return result if trials is not None else _by_check(result, shown)
-    if trials is None or shown.high < trials.low:
-        return _refused(result, search_notes.refuted(result.best, trials, checked))
-    return _refused(result, search_notes.not_shown(result.best, trials, checked))
+    if trials is None:
+        return _refused(result, _note_unless_undecided(result.best, checked))
+    if shown.high < trials.low:
+        return _refused(result, [search_notes.refuted(result.best, trials, checked)])
+    return _refused(result, [search_notes.not_shown(result.best, trials, checked)])
 
 
 def without_check(result: Result, why: str) -> Result:
@@ -32,7 +35,7 @@ def without_check(result: Result, why: str) -> Result:
     if result.best.normal() == result.own.normal():
         return result
     if result.speedup is None:
-        return _refused(result, search_notes.nothing_shown(result.best, why))
+        return _refused(result, [search_notes.nothing_shown(result.best, why)])
     return dataclasses.replace(result, notes=(search_notes.not_checked(why), *result.notes))
 
 
@@ -40,7 +43,7 @@ def _by_check(result: Result, shown: Speedup) -> Result:
     return dataclasses.replace(result, speedup=shown, benefit=True)
 
 
-def _refused(result: Result, note: str) -> Result:
+def _refused(result: Result, why: list[str]) -> Result:
     """The result with the program's own setting as the recommendation."""
     watched = result.watched
     of_best = search_notes.augmentations(
@@ -51,16 +54,23 @@ def _refused(result: Result, note: str) -> Result:
         best=result.own,
         speedup=Speedup(1.0, 1.0, 1.0, 0),
         benefit=False,
-        notes=(note, *(text for text in result.notes if text != of_best)),
+        notes=(*why, *(text for text in result.notes if text != of_best)),
     )
+
+
+def _note_unless_undecided(tried: Setting, checked: Checked) -> list[str]:
+    """A note on a setting that the check refuted; none where the verdict says that it is open."""
+    if may_gain(checked.speedup):
+        return []
+    return [search_notes.refuted(tried, None, checked)]
 
 
 def promising(result: Result, checked: Checked) -> Result:
     """Return the result updated by the comparison of the setting that trials had left open."""
     if is_faster(checked.speedup):
         return chosen(result, checked)
-    note = search_notes.refuted(checked.setting, None, checked)
-    return dataclasses.replace(result, checked=checked, notes=(note, *_without_doubt(result)))
+    why = _note_unless_undecided(checked.setting, checked)
+    return dataclasses.replace(result, checked=checked, notes=(*why, *_without_doubt(result)))
 
 
 def chosen(result: Result, checked: Checked) -> Result:

@@ -70,6 +70,7 @@ class Result:
     # The same of settings with fewer threads of torch; `checked` is one of them if it is chosen.
     threads_checked: tuple[Checked, ...] = ()
     left_open: LeftOpen | None = None  # what trials left open, for the check
+    check_s: float | None = None  # what --check gave to the check; None: it depends on the budget
     slowed_step: str = ""  # of `notes`, what says that the step's threads compete with workers
     compared: tuple[tuple[Setting, Speedup], ...] = ()  # measured in turn with the own setting
     # Costs of operations under each setting, as made by
@@ -122,7 +123,7 @@ class Result:
             if each.name
             not in (
                 "best", "own", "speedup", "measured", "ruled_out", "operations", "make", "compared",
-                "slowed_step", "left_open",
+                "slowed_step", "left_open", "check_s",
             )
         }  # fmt: skip
         data["watched"] = dataclasses.asdict(self.watched)
@@ -198,6 +199,11 @@ class Result:
             return notes.left_open(self.left_open.setting, self.own)
         return ""
 
+    def longer(self) -> str:
+        """Describe what would decide what is undecided."""
+        was_checked = self.checked is not None or self.threads_checked
+        return notes.longer_check(self.budget_s, self.check_s if was_checked else None)
+
     def step(self) -> str:
         """Describe the duration of the program's own step, and the rate that it allows."""
         watched = self.watched
@@ -242,7 +248,7 @@ class Result:
         if self.benefit:
             return [f"{self.change()}: {shown}"]
         if self.undecided():
-            return [self.undecided(), f"next: {notes.longer_check(self.budget_s)}"]
+            return [self.undecided(), f"next: {self.longer()}"]
         if self.best == self.own and self.interrupted:
             return [f"nothing was shown to be better so far than the program's own, {own}"]
         if self.best == self.own and self.out_of_time:

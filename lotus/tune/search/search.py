@@ -85,7 +85,13 @@ def search(
     safety = Safety(program.watched, (lambda: limits) if limits else (lambda: limits_of(pid)))
     trials = TrialRunner(program, safety, clock, budget_s, objective == "train")
     tuning = _Search(
-        program.watched, trials, budget_s, seed, frozenset(vary), on_progress, check_follows
+        program.watched,
+        trials,
+        budget_s,
+        seed,
+        frozenset(vary),
+        on_progress,
+        check_follows and objective == "train",  # the check is made in the program's own steps
     )
     return tuning.run(strategy, space, objective)
 

@@ -138,12 +138,10 @@ def left_open(tried: Setting, own: Setting) -> str:
     )
 
 
-def longer_check(budget_s: float) -> str:
-    """What to do if the check did not decide."""
-    return (
-        f"more time: lotus tune --budget {2 * budget_s:g}s; or tune while the machine does nothing "
-        "else"
-    )
+def longer_check(budget_s: float, check_s: float | None) -> str:
+    """What to do if nothing was decided; `check_s` is what --check gave to the check, if it did."""
+    option = f"--budget {2 * budget_s:g}s" if check_s is None else f"--check {2 * check_s:g}s"
+    return f"more time: lotus tune {option}; or tune while the machine does nothing else"
 
 
 def not_checked(why: str) -> str:
@@ -173,10 +171,10 @@ def only_apart(tried: Setting, shown: Speedup) -> str:
 def refuted(tried: Setting, trials: Speedup | None, comparison: Checked) -> str:
     """Trials promised what the program's own steps did not show."""
     if trials is None:
-        return f"{setting(tried)} worked in trials, but it was {checked(comparison, tried)}"
+        return f"{setting(tried)} worked in trials, but was only {checked(comparison, tried)}"
     return (
         f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, which emulate the "
-        f"program's step, but {checked(comparison, tried)}"
+        f"program's step, but only {checked(comparison, tried)}"
     )
 
 

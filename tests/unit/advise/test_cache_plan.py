@@ -371,6 +371,11 @@ def test_events_that_end_too_early_are_an_error() -> None:
         cache_plan.read([{"event": "fault", "error": "x"}])
 
 
+def test_a_loader_of_other_types_is_an_error() -> None:
+    with pytest.raises(ValueError, match="number must be a whole number or null, not a text"):
+        cache_plan.read([data_set(loader={"number": "x"})])
+
+
 def test_the_settings_are_those_of_the_choice(tmp_path: Path) -> None:
     tuned = planned_cache.settings(several(), ["python", "train.py"])
     assert tuned is not None

@@ -58,6 +58,12 @@ def test_what_is_wrong_has_its_place(content: object, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("content", [{"parts": [{"size": 1, "\ud800": 2}]}, {"\ud800": 1}])
+def test_half_of_a_surrogate_pair_is_no_text(content: object) -> None:
+    with pytest.raises(ValueError, match=r"^the plan has a text that is not Unicode$"):
+        declared.read_as(Whole, content, "the plan")
+
+
 def test_what_is_free_is_kept_as_it_is() -> None:
     facts: dict[str, Any] = {"deep": None, "weight": float("nan"), "large": 10**400}
     innermost = facts

@@ -12,6 +12,7 @@ from lotus.common.errors import LotusError
 from lotus.inside.tune.candidates.trial_requests import Measure
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting, Space
+from lotus.tune.program.remote_program import watched_from
 from lotus.tune.search import search_notes
 from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.safety import Safety
@@ -221,6 +222,22 @@ def test_candidates_that_are_open_fit_together() -> None:
     roomy = Fake(own=Setting(7), wait_s=0.06, start_s=0.0)
     find(roomy, Setting(8), Setting(6))
     assert len(roomy.opened) == 3
+
+
+def test_no_check_in_its_own_steps_follows_a_search_that_leaves_them_out() -> None:
+    searched = []
+    for follows in (False, True):
+        program = Fake(own=Setting(0), cores=2.0, step_s=0.01, slower_step=3.0)
+        program.watched = dataclasses.replace(program.watched, threads=2, step_cpu_s=(0.018,) * 40)
+        find(program, Setting(1), Setting(2), check_follows=follows, objective="throughput")
+        searched.append(program.blocks)
+    assert searched[0] == searched[1]
+
+
+def test_a_loader_is_described_by_what_its_fields_may_hold() -> None:
+    message = {"loader": {"number": "x"}, "setting": Setting(0).as_json()}
+    with pytest.raises(ValueError, match="number must be a whole number or null, not a text"):
+        watched_from(message)
 
 
 def test_blocks_of_slow_loaders_have_a_batch_of_each_worker(

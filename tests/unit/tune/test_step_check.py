@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 import math
 import random
+from typing import Any
 
 import pytest
 
+from lotus.reporters.base.console import plain_console
+from lotus.reporters.tune import tune_report
 from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialFailed
 from lotus.tune.search import search_notes
-from lotus.tune.search.checked_result import judged
+from lotus.tune.search.checked_result import judged, promising
 from lotus.tune.search.decision import LeftOpen
 from lotus.tune.search.result import Result
 from lotus.tune.search.step_check import check
@@ -56,7 +60,7 @@ def test_a_promise_that_the_program_does_not_keep_is_taken_back() -> None:
     assert result.checked is not None
     assert result.checked.setting == BEST
     assert result.notes[0].startswith("2 workers x prefetch 2 was 1.5 times as fast in trials,")
-    assert result.notes[0].endswith(f"but {search_notes.checked(result.checked, BEST)}")
+    assert result.notes[0].endswith(f"but only {search_notes.checked(result.checked, BEST)}")
     assert "the program keeps its own, no workers" in result.explain()
 
 
@@ -104,7 +108,7 @@ def test_what_trials_could_not_compare_is_recommended_only_by_the_check() -> Non
     slower = Trains(0.1, 0.2)
     result = check(result_of(slower, **alone), slower, 20.0, clock=slower.clock)
     assert (result.best, result.benefit) == (OWN, False)
-    assert "worked in trials, but it was 0.5" in result.notes[0]
+    assert "worked in trials, but was only 0.5" in result.notes[0]
     result = check(result_of(slower, **alone), slower, 0.0, clock=slower.clock)
     assert (result.best, result.benefit) == (OWN, False)
     assert "neither in trials nor in the program's own steps (--check 0s)" in result.notes[0]
@@ -155,6 +159,43 @@ def test_what_trials_left_open_is_decided_by_the_check() -> None:
         assert "a note" in result.notes
         unchecked = check(open_result, program, 0.0, clock=program.clock)
         assert (unchecked.best, unchecked.notes) == (OWN, (doubt, "a note"))
+
+
+@pytest.mark.parametrize(
+    ("shown", "note"),
+    [
+        (Speedup(1.3, 0.9, 1.9, 5), ()),
+        (Speedup(1.02, 0.99, 1.05, 5), ("worked in trials, but was only 1.02 times as fast",)),
+        (Speedup(0.8, 0.7, 0.9, 5), ("worked in trials, but was only 0.8 times as fast",)),
+    ],
+)
+def test_what_the_check_leaves_open_is_said_once(shown: Speedup, note: tuple[str, ...]) -> None:
+    program, found = Trains(0.1, 0.1), Checked(BEST, shown, 30, 30)
+    doubt = {"benefit": False, "left_open": LeftOpen(BEST, "a doubt"), "notes": ("a doubt",)}
+    nothing = {"benefit": False, "speedup": None, "notes": ()}
+    for result in (
+        promising(result_of(program, best=OWN, speedup=Speedup(1, 1, 1, 0), **doubt), found),
+        judged(result_of(program, **nothing), found),
+    ):
+        assert len(result.notes) == len(note)
+        assert all(words in text for words, text in zip(note, result.notes, strict=True))
+        assert result.explain().count(f"{shown.mean:.3g} times as fast") == 1
+
+
+def test_the_option_that_gives_the_check_more_time_is_named() -> None:
+    program, shown = Trains(0.1, 0.1), Checked(BEST, Speedup(1.3, 0.9, 1.9, 5), 30, 30)
+    own: dict[str, Any] = {"best": OWN, "benefit": False, "speedup": Speedup(1.0, 1.0, 1.0, 0)}
+    for changes, option in (
+        ({"checked": shown, "check_s": 10.0}, "--check 20s"),
+        ({"threads_checked": (shown,), "check_s": 10.0}, "--check 20s"),
+        ({"checked": shown}, "--budget 120s"),
+        ({"left_open": LeftOpen(BEST, "a doubt"), "check_s": 0.0}, "--budget 120s"),
+    ):
+        result = result_of(program, **own, **changes)
+        assert f"next: more time: lotus tune {option}; or" in result.explain()
+        text = io.StringIO()
+        tune_report.write(plain_console(text, 200), result, words=["train.py"], output=None)
+        assert f"more time: lotus tune {option}; or" in text.getvalue()
 
 
 def test_the_check_goes_on_while_it_is_not_decided() -> None:
