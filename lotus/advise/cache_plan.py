@@ -108,7 +108,7 @@ class Offer:
     cut: Cut
     place: CachePlace
     compression: str | None  # the method; None: samples are cached as they are
-    hits: tuple[float, ...]  # for each epoch, the part of its samples that come from the cache
+    hits: tuple[float, ...]  # parts of the first epochs' samples; further ones are like the last
     least_ns_per_byte: float  # of CPU time before the cut: samples below are not cached
     share: float  # of the samples that are cached
     kept_bytes: float  # of their files
@@ -290,6 +290,8 @@ def _offer(
     cut = plain if compression is None else _compressed(plain, compression)
     length, count = accesses.samples, len(cut.bytes)
     workers = max(1, data.num_workers)
+    most = max(2, epochs)
+    known = min(most, len(accesses.accesses))  # further epochs are like the last of these
     density = cut.before_cpu_ns / np.maximum(cut.bytes, 1.0)
     files = file_bytes(cut.bytes)
 
@@ -301,7 +303,11 @@ def _offer(
             room = samples_in(place.budget_bytes, float(np.mean(files[kept])))
             fits = min(1.0, room / (length * float(np.mean(kept))))
         # Those that are cached are taken to be spread over the order of accesses by chance.
-        return fits, *accesses.shares(fits * length, max(2, epochs))
+        return fits, *accesses.shares(fits * length, known)
+
+    def later_mean(shares: Floats) -> float:
+        """Mean from epoch 2 on."""
+        return float(np.sum(shares[1:]) + (most - known) * shares[-1]) / (most - 1)
 
     def times_with(fits: float, kept: Any) -> tuple[bool, Floats, Floats]:
         """(warm, ns of a cached sample to write, and to read)."""
@@ -316,7 +322,7 @@ def _offer(
         kept = density >= least
         fits, hits, _ = filled(least)
         _, _, fetch = times_with(fits, kept)
-        return float(np.mean(hits[1:])) * float(np.mean((cut.before_ns - fetch) * kept))
+        return later_mean(hits) * float(np.mean((cut.before_ns - fetch) * kept))
 
     least = _threshold(density, saved_ns)
     kept = density >= least
@@ -325,7 +331,7 @@ def _offer(
     now = cut.before_ns + cut.after_ns + (data.collate_ns or 0.0)
     added, saved = kept * keep, kept * (cut.before_ns - fetch)
     first = now + written[0] * added - hits[0] * saved
-    later = now + np.mean(written[1:]) * added - np.mean(hits[1:]) * saved
+    later = now + later_mean(written) * added - later_mean(hits) * saved
     drawn = bootstrap.draw(count, 1, np.random.default_rng(0)) / count
     return Offer(
         cut=plain,

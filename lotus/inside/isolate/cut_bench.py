@@ -24,6 +24,7 @@ from ..cache.transform_place import NoTransform
 from ..common import loader_description
 from ..common.clocks import clock
 from ..common.guard import ask, quiet
+from ..common.objects import attributes
 from . import access_order
 from .access_order import NotFollowed
 from .busy_time import BusyTime, reading
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST_BYTES = 1 << 40  # of the entries of a measurement
-_COLLATED = 8  # samples
+_COLLATED = 8  # different samples of a batch
+_MOST_COLLATED = 512  # samples of it, for the sake of memory
 _TIMED = 2  # timings per sample; the minimum counts, because other programs disturb
 
 
@@ -182,16 +184,26 @@ class CutBench:
             ]
             of_cut.after.append(_least(after))
 
-    def _collated(self, loader: Any, path: SamplePath) -> float:
-        """Return the least ns of CPU time that a sample takes to be collated, of a few together."""
-        count = min(_COLLATED, loader.batch_size or 1, len(path.dataset))
-        batch = [path.dataset[index] for index in range(count)]
-        busy, rounds = BusyTime(), []
+    def _collated(self, loader: Any, path: SamplePath) -> float | None:
+        """Return the least ns in which a sample of a batch is collated; None: its size is unknown.
+
+        The batch is as large as those of the program (at most _MOST_COLLATED samples), of a few
+        that come again and again.
+        """
+        size = loader.batch_size or attributes(loader.batch_sampler).get("batch_size")
+        if not isinstance(size, int):
+            return None
+        count = min(size, len(path.dataset), _MOST_COLLATED)
+        made = [path.dataset[index] for index in range(min(count, _COLLATED))]
+        batch = (made * count)[:count]
+        busy, rounds, until = BusyTime(), [], clock() + self._budget_ns // 8
         try:
             for _ in range(2 * _TIMED):
                 busy.start()
                 loader.collate_fn(batch)
                 rounds += busy.stop([reading()])
+                if clock() > until:
+                    break
         finally:
             busy.close()
         return sum(_least(rounds)) / count

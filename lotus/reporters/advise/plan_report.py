@@ -301,7 +301,6 @@ def _left_out(planning: CachePlanning) -> str:
 def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
     """Return how many of an epoch's samples come from the cache, unless all do from epoch 2 on."""
     accesses, sampler = planning.data.accesses, planning.data.loader.sampler
-    known = dict(enumerate(offer.hits, 1))
     lines: list[tuple[str, str]] = []
     if accesses is None:
         return lines
@@ -310,17 +309,21 @@ def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
         text = f"each epoch asks for each sample once; the {sampler} is not followed: {reason}"
         lines.append(("assumed", text))
     if not accesses.once:
-        epochs = sorted({1, 2, 3, len(known)} & known.keys())
-        text = ", ".join(f"{share(known[epoch])} of epoch {epoch}" for epoch in epochs)
+        last = planning.epochs
+        text = ", ".join(
+            f"{share(offer.hits[min(epoch, len(offer.hits)) - 1])} of epoch {epoch}"
+            for epoch in sorted({1, 2, 3, last})
+            if epoch <= last
+        )
         text = (
             f"from the cache come {text}; computed from the order in which such a {sampler} asks "
             "for samples, with other random numbers than in training"
         )
         lines.append(("hits", text))
-    elif offer.share < 1 and len(known) > 1:
+    elif offer.share < 1 and len(offer.hits) > 1:
         text = (
-            f"{share(known[2])} of an epoch's samples come from the cache, from epoch 2 on: each "
-            "epoch asks for each sample once, and a full cache keeps what it has"
+            f"{share(offer.hits[1])} of an epoch's samples come from the cache, from epoch 2 on: "
+            "each epoch asks for each sample once, and a full cache keeps what it has"
         )
         lines.append(("hits", text))
     return lines

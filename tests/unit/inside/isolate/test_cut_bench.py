@@ -42,6 +42,51 @@ def test_a_sampler_that_is_not_followed_has_its_reason(sampler, reason):
     assert why.startswith(reason)
 
 
+class Clocked:
+    """Counts the batches that were timed, each with 6,400 ns."""
+
+    def start(self):
+        pass
+
+    def stop(self, readings):
+        return [(6000, 400)]
+
+    def close(self):
+        pass
+
+
+class Batched:
+    def __init__(self):
+        self.batch_size = 64
+
+
+@pytest.mark.parametrize(
+    ("length", "batch_size", "batches", "size"),
+    [
+        (1000, 64, None, 64),
+        (1000, None, Batched(), 64),
+        (1000, 4, None, 4),
+        (20, 64, None, 20),
+        (9000, 8192, None, 512),
+        (1000, None, [[1, 2]], None),
+    ],
+)
+def test_batches_are_collated_as_large_as_in_training(
+    monkeypatch, length, batch_size, batches, size
+):
+    monkeypatch.setattr(cut_bench, "BusyTime", Clocked)
+    collated = []
+    loader = SimpleNamespace(
+        batch_size=batch_size, batch_sampler=batches, collate_fn=collated.append
+    )
+    bench = cut_bench.CutBench(24, 60 * 10**9, "", lambda event: None)
+    ns = bench._collated(loader, SimpleNamespace(dataset=range(length)))
+    assert ns == (None if size is None else 6400 / size)
+    assert {len(batch) for batch in collated} == (set() if size is None else {size})
+    # Only a few samples are made, and come again.
+    assert all(max(batch) < 8 for batch in collated)
+
+
 class Whole:
     def __len__(self):
         return 5
