@@ -227,9 +227,8 @@ def test_candidates_that_are_open_fit_together() -> None:
 def test_no_check_in_its_own_steps_follows_a_search_that_leaves_them_out() -> None:
     searched = []
     for follows in (False, True):
-        program = Fake(own=Setting(0), cores=2.0, step_s=0.01, slower_step=3.0)
-        program.watched = dataclasses.replace(program.watched, threads=2, step_cpu_s=(0.018,) * 40)
-        find(program, Setting(1), Setting(2), check_follows=follows, objective="throughput")
+        program = Fake(own=Setting(0), noise=0.3)  # comparisons end later than they are decided
+        find(program, Setting(2), check_follows=follows, objective="throughput")
         searched.append(program.blocks)
     assert searched[0] == searched[1]
 
