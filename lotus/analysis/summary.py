@@ -9,24 +9,24 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches import batch_times, sample_counts
-from lotus.analysis.batches.device_share import DeviceShare, device_share
 from lotus.analysis.batches.epoch_coverage import Passes, passes_of
-from lotus.analysis.batches.operation_statistics import (
+from lotus.analysis.common.columns import integer, number, ratio, total
+from lotus.analysis.common.remade_loaders import merged
+from lotus.analysis.common.run_contents import Advance, Partials, one_process
+from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
+from lotus.analysis.machine.device_share import DeviceShare, device_share
+from lotus.analysis.observations.own_code import HotFunction, hot_lines
+from lotus.analysis.ranks.held_up import HeldUp, held_up
+from lotus.analysis.ranks.rank_run import RankRun
+from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
+from lotus.analysis.samples.operation_statistics import (
     books,
     making_time,
     operation_table,
     worker_time_table,
 )
-from lotus.analysis.batches.own_code import HotFunction, hot_lines
-from lotus.analysis.batches.slow_batches import slow_batches
-from lotus.analysis.batches.slow_samples import slowest_samples
-from lotus.analysis.common.columns import integer, number, ratio, total
-from lotus.analysis.common.remade_loaders import merged
-from lotus.analysis.common.run_contents import Advance, Partials, one_process
-from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
-from lotus.analysis.ranks.held_up import HeldUp, held_up
-from lotus.analysis.ranks.rank_run import RankRun
-from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
+from lotus.analysis.samples.slow_batches import slow_batches
+from lotus.analysis.samples.slow_samples import slowest_samples
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes.circumstances import circumstances
 from lotus.analysis.verdict.run_time import RunTime, run_time

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.core_use import core_use
 from lotus.analysis.common.columns import integer, number
 from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.counters.function_profile import known_events
+from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.causes.ledger import core_shared
 from lotus.compare import measures, next_step, uncertainty

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches import distributions
-from lotus.analysis.batches.operation_statistics import IDLE
 from lotus.analysis.common.columns import number
+from lotus.analysis.samples import distributions
+from lotus.analysis.samples.operation_statistics import IDLE
 from lotus.common.formatting import operation_name, share
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.chart_parts import BLUE, GREY, IDLE_GREY, ORANGE, RED, SKY, STEP, WAIT

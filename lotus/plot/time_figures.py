@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches import lanes as lane_kinds
-from lotus.analysis.batches import time_series
 from lotus.analysis.common.columns import number
 from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.scope import table
+from lotus.analysis.timelines import lanes as lane_kinds
+from lotus.analysis.timelines import time_series
 from lotus.common.formatting import duration, operation_name
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.chart_parts import STEP, WAIT

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.operation_statistics import worker_time_table
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.samples.operation_statistics import worker_time_table
 from tests.compat import counted
 
 # Of each pair of loaders: without workers, persistent workers, spawned ones; then of streams.

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lotus.analysis.batches.repeated_samples import divided_data
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.data.repeated_samples import divided_data
 
 
 @pytest.mark.parametrize(("division", "times", "each"), [("divided", 1, 120), ("whole", 2, 240)])

@@ -10,12 +10,12 @@ from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.loop_shares import Component, LoopShares, Sampled, idle_share
 from lotus.analysis.attached.wait_interval import wait_spread
 from lotus.analysis.attached.worker_pace import slow_worker
-from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse, Threads
-from lotus.analysis.batches.data_shares import DataShares
-from lotus.analysis.batches.looks import COMPUTING, LEAST_LOCKED, LEAST_LOOKS, LOCK
-from lotus.analysis.batches.memory_growth import MemoryGrowth, growth_of
-from lotus.analysis.batches.own_code import hot_functions, hot_lines
 from lotus.analysis.common.columns import number, ratio
+from lotus.analysis.data.data_shares import DataShares
+from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse, Threads
+from lotus.analysis.machine.memory_growth import MemoryGrowth, growth_of
+from lotus.analysis.observations.looks import COMPUTING, LEAST_LOCKED, LEAST_LOOKS, LOCK
+from lotus.analysis.observations.own_code import hot_functions, hot_lines
 from lotus.analysis.verdict.account import Account
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.circumstances import Circumstances

@@ -8,8 +8,8 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.loop_shares import LoopShares, Sampled
-from lotus.analysis.batches.looks import LOCK, SHARED_LOCK
-from lotus.analysis.batches.own_code import HotFunction, of_program
+from lotus.analysis.observations.looks import LOCK, SHARED_LOCK
+from lotus.analysis.observations.own_code import HotFunction, of_program
 from lotus.analysis.verdict.causes.edges import REST
 from lotus.analysis.verdict.verdict import STANDSTILL, Verdict
 from lotus.common.formatting import duration

@@ -1,1 +1,1 @@
-"""Batches, samples and operations: what each took, and where the time of the loop went."""
+"""What each batch took, and where the time of the loop went."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from lotus.analysis.batches.core_use import CoreUse
-from lotus.analysis.batches.data_shares import DataShares
 from lotus.analysis.common.columns import number, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.common.warm_up import WARM_UP
+from lotus.analysis.data.data_shares import DataShares
+from lotus.analysis.machine.core_use import CoreUse
 from lotus.analysis.verdict.cause_spread import UNKNOWN, CauseSpread, cause_spread
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, CauseRow, Charge

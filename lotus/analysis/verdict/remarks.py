@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from lotus.analysis.batches.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.common.columns import ratio
+from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.repetition import how_often
 from lotus.common.formatting import size

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lotus.analysis.batches.own_code import HotFunction
+from lotus.analysis.observations.own_code import HotFunction
 from lotus.analysis.verdict.causes.outside import OUTSIDE, advice_at
 from lotus.analysis.verdict.run_time import (
     AFTER,

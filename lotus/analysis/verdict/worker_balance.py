@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.operation_statistics import making_time
 from lotus.analysis.common.columns import integer, number, process_rows, total
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.samples.operation_statistics import making_time
 from lotus.analysis.verdict.account import Account
 
 READ_ONCE = "its memory was read once"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.distributions import NAMES
-from lotus.analysis.batches.operation_statistics import IDLE
 from lotus.analysis.common.columns import number
+from lotus.analysis.samples.distributions import NAMES
+from lotus.analysis.samples.operation_statistics import IDLE
 from lotus.analysis.summary import LoaderSummary
 from lotus.common.formatting import amount, operation_name, share
 from lotus.reporters.base.chart_parts import (

@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches import distributions, time_series
-from lotus.analysis.batches.lanes import lanes
 from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.scope import table as table_of
 from lotus.analysis.counters.function_profile import MapSummary
+from lotus.analysis.samples import distributions
 from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.timelines import time_series
+from lotus.analysis.timelines.lanes import lanes
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import amount, brief_command, duration, plain, plural, share
 from lotus.reading.run import Run

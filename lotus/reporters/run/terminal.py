@@ -3,8 +3,8 @@
 import io
 from typing import TYPE_CHECKING, Any
 
-from lotus.analysis.batches.slow_batches import SLOW_TIMES
 from lotus.analysis.counters.function_profile import MapSummary
+from lotus.analysis.samples.slow_batches import SLOW_TIMES
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.analysis.verdict.worker_balance import READ_ONCE

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches import lanes as lane_kinds
-from lotus.analysis.batches.lanes import Lanes
-from lotus.analysis.batches.time_series import MEASURES
 from lotus.analysis.common.columns import number
 from lotus.analysis.summary import LoaderSummary
+from lotus.analysis.timelines import lanes as lane_kinds
+from lotus.analysis.timelines.lanes import Lanes
+from lotus.analysis.timelines.time_series import MEASURES
 from lotus.common.formatting import amount, duration, operation_name, plain, size
 from lotus.reporters.base.chart_parts import (
     BLUE,

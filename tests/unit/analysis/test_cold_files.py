@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lotus.analysis.batches.core_use import core_use
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.work import OPERATION

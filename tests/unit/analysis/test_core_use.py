@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.batches.components import core_taken, off_cpu
-from lotus.analysis.batches.core_use import core_use
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import number
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.verdict import Verdict, verdict

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lotus.analysis.batches.data_shares import DataShares, data_shares
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.data.data_shares import DataShares, data_shares
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 

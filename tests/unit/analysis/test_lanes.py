@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotus.analysis.batches.lanes import OTHER_OPERATIONS, REST, Lanes, _Filled, lanes
 from lotus.analysis.common.run_contents import RunContents, TwoTables
+from lotus.analysis.timelines.lanes import OTHER_OPERATIONS, REST, Lanes, _Filled, lanes
 from native_map.estimate import interval_join
 
 WORKERS = pd.DataFrame({"pid": [20, 21, 22], "rank": 0, "loader": 0, "worker": [0, 1, 0]})

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.looks import Looks, looks_at
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.observations.looks import Looks, looks_at
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 

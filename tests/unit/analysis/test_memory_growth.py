@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from lotus.analysis.batches.memory_growth import memory_growth
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.machine.memory_growth import memory_growth
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.outlier_samples import regular_distance
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.samples.outlier_samples import regular_distance
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.verdict import Verdict, verdict

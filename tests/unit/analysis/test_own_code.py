@@ -6,8 +6,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.own_code import hot_functions, hot_lines, of_program, running_beside
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.observations.own_code import (
+    hot_functions,
+    hot_lines,
+    of_program,
+    running_beside,
+)
 from lotus.analysis.verdict.verdict import verdict
 from lotus.inside.common.guard import HOOK_FILE
 from lotus.reading import launcher_record, own_code_table

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.repeated_samples import divided_data, shared_generators
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.data.repeated_samples import divided_data, shared_generators
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from lotus.inside.trace.fetches.sample_digests import KEPT
 from tests.unit.simulated import Plan

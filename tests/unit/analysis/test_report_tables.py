@@ -6,14 +6,14 @@ import pytest
 
 from lotus.analysis.batches.batch_times import batch_table, coverage, order
 from lotus.analysis.batches.components import REST
-from lotus.analysis.batches.operation_statistics import (
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.samples.operation_statistics import (
     books,
     operation_table,
     worker_time_table,
     workers_time,
 )
-from lotus.analysis.batches.slow_samples import slowest_samples
-from lotus.analysis.common.scope import scopes
+from lotus.analysis.samples.slow_samples import slowest_samples
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.worker_balance import NEVER_READ, READ_ONCE, rank_table, worker_table

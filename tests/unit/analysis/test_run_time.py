@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.own_code import HotFunction
+from lotus.analysis.observations.own_code import HotFunction
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict import run_time
 from lotus.analysis.verdict.run_time import RunTime

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.shared_pace import shared_pace_ns
+from lotus.analysis.samples.shared_pace import shared_pace_ns
 
 MS = 1e6
 

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.slow_batches import slow_batches, typical_of_others
-from lotus.analysis.batches.slow_samples import slowest_samples
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.samples.slow_batches import slow_batches, typical_of_others
+from lotus.analysis.samples.slow_samples import slowest_samples
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.verdict import verdict
 from lotus.reporters.base.console import plain_console

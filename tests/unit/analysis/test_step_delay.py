@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.core_use import core_use
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.verdict import verdict
 from tests.unit.simulated import Plan
 

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches import distributions, time_series
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.samples import distributions
+from lotus.analysis.timelines import time_series
 from tests.unit.simulated import MS, Plan
 
 

@@ -13,12 +13,12 @@ import pytest
 import lotus.reading.run
 import lotus.sweep.sweep_record
 from lotus import plot
-from lotus.analysis.batches import distributions
-from lotus.analysis.batches import time_series as series
-from lotus.analysis.batches.lanes import lanes
 from lotus.analysis.common.run_contents import RunContents, parts_of
 from lotus.analysis.counters.function_profile import summarise_map
+from lotus.analysis.samples import distributions
 from lotus.analysis.summary import summarise
+from lotus.analysis.timelines import time_series as series
+from lotus.analysis.timelines.lanes import lanes
 from lotus.common.errors import LotusError
 from lotus.reporters.run import cached_results
 from lotus.reporters.run.notebook_view import run_html

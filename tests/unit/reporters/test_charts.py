@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 import pytest
 
 import lotus
-from lotus.analysis.batches import lanes as lane_kinds
-from lotus.analysis.batches import time_series
 from lotus.analysis.counters.function_profile import MapSummary, summarise_map
 from lotus.analysis.summary import summarise
+from lotus.analysis.timelines import lanes as lane_kinds
+from lotus.analysis.timelines import time_series
 from lotus.common.formatting import operation_name
 from lotus.joining import sample_join
 from lotus.reporters.base import chart_parts

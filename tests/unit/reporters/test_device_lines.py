@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from lotus.analysis.batches.device_share import device_share
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.machine.device_share import device_share
 from lotus.analysis.summary import summarise
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.run import coverage, run_document, short_report, terminal

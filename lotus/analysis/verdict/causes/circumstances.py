@@ -7,14 +7,19 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import core_taken
-from lotus.analysis.batches.core_use import CoreUse
-from lotus.analysis.batches.data_shares import DataShares
-from lotus.analysis.batches.machine_readings import within_loops
-from lotus.analysis.batches.own_code import HotFunction, hot_functions, hot_lines, running_beside
-from lotus.analysis.batches.repeated_samples import divided_data
 from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.columns import flag, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.data.data_shares import DataShares
+from lotus.analysis.data.repeated_samples import divided_data
+from lotus.analysis.machine.core_use import CoreUse
+from lotus.analysis.machine.machine_readings import within_loops
+from lotus.analysis.observations.own_code import (
+    HotFunction,
+    hot_functions,
+    hot_lines,
+    running_beside,
+)
 from lotus.analysis.replay.gain_prediction import GainPrediction
 from lotus.analysis.verdict.causes.ledger import core_shared
 

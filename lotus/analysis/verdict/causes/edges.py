@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from lotus.analysis.batches.looks import looks_at_step
 from lotus.analysis.common.columns import flag, median, number, ratio, total
+from lotus.analysis.observations.looks import looks_at_step
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances

@@ -3,7 +3,13 @@ in the training step."""
 
 from collections.abc import Iterable
 
-from lotus.analysis.batches.looks import LEAST_LOCKED, LOCK, Looks, looks_at_step, python_threads
+from lotus.analysis.observations.looks import (
+    LEAST_LOCKED,
+    LOCK,
+    Looks,
+    looks_at_step,
+    python_threads,
+)
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances

@@ -26,18 +26,7 @@ from lotus.analysis.batches.components import (
     slow_workers,
     storage_parts,
 )
-from lotus.analysis.batches.core_use import CoreUse, core_use
-from lotus.analysis.batches.looks import looks_of_main
-from lotus.analysis.batches.outlier_samples import (
-    costliest,
-    outlier_parts,
-    outlier_samples,
-    regular_distance,
-)
-from lotus.analysis.batches.repeated_samples import divided_data
 from lotus.analysis.batches.sampler_draws import drawn_ns
-from lotus.analysis.batches.slow_batches import slow_as_a_whole
-from lotus.analysis.batches.step_lock import held_part_of_step
 from lotus.analysis.batches.waits import PHASES, loop_times, paced, wait_phases
 from lotus.analysis.common.columns import (
     Bools,
@@ -50,7 +39,18 @@ from lotus.analysis.common.columns import (
     total,
 )
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.data.repeated_samples import divided_data
+from lotus.analysis.machine.core_use import CoreUse, core_use
+from lotus.analysis.observations.looks import looks_of_main
+from lotus.analysis.observations.step_lock import held_part_of_step
 from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
+from lotus.analysis.samples.outlier_samples import (
+    costliest,
+    outlier_parts,
+    outlier_samples,
+    regular_distance,
+)
+from lotus.analysis.samples.slow_batches import slow_as_a_whole
 from lotus.common import long_arrays
 from lotus.common.long_arrays import kept
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import OWN
-from lotus.analysis.batches.looks import SHARED_LOCK
-from lotus.analysis.batches.outlier_samples import costliest
-from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import Bools, batch_rows, integer, number, ratio, total
+from lotus.analysis.observations.looks import SHARED_LOCK
+from lotus.analysis.observations.own_code import of_program
+from lotus.analysis.samples.outlier_samples import costliest
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import ALONE, BY_CHANCE, TOGETHER, Ledger

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lotus.analysis.batches.own_code import HotFunction
+from lotus.analysis.observations.own_code import HotFunction
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Evidence, fixed
 from lotus.common.formatting import duration, plural, share
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from lotus.analysis.batches.repeated_samples import shared_generators
+from lotus.analysis.data.repeated_samples import shared_generators
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger

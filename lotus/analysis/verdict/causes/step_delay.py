@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from lotus.analysis.batches.core_use import LEAST_DELAY
+from lotus.analysis.machine.core_use import LEAST_DELAY
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lotus.analysis.batches.core_use import LEAST_DELAY, Threads
-from lotus.analysis.batches.machine_readings import within_loops
 from lotus.analysis.common.columns import integer, number, ratio, total
+from lotus.analysis.machine.core_use import LEAST_DELAY, Threads
+from lotus.analysis.machine.machine_readings import within_loops
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances

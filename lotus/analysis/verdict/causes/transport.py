@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lotus.analysis.batches.own_code import of_program
 from lotus.analysis.common.columns import number, ratio
+from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.replay.gain_prediction import UNKNOWN
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances

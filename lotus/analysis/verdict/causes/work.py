@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from lotus.analysis.batches.components import off_cpu
-from lotus.analysis.batches.looks import (
+from lotus.analysis.common.columns import number, ratio, total
+from lotus.analysis.observations.looks import (
     LEAST_LOOKS,
     LOCAL_SOCKET,
     SHARED_LOCK,
     Looks,
     looks_at,
 )
-from lotus.analysis.batches.own_code import HotFunction, of_program
-from lotus.analysis.batches.shared_pace import shared_pace_ns
-from lotus.analysis.common.columns import number, ratio, total
+from lotus.analysis.observations.own_code import HotFunction, of_program
+from lotus.analysis.samples.shared_pace import shared_pace_ns
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger

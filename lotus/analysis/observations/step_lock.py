@@ -1,9 +1,9 @@
 """How much of the training step another thread of the program held the interpreter lock (GIL)."""
 
-from lotus.analysis.batches.device_share import device_share
-from lotus.analysis.batches.looks import LEAST_LOCKED, LOCK, looks_at_step, python_threads
-from lotus.analysis.batches.own_code import running_beside
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.machine.device_share import device_share
+from lotus.analysis.observations.looks import LEAST_LOCKED, LOCK, looks_at_step, python_threads
+from lotus.analysis.observations.own_code import running_beside
 
 
 def held_part_of_step(scope: Scope) -> float:

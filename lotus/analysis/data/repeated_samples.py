@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.data_shares import DataShares, data_shares
 from lotus.analysis.common.columns import flag, integer, number
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.data.data_shares import DataShares, data_shares
 from lotus.inside.trace.fetches.sample_digests import KEPT
 
 # Enough different samples to say that two workers had the same ones, and how many must agree.

@@ -1,0 +1,1 @@
+"""Samples and operations: how long each took, and which of them were slow."""
