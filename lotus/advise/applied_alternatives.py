@@ -6,13 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 
 from lotus.advise.ceilings import ALL, EXACT, Ceilings
-from lotus.advise.tried_alternatives import Alternatives
+from lotus.advise.tried_alternatives import WORTH, Alternatives
 from lotus.inside.common import alternative_files
 from lotus.settings import tuned_file
 from lotus.settings.tuned_file import AlternativeUse, Entry, Tuned
 from lotus.tune.search.trial_rates import Speedup
-
-_WORTH = 0.02  # the least gain that counts
 
 
 def choices(names: Sequence[str] | None = None) -> dict[str, list[str]]:
@@ -33,20 +31,14 @@ def gain(result: Ceilings, kind: str) -> Speedup | None:
     No alternative gains where data that is always ready does not.
     """
     shown = result.over(kind)
-    if shown is None or not is_faster(shown) or beyond_ceiling(result):
+    if shown is None or not shown.shows(WORTH) or beyond_ceiling(result):
         return None
     return shown
 
 
-def is_faster(speedup: Speedup) -> bool:
-    """Return whether a speedup was shown that is worth a change."""
-    return speedup.low > 1 and speedup.mean >= 1 + _WORTH
-
-
 def beyond_ceiling(result: Ceilings) -> bool:
     """Return whether no gain is to be expected: the loop's ceiling is not told from no gain."""
-    ceiling = result.speedup
-    return ceiling is not None and ceiling.low <= 1
+    return result.speedup is not None and not result.speedup.is_significant
 
 
 def uses(result: Ceilings, others: Alternatives) -> tuple[AlternativeUse, ...]:

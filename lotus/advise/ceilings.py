@@ -172,7 +172,7 @@ class Ceilings:
             f"With data always ready this loop would be at most {max(shown.mean, 1.0):.2f} "
             f"({least:.2f} to {shown.high:.2f}) times as fast"
         )
-        return text if shown.low > 1 else f"{text}, which is not significant"
+        return text if shown.is_significant else f"{text}, which is not significant"
 
     def notes_on(self) -> list[str]:
         """Return what has to be known besides."""

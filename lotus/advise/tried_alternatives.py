@@ -21,7 +21,7 @@ from lotus.mapping import isolated_runner
 from lotus.tune.search.trial_rates import Speedup, compared
 
 FOLDER = Path(alternative_files.FOLDER)
-_WORTH = 0.02  # the least gain that counts
+WORTH = 0.02  # the least gain that counts
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class TriedAlternative:
     @property
     def faster(self) -> bool:
         """Whether it was shown to be faster."""
-        return self.speedup.low > 1 and self.speedup.mean >= 1 + _WORTH
+        return self.speedup.shows(WORTH)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def _write_faster(
         ends = result.predicted_range(each)
         between = "" if ends is None else f" ({ends[0]:.2f} to {ends[1]:.2f})"
         text = f"where cores bind, they make {predicted:.2f}{between} times as many samples"
-        if ceiling is not None and ceiling.low <= 1:
+        if ceiling is not None and not ceiling.is_significant:
             text += "; that data is waited for was not shown, so the loop may gain nothing"
         elif ceiling is not None and ceiling.mean <= MOST:
             text += f"; the loop gains at most its ceiling, {ceiling.mean:.2f} times"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lotus.advise import applied_alternatives
 from lotus.advise.ceilings import ALL, EXACT
+from lotus.advise.tried_alternatives import WORTH
 from lotus.common.formatting import plain
 from lotus.reporters.base.console import print_paragraph
 
@@ -40,7 +41,7 @@ def write(
     _write_refused(console, result)
     if output is None:
         speedups = [speedup for kind in _WHAT if (speedup := result.over(kind)) is not None]
-        faster = any(applied_alternatives.is_faster(speedup) for speedup in speedups)
+        faster = any(speedup.shows(WORTH) for speedup in speedups)
         if faster and applied_alternatives.beyond_ceiling(result):
             text = (
                 "Nothing to put in: alternatives cannot gain more than data that is always ready, "

@@ -25,7 +25,7 @@ _SETUP_MATTERS = 0.02  # share of an epoch from which set-up times must be measu
 
 def is_faster(speedup: Speedup) -> bool:
     """Whether a speed-up is large enough, and its whole interval above 1."""
-    return speedup.low > 1 and may_gain(speedup)
+    return speedup.shows(WORTH)
 
 
 def may_gain(speedup: Speedup) -> bool:
@@ -148,7 +148,7 @@ class Decision:
         return speedup
 
     def _is_decided(self, shown: Speedup) -> bool:
-        if self._check_follows and (shown.low > 1 or shown.high < 1 + WORTH):
+        if self._check_follows and (shown.is_significant or shown.high < 1 + WORTH):
             return True
         return shown.precision <= _PRECISE
 

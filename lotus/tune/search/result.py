@@ -191,7 +191,9 @@ class Result:
         if self.best.normal() != self.own.normal():
             return ""
         checks = [*([self.checked] if self.checked is not None else []), *self.threads_checked]
-        doubtful = [each for each in checks if not each.speedup.low > 1 and may_gain(each.speedup)]
+        doubtful = [
+            each for each in checks if not each.speedup.is_significant and may_gain(each.speedup)
+        ]
         if doubtful:
             most = max(doubtful, key=lambda each: each.speedup.mean)
             return notes.undecided(most, self.own, self.watched.threads)

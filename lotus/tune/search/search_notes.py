@@ -277,7 +277,7 @@ def few_pairs(pairs: int) -> str:
 
 def no_benefit(candidate: Setting, shown: Speedup) -> str:
     """A setting was not shown to be faster, or not by enough."""
-    if shown.low > 1:
+    if shown.is_significant:
         return f"{setting(candidate)} gains too little to be recommended: {speedup(shown)}"
     return f"no benefit was shown for {setting(candidate)}: {speedup(shown)}"
 

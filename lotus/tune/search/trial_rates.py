@@ -126,6 +126,15 @@ class Speedup:
         """Half the width of the interval, relative to the mean."""
         return (self.high - self.low) / 2 / self.mean
 
+    @property
+    def is_significant(self) -> bool:
+        """Whether its whole interval lies above 1."""
+        return self.low > 1
+
+    def shows(self, worth: float) -> bool:
+        """Whether a gain of at least `worth`, 0.05 for 5 %, was shown."""
+        return self.is_significant and self.mean >= 1 + worth
+
 
 @dataclass(frozen=True)
 class Checked:
