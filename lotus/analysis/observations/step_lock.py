@@ -1,21 +1,32 @@
 """How much of the training step another thread of the program held the interpreter lock (GIL)."""
 
+from dataclasses import dataclass
+
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.device_share import device_share
 from lotus.analysis.observations.looks import LEAST_LOCKED, LOCK, looks_at_step, python_threads
-from lotus.analysis.observations.own_code import running_beside
+from lotus.analysis.observations.own_code import HotFunction, running_beside
 
 
-def held_part_of_step(scope: Scope) -> float:
-    """The part of the step that waited for a lock of its process while another Python thread of the
-    program ran, 0 to 1.
+@dataclass(frozen=True)
+class StepLock:
+    """`share`: of `looks` at the step, 0 to 1, that found it at a lock while `running` ran."""
 
-    0.0 where that is not known, and for steps on a device, which wait for locks of torch's own.
+    share: float
+    looks: int
+    running: HotFunction
+
+
+def step_lock(scope: Scope) -> StepLock | None:
+    """What is known of it; None: nothing.
+
+    Nor for steps on a device, which wait for locks of torch's own.
     """
     looks = looks_at_step(scope)
     held = looks.shares.get(LOCK, 0.0)
     if not looks.tell or held < LEAST_LOCKED or python_threads(scope) < 1:
-        return 0.0
-    if running_beside(scope.own_code) is None or device_share(scope) is not None:
-        return 0.0
-    return held
+        return None
+    running = running_beside(scope.own_code)
+    if running is None or device_share(scope) is not None:
+        return None
+    return StepLock(held, looks.count, running)

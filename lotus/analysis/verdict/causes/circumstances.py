@@ -18,7 +18,6 @@ from lotus.analysis.observations.own_code import (
     HotFunction,
     hot_functions,
     hot_lines,
-    running_beside,
 )
 from lotus.analysis.replay.gain_prediction import GainPrediction
 from lotus.analysis.verdict.causes.ledger import core_shared
@@ -62,7 +61,6 @@ class Circumstances:
     swapped_bytes: float  # in and out while it was iterated; 0.0: none, or not known
     memory_stall_ns: float  # in which some thread waited for memory then; 0.0: none, or not known
     affordable: float  # workers that the machine's memory is enough for; inf: not known
-    running_beside: HotFunction | None = None  # that other threads run in the steps, as own_code
     epochs: int = 1
     left: bool = False  # each of several iterations was left before its end
     machine_cores: float = math.nan  # NaN: not known
@@ -116,7 +114,6 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         hot=hot_functions(scope.own_code, "fetch"),
         hot_in_sampler=hot_functions(scope.own_code, "sampler"),
         hot_in_step=hot_lines(scope.own_code, "step"),
-        running_beside=running_beside(scope.own_code),
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,
         partial=scope.partial,

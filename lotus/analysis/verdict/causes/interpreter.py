@@ -68,23 +68,18 @@ def _title(charge: Charge, around: Circumstances) -> str:
 
 
 def _of_step(ledger: Ledger) -> Iterable[Charge]:
-    held, scope = ledger.step_held, ledger.scope
-    if not held > 0:
+    lock = ledger.step_lock
+    if lock is None:
         return
-    ns = ledger.step_left_ns * held
+    ns = ledger.step_left_ns * lock.share
     ledger.step_left_ns -= ns
     evidence = {
-        "step_held_looks_share": held,
-        "step_looks": float(looks_at_step(scope).count),
-        "python_threads": float(python_threads(scope)),
+        "step_held_looks_share": lock.share,
+        "step_looks": float(lock.looks),
+        "python_threads": float(python_threads(ledger.scope)),
     }
-    yield Charge(STEP_HELD.kind, STEP_HELD.title, ns, evidence)
-
-
-def _title_of_step(charge: Charge, around: Circumstances) -> str:
-    if around.running_beside is None:
-        return STEP_HELD.title
-    return STEP_HELD.title.replace("process", f"process, in {around.running_beside},", 1)
+    title = STEP_HELD.title.replace("process", f"process, in {lock.running},", 1)
+    yield Charge(STEP_HELD.kind, title, ns, evidence)
 
 
 def _reason_in_step(evidence: Evidence) -> str:
@@ -108,7 +103,6 @@ _FACTS = {
 STEP_HELD = CauseRow(
     kind="step-held",
     title="another thread of the main process holds the interpreter lock (GIL) during the step",
-    full_title=_title_of_step,
     part=cause_row.STEP,
     charges=_of_step,
     facts={"step_looks": "How many looks at the training step."} | _FACTS,

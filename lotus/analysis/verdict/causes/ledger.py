@@ -42,7 +42,7 @@ from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.repeated_samples import divided_data
 from lotus.analysis.machine.core_use import CoreUse, core_use
 from lotus.analysis.observations.looks import looks_of_main
-from lotus.analysis.observations.step_lock import held_part_of_step
+from lotus.analysis.observations.step_lock import step_lock
 from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
 from lotus.analysis.samples.outlier_samples import (
     costliest,
@@ -93,8 +93,8 @@ class Ledger:
         self.use = core_use(scope)
         self.shares = divided_data(scope)
         self.looks_of_main = looks_of_main(scope)
-        # Of the step; 0.0 where the same thread holds up the waits as well.
-        self.step_held = 0.0 if self.looks_of_main.tell else held_part_of_step(scope)
+        # None where the same thread holds up the waits as well.
+        self.step_lock = None if self.looks_of_main.tell else step_lock(scope)
         self.loop = loop_times(scope.epochs, scope.waits)
         self.components = components(batches, scope.fetched, scope.calls)
         self.first = first_of_process(batches, scope.workers)

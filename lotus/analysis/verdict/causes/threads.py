@@ -260,8 +260,9 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     threads = ledger.use.step
     if _kept_by_others(ledger):
         return
-    own = ledger.looks_of_main.tell or ledger.step_held > 0  # the other threads are the program's
-    if threads.crowded and not own:
+    # Threads that hold the interpreter lock are the program's own, not those of a library.
+    are_own = ledger.looks_of_main.tell or ledger.step_lock is not None
+    if threads.crowded and not are_own:
         lost = ledger.step_left_ns * threads.lost_share
         ledger.step_left_ns -= lost
         evidence = crowd_evidence(threads)
