@@ -8,23 +8,18 @@ rounds, and the speed-up over the unchanged program, paired by round. Losses mus
 value may change.
 """
 
-import argparse
 import random
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 
-import provenance
-import torch
-from cached_samples import EPOCHS, PROGRAM, train, words_of
+from cached_samples import EPOCHS, PROGRAM, parser_of, pictures, train, words_of
 
 from lotus.advise import applied_alternatives
 from lotus.advise.ceilings import ALL, EXACT
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import AlternativeUse, Entry, Target, Tuned
-from lotus.workloads import jpegs
 
 PIPELINES = ("v1", "fixed")
 OWN = "own"
@@ -63,17 +58,9 @@ def compare(pipeline: str, workers: int, data: Path, folder: Path, rounds: int) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--samples", type=int, default=600)
-    options = parser.parse_args()
-    print(provenance.header(torch, f", {options.samples} pictures, {options.rounds} rounds"))
-    print(f"\n{'':23}  {'epoch, s':22}  times as fast")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        data = folder / "pictures"
-        for _ in jpegs.make(data, options.samples):
-            pass
+    options = parser_of(__doc__).parse_args()
+    with pictures(options) as (data, folder):
+        print(f"\n{'':23}  {'epoch, s':22}  times as fast")
         for pipeline in PIPELINES:
             for workers in (0, 2):
                 compare(pipeline, workers, data, folder, options.rounds)

@@ -13,6 +13,7 @@ runs must be equal.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -22,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,21 +119,33 @@ def held(measured: list[float], interval: dict[str, float]) -> str:
     return f"not held, {interval['mean'] / median - 1:+.0%}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parser_of(doc: str) -> argparse.ArgumentParser:
+    """Return a parser with the options that all benchmarks on these pictures have."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--samples", type=int, default=600)
+    return parser
+
+
+@contextlib.contextmanager
+def pictures(options: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
+    """Say what is measured, and make the pictures: their folder, and the one that it is in."""
+    print(provenance.header(torch, f", {options.samples} pictures, {options.rounds} rounds"))
+    with tempfile.TemporaryDirectory() as name:
+        data = Path(name) / "pictures"
+        for _ in jpegs.make(data, options.samples):
+            pass
+        yield data, Path(name)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
     parser.add_argument("--ram", type=Path, default=Path("/dev/shm"))
     parser.add_argument("--only", choices=PIPELINES, help="one pipeline")
     parser.add_argument("--place", choices=("disk", "memory"), help="one place")
     options = parser.parse_args()
-    print(provenance.header(torch, f", {options.samples} pictures, {options.rounds} rounds"))
-    print(f"\n{'':24} {'first epoch, s':22}  {'later epoch, s':22}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        data = folder / "pictures"
-        for _ in jpegs.make(data, options.samples):
-            pass
+    with pictures(options) as (data, folder):
+        print(f"\n{'':24} {'first epoch, s':22}  {'later epoch, s':22}")
         for pipeline in PIPELINES:
             for workers in (0, 2):
                 if options.only in (None, pipeline):

@@ -2,6 +2,7 @@
 
 import signal
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -68,13 +69,19 @@ def test_little_own_code_starts_nothing(folder: Path) -> None:
     assert not (folder / "calls").exists()
 
 
-def test_one_that_still_runs_is_ended(folder: Path) -> None:
+def started(folder: Path) -> tuple[OwnCodeSampler, subprocess.Popen[bytes]]:
+    """A sampler of process 12, and its py-spy, which has written something and goes on."""
     stand_in(folder, "exec sleep 1000")
     sampler = OwnCodeSampler(folder)
     sampler.consider({12: 60}, 60, 0.5)
     child = sampler.sample._child
     assert child is not None
     wait_until(lambda: has_content(folder / "own_code.txt"), child, pause_s=0.01)
+    return sampler, child
+
+
+def test_one_that_still_runs_is_ended(folder: Path) -> None:
+    sampler, child = started(folder)
     sampler.sample.finish()
     assert child.poll() is not None
 
@@ -110,12 +117,7 @@ def test_the_programs_innermost_lines_are_read_at_once(folder: Path) -> None:
 
 def test_one_of_a_loop_is_ended_by_its_end(folder: Path) -> None:
     # GIVEN a py-spy that looks at a training step and would go on
-    stand_in(folder, "exec sleep 1000")
-    sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60, 0.5)
-    child = sampler.sample._child
-    assert child is not None
-    wait_until(lambda: has_content(folder / "own_code.txt"), child, pause_s=0.01)
+    sampler, child = started(folder)
     # WHEN another process is between its loops, and then that one
     sampler.look(13, in_pause=True)
     sampler.look(12, in_pause=False)

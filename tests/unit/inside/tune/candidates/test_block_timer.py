@@ -66,6 +66,19 @@ class Loading:
         return self.taken, self.clock.now - before, 0.0
 
 
+def sizes_of(batch: int) -> dict[str, int]:
+    return dict.fromkeys(("batch_bytes", "shared_bytes", "pipe_bytes", "tensors"), batch)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time of the measurement; looking at a batch takes none of it."""
+    clock = Clock()
+    monkeypatch.setattr(block_timer, "time", clock)
+    monkeypatch.setattr(block_timer.batch_contents, "measures", sizes_of)
+    return clock
+
+
 def samples_per_s(
     monkeypatch: pytest.MonkeyPatch, workers: int, step: bool = False, **extra: float
 ) -> float:
@@ -75,7 +88,7 @@ def samples_per_s(
 
     def measures(batch: int) -> dict[str, int]:
         clock.now += more["look"]
-        return dict.fromkeys(("batch_bytes", "shared_bytes", "pipe_bytes", "tensors"), batch)
+        return sizes_of(batch)
 
     def wait(batch: int) -> None:
         clock.now += STEP_S
@@ -106,14 +119,7 @@ def test_slow_inspection_does_not_favour_workers(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_slow_loader_gives_few_batches(monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
-    clock = Clock()
-    monkeypatch.setattr(block_timer, "time", clock)
-    monkeypatch.setattr(
-        block_timer.batch_contents,
-        "measures",
-        lambda batch: dict.fromkeys(("batch_bytes", "shared_bytes", "pipe_bytes", "tensors"), 1),
-    )
+def test_a_slow_loader_gives_few_batches(clock: Clock, workers: int) -> None:
     watch: Any = Watch()
     for slow_s, least in ((0.5 * FETCH_S, SLOW_BATCHES), (None, 40)):
         loading: Any = Loading(clock, workers, {"usage": 0, "samples": 0})
@@ -126,19 +132,11 @@ def test_a_slow_loader_gives_few_batches(monkeypatch: pytest.MonkeyPatch, worker
 @pytest.mark.parametrize("overhead_s", [0.0, 0.003])
 @pytest.mark.parametrize("workers", [1, 3, 8, 12, 16])
 def test_a_block_of_a_slow_loader_has_whole_bursts_of_its_workers(
-    monkeypatch: pytest.MonkeyPatch, workers: int, overhead_s: float, step: bool
+    clock: Clock, workers: int, overhead_s: float, step: bool
 ) -> None:
-    clock = Clock()
-
     def wait(batch: int) -> None:
         clock.now += STEP_S
 
-    monkeypatch.setattr(block_timer, "time", clock)
-    monkeypatch.setattr(
-        block_timer.batch_contents,
-        "measures",
-        lambda batch: dict.fromkeys(("batch_bytes", "shared_bytes", "pipe_bytes", "tensors"), 1),
-    )
     watch: Any = Watch()
     for taken in range(workers):  # so many of a burst by the block before
         loading: Any = Loading(clock, workers, {"usage": 0, "samples": overhead_s}, fetch_s=2.0)
