@@ -102,10 +102,10 @@ def speedup(
     of each setting differ, which includes any drift of the machine, later from how much the ratios
     of the rounds do.
     """
-    sides = _alike_in_rare_steps(new[1], own[1])
-    rounds = sorted(sides[0].keys() & sides[1].keys())
+    rounds = sorted(new[1].rounds.keys() & own[1].rounds.keys())
     if not rounds:
         return None
+    sides = _alike_in_rare_steps(new[1], own[1])
     logs = [
         [math.log(side[number].epoch_s(setting, batches)) for number in rounds]
         for (setting, _), side in zip((new, own), sides, strict=True)
@@ -125,8 +125,6 @@ def _alike_in_rare_steps(
     They are not due to either setting and fall on one of them by chance.
     """
     steps = new.steps + own.steps
-    if not steps:
-        return new.rounds, own.rounds
     limit_s = _LONG * statistics.median(steps)
     count = sum(step > limit_s for step in steps)
     if not 0 < count <= _RARE * len(steps):
