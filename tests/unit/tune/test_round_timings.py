@@ -28,9 +28,12 @@ def timings(*stretches: TrainedBatches) -> Timings:
 
 
 def test_rounds_of_both_settings_are_compared() -> None:
-    sides = (NEW, timings(trained(0.1, 20), trained(0.1, 20))), (
-        OWN,
-        timings(trained(0.2, 20), trained(0.2, 20)),
+    sides = (
+        (NEW, timings(trained(0.1, 20), trained(0.1, 20))),
+        (
+            OWN,
+            timings(trained(0.2, 20), trained(0.2, 20)),
+        ),
     )
     shown = speedup(*sides, None)
     assert shown is not None
