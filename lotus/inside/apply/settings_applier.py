@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from ..cache.cached_samples import CachePlan
     from .changed_transforms import AlternativePlan, ChangedTransforms
-    from .kept_samples import KeptSamples
     from .rng_parity import Own
+    from .sample_caching import SampleCaching
 
     class Feature(Protocol):
         """Changes a job in another way; hooks DataLoader and DistributedDataParallel."""
@@ -63,7 +63,7 @@ class Applier:
         self.entries: list[dict[str, Any]] = []
         self.matching = Matching(self.entries)
         self.notes = RunNotes()
-        self.kept: KeptSamples | None = None  # where an entry caches samples
+        self.caching: SampleCaching | None = None  # where an entry caches samples
         self.changed: ChangedTransforms | None = None  # where an entry has alternatives
         self._threads_set: set[int] = set()  # entries whose threads of torch were set
         self.pid, self.numbers = os.getpid(), 0  # loaders that were iterated in this process
@@ -131,12 +131,12 @@ class Applier:
 
     def _hook_samples(self, module: "Any") -> None:
         from ..common import patching, worker_errors
-        from . import kept_samples
+        from . import sample_caching
 
-        self.kept = kept_samples.active = kept_samples.KeptSamples(self)
+        self.caching = sample_caching.active = sample_caching.SampleCaching(self)
         errors = worker_errors.exception_wrapper
         for owner, name, around in (
-            (module._DatasetKind, "create_fetcher", self.kept.create_fetcher),
+            (module._DatasetKind, "create_fetcher", self.caching.create_fetcher),
             (module._utils.worker, "ExceptionWrapper", errors),
         ):
             self.undo.append(patching.listen(owner, name, "settings", around))
@@ -318,11 +318,11 @@ class Applier:
         worker_threads.openblas_setters()  # before a fork
         return threads
 
-    def kept_samples(self, loader: "Any", known: KnownLoader) -> "CachePlan | None":
+    def cache_plan(self, loader: "Any", known: KnownLoader) -> "CachePlan | None":
         """Return what to cache of a loader's samples; None: nothing."""
-        if self.kept is None or known.entry is None:
+        if self.caching is None or known.entry is None:
             return None
-        return self.kept.plan(loader, known.entry, known.site)
+        return self.caching.plan(loader, known.entry, known.site)
 
     def alternatives(self, loader: "Any", known: KnownLoader) -> "AlternativePlan | None":
         """Return which alternatives make a loader's samples; None: none."""

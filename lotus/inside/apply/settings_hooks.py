@@ -36,12 +36,12 @@ def get_iterator(original: "Callable[..., Any]", applier: "Any") -> "Callable[..
         own = known.before["num_workers"] == self.num_workers
         make = original if own else loader_attributes.unwarned(original)
         threads = edge(applier, applier.threads, self, known)
-        plan = edge(applier, applier.kept_samples, self, known)
+        plan = edge(applier, applier.cache_plan, self, known)
         others = edge(applier, applier.alternatives, self, known)
         if threads is None and plan is None and others is None:
             return make(self)
         if not self.num_workers:
-            feature = applier.kept if plan is not None else applier.changed
+            feature = applier.caching if plan is not None else applier.changed
             feature.pending = (
                 (self.dataset, others) if plan is None else (self.dataset, plan, False)
             )

@@ -43,12 +43,12 @@ class WorkerInit:
         if self.threads is not None:
             set_threads(self.threads)
         if self.plan is not None:
-            from . import kept_samples
+            from . import sample_caching
 
-            if kept_samples.active is not None:
+            if sample_caching.active is not None:
                 worker = sys.modules["torch.utils.data"].get_worker_info()
                 program = self.function is not None
-                kept_samples.active.pending = (worker.dataset, self.plan, program)
+                sample_caching.active.pending = (worker.dataset, self.plan, program)
         if self.alternatives is not None:
             from . import changed_transforms
 

@@ -83,7 +83,7 @@ def test_a_cache_of_samples_is_written_read_and_requested(tmp_path: Path) -> Non
     assert (cache.path, cache.cut, cache.least_ns_per_byte) == (("dataset", "transform"), 2, 0.0)
 
 
-def test_kept_samples_have_no_change_of_code(
+def test_cached_samples_have_no_change_of_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "plan.json"

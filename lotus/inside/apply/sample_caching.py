@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 # epochs. Each has a folder with the whole budget.
 _MOST_KEYS = 3
 
-active: "KeptSamples | None" = None  # of this process
+active: "SampleCaching | None" = None  # of this process
 
 
-class NotKept(Exception):
+class NotCached(Exception):
     """The reason why a loader's samples are not cached, as a clause."""
 
 
-class KeptSamples:
+class SampleCaching:
     """Caches samples of loaders in this process; `pending` is the plan of what starts now."""
 
     def __init__(self, applier: "Any") -> None:
@@ -51,10 +51,10 @@ class KeptSamples:
             keys = self._keys.setdefault(entry, set())
             keys.add(plan.key)
             if len(keys) > _MOST_KEYS:
-                raise NotKept("its data set is another one from epoch to epoch")
+                raise NotCached("its data set is another one from epoch to epoch")
             self._applier.note(_words(loader, cache, plan))
             return plan
-        except (NotKept, NoFingerprint, NoTransform) as reason:
+        except (NotCached, NoFingerprint, NoTransform) as reason:
             self._applier.note(f"samples of {words(loader, site)} are not cached: {reason}")
             return None
 
@@ -74,14 +74,14 @@ class KeptSamples:
         _, plan, run = self.pending
         try:
             if run and key_of(dataset, plan.path, plan.cut) != plan.key:
-                raise NotKept("worker_init_fn changes the data set")
+                raise NotCached("worker_init_fn changes the data set")
             count, note = self._counted(), self._applier.note
             store = self._stores.get(plan.folder)
             if store is None:
                 store = SampleStore(plan.folder, plan.budget_bytes, note, plan.about)
                 self._stores[plan.folder] = store
             maker = SampleMaker(dataset, plan, store, note, count)
-        except (OSError, NoTransform, NoFingerprint, NotKept) as error:
+        except (OSError, NoTransform, NoFingerprint, NotCached) as error:
             self._applier.note(f"samples are not cached: {error}")
             return
         fetcher.dataset = CachedSamples(dataset, maker)
@@ -106,12 +106,12 @@ def _plan(loader: "Any", cache: "dict[str, Any]") -> CachePlan:
     dataset = loader.dataset
     why = refusal(loader)
     if why is not None:
-        raise NotKept(why)
+        raise NotCached(why)
     path, cut = cache["path"], cache["cut"]
     if path is not None:
         names = TransformPlace(dataset, path).names()
         if names != list(cache["operations"]):
-            raise NotKept(f"its transform is {names}, the settings are for {cache['operations']}")
+            raise NotCached(f"its transform is {names}, the settings are for {cache['operations']}")
     key = key_of(dataset, path, cut)
     root = cache["folder"] or cache_folder.users_root()
     plan = CachePlan(path, cut, key, os.path.join(root, cache_folder.cache_name(key)))

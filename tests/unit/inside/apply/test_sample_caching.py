@@ -1,10 +1,10 @@
-"""Kept samples in a worker that starts."""
+"""Caching of samples in a worker that starts."""
 
 import types
 
 import pytest
 
-from lotus.inside.apply.kept_samples import KeptSamples
+from lotus.inside.apply.sample_caching import SampleCaching
 from lotus.inside.cache.cached_samples import CachedSamples, CachePlan, key_of
 
 
@@ -19,12 +19,12 @@ class Data:
 @pytest.mark.parametrize("changes", [False, True])
 def test_a_data_set_that_worker_init_fn_changes_is_left_alone(tmp_path, changes):
     notes, data = [], Data()
-    kept = KeptSamples(types.SimpleNamespace(note=notes.append, tell=notes.append))
+    caching = SampleCaching(types.SimpleNamespace(note=notes.append, tell=notes.append))
     plan = CachePlan(None, 0, key_of(data, None, 0), str(tmp_path / "kept"))
     plan.budget_bytes = 1 << 20
-    kept.pending = (data, plan, True)
+    caching.pending = (data, plan, True)
     fetcher = types.SimpleNamespace(dataset=data)
     data.offset = 10 if changes else 0
-    kept._place(fetcher, data)
+    caching._place(fetcher, data)
     assert isinstance(fetcher.dataset, CachedSamples) != changes
     assert notes == (["samples are not cached: worker_init_fn changes the data set"] * changes)

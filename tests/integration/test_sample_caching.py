@@ -1,4 +1,4 @@
-"""`lotus run` caches samples: batches stay bit-equal, and what is kept is not made again."""
+"""`lotus run` caches samples: batches stay bit-equal, and what is cached is not made again."""
 
 import re
 from collections import Counter
@@ -95,7 +95,7 @@ def start(folder, pictures, words, settings=None):
 
 @pytest.fixture(scope="module", params=METHODS)
 def runs(request, torch, tmp_path_factory, pictures):
-    """(plain, first, second, method): without lotus, and twice with samples kept."""
+    """(plain, first, second, method): without lotus, and twice with samples cached."""
     method, folder = request.param, tmp_path_factory.mktemp("kept")
     names = METHODS[method]
     words = [f"{name}:{method}" for name in names]
@@ -118,7 +118,7 @@ def test_batches_are_equal_and_nothing_is_made_again(runs, name):
     # compared; in the first, two workers may both make a sample.
     compared = 2 * max(1, int(method.partition(":")[2]))
     assert set(plain.made[word].values()) >= {2} or name == "failing"
-    if name == "subset":  # of the data set before, whose samples are kept
+    if name == "subset":  # of the data set before, whose samples are cached
         assert first.made[word].total() <= compared
     else:
         assert first.made[word].keys() == plain.made[word].keys()
@@ -127,7 +127,7 @@ def test_batches_are_equal_and_nothing_is_made_again(runs, name):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_kept_is_made_as_ever(runs, name):
+def test_what_cannot_be_cached_is_made_as_ever(runs, name):
     plain, *others, method = runs
     word = f"{name}:{method}"
     if word not in plain.printed:
@@ -167,7 +167,7 @@ def test_ranks_share_a_cache(torch, tmp_path, pictures):
     assert ended.code == 0, text
     for rank in range(2):
         assert f"rank {rank}: 4 batches, equal: True" in text
-    # AND what one rank has kept in the first epoch, the other had in the second.
+    # AND what one rank has cached in the first epoch, the other had in the second.
     assert "lotus: 12 of 24 samples came from the cache" in text
     assert len(list((tmp_path / "kept").iterdir())) == 1
 
