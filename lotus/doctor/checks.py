@@ -145,6 +145,14 @@ def _machine(facts: MachineFacts) -> list[Finding]:
             "or give one of them an environment of its own",
             still="what was installed last",
         )  # fmt: skip
+    if facts.helpers.hidden_namesakes:
+        area.add(
+            GAP, "package",
+            f"{' and '.join(facts.helpers.hidden_namesakes)} installs a package called lotus too, "
+            "in another folder, and import lotus finds this one first",
+            "give one of them an environment of its own",
+            still="lotus, but no program that imports the other package",
+        )  # fmt: skip
     ns, source = facts.survey.clock_ns, machine.clocksource or "clock"
     if ns > 500:
         fix = "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"

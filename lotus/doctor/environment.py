@@ -106,7 +106,9 @@ class OptionalTools:
     demangler: bool = False  # libstdc++ or another library that demangles C++ names
     perf_binding: str | None = None  # of this interpreter's ABI
     other_bindings: tuple[str, ...] = ()
-    namesakes: tuple[str, ...] = ()  # other distributions with a package `lotus`, with version
+    # Other distributions with a package `lotus`, and version: in the folder of lotus, elsewhere.
+    namesakes: tuple[str, ...] = ()
+    hidden_namesakes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -291,16 +293,19 @@ def helpers() -> OptionalTools:
         _has_demangler(),
         own,
         tuple(sorted({str(file) for file in bindings if str(file) != own})),
-        namesakes(),
+        *namesakes(),
     )
 
 
-def namesakes(folders: Sequence[str] | None = None) -> tuple[str, ...]:
+def namesakes(
+    folders: Sequence[str] | None = None, own: Path = Path(__file__).parents[2]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the distributions besides lotus-profiler that install a package `lotus`.
 
-    In one folder they overwrite each other's files. `folders`: where to look (default: sys.path).
+    (in the folder of lotus, where they overwrite each other's files; elsewhere, where Python finds
+    lotus first). `folders`: where to look (default: sys.path); `own`: the folder of lotus.
     """
-    others = set()
+    beside, hidden = set(), set()
     for other in importlib.metadata.distributions(path=list(folders or sys.path)):
         name = str(other.metadata["Name"] or "")
         if name and name.replace("_", "-").lower() != "lotus-profiler":
@@ -308,8 +313,9 @@ def namesakes(folders: Sequence[str] | None = None) -> tuple[str, ...]:
                 top = (other.read_text("top_level.txt") or "").split()
                 record = other.read_text("RECORD") or ""
                 if "lotus" in top or re.search(r"^lotus/__init__\.py,", record, re.MULTILINE):
-                    others.add(f"{name} {other.version}")
-    return tuple(sorted(others))
+                    same = Path(str(other.locate_file(""))).resolve() == own.resolve()
+                    (beside if same else hidden).add(f"{name} {other.version}")
+    return tuple(sorted(beside)), tuple(sorted(hidden))
 
 
 def _has_demangler() -> bool:

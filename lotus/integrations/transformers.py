@@ -1,10 +1,12 @@
 """A callback for transformers: `trainer.add_callback(LotusCallback(trainer))`.
 
 At the end of each epoch `trainer.log` gets how long the training waited for data and why, and with
-it every integration that the Trainer reports to; at the end the verdict is printed. It costs what
-`lotus trace` costs, and records on the process of world rank 0.
+it every integration that the Trainer reports to; at the end the verdict is printed. Where the
+training raises, which transformers tells no callback, it is printed when the program ends. It costs
+what `lotus trace` costs, and records on the process of world rank 0.
 """
 
+import atexit
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,7 @@ class LotusCallback(TrainerCallback):
         """Start recording before the first loader is iterated."""
         if state.is_world_process_zero:
             self._log.start()
+            atexit.register(self._end)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Send the values of the epoch to the trainer."""
@@ -46,5 +49,9 @@ class LotusCallback(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Print the verdict."""
+        self._end()
+
+    def _end(self) -> None:
+        atexit.unregister(self._end)
         for line in self._log.finish():
             say(line)

@@ -83,3 +83,13 @@ def test_transformers_log_has_the_waits_of_each_epoch(run: Run, tmp_path: Path) 
     assert [float(row[1]) for row in rows] == [1.0, 2.0]
     assert all(0.2 < float(row[2]) <= 1 and float(row[3]) > 0 for row in rows)
     assert b"INPUT-BOUND" in ended.err
+
+
+def test_a_training_of_transformers_that_fails_fails_as_before_and_is_judged(
+    run: Run, tmp_path: Path
+) -> None:
+    ended = run("transformers", "transformers_callback.py", "fail")
+    assert ended.code == 1
+    assert ended.err.index(b"RuntimeError: mine") < ended.err.index(b"INPUT-BOUND")
+    assert ended.err.count(b"next: lotus report") == 1
+    assert lotus.load(tmp_path / "R").manifest["state"] == "ended"

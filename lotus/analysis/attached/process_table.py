@@ -55,10 +55,23 @@ def grouped(table: pd.DataFrame, evidence: AttachEvidence, workers: int) -> pd.D
         place = (table["worker"] % workers).where(placed, table["worker"])
         table = table.assign(worker=place)
     gone = table["pid"].isin(_followed(evidence)) & (table["ended"] == 1)
-    there = table[~gone]
+    there = _numbered(table[~gone], evidence)
     rows = [there.head(_MOST_ROWS)]
     rows += [_one_row(part) for part in (there.iloc[_MOST_ROWS:], table[gone]) if len(part)]
     return pd.concat(rows, ignore_index=True)
+
+
+def _numbered(table: pd.DataFrame, evidence: AttachEvidence) -> pd.DataFrame:
+    """The same, with the workers of a main process in order where two would have one number.
+
+    So it is where several loaders have workers at a time.
+    """
+    main_of = evidence.processes.set_index("pid")["main"]
+    workers = table[table["worker"] >= 0]
+    groups = workers.groupby(workers["pid"].map(main_of))["worker"]
+    twice = groups.transform(lambda numbers: bool(numbers.duplicated().any())).astype(bool)
+    numbers = workers["worker"].mask(twice, groups.cumcount())
+    return table.assign(worker=numbers.reindex(table.index, fill_value=-1))
 
 
 def _followed(evidence: AttachEvidence) -> list[int]:

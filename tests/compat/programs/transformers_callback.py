@@ -1,5 +1,6 @@
 """A transformers Trainer whose log gets what LotusCallback measures."""
 
+import sys
 import time
 
 import torch
@@ -24,6 +25,8 @@ class Model(torch.nn.Module):
         self.layer = torch.nn.Linear(4, 2)
 
     def forward(self, x, labels):
+        if sys.argv[1:] == ["fail"] and x.max() == 47:
+            raise RuntimeError("mine")
         scores = self.layer(x)
         return {"loss": torch.nn.functional.cross_entropy(scores, labels), "logits": scores}
 

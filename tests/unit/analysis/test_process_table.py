@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from lotus.analysis.attached import phases
+from lotus.analysis.attached.loop_shares import sampled
+from lotus.analysis.attached.process_table import grouped, processes
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise
 from lotus.reporters.run import attached_report
 from tests.unit.sampled_program import (
@@ -44,6 +46,14 @@ def test_workers_that_ended_share_a_row() -> None:
     # One that ended is named.
     one = Program(turns((WAIT, 1)), [between(0, 90, always(BLUR)), always(BLUR)])
     assert names_of(summary_of(one)) == ["main", "worker 0, ended", "worker 1"]
+
+
+def test_workers_of_two_loaders_have_numbers_of_their_own() -> None:
+    """Two train and two validate: two at a time is what each loop has."""
+    evidence = Program(turns((WAIT, 1), (STEP, 1)), [always(BLUR)] * 4, 100).evidence()
+    seen = sampled(evidence)
+    rows = grouped(processes(evidence, seen.looks), evidence, workers=2)
+    assert rows["worker"].tolist() == [-1, 0, 1, 2, 3]
 
 
 def test_many_workers_are_counted() -> None:

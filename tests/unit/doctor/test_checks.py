@@ -334,6 +334,15 @@ def test_another_package_called_lotus_is_a_gap():
     assert "pip uninstall lotus-ai, then install lotus-profiler again" in gap.fixes[0]
 
 
+def test_another_package_called_lotus_that_this_one_hides_is_a_gap():
+    tools = dataclasses.replace(WHOLE.helpers, hidden_namesakes=("lotus-ai 1.2.4",))
+    found = checks.findings(dataclasses.replace(WHOLE, helpers=tools))
+    (gap,) = [finding for finding in found if finding.topic == "package"]
+    assert gap.state == checks.GAP
+    assert "in another folder" in gap.text
+    assert gap.fixes == ("give one of them an environment of its own",)
+
+
 def test_little_shared_memory_is_a_gap():
     facts = dataclasses.replace(machine(container="docker"), room=Room(64 << 20, None, "/"))
     assert "--shm-size" in fixes(facts, "shared memory")

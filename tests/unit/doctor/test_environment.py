@@ -102,7 +102,9 @@ def test_another_distribution_with_a_package_lotus_is_seen(tmp_path: Path):
 
     installed("lotus_profiler", "lotus/__init__.py,,\n")
     installed("flowers", "flowers/lotus/__init__.py,,\nlotus.py,,\n")
-    assert environment.namesakes([str(tmp_path)]) == ()
+    assert environment.namesakes([str(tmp_path)], tmp_path) == ((), ())
     installed("lotus_ai", "lotus/__init__.py,sha256=x,12\n")
     installed("older", "", top="lotus\n")
-    assert environment.namesakes([str(tmp_path)]) == ("lotus_ai 1.2.4", "older 1.2.4")
+    both = ("lotus_ai 1.2.4", "older 1.2.4")
+    assert environment.namesakes([str(tmp_path)], tmp_path) == (both, ())
+    assert environment.namesakes([str(tmp_path)], tmp_path / "elsewhere") == ((), both)
