@@ -2,12 +2,14 @@
 
 A worker's loop has its arguments there: how many workers there are, what kind of data set, whether
 the workers are kept; and the indices of the batch that it makes. What is in an object, as the
-prefetch factor is, py-spy does not show.
+prefetch factor is, py-spy does not show. An operation that inherits its `__call__` has its own
+class there too, where a stack has only the class that defines the method.
 """
 
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,8 @@ _MOST_OF_WORKER = 2
 _DETAIL = "-" + "l" * 99  # 12,800 characters a value: the indices of some thousand samples
 _MOST_BYTES = 32 << 20
 _SPAWN = re.compile(r"/multiprocessing/(spawn|forkserver)\.py$")
+_INHERITED = re.compile(r"(?:.*\.)?(\w+)\.(?:__call__|forward)")
+_LEAST_TIMES = 3  # an operation was met: fewer do not tell of which class it is
 _OBJECT = re.compile(r"^<([\w.]+) at 0x")
 _INTEGERS = re.compile(r"\d{1,18}(, \d{1,18})*")
 
@@ -48,10 +52,13 @@ class FrameLocals:
 
 
 class LocalsReader:
-    """Reads one process after the other; `seen`: what they told."""
+    """Reads one process after the other; `seen`: what they told; `classes`: of which class the
+    operations were, by the class that defines their method.
+    """
 
     def __init__(self, path: str) -> None:
         self.seen: list[FrameLocals] = []
+        self.classes: dict[str, Counter[str]] = {}
         self.cpu_ns = 0
         self._path = path
         self._dumps: dict[int, int] = {}
@@ -68,6 +75,8 @@ class LocalsReader:
         left = [pid for pid in reversed(workers or mains) if pid not in self._complete]
         if workers:
             left = [pid for pid in left if self._dumps.get(pid, 0) < _MOST_OF_WORKER]
+        if not left and any(set(met) - {owner} for owner, met in self.classes.items()):
+            left = list(workers or mains)
         if left and sum(self._dumps.values()) < _MOST:
             self._begin(min(left, key=lambda pid: self._dumps.get(pid, 0)))
 
@@ -96,26 +105,44 @@ class LocalsReader:
         if self._child is None:
             return
         self.cpu_ns += self._child.cpu_ns or 0
-        settings = of_dump(self._pid, self._child.text(_MOST_BYTES))
+        settings, classes = of_dump(self._pid, self._child.text(_MOST_BYTES))
         self.kill()
+        for owner, own in classes.items():
+            self.classes.setdefault(owner, Counter())[own] += 1
         if settings is not None:
             self.seen.append(settings)
             if settings.batch >= 0:
                 self._complete.add(settings.pid)
 
 
-def of_dump(pid: int, text: str) -> FrameLocals | None:
-    """What a dump of a process tells of its loader; None: nothing."""
+def names_of(classes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """Names for operations by that of the class that defines their method.
+
+    They say how often an operation was met, and how often it was of the class that was met most.
+    """
+    names = {}
+    for owner, counts in classes.items():
+        times = sum(counts.values())
+        most = max(counts, key=lambda name: counts[name])
+        if times >= _LEAST_TIMES and most != owner:
+            names[owner] = f"{owner} (of {most}, {counts[most]} of {times} times)"
+    return names
+
+
+def of_dump(pid: int, text: str) -> tuple[FrameLocals | None, dict[str, str]]:
+    """What a dump of a process tells of its loader (None: nothing), and the class of each operation
+    by that of the class that defines its method, if any of them is inherited.
+    """
     try:
         threads, _ = json.JSONDecoder().raw_decode(text[max(text.find("["), 0) :])
         for thread in threads if isinstance(threads, list) else ():
             frames = [_frame(each) for each in thread["frames"]]
             settings = _of_frames(pid, frames)
             if settings is not None:
-                return settings
+                return settings, _classes(frames)
     except (ValueError, TypeError, KeyError, RecursionError):
         pass  # the process has ended, or it changed while it was read
-    return None
+    return None, {}
 
 
 _Read = tuple[Frame, Mapping[str, str]]
@@ -151,6 +178,17 @@ def _of_frames(pid: int, frames: Sequence[_Read]) -> FrameLocals | None:
         in_sequence=in_sequence,
         dataset=named[1][:200] if named else "",
     )
+
+
+def _classes(frames: Sequence[_Read]) -> dict[str, str]:
+    """Of the frames within a fetch, the outermost of each class that defines a method."""
+    fetches = [place for place, each in enumerate(frames) if stack_phases.is_fetch(each[0])]
+    classes: dict[str, str] = {}
+    for frame, values in reversed(frames[: fetches[0]] if fetches else ()):
+        owner, own = _INHERITED.fullmatch(frame.function), _OBJECT.match(values.get("self", ""))
+        if owner and own:
+            classes.setdefault(owner[1], own[1].rpartition(".")[2][:200])
+    return classes
 
 
 def _batch(values: Mapping[str, str]) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.attach import attached_run, function_file, process_discovery, stack_recorder
-from lotus.attach.frame_locals import LocalsReader
+from lotus.attach.frame_locals import LocalsReader, names_of
 from lotus.attach.perf_recorder import PerfRecorder
 from lotus.attach.process_discovery import Program
 from lotus.attach.source_lines import SourceLines
@@ -311,6 +311,8 @@ def _keep(
     if functions is not None:
         functions.stop()
     table, facts = _stacks(session, recorders, missing)
+    if settings is not None:
+        table.rename(names_of(settings.classes))
     table.leave_out_after(end_ns)
     table.leave_out_stopped(session.readings.stopped, facts["bound_ns"])
     main = session.programs[0].main

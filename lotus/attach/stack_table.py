@@ -1,5 +1,8 @@
 """Turns sampled stacks into labelled samples: at what each thread was, when."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -58,6 +61,15 @@ class StackTable:
         if tables:
             self.samples = pd.concat([table for table, _ in tables], ignore_index=True)
             self.moments = pd.concat([table for _, table in tables], ignore_index=True)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give operations other names."""
+        self.labels = [
+            replace(label, name=names.get(label.name, label.name))
+            if label.phase == phases.OPERATION
+            else label
+            for label in self.labels
+        ]
 
     def leave_out_after(self, end_ns: int) -> None:
         """Leave out what py-spy sampled when nothing else was looked at any more."""

@@ -140,17 +140,17 @@ def _machine(facts: MachineFacts) -> list[Finding]:
         area.add(
             GAP, "package",
             f"{' and '.join(facts.helpers.namesakes)} installs a package called lotus too, and the "
-            "one overwrites files of the other",
-            f"{python} -m pip uninstall {' '.join(names)}, then install lotus-profiler again",
-            "or give one of them an environment of its own",
+            "one overwrites files of the other; give one of them an environment of its own, or "
+            "uninstall both and install lotus-profiler again",
+            f"{python} -m pip uninstall {' '.join(names)} lotus-profiler",
             still="what was installed last",
         )  # fmt: skip
     if facts.helpers.hidden_namesakes:
         area.add(
             GAP, "package",
             f"{' and '.join(facts.helpers.hidden_namesakes)} installs a package called lotus too, "
-            "in another folder, and import lotus finds this one first",
-            "give one of them an environment of its own",
+            "in another folder, and `import lotus` finds this one first; give one of them an "
+            "environment of its own",
             still="lotus, but no program that imports the other package",
         )  # fmt: skip
     ns, source = facts.survey.clock_ns, machine.clocksource or "clock"

@@ -305,7 +305,8 @@ def namesakes(
     (in the folder of lotus, where they overwrite each other's files; elsewhere, where Python finds
     lotus first). `folders`: where to look (default: sys.path); `own`: the folder of lotus.
     """
-    beside, hidden = set(), set()
+    beside: set[str] = set()
+    hidden: set[str] = set()
     for other in importlib.metadata.distributions(path=list(folders or sys.path)):
         name = str(other.metadata["Name"] or "")
         if name and name.replace("_", "-").lower() != "lotus-profiler":

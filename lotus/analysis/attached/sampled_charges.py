@@ -45,6 +45,7 @@ _KINDS = {
 }
 _SNAPSHOT = (phases.SNAPSHOT, "")
 _LEAST_NS = 1e6
+_SETTLED_NS = 2e9  # since a worker was seen first
 _STARVED = 0.02  # of its time: a worker that makes less has no data
 
 
@@ -410,6 +411,10 @@ def _grown(seen: Sampled, name: str) -> float:
 def _growth(seen: Sampled, shares: LoopShares) -> MemoryGrowth:
     memory = seen.evidence.memory
     workers = memory[number(memory, "worker") >= 0].rename(columns={"time_ns": "time"})
+    # As it starts, a worker copies pages of the modules that it uses, and the collection of garbage
+    # copies others: none of that is the data set's.
+    began = workers["pid"].map(seen.looks.groupby("pid")["time_ns"].min())
+    workers = workers[workers["time"] - began > _SETTLED_NS]
     count, ranks = max(shares.workers, 1), max(len(seen.evidence.mains), 1)
     return growth_of(workers, seen.evidence.machine, count * ranks, count > 1, {})
 

@@ -52,6 +52,7 @@ _CLEARLY = 1.5  # times as much waiting puts a loop before the one with the most
 _FEW = 100  # samples of the thread that iterates: the verdict is rough
 _MOST_LOOPS = 8
 _UNEVEN, _IDLE = 0.5, 0.2  # of the waits, and of the workers' time: batches of unequal cost
+_LEAST_BLOCKED, _LEAST_BLOCKED_AS_IDLE = 0.1, 0.5  # of the looks at an operation
 _Z = z_quantile()
 _OF_LIGHTNING = re.compile(r"lightning/(?:pytorch/)?loops/(?:\w+/)*(\w+)_loop\.py$")
 
@@ -295,6 +296,8 @@ def _by_waiting(loops: list[LoopSummary]) -> list[LoopSummary]:
 def _operations(seen: Sampled, shares: LoopShares) -> pd.DataFrame:
     rows = []
     looks = seen.looks
+    idle = looks.loc[looks["phase"] == phases.IDLE, "reason"].mode()
+    idles_in = str(idle.iloc[0]) if len(idle) else ""
     for (phase, name), ns in sorted(shares.made.items(), key=lambda item: -item[1]):
         mine = looks[(looks["phase"] == phase) & (looks["name"] == name)]
         wall = float(mine["wall_ns"].sum())
@@ -307,7 +310,7 @@ def _operations(seen: Sampled, shares: LoopShares) -> pd.DataFrame:
                 "computing_share": ratio(float(mine["cpu_ns"].sum()), wall),
                 "ready_share": ratio(float(mine["delay_ns"].sum()), wall),
                 "waited_ns": shares.making.get((phase, name), 0.0),
-                "reason": _reason(mine),
+                "reason": _reason(mine, idles_in),
             }
         )
     columns = ["phase", "name", "made_ns", "share", "computing_share", "ready_share", "waited_ns",
@@ -315,12 +318,19 @@ def _operations(seen: Sampled, shares: LoopShares) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _reason(looks: pd.DataFrame) -> str:
-    """What most looks that found it blocked found it blocked in; "" where few did."""
+def _reason(looks: pd.DataFrame, idles_in: str) -> str:
+    """What most looks that found it blocked found it blocked in; "" where few did.
+
+    `idles_in`: what a worker is blocked in that has nothing to do. Of a short operation some looks
+    are of a worker that waits for its next batch, as the clocks of looks and stacks differ.
+    """
     blocked = looks.loc[looks["reason"] != "computing", "reason"]
-    if not len(blocked) or len(blocked) < 0.1 * len(looks):
+    if not len(blocked):
         return ""
-    return str(blocked.value_counts().index[0])
+    reason, count = str(blocked.mode().iloc[0]), int(blocked.value_counts().iloc[0])
+    least = _LEAST_BLOCKED_AS_IDLE if reason == idles_in else _LEAST_BLOCKED
+    enough = count if reason == idles_in else len(blocked)
+    return reason if enough >= least * len(looks) else ""
 
 
 def _worker_rows(shares: LoopShares) -> pd.DataFrame:

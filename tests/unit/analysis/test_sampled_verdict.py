@@ -14,6 +14,7 @@ from lotus.reporters.run import attached_report
 from tests.unit.sampled_program import (
     IDLE,
     MAIN,
+    START,
     STEP,
     WAIT,
     At,
@@ -369,6 +370,33 @@ def test_memory_that_grows_is_forecast() -> None:
     (memory,) = [cause for cause in verdict.causes if cause.kind == "memory"]
     assert memory.evidence["left_ns"] == pytest.approx((1 << 33) / 100e6 * 1e9, rel=0.1)
     assert any("would fill the machine's memory in" in flaw for flaw in verdict.flaws)
+
+
+def test_what_workers_copy_as_they_start_is_no_growth() -> None:
+    """Of modules, and by the first collection of garbage: the data set has no part in it."""
+    evidence = Program(STARVING, [always(BLUR)] * 2).evidence()
+    memory = evidence.memory.assign(shared=float(200 << 20))
+    for since_s, copied in ((1.0, True), (4.0, False)):
+        late = memory["time_ns"] >= START + since_s * 1e9
+        grown = memory.assign(private=memory["private"] + late * float(200 << 20))
+        verdict = summarise(replace(evidence, memory=grown)).verdict
+        assert verdict is not None
+        assert ("memory" in [cause.kind for cause in verdict.causes]) != copied
+
+
+def test_what_only_idle_workers_are_blocked_in_is_no_reason_of_an_operation() -> None:
+    """Clocks differ: some looks at a short operation are of a worker that waits for its next."""
+    maker = turns((BLUR, 5), (IDLE, 5))
+    evidence = Program(STARVING, [maker], blocked={BLUR: "computing"}).evidence()
+    looks, rare = evidence.looks, np.arange(len(evidence.looks)) % 8 == 1
+    at_blur = (looks["pid"] == MAIN + 1) & (looks["reason"] == "computing")
+
+    def reason(of: str) -> str:
+        changed = looks.assign(reason=looks["reason"].mask(at_blur & rare, of))
+        table = summarise(replace(evidence, looks=changed)).loops[0].operations
+        return str(table.loc[table["name"] == "Blur", "reason"].iloc[0])
+
+    assert (reason("events"), reason("socket")) == ("", "socket")
 
 
 def test_batches_of_unequal_cost_are_remarked() -> None:

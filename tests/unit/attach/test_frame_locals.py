@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lotus.attach.frame_locals import FrameLocals, of_dump
+from lotus.attach.frame_locals import FrameLocals, names_of, of_dump
 
 UTILS = "/lib/python3.11/site-packages/torch/utils/data/_utils"
 LOOP = {
@@ -33,8 +33,12 @@ def loop(**changed: str) -> dict[str, Any]:
     return frame("_worker_loop", f"{UTILS}/worker.py", **{**LOOP, **changed})
 
 
+def told_by(text: str) -> FrameLocals | None:
+    return of_dump(7, text)[0]
+
+
 def test_the_arguments_of_a_worker() -> None:
-    assert of_dump(7, dump(fetch("[9, 2, 30]"), loop())) == FrameLocals(
+    assert told_by(dump(fetch("[9, 2, 30]"), loop())) == FrameLocals(
         7, workers=4, iterable=0, drop_last=0, persistent=1, spawned=0, batch=3, in_sequence=0,
         dataset="train.Pictures",
     )  # fmt: skip
@@ -42,7 +46,7 @@ def test_the_arguments_of_a_worker() -> None:
 
 def test_a_worker_that_was_spawned_and_has_nothing_to_do() -> None:
     spawn = frame("spawn_main", "/lib/python3.13/multiprocessing/spawn.py")
-    told = of_dump(7, dump(loop(dataset_kind="1"), spawn))
+    told = told_by(dump(loop(dataset_kind="1"), spawn))
     assert told is not None
     assert (told.spawned, told.iterable, told.batch, told.in_sequence) == (1, 1, -1, -1)
 
@@ -63,31 +67,31 @@ def test_a_worker_that_was_spawned_and_has_nothing_to_do() -> None:
     ],
 )
 def test_the_batch_that_is_made(index: str, batch: int, in_sequence: int) -> None:
-    told = of_dump(7, dump(fetch(index), loop()))
+    told = told_by(dump(fetch(index), loop()))
     assert told is not None
     assert (told.batch, told.in_sequence) == (batch, in_sequence)
 
 
 def test_batches_that_the_data_set_makes() -> None:
-    told = of_dump(7, dump(fetch("8"), loop(auto_collation="False")))
+    told = told_by(dump(fetch("8"), loop(auto_collation="False")))
     assert told is not None
     assert told.batch == 0
 
 
 def test_a_loader_within_the_data_set_is_another_one() -> None:
     within = fetch("[1, 2, 3, 4, 5]")
-    told = of_dump(7, dump(within, fetch("[1, 2, 3]"), loop(), fetch("[7]")))
+    told = told_by(dump(within, fetch("[1, 2, 3]"), loop(), fetch("[7]")))
     assert told is not None
     assert told.batch == 3
 
 
 def test_a_main_process_without_workers() -> None:
-    assert of_dump(7, dump(fetch("[1, 2, 3]"))) == FrameLocals(
+    assert told_by(dump(fetch("[1, 2, 3]"))) == FrameLocals(
         7, workers=0, iterable=0, batch=3, in_sequence=1
     )
-    stream = of_dump(7, dump(fetch("[None, None]", "_IterableDatasetFetcher.")))
+    stream = told_by(dump(fetch("[None, None]", "_IterableDatasetFetcher.")))
     assert stream == FrameLocals(7, workers=0, iterable=1, batch=2)
-    assert of_dump(7, dump(fetch("[1, 2, 3]", ""))) == FrameLocals(  # Python 3.10
+    assert told_by(dump(fetch("[1, 2, 3]", ""))) == FrameLocals(  # Python 3.10
         7, workers=0, batch=3, in_sequence=1
     )
 
@@ -98,18 +102,35 @@ def test_a_main_process_without_workers() -> None:
      '{"frames": []}', "[" * 5000],
 )  # fmt: skip
 def test_what_is_no_dump_tells_nothing(text: str) -> None:
-    assert of_dump(7, text) is None
+    assert told_by(text) is None
 
 
 def test_what_py_spy_says_before_its_dump_is_passed_over() -> None:
     text = "a warning\n" + dump(fetch("[9, 2, 30]"), loop())
-    assert of_dump(7, text) is not None
+    assert told_by(text) is not None
 
 
 def test_values_that_torch_does_not_have_tell_nothing() -> None:
     odd = loop(
         num_workers="+bigint", persistent_workers="maybe", dataset="Pictures()", drop_last=""
     )
-    told = of_dump(7, dump(odd))
+    told = told_by(dump(odd))
     assert told is not None
     assert (told.workers, told.persistent, told.dataset, told.drop_last) == (-1, -1, "", -1)
+
+
+def call(function: str, kind: str) -> dict[str, Any]:
+    return frame(function, "/home/me/train.py", self=f"<{kind} at 0x7f15e2d8a490>")
+
+
+def test_the_class_of_an_operation_that_inherits_its_method() -> None:
+    inner = call("Compute.__call__", "planted.Flip"), call("Compute.__call__", "planted.Warp")
+    outer = call("Compose.__call__", "Compose"), call("Data.__getitem__", "planted.Data")
+    _, classes = of_dump(7, dump(*inner, *outer, fetch("[1, 2, 3]"), loop()))
+    assert classes == {"Compute": "Warp", "Compose": "Compose"}
+    assert of_dump(7, dump(*inner, loop()))[1] == {}
+
+
+def test_names_say_how_often_an_operation_was_met() -> None:
+    met = {"Compute": {"Flip": 1, "Warp": 3}, "Few": {"Own": 2}, "Crop": {"Crop": 5}}
+    assert names_of(met) == {"Compute": "Compute (of Warp, 3 of 4 times)"}

@@ -331,7 +331,7 @@ def test_another_package_called_lotus_is_a_gap():
     ]
     assert (gap.state, gap.topic) == (checks.GAP, "package")
     assert "lotus-ai 1.2.4" in gap.text
-    assert "pip uninstall lotus-ai, then install lotus-profiler again" in gap.fixes[0]
+    assert gap.fixes[0].endswith("pip uninstall lotus-ai lotus-profiler")
 
 
 def test_another_package_called_lotus_that_this_one_hides_is_a_gap():
@@ -340,7 +340,7 @@ def test_another_package_called_lotus_that_this_one_hides_is_a_gap():
     (gap,) = [finding for finding in found if finding.topic == "package"]
     assert gap.state == checks.GAP
     assert "in another folder" in gap.text
-    assert gap.fixes == ("give one of them an environment of its own",)
+    assert gap.fixes == ()
 
 
 def test_little_shared_memory_is_a_gap():
