@@ -11,6 +11,7 @@ from typing import Protocol
 
 from lotus.analysis.attached import phases
 from lotus.attach.source_lines import SourceLoop
+from lotus.format import stack_frames
 from native_map.recording.py_spy import Frame
 
 _LOADER = re.compile(r"/torch/utils/data/dataloader\.py$|/torchdata/stateful_dataloader/.+\.py$")
@@ -18,9 +19,7 @@ _WORKER = re.compile(r"/torch/utils/data/_utils/worker\.py$|/torchdata/stateful_
 _FETCHER = re.compile(r"/torch/utils/data/_utils/fetch\.py$|/torchdata/.+/fetch\.py$")
 _PIN = re.compile(r"/torch/utils/data/_utils/pin_memory\.py$")
 _QUEUES = re.compile(r"/(multiprocessing|torch/multiprocessing)/\w+\.py$")
-_WAITERS = re.compile(r"/(selectors|threading|queue)\.py$")
 _TRANSFORMS = re.compile(r"transform|augment|albument|kornia|monai", re.IGNORECASE)
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python\d|<frozen ")
 _TRANSFORM_CALL = re.compile(r"\b\w*(transform|augment)\w*\s*\(", re.IGNORECASE)
 # A line that calls nothing else, nor reads what a library may compute: x = self.transform(x), y
 _ONLY_TRANSFORM_CALL = re.compile(
@@ -265,7 +264,7 @@ def _queue_phase(below: Sequence[Frame]) -> str:
     if names & _RECEIVING or any("rebuild" in name for name in names):
         return phases.RECEIVE
     inner = below[-1]
-    if _last(inner) == "get" and (_QUEUES.search(inner.file) or _WAITERS.search(inner.file)):
+    if _last(inner) == "get" and stack_frames.waits(inner.function, inner.file):
         return phases.RECEIVE if _QUEUES.search(inner.file) else phases.WAIT
     return phases.WAIT
 
@@ -297,7 +296,7 @@ def _of_step(frames: Sequence[Frame]) -> tuple[Frame, ...]:
 
 
 def _of_program(frames: Sequence[Frame]) -> tuple[Frame, ...]:
-    return tuple(frame for frame in frames if not _LIBRARY.search(frame.file))[-2:]
+    return tuple(frame for frame in frames if not stack_frames.LIBRARY.search(frame.file))[-2:]
 
 
 def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> Label:
@@ -332,12 +331,8 @@ def label_helper(name: str, frames: Sequence[Frame]) -> Label:
     if any(_PIN.search(frame.file) for frame in frames):
         waits = bool(names & {"wait", "poll", "_poll", "select"})
         return Label(phases.HELPER_IDLE if waits else phases.PIN)
-    waits = bool(frames) and _is_idle(frames[-1])
+    waits = bool(frames) and stack_frames.waits(frames[-1].function, frames[-1].file)
     return Label(phases.HELPER_IDLE if waits else phases.HELPER, chain=_of_program(frames))
-
-
-def _is_idle(frame: Frame) -> bool:
-    return bool(_WAITERS.search(frame.file)) or _last(frame) in ("accept", "poll", "select", "wait")
 
 
 def _loader_frame(frames: Sequence[Frame]) -> int | None:
@@ -445,7 +440,7 @@ def _is_transform(frame: Frame, place: int) -> bool:
     """Whether it is a call of an object that the data set holds."""
     if not place or _last(frame) not in ("__call__", "forward") or not _owner(frame):
         return False
-    return not _LIBRARY.search(frame.file) or bool(_TRANSFORMS.search(frame.file))
+    return not stack_frames.LIBRARY.search(frame.file) or bool(_TRANSFORMS.search(frame.file))
 
 
 def _is_called(before: Frame, below: Sequence[Frame], sources: Sources) -> bool:
@@ -456,10 +451,10 @@ def _is_called(before: Frame, below: Sequence[Frame], sources: Sources) -> bool:
     program, as what decorates a method does.
     """
     frame, text = below[0], sources.text(before.file, before.line)
-    if _LIBRARY.search(before.file):
+    if stack_frames.LIBRARY.search(before.file):
         return False
-    if _LIBRARY.search(frame.file) and not _TRANSFORMS.search(frame.file):
-        within = all(_LIBRARY.search(each.file) for each in below)
+    if stack_frames.LIBRARY.search(frame.file) and not _TRANSFORMS.search(frame.file):
+        within = all(stack_frames.LIBRARY.search(each.file) for each in below)
         if not within or not _ONLY_TRANSFORM_CALL.fullmatch(text):
             return False
     around = _NESTED.sub("", before.function)

@@ -5,6 +5,12 @@ import re
 _MOST_DIGITS = 9  # of a line's number
 # Files that are not the program's own.
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen ")
+# Files in which a thread that is innermost there waits, and functions of other libraries that wait.
+_WAITING_FILES = re.compile(
+    r"(?:^|/)(?:threading|queue|selectors|socket|ssl|subprocess|multiprocessing/\w+|"
+    r"concurrent/futures/\w+|torch/utils/data/(?:\w+/)*\w+)\.py$"
+)
+_WAITING_NAMES = frozenset(("accept", "poll", "select", "wait"))
 
 
 def parsed(text: str) -> tuple[str, str, int] | None:
@@ -18,3 +24,12 @@ def parsed(text: str) -> tuple[str, str, int] | None:
     if not (text.endswith(")") and number and function and file) or "\n" in text:
         return None
     return function, file, int(line)
+
+
+def waits(function: str, file: str) -> bool:
+    """Whether a thread whose innermost function this is waits for something, and does not compute.
+
+    A function of the program with such a name may well compute.
+    """
+    named = function.rpartition(".")[2] in _WAITING_NAMES and LIBRARY.search(file)
+    return bool(named or _WAITING_FILES.search(file))

@@ -20,12 +20,8 @@ _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
 _FETCHER = "torch/utils/data/_utils/fetch.py"
 # The outermost functions of a main thread.
 _MAIN = ("<module>", "_run_module_as_main")
-# The outermost functions of any other thread, and files in which one that is innermost waits.
+# The outermost functions of any other thread.
 _THREAD = ("_bootstrap", "_bootstrap_inner")
-_WAITS = re.compile(
-    r"(?:^|/)(?:threading|queue|selectors|socket|ssl|subprocess|multiprocessing/\w+|"
-    r"concurrent/futures/\w+|torch/utils/data/(?:\w+/)*\w+)\.py$"
-)
 _OURS = re.compile(r"/lotus/inside/(?:\w+/)*\w+\.py$")
 _COLUMNS = {
     "part": "object", "stack": "int64", "depth": "int64",
@@ -104,7 +100,7 @@ def _text(found: object) -> str:
 def _is_busy_thread(frames: list[tuple[str, str, int]]) -> bool:
     """Whether it is no main thread, and not in a function of a library that waits."""
     outermost = tuple(name.rpartition(".")[2] for name, _, _ in frames[: len(_THREAD)])
-    return outermost == _THREAD and not _WAITS.search(frames[-1][1])
+    return outermost == _THREAD and not stack_frames.waits(*frames[-1][:2])
 
 
 def _in_loader(frames: list[tuple[str, str, int]]) -> bool:
