@@ -104,7 +104,7 @@ def first_of_process(batches: pd.DataFrame, workers: pd.DataFrame) -> Bools:
     return (frame["start"] == earliest).to_numpy(dtype=np.bool_)
 
 
-def _usual(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
+def usual_of_worker(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
     """What is typical of each batch's worker, first batches left out; NaN if there is none."""
     frame = pd.DataFrame(
         {
@@ -121,7 +121,7 @@ def _usual(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
 
 def first_excess(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
     """By how much the first batch of a process took longer than its worker's later ones (n,)."""
-    usual = _usual(batches, took, first)
+    usual = usual_of_worker(batches, took, first)
     slow = first & (took > FIRST_TIMES * usual)
     return np.where(slow, took - usual, 0.0)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.components import Components
+from lotus.analysis.batches.components import Components, usual_of_worker, without_core
 from lotus.analysis.batches.usual_durations import (
     UsualDurations,
     is_usable,
@@ -27,6 +27,7 @@ AGAIN_TIMES = 2.0
 SLOW_BATCHES_SHARE = 0.25
 # The slow samples that are counted are those that make up this share of what all of them cost.
 _MOST_OF_EXCESS = 0.9
+_ABOUT = 0.5  # at least this part of each other
 # Distances between slow samples are regular where so many differ by so little of the usual one.
 _LEAST_DISTANCES, _IRREGULAR = 3, 0.05
 _KEYS = ("rank", "worker", "epoch", "batch", "position", "sample")
@@ -56,6 +57,7 @@ class _Judge:
     places: BatchPlaces
     usual: UsualDurations
     delay: Floats  # of each batch (n,)
+    beyond: Floats  # what each batch took beyond the usual of its worker, but for its delay (n,)
     first: Bools
     whole: Bools
 
@@ -66,13 +68,24 @@ class _Judge:
         slow = usable & (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
         together = np.zeros(len(samples), np.bool_)
         if len(self.delay):
-            whole = self.whole[np.maximum(row, 0)]
+            place = np.maximum(row, 0)
+            whole = self.whole[place]
             # What its batch was without a core may have hit this sample alone. Batches that were
             # slow as a whole took more than that, all their samples together.
-            slow &= whole | (duration - typical > self.delay[np.maximum(row, 0)])
+            slow &= whole | self._by_itself(duration - typical, place)
             together = slow & whole
         values = (row, duration, typical, usable, slow, together)
         return pd.DataFrame(dict(zip(_JUDGED, values, strict=True)))
+
+    def _by_itself(self, excess: Floats, place: Ints) -> Bools:
+        """Whether samples took so much longer by themselves, and not for want of a core.
+
+        They took more than their batch was without one; or their batch took about as much longer
+        beside that, as one does that holds a sample which sleeps.
+        """
+        beyond = self.beyond[place]
+        alike = (beyond >= _ABOUT * excess) & (excess >= _ABOUT * beyond)
+        return np.asarray((excess > self.delay[place]) | alike, np.bool_)
 
 
 def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
@@ -81,8 +94,12 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
 
     Samples of a process's first batch are no outliers: what is slow there is start-up.
     """
-    delay = np.nan_to_num(number(scope.batches, "run_delay_ns"))
-    judge = _Judge(BatchPlaces(scope.batches), usual_durations(scope), delay, first, whole)
+    batches = scope.batches
+    fetch = np.nan_to_num(number(batches, "fetch_ns"))
+    delay = without_core(batches, fetch)
+    own = fetch - delay
+    beyond = np.nan_to_num(np.maximum(own - usual_of_worker(batches, own, first), 0.0))
+    judge = _Judge(BatchPlaces(batches), usual_durations(scope), delay, beyond, first, whole)
     most, kept, cost = max(1, int(SLOW_SHARE * judge.usual.usable)), 0, 0.0
     parts = [pd.DataFrame({name: [] for name in (*_JUDGED, *_KEYS, "start_ns")})]
     for samples in scope.fetched.times():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.common.scope import scopes
-from lotus.analysis.samples.outlier_samples import regular_distance
+from lotus.analysis.samples.outlier_samples import outlier_samples, regular_distance
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.verdict import Verdict, verdict
@@ -80,6 +80,30 @@ def test_slow_samples_are_few_where_few_make_up_most_of_the_cost() -> None:
     assert plain.causes[0].kind == beside.causes[0].kind == "slow-samples"
     assert plain.causes[0].evidence["samples"] == beside.causes[0].evidence["samples"]
     assert many.causes[0].kind == "operation"  # a second kind of sample
+
+
+@pytest.mark.parametrize(("own", "told"), [(300.0, True), (0.0, False)])
+def test_a_sample_that_sleeps_is_slow_also_where_its_batch_had_no_core_for_longer(
+    own: float, told: bool
+) -> None:
+    """`own`: milliseconds that a few samples take by themselves; the others have no core."""
+    slow = set(range(30, 480, 60))
+    long = own or 300.0
+    run = Plan(
+        batches=120, operations={"Read": lambda sample, _: long if sample in slow else 20.0}
+    ).run()
+    # GIVEN batches of which all but 10 ms, and what such a sample takes by itself, has no core,
+    # some of it in every sample
+    batches = run.batches
+    hit = batches["batch"].isin({sample // 4 for sample in slow})
+    batches["run_delay_ns"] = (batches["fetch_ns"] - 10e6 - hit * own * 1e6).astype(np.int64)
+    late = run.samples["sample"].isin({sample + 1 for sample in slow})
+    run.samples.loc[late, "duration_ns"] += int(900e6)
+    batches.loc[hit, ["fetch_ns", "run_delay_ns"]] += int(900e6)
+    found = outlier_samples(
+        scopes(run)[0], np.zeros(len(batches), np.bool_), np.zeros(len(batches), np.bool_)
+    )
+    assert set(found.samples["sample"][found.alone]) == (slow if told else set())
 
 
 @pytest.mark.parametrize(
