@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer, number, ratio
+from lotus.analysis.common.columns import integer, number, ratio, total
 from lotus.analysis.common.scope import Scope
 
 COMPUTING, SHARED_LOCK, LOCK = "computing", "shared-lock", "lock"
@@ -81,8 +81,24 @@ def looks_of_main(scope: Scope) -> Looks:
         return Looks()
     of_next = blocking["operation"] == NEXT
     looks = _looks(blocking[of_next if in_next else ~blocking["operation"].isin([NEXT, STEP])])
-    held = looks.tell and looks.shares.get(LOCK, 0.0) >= LEAST_LOCKED
-    return looks if held else Looks()
+    frame, part = (scope.waits, "wait_") if in_next else (scope.batches, "")
+    ready = ready_share(frame, f"{part}run_delay_ns", "wait_ns" if in_next else "fetch_ns")
+    return looks if at_lock(looks, ready) else Looks()
+
+
+def ready_share(frame: pd.DataFrame, delay: str, wall: str) -> float:
+    """The share of a time, 0 to 1, in which a thread was ready to run without a core; NaN: unknown.
+
+    Looks take that for computing.
+    """
+    return min(ratio(total(number(frame, delay)), total(number(frame, wall))), 1.0)
+
+
+def at_lock(looks: Looks, ready: float) -> bool:
+    """Whether it was found at a lock for much of the time in which it did not wait for a core."""
+    rest = 1.0 - float(np.nan_to_num(ready))
+    held = looks.shares.get(LOCK, 0.0)
+    return looks.count * rest >= LEAST_LOOKS and held >= LEAST_LOCKED * rest
 
 
 def looks_at_step(scope: Scope) -> Looks:

@@ -4,7 +4,13 @@ from dataclasses import dataclass
 
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.device_share import device_share
-from lotus.analysis.observations.looks import LEAST_LOCKED, LOCK, looks_at_step, python_threads
+from lotus.analysis.observations.looks import (
+    LOCK,
+    at_lock,
+    looks_at_step,
+    python_threads,
+    ready_share,
+)
 from lotus.analysis.observations.own_code import HotFunction, running_beside
 
 
@@ -23,10 +29,10 @@ def step_lock(scope: Scope) -> StepLock | None:
     Nor for steps on a device, which wait for locks of torch's own.
     """
     looks = looks_at_step(scope)
-    held = looks.shares.get(LOCK, 0.0)
-    if not looks.tell or held < LEAST_LOCKED or python_threads(scope) < 1:
+    ready = ready_share(scope.waits, "step_run_delay_ns", "step_ns")
+    if not at_lock(looks, ready) or python_threads(scope) < 1:
         return None
     running = running_beside(scope.own_code)
     if running is None or device_share(scope) is not None:
         return None
-    return StepLock(held, looks.count, running)
+    return StepLock(looks.shares[LOCK], looks.count, running)

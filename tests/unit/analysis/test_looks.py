@@ -253,6 +253,18 @@ def test_a_thread_that_holds_up_the_step_alone_is_named(
         assert judged(run).causes[0].kind == "consumer"
 
 
+@pytest.mark.parametrize(("lock", "told"), [(8, True), (2, False)])
+def test_a_step_without_a_core_is_found_at_locks_less_often(lock: int, told: bool) -> None:
+    run = Plan(operations={"Quick": 0.1}, workers=0, step=20.0, cores=8).run()
+    run = held(run, "(step)", lock)
+    run.blocking["reason"] = ["lock", "computing"]
+    run.own_code = STEP_AND_THREAD
+    assert judged(run).causes[0].kind == "consumer"
+    # of its time with a core, or at the lock, it was at the lock for more
+    run.waits["step_run_delay_ns"] = 0.8 * run.waits["step_ns"]
+    assert (judged(run).causes[0].kind == "step-held") == told
+
+
 def test_with_pinned_memory_next_always_waits_at_a_lock() -> None:
     run = Plan(operations={"Slow": 5.0}, workers=2, pin=1.0, cores=8).run()
     run.loaders["pin_memory"] = True
