@@ -97,10 +97,13 @@ def test_a_step_with_cores_is_just_that() -> None:
     assert verdict(scopes(loop(beside=0.0))[0]).causes[0].kind == "consumer"
 
 
-def test_beside_other_programs_its_own_processes_have_their_part() -> None:
-    # GIVEN a program whose process uses 0.8 cores, and other programs that have the rest of two
-    run = loop(beside=0.0)
-    keep(run, 0.8)
+@pytest.mark.parametrize(("cores", "delay"), [(0.8, 0.6), (0.7, 0.45)])
+def test_beside_other_programs_its_own_processes_have_their_part(
+    cores: float, delay: float
+) -> None:
+    # GIVEN a program whose process uses `cores`, and other programs that have the rest of two
+    run = loop(beside=0.0, delay=delay)
+    keep(run, cores)
     begin, end = float(run.epochs["start_ns"].min()), float(run.epochs["end_ns"].max())
     cores_ns = 2 * (end - begin)
     times = {"time_ns": [begin, end], "busy_ns": [0.0, cores_ns]}
@@ -112,8 +115,8 @@ def test_beside_other_programs_its_own_processes_have_their_part() -> None:
     # THEN that part of the step's waiting is the first cause, and the step has the rest
     first, second, *_ = verdict(scopes(run)[0]).causes
     assert (first.kind, second.kind) == ("step-delay", "consumer")
-    assert first.evidence["own_part"] == pytest.approx(0.8 / (0.8 + others), abs=0.01)
-    assert first.share == pytest.approx(0.6 * first.evidence["own_part"], abs=0.05)
+    assert first.evidence["own_part"] == pytest.approx(cores / (cores + others), abs=0.01)
+    assert first.share == pytest.approx(delay * first.evidence["own_part"], abs=0.05)
     assert "of it owed to the program itself" in first.reason
     # of a process that uses little, nothing is said
     run = loop(beside=0.0)

@@ -11,7 +11,8 @@ from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import share
 
 _MUCH = 0.5  # cores that are used for something else than making batches
-_GRAVE = 0.25  # of the step's time, lost to processes that could run at another time
+# Of the time that other programs leave the step, lost to processes that could run at another time.
+_GRAVE = 0.25
 
 
 def _charges(ledger: Ledger) -> Iterable[Charge]:
@@ -46,7 +47,9 @@ def _own_part(ledger: Ledger) -> float:
 
 def _is_grave(charge: Charge) -> bool:
     evidence = Evidence(charge.evidence)
-    return _kept(evidence) and evidence["run_delay_share"] * evidence["own_part"] >= _GRAVE
+    lost = evidence["run_delay_share"] * evidence["own_part"]
+    to_others = evidence["run_delay_share"] - lost
+    return _kept(evidence) and lost >= _GRAVE * (1.0 - to_others)
 
 
 def _kept(evidence: Evidence) -> bool:
