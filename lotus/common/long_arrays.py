@@ -7,13 +7,14 @@ arrays stay in memory. So they do where that folder is in memory itself (tmpfs).
 """
 
 import contextlib
+import contextvars
 import ctypes
 import mmap
 import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ _lock = threading.Lock()  # of what follows
 _maps: "weakref.WeakSet[mmap.mmap]" = weakref.WeakSet()
 _freed = [0]  # bytes that were put into files since memory was last given back
 _open: list[_Region] = []  # the one that the next array goes to
+_short_lived = contextvars.ContextVar("short_lived", default=False)
 
 
 def _after_fork() -> None:
@@ -61,9 +63,19 @@ def _folder() -> str | None:
     return None if os.environ.get("TMPDIR") or not os.access("/var/tmp", os.W_OK) else "/var/tmp"
 
 
+@contextlib.contextmanager
+def short_lived() -> Iterator[None]:
+    """Arrays that are made here stay in memory: they are few, and gone before the next ones."""
+    token = _short_lived.set(True)
+    try:
+        yield
+    finally:
+        _short_lived.reset(token)
+
+
 def kept(values: Array) -> Array:
     """Return the values, in a file if they are many."""
-    if values.nbytes < LEAST:
+    if values.nbytes < LEAST or _short_lived.get():
         return values
     return joined([values], values.dtype).reshape(values.shape)
 
@@ -71,7 +83,7 @@ def kept(values: Array) -> Array:
 def joined(parts: Sequence[Array], dtype: "np.dtype[Any]") -> Array:
     """Concatenate arrays of this dtype, in a file if they are many; a short one is not copied."""
     size = sum(part.nbytes for part in parts)
-    if size >= LEAST and not dtype.hasobject:
+    if size >= LEAST and not dtype.hasobject and not _short_lived.get():
         with contextlib.suppress(OSError), _lock:
             return _written(parts, size).view(dtype)
     if len(parts) == 1:

@@ -64,7 +64,7 @@ def repeat(counts: Any) -> Callable[[Array], Array]:
 
 def signed(values: Array) -> Ints:
     """Unsigned values of a log as int64."""
-    if len(values) < LONG:
+    if len(values) < LONG or values.flags.c_contiguous:
         return values.astype(np.int64)
     result = np.empty(len(values), np.int64)
     for some in _some(len(values)):

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, overload
 import numpy as np
 import pandas as pd
 
+from lotus.common import long_arrays
 from lotus.reading import sample_tables
 from lotus.reading.batch_tables import signed
 from lotus.reading.frame_scanner import Array
@@ -59,12 +60,13 @@ def of_process(run: InProcesses, number: int, loose: bool = True) -> Iterator[Pi
     own = a.slices[number]
     for first, last in _ranges(a, number, ROWS):
         part = _part(a, number, np.arange(first, last), loose=False)
-        yield Piece(
-            number,
-            slice(own.start + first, own.start + last),
-            sample_tables.samples(part),
-            sample_tables.operations(part, run._with_cpu()) if loose else _in_samples(run, part),
-        )
+        with long_arrays.short_lived():
+            samples = sample_tables.samples(part)
+            if loose:
+                ops = sample_tables.operations(part, run._with_cpu())
+            else:
+                ops = _in_samples(run, part)
+        yield Piece(number, slice(own.start + first, own.start + last), samples, ops)
 
 
 class _Place(NamedTuple):
@@ -85,8 +87,12 @@ class Pieces(Sequence[Piece]):
     """
 
     def __init__(self, run: InProcesses, rows: int = 0) -> None:
-        """`rows`: about how many rows of both tables a piece has, at most; 0: 2^17."""
-        self.run, self.rows = run, rows or ROWS
+        """`rows`: about how many rows of both tables a piece has, at most; 0: 2^18.
+
+        What is made of a piece here are sums, whereas exports, which read half as many at a time,
+        make text of each row.
+        """
+        self.run, self.rows = run, rows or 2 * ROWS
         self._places = list(_places(run._outline, self.rows))
 
     def __len__(self) -> int:
@@ -100,6 +106,18 @@ class Pieces(Sequence[Piece]):
         """Read one piece, or a list of them."""
         if isinstance(place, slice):
             return [self[each] for each in range(len(self))[place]]
+        with long_arrays.short_lived():
+            return self._read(place)
+
+    def times(self, place: int) -> pd.DataFrame:
+        """Read the samples of a piece without what is known of their operations, which is quick.
+
+        As `samples`, without ops_ns and self_ns.
+        """
+        with long_arrays.short_lived():
+            return sample_tables.times(self._part(place))
+
+    def _read(self, place: int) -> Piece:
         number, until, frames, loose = self._places[place]
         a, with_cpu = self.run._outline, self.run._with_cpu()
         if loose and frames is not None:
@@ -113,13 +131,6 @@ class Pieces(Sequence[Piece]):
             return Piece(number, rows, samples, _in_samples(self.run, part, contents))
         rows = slice(a.slices[number].start, a.slices[until - 1].stop)
         return Piece(number, rows, samples, sample_tables.operations(part, with_cpu, contents))
-
-    def times(self, place: int) -> pd.DataFrame:
-        """Read the samples of a piece without what is known of their operations, which is quick.
-
-        As `samples`, without ops_ns and self_ns.
-        """
-        return sample_tables.times(self._part(place))
 
     def _part(self, place: int) -> Assembly:
         a, (number, until, frames, _) = self.run._outline, self._places[place]

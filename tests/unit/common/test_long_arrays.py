@@ -54,6 +54,14 @@ def test_a_short_array_stays_where_it_is(monkeypatch):
     assert long_arrays.kept(values) is values
 
 
+def test_what_is_soon_gone_stays_in_memory():
+    values = np.arange(100)
+    with long_arrays.short_lived():
+        assert long_arrays.kept(values) is values
+        assert not is_in_file(long_arrays.joined([values, values], values.dtype))
+    assert is_in_file(long_arrays.kept(values))
+
+
 def test_parts_are_joined_in_their_order():
     parts = [np.array([(number, 10)], ROWS) for number in range(5)]
     joined = long_arrays.joined(parts, ROWS)

@@ -62,3 +62,21 @@ def test_the_report_is_the_same_with_all_arrays_in_files(path, monkeypatch):
     monkeypatch.setattr(held_frames, "MANY", 5)
     assert report() == expected
     assert files
+
+
+def test_what_is_read_in_pieces_is_written_to_no_file(path, monkeypatch):
+    monkeypatch.setattr(batch_tables, "LONG", 1)
+    run = load(path)
+    assert len(run._outline.batch)  # what the pieces are made of
+    monkeypatch.setattr(long_arrays, "LEAST", 1)
+    files = []
+    region = long_arrays._Region
+    monkeypatch.setattr(long_arrays, "_Region", lambda size: files.append(size) or region(size))
+    monkeypatch.setattr(long_arrays, "_open", [])
+    pieces = run.pieces
+    for place in range(len(pieces)):
+        assert len(pieces[place].ops)
+        assert len(pieces.times(place))
+    assert not files
+    assert len(run.ops)
+    assert files
