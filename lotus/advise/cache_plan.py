@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lotus.advise.cache_timing import CacheTiming, EpochShares
 from lotus.advise.sample_accesses import Floats, SampleAccesses
 from lotus.common import bootstrap, declared
 from lotus.inside.cache.sample_store import BLOCK, FOLDERS, HEADER_BYTES
@@ -103,7 +104,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Offer:
-    """What caching samples at one cut in one place gives, in ns of a sample."""
+    """What caching samples at one cut in one place gives, in ns of a sample in its worker.
+
+    It is computed from what was measured of a sample's parts, and decides between offers. What an
+    epoch gains is timed afterwards (`CachePlanning.timing`).
+    """
 
     cut: Cut
     place: CachePlace
@@ -119,6 +124,9 @@ class Offer:
     later: Interval  # mean from epoch 2 on
     times: Interval  # as many samples from epoch 2 in the same time
     break_even: int | None  # epochs; None: never
+    # Of samples that are not left out: of epoch 1, and of later ones in the mean.
+    first_shares: EpochShares
+    later_shares: EpochShares
 
     @property
     def saved(self) -> float:
@@ -161,6 +169,7 @@ class CachePlanning:
     epochs: int
     notes: tuple[str, ...] = ()
     shared: tuple[SharedCache, ...] = ()
+    timing: CacheTiming | None = None  # of what was chosen; None: nothing was
 
 
 def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ...]]:
@@ -348,7 +357,27 @@ def _offer(
         later=_interval(later.mean(), drawn @ later),
         times=_interval(_ratio(now.mean(), later.mean()), _ratio(drawn @ now, drawn @ later)),
         break_even=_break_even(written * np.mean(added) - hits * np.mean(saved)),
+        first_shares=EpochShares(float(hits[0]), float(written[0])),
+        later_shares=EpochShares(later_mean(hits), later_mean(written)),
     )
+
+
+def with_timing(planning: CachePlanning, timing: CacheTiming) -> CachePlanning:
+    """Return the choice with what its epochs took; none where they show that it does not pay."""
+    planning = replace(planning, timing=timing)
+    speedup, epochs = timing.speedup, planning.epochs
+    if timing.why_unknown() or speedup is None:
+        what = planning.reason.replace("Cache", "to cache", 1)
+        return replace(planning, reason=f"It is not known whether it pays {what}")
+    plain_s = timing.plain_s
+    if timing.saved_s(epochs) >= LEAST_SAVED * epochs * plain_s and speedup.low > 1:
+        return planning
+    reason = (
+        f"Do not cache samples: timed epochs were {speedup.mean:.2f} ({speedup.low:.2f} to "
+        f"{speedup.high:.2f}) times as fast with the best cut, and {epochs} epochs with what the "
+        f"first one costs save {max(timing.saved_s(epochs) / (epochs * plain_s), 0.0):.0%}"
+    )
+    return replace(planning, chosen=None, reason=reason)
 
 
 def file_bytes(sizes: Floats) -> Floats:

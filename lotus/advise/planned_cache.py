@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lotus.advise import cache_plan, cache_room
-from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, SharedCache
+from lotus.advise import cache_plan, cache_room, cache_timing
+from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Offer, SharedCache
+from lotus.advise.cache_timing import CacheTiming
 from lotus.common import memory_headroom
 from lotus.common.errors import LotusError
 from lotus.common.formatting import plural
+from lotus.common.stderr import say
 from lotus.inside.cache.cache_folder import cache_name, users_root
 from lotus.mapping import isolated_runner
 from lotus.settings import sample_caches, tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, SampleCache, Tuned
+from lotus.tune.session import subprocess_tuning
 
 
 def attempt(
@@ -51,6 +54,7 @@ def attempt(
                 tried,
                 loader=loader,
                 samples=samples,
+                epochs=epochs,
                 budget_s=budget_s,
             )
         finally:
@@ -73,7 +77,43 @@ def attempt(
             places += [] if on_disk is None else [on_disk]
             notes += more
     planning = cache_plan.choose(data, cuts, places, epochs, notes)
-    return replace(planning, shared=shared_caches(cuts, places))
+    planning = replace(planning, shared=shared_caches(cuts, places))
+    if planning.chosen is None:
+        return planning
+    return cache_plan.with_timing(planning, _timed(planning, command, loader, budget_s))
+
+
+def _timed(
+    planning: CachePlanning, command: Sequence[str], loader: int | str | None, budget_s: float
+) -> CacheTiming:
+    """Start the command again, and time epochs with what was chosen and without it."""
+    chosen = planning.chosen
+    assert chosen is not None
+    shares = chosen.first_shares, chosen.later_shares
+
+    def unknown(why: str) -> CacheTiming:
+        return CacheTiming((), 0, 0, 0.0, *shares, failure=why)
+
+    if not chosen.warm:
+        return unknown("the cache is larger than free memory, and is read from the disk")
+    root = Path(chosen.place.folder or users_root())
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".timed-", dir=root))
+    cache = _cache(planning, chosen)
+    try:
+        say("lotus: the program is started again; epochs are timed with cached samples and without")
+        result = subprocess_tuning.measure(
+            command,
+            lambda program: cache_timing.measure(program, cache, scratch, shares, budget_s),
+            loader=planning.data.loader.call_site if loader is None else loader,
+            feed=False,
+        )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    timing: CacheTiming | None = result.result
+    if timing is None or not timing.rounds:
+        return unknown(result.problem or "the program ended before an epoch was timed")
+    return timing
 
 
 def shared_caches(cuts: Sequence[Cut], places: Sequence[CachePlace]) -> tuple[SharedCache, ...]:
@@ -95,7 +135,13 @@ def settings(planning: CachePlanning, command: Sequence[str]) -> Tuned | None:
     if chosen is None:
         return None
     setting = Setting.from_json(data.setting)
-    cache = SampleCache(
+    entry = Entry(data.loader, setting, setting, cache=_cache(planning, chosen))
+    return tuned_file.found_for([entry], command, torch=data.torch)
+
+
+def _cache(planning: CachePlanning, chosen: Offer) -> SampleCache:
+    data = planning.data
+    return SampleCache(
         path=data.path,
         cut=chosen.cut.number,
         operations=data.operations,
@@ -104,5 +150,3 @@ def settings(planning: CachePlanning, command: Sequence[str]) -> Tuned | None:
         least_ns_per_byte=chosen.least_ns_per_byte,
         compression=chosen.compression,
     )
-    entry = Entry(data.loader, setting, setting, cache=cache)
-    return tuned_file.found_for([entry], command, torch=data.torch)

@@ -24,9 +24,12 @@ data set are made several times in its main process, with other random numbers,
 and cached and read again in memory. After that it is ended at once: none of its
 `finally` blocks and atexit functions runs.
 
-What is predicted is the time of samples in their workers, with collate and
-without sending. Where the training step binds, nothing is gained: first ask
-lotus advise --ceilings.
+Where a cut is worth a cache, the program is started once more, for some batches.
+Then epochs of its loader are timed in turn for a minute or two: without a
+cache, filling one, and with all samples from it. Its workers, the store and the
+sending are real, the training step is emulated. What is predicted are whole
+epochs, with the 95 % interval for one of them, or it is said why they are not
+predictable. Where epochs gain nothing, as where the step binds, it says so.
 
 writes: the file of -o, if caching samples pays
 

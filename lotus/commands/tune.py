@@ -21,7 +21,7 @@ EPILOG = """\
 examples:
   lotus tune -- python train.py
       each setting with its samples/s while it is tried; then the best one, its
-      gain, and the change of code
+      gain, the command that applies it, and the change of code
   lotus run --settings tuned.json -- python train.py
       the program with the best settings, its code unchanged
   lotus tune --apply -- python train.py
@@ -119,6 +119,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "overwrite an earlier file of settings; tune a loop of less than a second, too"
     )
     options.add_json(parser, "tune")
+    add(
+        "--table",
+        action="store_true",
+        help="also print each trial, why it was tried and which were not (default: the answer)",
+    )
     add("-q", "--quiet", action="store_true", help="write the settings and print nothing")
     options.add_command(parser, NAME)
 
@@ -171,7 +176,7 @@ def run(args: argparse.Namespace) -> int:
             return
         text = io.StringIO()
         console = plain_console(text, shutil.get_terminal_size().columns)
-        tune_report.write(console, result, words=command, output=written)
+        tune_report.write(console, result, words=command, output=written, table=args.table)
         say(text.getvalue())
 
     with _output(args, command) as output:

@@ -119,15 +119,16 @@ def measure_cuts(
     *,
     loader: int | str | None = None,
     samples: int = 24,
+    epochs: int = 10,
     budget_s: float = 60.0,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Run `command` up to its loader, and measure what caching its samples would save.
 
-    Returns (events of lotus/inside/isolate/cut_bench.py, notes). `directory` is created if
-    necessary; samples are cached in `folder` meanwhile. Raises LotusError if the command cannot be
-    started or does not iterate this loader.
+    There are `epochs` to come. Returns (events of lotus/inside/isolate/cut_bench.py, notes).
+    `directory` is created if necessary; samples are cached in `folder` meanwhile. Raises LotusError
+    if the command cannot be started or does not iterate this loader.
     """
-    work = {"samples": samples, "loader": loader, "cuts": str(folder)}
+    work = {"samples": samples, "epochs": epochs, "loader": loader, "cuts": str(folder)}
     return _without_perf(command, directory, budget_s, work)
 
 

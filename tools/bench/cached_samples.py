@@ -7,9 +7,9 @@ script trains in turn unchanged and with `lotus run --settings`, with samples ca
 disk, and in a folder in memory. Each run begins with nothing cached, so its first epoch fills the
 folder. Printed are the seconds of the first epoch and of a later one, medians and ranges over the
 rounds; how many times as fast the later one is as that of the unchanged program, and how many times
-as long the first one takes, paired by round; and the same as predicted, with 95 % intervals over
-samples. `held` says whether the interval holds the median, or how far it is off. The losses of all
-runs must be equal.
+as long the first one takes, paired by round; and the same as predicted from epochs that `lotus
+plan` has timed, with 95 % intervals. `held` says whether the interval holds the median, or how far
+it is off. The losses of all runs must be equal.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def planned(path: Path, cached_in: Path, own: list[str]) -> dict[str, Any]:
     document = json.loads(completed.stdout[completed.stdout.index("{\n") :])
     if document["chosen"] is None:
         raise SystemExit(f"{' '.join(own)}: {document['sentence']}")
-    return dict(document["chosen"])
+    return dict(document["timing"])
 
 
 def train(words: list[str]) -> tuple[list[float], list[str]]:
@@ -96,9 +96,11 @@ def compare(pipeline: str, workers: int, data: Path, folder: Path, options: argp
         seconds = cells([each[0] for each in rounds], later(rounds))
         print(f"{pipeline:6} {workers:7}  {name:7} {seconds}", flush=True)
         plan = plans[name]
-        first, now = plan["first_epoch_ns"], plan["now_ns"]["mean"]
-        predicted = {key: first[key] / now for key in ("mean", "low", "high")}
-        for what, measured, of in (("later", times, plan["times"]), ("first", longer, predicted)):
+        if plan["why"] is not None:
+            print(f"{'':16} not predictable: {plan['why']}; later {words_of(times)}", flush=True)
+            continue
+        first = plan["first_epoch_times"]
+        for what, measured, of in (("later", times, plan["times"]), ("first", longer, first)):
             said = f"{of['mean']:.2f} ({of['low']:.2f} to {of['high']:.2f})"
             print(f"{'':16} {what:7} {words_of(measured)}, predicted {said}: {held(measured, of)}")
 

@@ -47,7 +47,7 @@ class SampleCaching:
         if cache is None:
             return None
         try:
-            plan = _plan(loader, cache)
+            plan = plan_of(loader, cache)
             keys = self._keys.setdefault(entry, set())
             keys.add(plan.key)
             if len(keys) > _MOST_KEYS:
@@ -102,7 +102,8 @@ class SampleCaching:
             self._applier.tell(fact)
 
 
-def _plan(loader: "Any", cache: "dict[str, Any]") -> CachePlan:
+def plan_of(loader: "Any", cache: "dict[str, Any]") -> CachePlan:
+    """Return the plan for a loader. Raises NotKept, NoFingerprint or NoTransform."""
     dataset = loader.dataset
     why = refusal(loader)
     if why is not None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import copy
 import sys
 from array import array
+from bisect import bisect_left
+from itertools import islice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from typing import Any
 
-_EPOCHS = 16  # afterwards hardly a sample is new
+_MOST_EPOCHS = 1000
 _MOST_ACCESSES = 4_000_000  # in all epochs: some seconds
 _POINTS = 256  # ranks for which hits are counted
 
@@ -30,23 +32,22 @@ class AccessOrder:
 
     def __init__(self) -> None:
         self._ranks: dict[Hashable, int] = {}
-        self._repeats: list[array[int]] = []  # of an epoch: accesses that are not first, by rank
+        self._repeats: list[array[int]] = []  # of an epoch: ranks of accesses that are not first
         self._accesses: list[int] = []
         self._distinct: list[int] = []
 
     def add(self, samples: Iterable[Hashable]) -> None:
         """Count the accesses of the next epoch."""
-        ranks, accesses = self._ranks, 0
-        repeats = array("q", bytes(8 * len(ranks)))
+        ranks, known, repeats = self._ranks, len(self._ranks), []
         for sample in samples:
-            accesses += 1
-            rank = ranks.setdefault(sample, len(ranks))
-            if rank == len(repeats):
-                repeats.append(0)
+            rank = ranks.setdefault(sample, known)
+            if rank == known:
+                known += 1
             else:
-                repeats[rank] += 1
-        self._repeats.append(repeats)
-        self._accesses.append(accesses)
+                repeats.append(rank)
+        before = self._distinct[-1] if self._distinct else 0
+        self._accesses.append(len(repeats) + known - before)
+        self._repeats.append(array("q", sorted(repeats)))
         self._distinct.append(len(ranks))
 
     def columns(self) -> dict[str, Any]:
@@ -61,14 +62,9 @@ class AccessOrder:
         }
 
 
-def _below(counts: array[int], points: list[int]) -> list[int]:
-    """Return the sums of the counts before each point; the points ascend."""
-    sums, total, at = [], 0, 0
-    for point in points:
-        total += sum(counts[at:point])
-        at = point
-        sums.append(total)
-    return sums
+def _below(repeats: array[int], points: list[int]) -> list[int]:
+    """Return how many of the ranks, which ascend, are below each point."""
+    return [bisect_left(repeats, point) for point in points]
 
 
 def each_once(length: int) -> dict[str, Any]:
@@ -81,8 +77,8 @@ def each_once(length: int) -> dict[str, Any]:
     }
 
 
-def columns(loader: Any) -> dict[str, Any]:
-    """Return how often the epochs of a loader ask for which samples.
+def columns(loader: Any, epochs: int) -> dict[str, Any]:
+    """Return how often so many epochs of a loader ask for which samples, or the first of them.
 
     Samplers draw other random numbers here than in the epochs of the program. Raises NotFollowed.
     """
@@ -96,18 +92,25 @@ def columns(loader: Any) -> dict[str, Any]:
         kinds.WeightedRandomSampler: lambda: _takes_all(sampler, sampler.weights),
         kinds.SubsetRandomSampler: lambda: len(_indices(sampler).unique()) == len(sampler),
     }
-    if type(sampler) is kinds.distributed.DistributedSampler:
-        return each_once(len(sampler.dataset))  # all ranks together
-    if type(sampler) not in once:
+    distributed = type(sampler) is kinds.distributed.DistributedSampler
+    if type(sampler) not in once and not distributed:
         raise NotFollowed("it is not torch's own")
-    if once[type(sampler)]():
-        return each_once(len(sampler))
+    drops = type(batches) is kinds.BatchSampler and batches.drop_last
+    given = len(sampler) - (len(sampler) % batches.batch_size if drops else 0)
+    if distributed:
+        if given < len(sampler):
+            raise NotFollowed("each rank drops its last batch")
+        return each_once(len(sampler.dataset))  # all ranks together
+    same = given == len(sampler) or type(sampler) is kinds.SequentialSampler
+    if same and once[type(sampler)]():
+        return each_once(given)
     most = _MOST_ACCESSES // 2
     if len(sampler) > most:
         raise NotFollowed(f"it draws more than {most:,} samples an epoch")
     copied, order = _copied(sampler), AccessOrder()
-    for _ in range(min(_EPOCHS, _MOST_ACCESSES // max(len(sampler), 1))):
-        order.add(copied)
+    drawn = min(max(epochs, 2), _MOST_EPOCHS, _MOST_ACCESSES // max(len(sampler), 1))
+    for _ in range(drawn):
+        order.add(islice(copied, given))
     return order.columns()
 
 

@@ -57,16 +57,21 @@ class _CutTimes:
 
 
 class CutBench:
-    """Measures all cuts of a loader within about `budget_ns`, with files below `folder`."""
+    """Measures all cuts of a loader within about `budget_ns`, with files below `folder`.
+
+    Accesses are counted of so many `epochs`.
+    """
 
     def __init__(
         self,
         samples: int,
+        epochs: int,
         budget_ns: int,
         folder: str,
         say: Callable[[Mapping[str, object]], None],
     ) -> None:
         self._samples, self._budget_ns, self._folder, self._say = samples, budget_ns, folder, say
+        self._epochs = epochs
         self._reads = FileReads()
         self._compressions: CompressionBench | None = None
         self._taken = 0
@@ -86,7 +91,7 @@ class CutBench:
             scratch = tempfile.mkdtemp(prefix=".measured-", dir=self._folder)
             try:
                 path, cuts = self._measured(loader.dataset, sources, scratch)
-                accesses, not_followed = _accesses(loader)
+                accesses, not_followed = _accesses(loader, self._epochs)
                 collate_ns = ask(self._collated, loader, path)
             except NoFingerprint as reason:
                 refused = str(reason)
@@ -236,10 +241,10 @@ class CutBench:
         )
 
 
-def _accesses(loader: Any) -> tuple[dict[str, Any] | None, str | None]:
+def _accesses(loader: Any, epochs: int) -> tuple[dict[str, Any] | None, str | None]:
     """Return what the epochs of a loader ask for, or else why it is not known."""
     try:
-        return access_order.columns(loader), None
+        return access_order.columns(loader, epochs), None
     except NotFollowed as reason:
         return None, str(reason)
     except Exception as error:  # of the program's data set or lists

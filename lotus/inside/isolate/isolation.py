@@ -184,9 +184,11 @@ class Isolator(Tracer):
         if self.settings.cuts is not None:
             link.tell("ready")
             link.wait()
-            samples, budget_ns = self.settings.samples, self.settings.budget_ns
-            site, _ = self.sites.get(loader, ("", ""))
-            CutBench(samples, budget_ns, self.settings.cuts, self.say).measure(loader, site)
+            settings, (site, _) = self.settings, self.sites.get(loader, ("", ""))
+            bench = CutBench(
+                settings.samples, settings.epochs, settings.budget_ns, settings.cuts, self.say
+            )
+            bench.measure(loader, site)
             return
         catcher = self.catcher
         threads = [thread.native_id for thread in threading.enumerate()]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Interval, Offer, SharedCache
+    from lotus.advise.cache_timing import CacheTiming, Ratio
 
 SCHEMA = 1
 NO_FILES = (
@@ -48,6 +49,7 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
         "offers": [_offer(offer) for offer in planning.offers],
         "chosen": None if planning.chosen is None else _offer(planning.chosen),
         "sentence": planning.reason,
+        "timing": None if planning.timing is None else _timing(planning.timing),
         "shared": [
             {
                 "cut": each.cut.number,
@@ -62,6 +64,29 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
     }
     json_result: dict[str, Any] = files.json_value(content)
     return json_result
+
+
+def _timing(timing: CacheTiming) -> dict[str, Any]:
+    def ratio(value: Ratio | None) -> dict[str, float] | None:
+        return None if value is None else asdict(value)
+
+    known = not timing.why_unknown()
+    return {
+        "times": ratio(timing.speedup) if known else None,
+        "first_epoch_times": ratio(timing.first_longer) if known else None,
+        "break_even_epochs": timing.break_even() if known else None,
+        "why": timing.why_unknown() or None,
+        "batches": timing.batches,
+        "epoch_batches": timing.epoch_batches,
+        "rounds": [
+            {
+                "plain_s": each.plain_s,
+                "filling_s": each.filling_s,
+                "cached_s": each.cached_s,
+            }
+            for each in timing.rounds
+        ],
+    }
 
 
 def _accesses(planning: CachePlanning) -> dict[str, Any] | None:
@@ -171,12 +196,10 @@ def write(
     if planning.chosen is None or output is None:
         return
     settings_words = [] if output == DEFAULT else ["--settings", str(output)]
-    console.print("\nNext, whether the loader binds at all, then cached samples:", style="bold")
-    for line in (
-        ["lotus", "advise", "--ceilings", "--", *words],
-        ["lotus", "run", *settings_words, "--", *words],
-    ):
-        console.print(f"  {command(line)}", soft_wrap=True)
+    unknown = planning.timing is None or bool(planning.timing.why_unknown())
+    console.print("\nTo try it:" if unknown else "\nTo train with it:", style="bold")
+    line = ["lotus", "run", *settings_words, "--", *words]
+    console.print(f"  {command(line)}", soft_wrap=True)
 
 
 def _write_cuts(console: Console, planning: CachePlanning) -> None:
@@ -268,15 +291,8 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
     print_paragraph(console, "later", _span(offer.later))
     for label, text in _hits(planning, offer):
         print_paragraph(console, label, plain(text))
-    times = offer.times
-    print_paragraph(
-        console,
-        "predicted",
-        f"from epoch 2 the same workers make {times.mean:.2f} ({times.low:.2f} to "
-        f"{times.high:.2f}) times as many samples; {_left_out(planning)}",
-    )
-    pays = "from epoch 1 on" if offer.break_even == 1 else f"after {offer.break_even} epochs"
-    print_paragraph(console, "pays", f"{pays}, of {planning.epochs}")
+    for label, text in _predicted(planning):
+        print_paragraph(console, label, plain(text))
     if place.kind != RAM:
         assumed = (
             "the cache fits in free memory, so it is read from the page cache"
@@ -288,14 +304,30 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
         print_paragraph(console, label, plain(text))
 
 
-def _left_out(planning: CachePlanning) -> str:
-    """Say what the prediction does not contain."""
-    collate = planning.data.collate_ns
-    left = ["the training step"]
-    left += ["collate"] if collate is None else []
-    left += ["sending", "the start of workers"] if planning.data.num_workers else []
-    less = f"an epoch gains less, because of what is not counted: {', '.join(left)}"
-    return less if collate is None else f"collate stays, with {duration(collate)} a sample; {less}"
+def _predicted(planning: CachePlanning) -> list[tuple[str, str]]:
+    """Return what epochs gain, from those that were timed."""
+    timing = planning.timing
+    if timing is None:
+        return []
+    why, times, first = timing.why_unknown(), timing.speedup, timing.first_longer
+    if why or times is None or first is None:
+        return [("predicted", f"the gain of an epoch is not predictable: {why}")]
+    shorter = timing.batches < timing.epoch_batches
+    how = f"{plural(len(timing.rounds), 'epoch')} of its loader each way"
+    if shorter:
+        how += f", of {timing.batches} of {timing.epoch_batches} batches"
+    even = timing.break_even()
+    pays = "never" if even is None else "from epoch 1 on" if even == 1 else f"after {even} epochs"
+    return [
+        (
+            "predicted",
+            f"from epoch 2 on an epoch is {times.mean:.2f} ({times.low:.2f} to {times.high:.2f}) "
+            f"times as fast, and epoch 1 takes {first.mean:.2f} ({first.low:.2f} to "
+            f"{first.high:.2f}) times as long",
+        ),
+        ("timed", f"{how}, with an emulated training step; 95 % intervals for one epoch"),
+        ("pays", f"{pays}, of {planning.epochs}"),
+    ]
 
 
 def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
@@ -342,8 +374,6 @@ def _changes(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
         if following.draws:
             text = f"{following.name} draws random numbers: the operations after it run every time"
             lines.append(("limit", text))
-    text = "where the training step binds, not the loader, nothing is gained"
-    lines.append(("no gain", text))
     return lines
 
 

@@ -78,26 +78,68 @@ def _between(measurement: Measurement) -> str:
     return f" ({amount(measurement.low)} to {amount(measurement.high)})"
 
 
-def write(console: Console, result: Result, *, words: Sequence[str], output: Path | None) -> None:
-    """Print the result for the program of this command line, with the next steps.
+def write(
+    console: Console,
+    result: Result,
+    *,
+    words: Sequence[str],
+    output: Path | None,
+    table: bool = False,
+) -> None:
+    """Print the result for the program of this command line: the answer, what to do, and why.
 
-    `output` is the file of settings, None if it could not be written.
+    `output` is the file of settings, None if it could not be written. `table` adds all trials.
     """
-    from lotus.settings import tuned_file
     from lotus.tune.search import search_notes
 
     console.print(f"\nTuned: {plain(result.watched.title())}", style="bold")
     for label, text in _verdict(result):
         print_paragraph(console, label, plain(text))
-    for text in result.other_threads():
-        print_paragraph(console, "threads", text)
-    if result.step():
-        print_paragraph(console, "step", result.step())
+    if result.best.normal() != result.own.normal():
+        _write_next(console, result, words, output)
     title = (
         f"Trials: {plural(result.settings_tried, 'setting')} in "
         f"{duration(result.seconds * 1e9)} of {duration(result.budget_s * 1e9)}, "
         f"{result.cores:g} core{'s' if result.cores != 1 else ''} ({plain(result.cores_why)})"
     )
+    if table:
+        _write_table(console, result, title)
+    else:
+        console.print(f"\n{title}; --table shows each", style="bold", soft_wrap=True)
+    for text in result.other_threads():
+        print_paragraph(console, "threads", text)
+    if result.step():
+        print_paragraph(console, "step", result.step())
+    if result.best.torch_threads is not None:
+        print_paragraph(console, "trials", search_notes.trials_had(result.watched.threads))
+    if result.reason and not result.untried:
+        print_paragraph(console, "search", plain(result.reason))
+    if result.operations is not None:
+        from lotus.tune.search import operation_costs
+
+        for words_of_costs in operation_costs.words(result.operations):
+            print_paragraph(console, "operations", plain(words_of_costs))
+    for note in result.notes:
+        print_paragraph(console, "note", plain(note))
+
+
+def _write_next(
+    console: Console, result: Result, words: Sequence[str], output: Path | None
+) -> None:
+    """Print how the result is applied."""
+    from lotus.settings import tuned_file
+
+    if output is not None:
+        file_words = [] if output == tuned_file.DEFAULT else ["--settings", output]
+        console.print("\nTo train with it:", style="bold")
+        console.print(f"  {command(['lotus', 'run', *file_words, '--', *words])}", soft_wrap=True)
+    console.print("\nIn the code:" if output is None else "or in the code:", style="bold")
+    for line in tuned_file.code_change(result.best):
+        console.print(f"  {line}", soft_wrap=True)
+
+
+def _write_table(console: Console, result: Result, title: str) -> None:
+    """Print all trials, why each setting was tried, and which were not."""
     every = _rows(result)
     more = any(cells[3] for cells, _ in every)
     columns = [
@@ -116,30 +158,8 @@ def write(console: Console, result: Result, *, words: Sequence[str], output: Pat
     console.print()
     for cells, why in every:
         print_paragraph(console, f"{cells[1]} x {cells[2]}".removesuffix(f" x {MISSING}"), why)
-    if result.best.torch_threads is not None:
-        print_paragraph(console, "trials", search_notes.trials_had(result.watched.threads))
-    if result.reason and not result.untried:
-        print_paragraph(console, "search", plain(result.reason))
-    if result.operations is not None:
-        from lotus.tune.search import operation_costs
-
-        for words_of_costs in operation_costs.words(result.operations):
-            print_paragraph(console, "operations", plain(words_of_costs))
     for label, text in _never(result):
         print_paragraph(console, label, plain(text))
-    for note in result.notes:
-        print_paragraph(console, "note", plain(note))
-    if result.best.normal() != result.own.normal():
-        console.print("\nIn the code:", style="bold")
-        for line in tuned_file.code_change(result.best):
-            console.print(f"  {line}", soft_wrap=True)
-        if output is None:
-            return
-        where = f"or without changing it (the settings are in {plain(output)}):"
-        console.print(where, style="bold", soft_wrap=True)
-        file_words = [] if output == tuned_file.DEFAULT else ["--settings", output]
-        next_command = command(["lotus", "run", *file_words, "--", *words])
-        console.print(f"  {next_command}", soft_wrap=True)
 
 
 def _verdict(result: Result) -> list[tuple[str, str]]:

@@ -118,14 +118,15 @@ def measure(
     loader: int | str | None = None,
     watch: int | None = None,
     choices: Mapping[str, Sequence[str]] | None = None,
+    feed: bool = True,
 ) -> Tuning:
     """Start a command and call `experiment` when the program iterates its loader; then end it.
 
-    The program gets data of one kind and another: see lotus/inside/tune/fed_training.py. `choices`
-    names alternatives by kind. The other arguments and errors are those of `tune`. Nothing is
-    written.
+    With `feed` the program trains on with data of one kind and another (see
+    lotus/inside/tune/fed_training.py), else it stays paused. `choices` names alternatives by kind.
+    The other arguments and errors are those of `tune`. Nothing is written.
     """
-    fields = {"loader": loader, "watch": watch, "apply": False, "feed": True, "choices": choices}
+    fields = {"loader": loader, "watch": watch, "apply": False, "feed": feed, "choices": choices}
     return _run(command, experiment, fields)
 
 

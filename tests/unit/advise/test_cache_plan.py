@@ -331,8 +331,6 @@ def test_collate_stays() -> None:
     # 5 ms before, 1 after and 2 to collate; 0.1 to read
     assert planning.chosen.now.mean == pytest.approx(8 * MS)
     assert planning.chosen.later.mean == pytest.approx(3.1 * MS)
-    words = " ".join(printed(planning).split())
-    assert "as many samples; collate stays, with 2.00 ms a sample; an epoch gains less" in words
 
 
 def test_a_part_of_a_data_set_takes_the_bytes_of_that_part() -> None:
@@ -418,11 +416,7 @@ def test_the_report_has_the_cuts_the_choice_and_what_to_do_next() -> None:
     assert ["Flip", "no:", "torch", "5.10", "ms", "900", "µs", "-", "-"] in lines
     words = " ".join(text.split())
     assert "after Flip: random numbers are drawn before it" in words
-    assert (
-        "make 5.45 (5.45 to 5.45) times as many samples; an epoch gains less, because of" in words
-    )
     assert "Cache what comes from Resize, in RAM." in words
-    assert "lotus advise --ceilings -- python train.py" in words
     assert "lotus run --settings plan.json -- python train.py" in words
 
 

@@ -72,10 +72,10 @@ def test_shuffles_hit_what_has_found_room(epochs: int, length: int, room: int, s
         assert accesses.once
 
 
-def loader(sampler: Any, length: int = 1000) -> Any:
+def loader(sampler: Any, length: int = 1000, drops: bool = False) -> Any:
     return SimpleNamespace(
         sampler=sampler,
-        batch_sampler=data.BatchSampler(sampler, 8, False),
+        batch_sampler=data.BatchSampler(sampler, 8, drops),
         dataset=range(length),
     )
 
@@ -100,7 +100,7 @@ def test_samplers_of_torch_are_followed(name: str, part: float) -> None:
     torch.manual_seed(0)
     length = 4000
     sampler = samplers(length)[name]
-    accesses = SampleAccesses.read(access_order.columns(loader(sampler, length)))
+    accesses = SampleAccesses.read(access_order.columns(loader(sampler, length), 5))
     # THEN a cache in training, which draws other numbers, hits as often.
     epochs = [list(sampler) for _ in range(5)]
     hits, written = simulated(epochs, part * length)
@@ -116,7 +116,7 @@ def test_samples_that_are_not_cached_are_spread_over_the_order() -> None:
     torch.manual_seed(0)
     length, part = 4000, 0.25
     sampler = data.RandomSampler(range(length), replacement=True)
-    accesses = SampleAccesses.read(access_order.columns(loader(sampler, length)))
+    accesses = SampleAccesses.read(access_order.columns(loader(sampler, length), 5))
     room = 600
     found, made = accesses.shares(room / part, 4)
     hits, written = simulated(
@@ -130,7 +130,7 @@ def test_the_sampler_and_its_generator_stay_as_they_are() -> None:
     generator = torch.Generator().manual_seed(3)
     sampler = data.RandomSampler(range(100), replacement=True, generator=generator)
     before = generator.get_state()
-    access_order.columns(loader(sampler, 100))
+    access_order.columns(loader(sampler, 100), 5)
     assert torch.equal(generator.get_state(), before)
     assert sampler.generator is generator
 
@@ -149,18 +149,18 @@ def test_samplers_of_a_program_are_not_followed() -> None:
     shuffled.batch_sampler = [[0, 1], [2]]
     for each in (loader(Own()), loader(OwnWeighted([1.0], 5)), shuffled):
         with pytest.raises(NotFollowed, match="not torch's own"):
-            access_order.columns(each)
+            access_order.columns(each, 5)
 
 
 def read(sampler: Any, length: int = 1000) -> SampleAccesses:
-    return SampleAccesses.read(access_order.columns(loader(sampler, length)))
+    return SampleAccesses.read(access_order.columns(loader(sampler, length), 5))
 
 
 def test_the_sampler_of_a_given_batch_sampler_is_followed() -> None:
     weighted = data.WeightedRandomSampler([1.0] * 1000, 100)
     batches = data.BatchSampler(weighted, 4, False)
     given = data.DataLoader(range(1000), batch_sampler=batches)
-    accesses = SampleAccesses.read(access_order.columns(given))
+    accesses = SampleAccesses.read(access_order.columns(given, 5))
     assert set(accesses.accesses) == {100}
     assert accesses.distinct[0] < 100 < accesses.samples
 
@@ -202,4 +202,42 @@ def test_samples_that_an_epoch_asks_for_again_count_once(sampler: Any) -> None:
 def test_a_sampler_of_too_many_samples_is_not_followed_for_this_reason() -> None:
     many = data.RandomSampler(range(1000), replacement=True, num_samples=3_000_000)
     with pytest.raises(NotFollowed, match="draws more than 2,000,000 samples"):
-        access_order.columns(loader(many))
+        access_order.columns(loader(many), 5)
+
+
+@pytest.mark.parametrize("length", [41, 43, 80])
+def test_what_drop_last_leaves_out_is_not_asked_for(length: int) -> None:
+    # GIVEN an epoch of whole batches, of which a shuffle leaves out others each time
+    torch.manual_seed(0)
+    sampler = data.RandomSampler(range(length))
+    batches = data.BatchSampler(sampler, 8, True)
+    accesses = SampleAccesses.read(access_order.columns(loader(sampler, length, True), 40))
+    epochs = [[sample for batch in batches for sample in batch] for _ in range(40)]
+    assert set(accesses.accesses) == {len(epochs[0])}
+    assert accesses.once == (length == 80)
+    hits, written = simulated(epochs, length)
+    found, made = accesses.shares(length, 40)
+    np.testing.assert_allclose(found.sum() + made.sum(), sum(hits) + sum(written))
+    assert accesses.samples == length
+    # AND in order, those are always the same
+    in_order = loader(data.SequentialSampler(range(length)), length, True)
+    accesses = SampleAccesses.read(access_order.columns(in_order, 40))
+    assert accesses.once
+    assert accesses.samples == length // 8 * 8
+
+
+def test_epochs_are_followed_as_far_as_there_are_some_to_come() -> None:
+    # GIVEN so few draws an epoch that new samples come for a long time
+    torch.manual_seed(0)
+    sampler = data.RandomSampler(range(10_000), replacement=True, num_samples=100)
+    accesses = SampleAccesses.read(access_order.columns(loader(sampler), 200))
+    found, made = accesses.shares(10_000, 200)
+    assert len(accesses.accesses) == 200
+    assert found[-1] > 3 * found[15]
+    assert made[-1] < made[15]
+
+
+def test_ranks_that_drop_their_last_batch_are_not_followed() -> None:
+    sampler = data.DistributedSampler(range(100), num_replicas=4, rank=1)
+    with pytest.raises(NotFollowed, match="drops its last batch"):
+        access_order.columns(loader(sampler, 100, True), 5)

@@ -46,7 +46,12 @@ from lotus.tune.search.trial_rates import Checked, Speedup
 from native_map.paper import paper_mapping as maps
 from tests.logs import MS, RunBuilder
 from tests.unit import machines, sampled_program, sides
-from tests.unit.advise import test_cache_plan, test_ceilings, test_tried_alternatives
+from tests.unit.advise import (
+    test_cache_plan,
+    test_cache_timing,
+    test_ceilings,
+    test_tried_alternatives,
+)
 from tests.unit.analysis import test_rank_verdict, test_sampled_functions
 from tests.unit.attach import test_attached_run
 from tests.unit.balance import test_job_whatif
@@ -155,6 +160,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
         ],
         "plan": [
             plan_report.document(test_cache_plan.several(), output=Path("plan.json")),
+            plan_report.document(
+                test_cache_timing.planned(test_cache_timing.timing(*test_cache_timing.EVEN))
+            ),
             plan_report.document(
                 test_cache_plan.chosen_of(refused="its data set is iterable", length=None)
             ),

@@ -24,10 +24,10 @@ from lotus.tune.search.trial_runner import RuledOut, TrialRow
 from tests.unit.tuned_program import MIB, Asks, Fake, find, room
 
 
-def shown(result: Result, output: Path | None = Path("tuned.json")) -> str:
+def shown(result: Result, output: Path | None = Path("tuned.json"), *, table: bool = True) -> str:
     file = io.StringIO()
     console = plain_console(file, 1000)
-    reporter.write(console, result, words=["python", "train.py"], output=output)
+    reporter.write(console, result, words=["python", "train.py"], output=output, table=table)
     return file.getvalue()
 
 

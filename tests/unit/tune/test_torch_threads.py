@@ -160,9 +160,9 @@ def test_both_reports_show_the_threads() -> None:
     program = timed(0.1, 0.12, own_1=0.11, best_1=0.06)
     result = check(program, nothing_found(program))
     text = io.StringIO()
-    tune_report.write(
-        plain_console(text, 500), result, words=["python", "train.py"], output=Path("tuned.json")
-    )
+    words = ["python", "train.py"]
+    console, output = plain_console(text, 500), Path("tuned.json")
+    tune_report.write(console, result, words=words, output=output, table=True)
     own_1 = next(each for each in result.threads_checked if each.setting == OWN_1)
     for shown in (" ".join(text.getvalue().split()), result.explain()):
         assert (

@@ -245,10 +245,10 @@ class Loading:
         if taken is None:
             self.say("its data set ended and was started again; that is not in the waits")
             self.usage.add()
-            self._again(watchdog)
+            self.again(watchdog)
             taken = self._try() and self._try()  # the first wait includes the start of the workers
             if taken is None:  # there is one batch only
-                self._again(watchdog)
+                self.again(watchdog)
                 taken = self._try()
             if taken is None:
                 raise Failed("its data set gives no batch when it is started again")
@@ -260,7 +260,7 @@ class Loading:
         while (taken := self._try()) is not None:
             yield taken[0]
 
-    def _again(self, watchdog: Watchdog) -> None:
+    def again(self, watchdog: Watchdog) -> None:
         """Begin the next epoch as torch does."""
         if self.loader.persistent_workers and self.loader.num_workers:
             self._inner._reset(self.loader)

@@ -87,6 +87,14 @@ class TrainedBatches:
     refused: str = ""  # why the setting could not be applied after all
 
 
+@dataclass(frozen=True)
+class TimedEpoch:
+    """An epoch of the own loader with steps: seconds since `iter()`."""
+
+    batches_s: tuple[float, ...]  # when the program got each batch
+    total_s: float  # when the epoch was over, with its workers unless they persist
+
+
 class Request(Generic[Reply]):
     """A request that is answered with a `Reply`."""
 
@@ -132,6 +140,21 @@ class CompareEpochs(Request[EpochComparison]):
 
 
 @dataclass(frozen=True)
+class TimeEpoch(Request[TimedEpoch]):
+    """Time an epoch of `batches` of the own loader, with a step after each of them.
+
+    It has those from the batch `skip` of a whole epoch on. `cache` is an entry's cache of samples,
+    as for `lotus run`; None: samples are not cached. `limit_s` is how long a batch may take.
+    Workers that persist are there already.
+    """
+
+    batches: int
+    skip: int
+    cache: dict[str, Any] | None
+    limit_s: float
+
+
+@dataclass(frozen=True)
 class Train(Request[TrainedBatches]):
     """Let the program train on with a setting until so many `batches` are counted.
 
@@ -163,6 +186,7 @@ REQUESTS: dict[str, tuple[type[Request[Any]], type]] = {
     "measure": (Measure, TrialBlock),
     "close": (Close, float),
     "compare_epochs": (CompareEpochs, EpochComparison),
+    "time_epoch": (TimeEpoch, TimedEpoch),
     "train": (Train, TrainedBatches),
     "feed": (Feed, TrainedBatches),
 }

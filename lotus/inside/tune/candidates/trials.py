@@ -19,6 +19,7 @@ from ...common import loader_description
 from ...common.guard import ask
 from . import file_offsets, stream_epochs, teardown, worker_processes
 from .candidate_loader import Loading, accelerator, copy_of
+from .epoch_timer import EpochTimer
 from .forked_child import once
 from .index_replay import Cycle, draw
 from .open_candidates import ForkedCandidate, LocalCandidate
@@ -31,7 +32,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .trial_requests import Close, CompareEpochs, Measure, Open, Opened, TrialBlock
+    from .trial_requests import (
+        Close,
+        CompareEpochs,
+        Measure,
+        Open,
+        Opened,
+        TimedEpoch,
+        TimeEpoch,
+        TrialBlock,
+    )  # fmt: skip
 
     _Setting = dict[str, Any]
     _Key = tuple[Any, ...]
@@ -81,6 +91,7 @@ class Trials:
         self._open: dict[_Key, _Candidate] = {}
         self._helpers = teardown.HelperProcesses()
         self._files = file_offsets.Trial()
+        self._epochs = EpochTimer()
         self._forbidden = ""
 
     @property
@@ -198,16 +209,20 @@ class Trials:
 
     def _copy(self, setting: _Setting) -> Any:
         _refuse_pipes(self.loader)
-        if self._cycle is None and not loader_description.is_iterable(self.loader):
-            batches, whole = draw(self.loader._index_sampler)
-            self._cycle = Cycle(batches)
-            if not whole:
-                self.say(f"all candidates read the first {len(batches)} batches of an epoch only")
+        self._draw()
         if not setting["num_workers"] and setting.get("pin_memory") and device_in_use() is not None:
             # A forked child cannot use it.
             self.say("without workers the time that pinning takes is not measured")
             setting = {**setting, "pin_memory": False}
         return copy_of(self.loader, setting, self._cycle)
+
+    def _draw(self) -> None:
+        """Draw the indices of an epoch, unless that was done."""
+        if self._cycle is None and not loader_description.is_iterable(self.loader):
+            batches, whole = draw(self.loader._index_sampler)
+            self._cycle = Cycle(batches)
+            if not whole:
+                self.say(f"all candidates read the first {len(batches)} batches of an epoch only")
 
     def measure(self, setting: _Setting, request: Measure) -> TrialBlock:
         """Measure an open candidate."""
@@ -263,6 +278,34 @@ class Trials:
             return Failed(dead or str(error))
         return Failed(dead or words(error))
 
+    def time_epoch(self, setting: _Setting, request: TimeEpoch) -> TimedEpoch:
+        """Time an epoch of the own loader. No candidate is open meanwhile."""
+        _refuse_pipes(self.loader)
+        self._draw()
+        if self._cycle is None:
+            raise Failed("its data set is iterable")
+        whole = self._cycle.batches
+        skip = request.skip % max(len(whole) - request.batches + 1, 1)
+        batches = whole[skip : skip + request.batches]
+        self._begin()
+        with held(signal.SIGCHLD):
+            try:
+                made = copy_of(self.loader, setting, Cycle(batches, forever=False))
+                loading = Loading(made, None, self.say, self.folder)
+                timed = self._epochs.time(loading, request, self._step_work)
+                self._unshared()
+                return timed
+            except Failed:
+                raise
+            except BaseException as error:
+                if interrupts(error):
+                    raise
+                let_go(error)
+                failed = Failed(words(error))
+            finally:
+                self._helpers.unsettle()
+            raise failed
+
     def compare_epochs(self, setting: _Setting, request: CompareEpochs) -> EpochComparison:
         """Compare the samples of an epoch with the number of workers of `setting`."""
         if not loader_description.is_iterable(self.loader):
@@ -287,6 +330,7 @@ class Trials:
                 candidate = self._open.pop(key)
                 candidate.shut(0)
         finally:
+            self._epochs.end()
             self._helpers.end()
 
 

@@ -37,7 +37,7 @@ def test_an_entry_is_timed_also_where_there_is_no_room_for_it(tmp_path, full):
 def test_a_sampler_that_is_not_followed_has_its_reason(sampler, reason):
     pytest.importorskip("torch")
     loader = SimpleNamespace(batch_sampler=sampler) if sampler else SimpleNamespace()
-    accesses, why = cut_bench._accesses(loader)
+    accesses, why = cut_bench._accesses(loader, 2)
     assert accesses is None
     assert why.startswith(reason)
 
@@ -79,7 +79,7 @@ def test_batches_are_collated_as_large_as_in_training(
     loader = SimpleNamespace(
         batch_size=batch_size, batch_sampler=batches, collate_fn=collated.append
     )
-    bench = cut_bench.CutBench(24, 60 * 10**9, "", lambda event: None)
+    bench = cut_bench.CutBench(24, 2, 60 * 10**9, "", lambda event: None)
     ns = bench._collated(loader, SimpleNamespace(dataset=range(length)))
     assert ns == (None if size is None else 6400 / size)
     assert {len(batch) for batch in collated} == (set() if size is None else {size})
