@@ -27,7 +27,7 @@ LEAST_ROUNDS = 4
 _ROUNDS = 8
 _LEAST_BATCHES = 8  # of an epoch that is not timed whole, and of each worker
 _LIMIT_S = 60.0  # of a batch
-WIDEST = 0.25  # half an interval's width, relative to its middle: more says little
+_WIDEST = 0.5  # half an interval's width, of logarithms: more says little
 
 
 class TimesEpochs(Protocol):
@@ -122,7 +122,7 @@ class CacheTiming:
         mean, count = statistics.mean(logs), len(logs)
         # Of a further epoch, not of the mean: that is what the user will see.
         half = t_quantile(count - 1) * statistics.stdev(logs) * math.sqrt(1 + 1 / count)
-        if half > WIDEST:
+        if half > _WIDEST:
             return None
         return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
@@ -136,9 +136,7 @@ class CacheTiming:
                 f"in {self.seconds:.0f} s"
             )
         if self.speedup is None or self.first_longer is None:
-            return (
-                "timed epochs differ by more than a quarter, as where other programs use the cores"
-            )
+            return "timed epochs differ too much, as where other programs use the cores"
         return ""
 
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lotus.advise import cache_plan, cache_room, cache_timing
 from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Offer, SharedCache
@@ -96,6 +97,10 @@ def _timed(
 
     if not chosen.warm:
         return unknown("the cache is larger than free memory, and is read from the disk")
+
+    def measure(program: subprocess_tuning.PipedProgram) -> Any:
+        return cache_timing.measure(program, cache, scratch, shares, budget_s)
+
     root = Path(chosen.place.folder or users_root())
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".timed-", dir=root))
@@ -104,7 +109,7 @@ def _timed(
         say("lotus: the program is started again; epochs are timed with cached samples and without")
         result = subprocess_tuning.measure(
             command,
-            lambda program: cache_timing.measure(program, cache, scratch, shares, budget_s),
+            measure,
             loader=planning.data.loader.call_site if loader is None else loader,
             feed=False,
         )

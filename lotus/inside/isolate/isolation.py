@@ -185,10 +185,10 @@ class Isolator(Tracer):
             link.tell("ready")
             link.wait()
             settings, (site, _) = self.settings, self.sites.get(loader, ("", ""))
-            bench = CutBench(
+            cuts = CutBench(
                 settings.samples, settings.epochs, settings.budget_ns, settings.cuts, self.say
             )
-            bench.measure(loader, site)
+            cuts.measure(loader, site)
             return
         catcher = self.catcher
         threads = [thread.native_id for thread in threading.enumerate()]

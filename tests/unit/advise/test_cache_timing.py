@@ -64,7 +64,7 @@ def test_parts_of_an_epoch_that_hit_or_are_written_count_as_such() -> None:
     ("shown", "why"),
     [
         (timing(*EVEN[:3]), "only 3 of at least 4 rounds"),
-        (timing(*[(1.0, 1.5, part) for part in (0.1, 0.6, 0.1, 0.6)]), "differ by more than"),
+        (timing(*[(1.0, 1.5, part) for part in (0.1, 0.6, 0.1, 0.6)]), "differ too much"),
         (timing(*EVEN, failure="a worker ended"), "a worker ended"),
     ],
 )
