@@ -184,10 +184,10 @@ class Isolator(Tracer):
         if self.settings.cuts is not None:
             link.tell("ready")
             link.wait()
-            settings, (site, _) = self.settings, self.sites.get(loader, ("", ""))
-            cuts = CutBench(
-                settings.samples, settings.epochs, settings.budget_ns, settings.cuts, self.say
-            )
+            samples, epochs = self.settings.samples, self.settings.epochs
+            budget_ns, folder = self.settings.budget_ns, self.settings.cuts
+            site, _ = self.sites.get(loader, ("", ""))
+            cuts = CutBench(samples, epochs, budget_ns, folder, self.say)
             cuts.measure(loader, site)
             return
         catcher = self.catcher
