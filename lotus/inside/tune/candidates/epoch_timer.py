@@ -12,8 +12,8 @@ import time
 from contextlib import contextmanager
 from functools import partial
 
-from ...apply import kept_samples, loader_attributes
-from ...apply.kept_samples import KeptSamples, NotKept
+from ...apply import loader_attributes, sample_caching
+from ...apply.sample_caching import NotCached, SampleCaching
 from ...apply.worker_start import WorkerInit
 from ...cache.fingerprints import NoFingerprint
 from ...cache.transform_place import NoTransform
@@ -125,27 +125,27 @@ def _timed(
 class _Caching:
     """Lets loaders that are iterated here cache samples as under `lotus run`.
 
-    It stands for the Applier of KeptSamples, which is off while the program is paused.
+    It stands for the Applier of SampleCaching, which is off while the program is paused.
     """
 
     def __init__(self) -> None:
         self.on, self.problem = True, ""
         self.entries: list[Any] = []
         self._pid = os.getpid()
-        self._kept = KeptSamples(self)
-        self._before, kept_samples.active = kept_samples.active, self._kept
+        self._samples = SampleCaching(self)
+        self._before, sample_caching.active = sample_caching.active, self._samples
         module: Any = sys.modules["torch.utils.data.dataloader"]
         self._undo = [
             patching.listen(owner, name, "trials", around)
             for owner, name, around in (
-                (module._DatasetKind, "create_fetcher", self._kept.create_fetcher),
+                (module._DatasetKind, "create_fetcher", self._samples.create_fetcher),
                 (module._utils.worker, "ExceptionWrapper", worker_errors.exception_wrapper),
             )
         ]
 
     def remove(self) -> None:
         """Remove the hooks."""
-        kept_samples.active = self._before
+        sample_caching.active = self._before
         while self._undo:
             self._undo.pop()()
 
@@ -163,15 +163,15 @@ class _Caching:
     def of(self, loader: Any, cache: dict[str, Any]) -> Iterator[None]:
         """Cache samples of a loader whose iterator is made meanwhile. Raises Failed."""
         try:
-            plan = kept_samples.plan_of(loader, cache)
-        except (NotKept, NoFingerprint, NoTransform) as reason:
+            plan = sample_caching.plan_of(loader, cache)
+        except (NotCached, NoFingerprint, NoTransform) as reason:
             raise Failed(str(reason)) from None
         if not loader.num_workers:
-            self._kept.pending = (loader.dataset, plan, False)
+            self._samples.pending = (loader.dataset, plan, False)
             try:
                 yield
             finally:
-                self._kept.pending = None
+                self._samples.pending = None
             return
         outer = loader.worker_init_fn  # of ours, and calls the program's
         outer.function = WorkerInit(None, outer.function, plan)
