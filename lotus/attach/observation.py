@@ -236,17 +236,17 @@ def may_not_look(pid: int) -> str:
         pass
     except OSError:
         return ""
-    command = f"lotus attach {pid}"
     if os.geteuid() == 0:
         return (
-            "the kernel refuses stacks and system calls even to root here; start the container "
+            "The kernel refuses stacks and system calls even to root here; start the container "
             "with docker run --cap-add SYS_PTRACE, or use kubectl debug --profile=sysadmin"
         )
-    lotus = shlex.quote(os.path.join(os.path.dirname(sys.executable), "lotus"))
+    lotus = os.path.join(os.path.dirname(sys.executable), "lotus")
+    words = [lotus] if os.path.exists(lotus) else [sys.executable, "-m", "lotus"]
     return (
-        "the kernel refuses stacks and system calls to this user; for more: sudo "
-        f"{command.replace('lotus', lotus, 1)}, in a container docker run --cap-add SYS_PTRACE, in "
-        "a cluster kubectl debug"
+        "The kernel refuses stacks and system calls to this user; for more: "
+        f"{shlex.join(['sudo', *words, 'attach', str(pid)])}, in a container docker run --cap-add "
+        "SYS_PTRACE, in a cluster kubectl debug"
     )
 
 

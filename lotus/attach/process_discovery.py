@@ -83,6 +83,11 @@ def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> li
     agent = bool(_AGENT.search(" ".join(facts.command)))
     if agent and ranks:
         return _joined([_program(each, processes, children) for each in ranks])
+    if agent and any(_may_be_a_rank(each, facts) for each in below):
+        raise LotusError(
+            f"process {pid} ({facts.words}) has started processes that have not loaded torch yet; "
+            "try again in some seconds"
+        )
     if facts.torch is None and facts.python:  # of another user: a little can be read
         return [_program(facts, processes, children)]
     if not facts.torch and not facts.python and (facts.torch is None or not ranks):
@@ -104,6 +109,12 @@ def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> li
     while _is_worker(main, processes, children):
         main = _starter(main, processes) or main
     return [_program(main, processes, children)]
+
+
+def _may_be_a_rank(facts: ProcessFacts, agent: ProcessFacts) -> bool:
+    """Whether a process that an agent started may become a rank: a program of its own."""
+    helps = is_worker_of(facts, agent) or _HELPERS.search(" ".join(facts.command))
+    return bool(facts.python) and not facts.torch and not helps
 
 
 def only_program() -> list[Program]:

@@ -120,13 +120,11 @@ def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
     shares = LoopShares(loop)
     processes = seen.evidence.processes
     mine = processes[processes["main"] == main]
-    workers = [int(pid) for pid in mine.loc[mine["worker"] >= 0, "pid"]]
     samples = seen.samples
+    workers = _workers_of(samples, mine.loc[mine["worker"] >= 0, "pid"].tolist(), loop)
     main_samples = samples[(samples["pid"] == main) & (samples["loop"] == loop)]
     shares.phases = _sums(main_samples, "phase")
     of_workers = samples[samples["pid"].isin(workers)]
-    # Workers that were spawned do not tell of which loop they are.
-    of_workers = of_workers[of_workers["loop"].isin((loop, -1)) | ~_forked(of_workers, loop)]
     shares.workers = _at_a_time(of_workers, workers)
     in_main = main_samples[main_samples["phase"].isin(phases.MAKING)]
     _made(shares, in_main, -1)
@@ -181,10 +179,14 @@ def _leave_out_start(shares: LoopShares, phase: np.ndarray) -> None:
     shares.startup_ns = 0.0
 
 
-def _forked(of_workers: pd.DataFrame, loop: int) -> pd.Series:
-    """Whether other samples of a sample's process show that it was forked in another loop."""
-    loop_of_process = of_workers.groupby("pid")["loop"].transform("max")
-    return (loop_of_process >= 0) & (loop_of_process != loop)
+def _workers_of(samples: pd.DataFrame, workers: list[int], loop: int) -> list[int]:
+    """Those that were forked in this loop, by the frames of their parent.
+
+    Where none was, those that do not tell, as spawned workers: they may be of any loop.
+    """
+    told = samples[samples["pid"].isin(workers)].groupby("pid")["loop"].max()
+    own = [pid for pid in workers if told.get(pid, -1) == loop]
+    return own or [pid for pid in workers if told.get(pid, -1) < 0]
 
 
 def _at_a_time(of_workers: pd.DataFrame, workers: list[int]) -> int:

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lotus.analysis.attached import phases
@@ -370,6 +371,26 @@ def test_memory_that_grows_is_forecast() -> None:
     (memory,) = [cause for cause in verdict.causes if cause.kind == "memory"]
     assert memory.evidence["left_ns"] == pytest.approx((1 << 33) / 100e6 * 1e9, rel=0.1)
     assert any("would fill the machine's memory in" in flaw for flaw in verdict.flaws)
+
+
+def test_workers_of_another_loop_do_not_count() -> None:
+    """Though not all of their stacks tell of which loop they are."""
+    evidence = Program(STARVING, [always(BLUR)] * 3).evidence()
+    count, samples = len(evidence.labels), evidence.samples
+    labels = [*evidence.labels.to_numpy().tolist(), [*BLUR, 1], [phases.STARTUP, "", -1]]
+    other = samples["pid"] == MAIN + 3
+    early = other & (samples["time_ns"] < samples["time_ns"].median())
+    label = samples["label"].mask(other, count).mask(early, count + 1)
+    loops = summarise(
+        replace(
+            evidence,
+            labels=pd.DataFrame(labels, columns=list(evidence.labels.columns)),
+            samples=samples.assign(label=label),
+            loops=pd.concat([evidence.loops] * 2, ignore_index=True),
+        )
+    ).loops
+    assert [loop.workers for loop in loops] == [2]
+    assert loops[0].worker_rows["worker"].tolist() == [0, 1]
 
 
 def test_what_workers_copy_as_they_start_is_no_growth() -> None:

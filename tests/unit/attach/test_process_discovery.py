@@ -51,6 +51,17 @@ def test_workers_of_a_fork_server() -> None:
     assert (program.main.pid, [worker.pid for worker in program.workers]) == (10, [12])
 
 
+def test_an_agent_whose_ranks_are_starting_is_no_program_itself() -> None:
+    agent = process(5, command=("python", "-m", "torch.distributed.run", "train.py"))
+    with pytest.raises(LotusError, match="have not loaded torch yet; try again"):
+        process_discovery.programs_of(5, table(agent, process(20, 5, torch=False)))
+    # A program whose arguments look like an agent's has workers and helpers, but no ranks.
+    odd = process(6, command=(*TRAIN, "--with", "deepspeed"))
+    helper = ("python", "-c", "from multiprocessing.resource_tracker import main;main(3)")
+    processes = table(odd, process(7, 6, command=helper, torch=False))
+    assert process_discovery.programs_of(6, processes)[0].main.pid == 6
+
+
 def test_an_agent_stands_for_its_ranks() -> None:
     agent = process(5, command=("python", "/env/bin/torchrun", "train.py"))
     ranks = [process(pid, 5, rank=rank) for pid, rank in ((21, 1), (20, 0))]
