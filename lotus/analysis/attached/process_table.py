@@ -75,11 +75,15 @@ def _numbered(table: pd.DataFrame, evidence: AttachEvidence) -> pd.DataFrame:
 
 
 def _followed(evidence: AttachEvidence) -> list[int]:
-    """Workers after whose last look another worker of the same main process was looked at first."""
+    """Workers after whose last look another worker of the same main process was looked at first.
+
+    Those that had ended before a look are among them.
+    """
     processes = evidence.processes[evidence.processes["worker"] >= 0]
     times = evidence.looks.groupby("pid")["time_ns"]
     first, last = processes["pid"].map(times.min()), processes["pid"].map(times.max())
-    return processes.loc[last < first.groupby(processes["main"]).transform("max"), "pid"].tolist()
+    followed = last < first.groupby(processes["main"]).transform("max")
+    return processes.loc[followed | last.isna(), "pid"].tolist()
 
 
 def _one_row(table: pd.DataFrame) -> pd.DataFrame:

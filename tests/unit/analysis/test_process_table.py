@@ -11,6 +11,7 @@ from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise
 from lotus.reporters.run import attached_report
 from tests.unit.sampled_program import (
     IDLE,
+    MAIN,
     STEP,
     WAIT,
     Program,
@@ -75,6 +76,15 @@ def test_the_last_workers_of_a_program_that_ends_keep_their_rows() -> None:
     summary = summary_of(ended)
     assert names_of(summary) == ["main", "worker 0, ended", "worker 1, ended", "2 that ended"]
     assert summary.process_rows["computing_share"].iloc[2] == pytest.approx(0.1)
+
+
+def test_workers_of_which_nothing_was_seen_have_no_row_of_their_own() -> None:
+    spans = ((0, 90), (0, 90), (100, 500), (100, 500))
+    threads = [between(first, last, always(BLUR)) for first, last in spans]
+    evidence = Program(turns((WAIT, 1), (STEP, 1)), threads).evidence()
+    unseen = ~evidence.looks["pid"].isin([MAIN + 1])
+    rows = names_of(summarise(replace(evidence, looks=evidence.looks[unseen])))
+    assert rows == ["main", "worker 0", "worker 1", "2 that ended"]
 
 
 def test_workers_keep_their_numbers_where_no_loop_was_met() -> None:
