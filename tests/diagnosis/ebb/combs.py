@@ -24,7 +24,7 @@ class Spectra(Dataset):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=8)
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(24)
