@@ -65,12 +65,16 @@ def _folder() -> str | None:
 
 @contextlib.contextmanager
 def short_lived() -> Iterator[None]:
-    """Arrays that are made here stay in memory: they are few, and gone before the next ones."""
+    """Arrays that are made here stay in memory: they are few, and gone before the next ones.
+
+    Afterwards the memory of what they were made of is given back.
+    """
     token = _short_lived.set(True)
     try:
         yield
     finally:
         _short_lived.reset(token)
+        let_go()
 
 
 def kept(values: Array) -> Array:

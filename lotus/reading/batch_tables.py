@@ -112,7 +112,7 @@ def known_time(values: Array, rows: Ints) -> Array:
 def _passed(wait: Array, name: str) -> Array:
     """Return by how much one of the CPU_COLUMNS grew during each `next`."""
     rows = np.arange(len(wait))
-    return known_time(wait[f"end_{name}"], rows) - known_time(wait[f"start_{name}"], rows)
+    return thin(known_time(wait[f"end_{name}"], rows) - known_time(wait[f"start_{name}"], rows))
 
 
 def pick_int(values: Array, rows: Ints, missing: int) -> Ints:
@@ -158,7 +158,7 @@ def follow(a: Assembly) -> Waits:
     cores = {}
     for name in CPU_COLUMNS:
         following = known_time(wait[f"start_{name}"], np.where(alike, after, -1))
-        cores[name] = following - known_time(wait[f"end_{name}"], np.arange(size))
+        cores[name] = thin(following - known_time(wait[f"end_{name}"], np.arange(size)))
     first = np.zeros(size, np.bool_)
     first[order[np.concatenate(([True], ~same))[: len(order)]]] = True
     first &= ~gapped | (batch == 0)
@@ -172,7 +172,7 @@ def follow(a: Assembly) -> Waits:
         early[order[:-1]] |= same & (batch[order][:-1] > _behind(taken, batch[order])[:-1])
     early &= ~late
     code = np.where(early, 0, np.where(late, 2, 1)).astype(np.int8)
-    return Waits(step, cores, code, first)
+    return Waits(thin(step), cores, code, first)
 
 
 def _before(grouped: Ints, batch: Ints) -> Ints:
@@ -221,14 +221,14 @@ def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
             "epoch": a.wait_epoch.astype(_I32),
             "batch": signed(wait["batch"]),
             "start_ns": start,
-            "wait_ns": signed(wait["end_ns"]) - start,
+            "wait_ns": thin(signed(wait["end_ns"]) - start),
             "step_ns": follows.step_ns,
             **{f"wait_{name}": _passed(wait, name) for name in CPU_COLUMNS},
             **{f"step_{name}": follows.step_cores[name] for name in CPU_COLUMNS},
             "snapshot_ns": known_time(wait["snapshot_ns"], np.arange(len(wait))),
-            "arrival_ns": measured(arrival, arrival > 0),
+            "arrival_ns": thin(measured(arrival, arrival > 0)),
             **on_device(a, np.arange(len(wait))),
-            "failed": (wait["flags"] & FAILED) != 0,
+            "failed": (signed(wait["flags"]) & FAILED) != 0,
         }
     )
 
@@ -274,15 +274,16 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
     )
     sent = sending["send_start_ns"] + sending["pickle_ns"]
     ready = np.where(np.isnan(sent), ready, sent)
-    ready = np.where(np.isnan(pin_end), ready, pin_end)
+    ready = thin(np.where(np.isnan(pin_end), ready, pin_end))
+    del sent
     return frame(
         {
-            **whose(a, lambda values: values[owner]),
-            "pid": np.where(made >= 0, a.places["pid"][owner], -1).astype(_I32),
-            "tid": pick_int(a.batch["tid"], made, -1).astype(_I32),
-            "worker": pick_int(a.batch["worker"], made, -1).astype(_I32),
-            "loader": joined.loader.astype(_I32),
-            "epoch": joined.epoch.astype(_I32),
+            **whose(a, lambda values: thin(values[owner])),
+            "pid": thin(np.where(made >= 0, a.places["pid"][owner], -1).astype(_I32)),
+            "tid": thin(pick_int(a.batch["tid"], made, -1).astype(_I32)),
+            "worker": thin(pick_int(a.batch["worker"], made, -1).astype(_I32)),
+            "loader": thin(joined.loader.astype(_I32)),
+            "epoch": thin(joined.epoch.astype(_I32)),
             "batch": joined.batch,
             "size": making.pop("size"),
             "bytes": making.pop("bytes"),
@@ -290,7 +291,7 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
             **making,
             **sending,
             "pin_start_ns": pin_start,
-            "pin_ns": pin_end - pin_start,
+            "pin_ns": thin(pin_end - pin_start),
             "ready_ns": ready,
             **_taking(a, joined, follows, ready),
         }
@@ -298,10 +299,10 @@ def batches(a: Assembly, follows: Waits) -> pd.DataFrame:
 
 
 def _join(a: Assembly) -> _Joined:
-    made = np.flatnonzero((a.batch["flags"] & SENDS) == 0)
+    made = np.flatnonzero((signed(a.batch["flags"]) & SENDS) == 0)
     wait_keys = _wait_keys(a)
     rank = a.ranks[a.batch_process[made]]
-    keys = (rank, a.batch_loader[made], a.batch_epoch[made], signed(a.batch["batch"][made]))
+    keys = (rank, a.batch_loader[made], a.batch_epoch[made], signed(_rows(a.batch["batch"], made)))
     taken = match(keys, wait_keys)
     # A key that occurs twice is joined only once.
     known, place = np.unique(taken, return_index=True)
@@ -319,7 +320,7 @@ def _join(a: Assembly) -> _Joined:
         np.concatenate((mine, theirs[alone])) for mine, theirs in zip(keys, wait_keys, strict=True)
     ]
     order = np.lexsort((key[3], key[2], key[1], key[0]))
-    return _Joined(*(values[order] for values in (*rows, *key)))
+    return _Joined(*(thin(values[order]) for values in (*rows, *key)))
 
 
 def _wait_keys(a: Assembly) -> tuple[Ints, Ints, Ints, Ints]:
@@ -335,24 +336,24 @@ def _making(a: Assembly, made: Ints) -> dict[str, Array]:
 
     def time(name: str) -> Array:
         values = maker(name)
-        return np.where(values > 0, values, np.nan)
+        return thin(np.where(values > 0, values, np.nan))
 
-    sampled = (fixed["n_samples"] > 0) | (fixed["size"] == 0)
+    sampled = (signed(fixed["n_samples"]) > 0) | (signed(fixed["size"]) == 0)
     samples_ns = pick(_samples_ns(a), made)
-    samples_ns = np.where(pick_int(sampled, made, 0) > 0, samples_ns, np.nan)
+    samples_ns = thin(np.where(pick_int(sampled, made, 0) > 0, samples_ns, np.nan))
     fetch, collate = maker("fetch_ns"), maker("collate_ns")
     counted = ("cpu_ns", "minor_faults", "major_faults", "read_bytes")
     switched = ("voluntary_switches", "involuntary_switches")
     return {
         "size": maker("size"),
         "bytes": maker("bytes"),
-        "idle_ns": np.where(np.isnan(time("idle_start_ns")), np.nan, maker("idle_ns")),
+        "idle_ns": thin(np.where(np.isnan(time("idle_start_ns")), np.nan, maker("idle_ns"))),
         "fetch_start_ns": maker("fetch_start_ns"),
         "fetch_ns": fetch,
         "samples_ns": samples_ns,
         "collate_start_ns": time("collate_start_ns"),
         "collate_ns": collate,
-        "self_ns": fetch - samples_ns - collate,
+        "self_ns": thin(fetch - samples_ns - collate),
         **{name: maker(name) for name in (*counted, *switched)},
         "run_delay_ns": known_time(fixed["run_delay_ns"], made),
         "process_cpu_ns": known_time(fixed["process_cpu_ns"], made),
@@ -371,7 +372,7 @@ def _sending(a: Assembly, made: Ints) -> dict[str, Array]:
         "pickle_ns": pickle,
         "lock_ns": lock,
         "write_ns": write,
-        "send_ns": pickle + lock + write,
+        "send_ns": thin(pickle + lock + write),
         "send_bytes": pick(sends["bytes"], send),
         "send_tid": pick(sends["tid"], send),
     }
@@ -391,14 +392,16 @@ def _taking(a: Assembly, joined: _Joined, follows: Waits, ready: Array) -> dict[
     end, arrival = pick(wait["end_ns"], taken), pick(wait["arrival_ns"], taken)
     code = pick_int(follows.order, taken, -1).astype(np.int8)
     # Not taken: the first of its epoch only if no batch of the epoch was taken.
-    waited = match((joined.rank, joined.loader, joined.epoch), _wait_keys(a)[:3])
-    alone = (joined.batch == 0) & (waited < 0)
+    alone = (joined.batch == 0) & (taken < 0)
+    if alone.any():
+        keys = (joined.rank[alone], joined.loader[alone], joined.epoch[alone])
+        alone[alone] = match(keys, _wait_keys(a)[:3]) < 0
     return {
-        "arrival_ns": np.where(arrival > 0, arrival, np.nan),
+        "arrival_ns": thin(np.where(arrival > 0, arrival, np.nan)),
         "wait_start_ns": pick(wait["start_ns"], taken),
         "wait_ns": pick(signed(wait["end_ns"]) - signed(wait["start_ns"]), taken),
         "taken_ns": end,
-        "delay_ns": np.maximum(end - ready, 0.0),
+        "delay_ns": thin(np.maximum(end - ready, 0.0)),
         "step_ns": pick(follows.step_ns, taken),
         **on_device(a, taken),
         "out_of_order": code == ORDERS.index("early"),

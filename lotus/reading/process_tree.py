@@ -405,7 +405,9 @@ def match(left: Sequence[Array], right: Sequence[Array], last: bool = False) -> 
     code = np.zeros(size + other, np.int64)
     for mine, theirs in zip(left, right, strict=True):
         values = np.concatenate((np.asarray(mine, np.int64), np.asarray(theirs, np.int64)))
+        long_arrays.let_go()
         places, distinct = pd.factorize(values)
+        del values
         # Renumber at every step, so that the product of two numbers cannot overflow.
         code = pd.factorize(code * len(distinct) + places)[0]
     table = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)

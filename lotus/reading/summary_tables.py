@@ -236,7 +236,7 @@ def epochs(a: Assembly) -> pd.DataFrame:
                 entry["callback_ns"] = entry.get("callback_ns", 0) + took
     group = groups(a.wait_process, a.wait_loader, a.wait_epoch)
     _, place = np.unique(group, return_index=True)
-    count = np.bincount(group[(a.wait["flags"] & FAILED) == 0], minlength=len(place))
+    count = np.bincount(group[(signed(a.wait["flags"]) & FAILED) == 0], minlength=len(place))
     for at, taken in zip(place.tolist(), count[group[place]].tolist(), strict=True):
         number = int(a.wait_process[at])
         entry = row(number, int(a.wait_loader[at]), int(a.wait_epoch[at]))
@@ -392,8 +392,8 @@ def losses(a: Assembly) -> list[Lost]:
             what = f"recording stopped: {event['why']}"
             lost.append(Lost(what, process.pid, 1, size if is_a(size, int) else 0))
     # It is not known how an unrecorded loader sends.
-    sent = (a.batch["loader"] < 0) & (a.batch_loader >= 0)
-    made = np.flatnonzero(((a.batch["flags"] & (SENDS | FAILED | STOPPED)) == 0) & sent)
+    sent = (signed(a.batch["loader"]) < 0) & (a.batch_loader >= 0)
+    made = np.flatnonzero(((signed(a.batch["flags"]) & (SENDS | FAILED | STOPPED)) == 0) & sent)
     _, send = a.sends
     owner, count = np.unique(a.batch_process[made[send[made] < 0]], return_counts=True)
     for number, missing in zip(owner.tolist(), count.tolist(), strict=True):

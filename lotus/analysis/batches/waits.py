@@ -5,6 +5,7 @@
 the pace. Both keep the sum: the phases of a wait add up to the wait.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ Array = npt.NDArray[Any]
 Columns = dict[str, Array]  # by name, of equal lengths
 
 _EPOCH = ("rank", "loader", "epoch")
+_BLOCK = 1 << 16  # batches that are processed at a time
 
 # In the order in which a batch goes through them.
 PHASES = (
@@ -141,9 +143,25 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
 
     Rows without a wait are all 0; every other row adds up to its wait_ns.
     """
+    phases = {name: long_arrays.zeros((len(batches),)) for name in PHASES}
+    for some in _blocks(len(batches)):
+        for name, values in _cut(batches.iloc[some], workers).items():
+            phases[name][some] = values
+    _behind_pin_thread(phases, batches)
+    return pd.DataFrame(phases, copy=False)
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    """So many rows a few at a time: what is computed of all at once takes more memory than they."""
+    for at in range(0, count, _BLOCK):
+        yield slice(at, at + _BLOCK)
+        long_arrays.let_go()
+
+
+def _cut(batches: pd.DataFrame, workers: pd.DataFrame) -> Columns:
+    """The columns of `wait_phases`, before queues of the pin thread."""
     wait, begin = number(batches, "wait_ns"), number(batches, "wait_start_ns")
-    waited = ~np.isnan(wait) & ~np.isnan(begin)
-    length = np.where(waited, wait, 0.0)
+    length = np.where(_waited(batches), wait, 0.0)
 
     def since(time: Floats) -> Floats:
         return time - begin
@@ -158,7 +176,6 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
     made = fetch + number(batches, "fetch_ns") + np.nan_to_num(number(batches, "snapshot_ns"))
     idle = np.nan_to_num(number(batches, "idle_ns"))
     in_worker = integer(batches, "worker") >= 0
-    pickled = _pickled(batches)
     pin, pinned = number(batches, "pin_start_ns"), number(batches, "pin_ns")
     # Pinned: the pin thread takes it off the queue. Otherwise the main process does.
     arrival = np.where(np.isnan(pin) & in_worker, number(batches, "arrival_ns"), np.nan)
@@ -168,7 +185,7 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
         ("making", fetch - idle),
         ("index", fetch),
         ("making", made),
-        ("sending", pickled),
+        ("sending", _pickled(batches)),
         ("sending", arrival),
         ("sending", pin),
         ("pinning", pin + pinned),
@@ -183,9 +200,12 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
         position = cut
     phases["handover"] += np.where(seen, length - position, 0.0)
     phases["unseen"] = np.where(seen, 0.0, length - position)
-    _behind_pin_thread(phases, batches, pickled, waited)
-    columns = {name: long_arrays.kept(values) for name, values in phases.items()}
-    return pd.DataFrame(columns, copy=False)
+    return phases
+
+
+def _waited(batches: pd.DataFrame) -> Bools:
+    """Which batches were waited for, as far as that was recorded."""
+    return ~np.isnan(number(batches, "wait_ns")) & ~np.isnan(number(batches, "wait_start_ns"))
 
 
 def _pickled(batches: pd.DataFrame) -> Floats:
@@ -194,15 +214,14 @@ def _pickled(batches: pd.DataFrame) -> Floats:
     return np.where(integer(batches, "worker") >= 0, pickled, np.nan)
 
 
-def _behind_pin_thread(
-    phases: dict[str, Floats], batches: pd.DataFrame, pickled: Floats, waited: np.ndarray
-) -> None:
+def _behind_pin_thread(phases: Columns, batches: pd.DataFrame) -> None:
     """A pickled batch that waits while the pin thread copies another one waits for the pinning."""
     pin = number(batches, "pin_start_ns")
     if np.isnan(pin).all():
         return
     group = integer(batches, "rank") * 1_000_003 + integer(batches, "loader")
-    start = np.fmax(np.where(waited, number(batches, "wait_start_ns"), np.nan), pickled)
+    begin = np.where(_waited(batches), number(batches, "wait_start_ns"), np.nan)
+    start = np.fmax(begin, _pickled(batches))
     queued = busy_within(group, start, pin, group, pin, number(batches, "pin_ns"))
     queued = np.minimum(queued, phases["sending"])
     phases["sending"] -= queued
@@ -222,10 +241,23 @@ def paced(
     before anybody wanted it was not late by its making. In between, the charge is in between: the
     part that the worker's idle time does not cover, times the step's share of the spare time.
     """
-    result = phases.copy()
-    held = np.minimum(_held_by_worker(batches), phases["sending"].to_numpy())
+    held = _held_by_worker(batches)
     # What a process loads in order to send its first batch is no work of its data set.
     held[first_of_process] = 0.0
+    result = {name: long_arrays.zeros((len(batches),)) for name in PHASES}
+    for some in _blocks(len(batches)):
+        charged = _paced(phases.iloc[some], batches.iloc[some], first_of_process[some], held[some])
+        for name, values in charged.items():
+            result[name][some] = values
+    return pd.DataFrame(result, copy=False)
+
+
+def _paced(
+    phases: pd.DataFrame, batches: pd.DataFrame, first_of_process: Bools, held: Floats
+) -> Columns:
+    """The columns of `paced`; `held`: as `_held_by_worker` has it."""
+    result = {name: phases[name].to_numpy(copy=True) for name in PHASES}
+    held = np.minimum(held, result["sending"])
     result["sending"] -= held
     result["making"] += held
     idle = np.nan_to_num(number(batches, "idle_ns"))
@@ -240,7 +272,7 @@ def paced(
     # The main process has no queue of indices; a process's first batch comes from no full pipeline.
     busy[(integer(batches, "worker") < 0) | first_of_process] = 0.0
     for name in stages:
-        result[name] = result[name] * (1.0 - busy)
+        result[name] *= 1.0 - busy
     result["making"] += open_ns * busy
     return result
 
