@@ -18,7 +18,7 @@ from lotus.reading.batch_tables import signed
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Assembly, Ints
 
-ROWS = 1 << 17  # samples and operations of a piece
+ROWS = 1 << 18  # samples and operations of a piece
 
 
 class InProcesses(Protocol):
@@ -58,7 +58,7 @@ def of_process(run: InProcesses, number: int, loose: bool = True) -> Iterator[Pi
     """
     a = run._outline
     own = a.slices[number]
-    for first, last in _ranges(a, number, ROWS):
+    for first, last in _ranges(a, number, ROWS // 2):  # exports make text of each row
         part = _part(a, number, np.arange(first, last), loose=False)
         with long_arrays.short_lived():
             samples = sample_tables.samples(part)
@@ -87,12 +87,8 @@ class Pieces(Sequence[Piece]):
     """
 
     def __init__(self, run: InProcesses, rows: int = 0) -> None:
-        """`rows`: about how many rows of both tables a piece has, at most; 0: 2^18.
-
-        What is made of a piece here are sums, whereas exports, which read half as many at a time,
-        make text of each row.
-        """
-        self.run, self.rows = run, rows or 2 * ROWS
+        """`rows`: about how many rows of both tables a piece has, at most; 0: 2^18."""
+        self.run, self.rows = run, rows or ROWS
         self._places = list(_places(run._outline, self.rows))
 
     def __len__(self) -> int:

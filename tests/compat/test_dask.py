@@ -34,7 +34,7 @@ def address():
 
 
 def test_the_report_is_that_of_one_process(path, address, monkeypatch) -> None:
-    monkeypatch.setattr(table_pieces, "ROWS", 100)
+    monkeypatch.setattr(table_pieces, "ROWS", 200)
     documents = []
     for partials in (side_by_side.one_process, side_by_side.of_cluster(address)):
         run = lotus.load(path)
