@@ -2,6 +2,7 @@
 beside it spend their time."""
 
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,11 @@ _MOST = 0.5  # of the samples: where no callee has more, the caller is named
 _LEAST_SAMPLES = 10
 _LEAST_LINE, _MOST_LINES = 0.1, 3  # of the samples; lines that are named
 _LEAST_MOVING = 0.2  # of the samples of a step, with threads beside that run Python code
+# A line at which a thread may wait for long; also one that begins a loop over what another makes.
+_MAY_WAIT = re.compile(
+    r"\b(?:sleep|wait\w*|get|put|recv\w*|accept|poll|select|join|acquire|with|read\w*|next|input|"
+    r"execute\w*|communicate|commit|fsync|flush)\b|:\s*(?:#.*)?$"
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ def hot_lines(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
     if everything < _LEAST_SAMPLES:
         return []
     own = rows[~rows["file"].astype(str).str.contains(LIBRARY)]
-    own = own if "text" in own else own.assign(text="")  # of a program that was attached to
+    own = own.assign(text=_texts(own))
     names = ["function", "file", "line", "text", "samples"]
     at = own.loc[own.groupby("stack")["depth"].idxmax(), names]
     lines: Counter[tuple[str, str, int, str]] = Counter()
@@ -94,18 +100,26 @@ def running_beside(own_code: pd.DataFrame) -> HotFunction | None:
     """The program's own function that other threads of the main process ran during the steps.
 
     None where they were seen to run little, or there are too few samples. A thread that sleeps is
-    always seen at the same line: samples at the line that most are at tell nothing.
+    always seen at the same line: samples at the line that most are at tell nothing, unless its
+    source is known and calls nothing that waits.
     """
     _, of_step = _of_part(own_code, "step")
     rows, beside = _of_part(own_code, "beside")
     if of_step < _LEAST_SAMPLES or not beside:
         return None
     innermost = rows.loc[rows.groupby("stack")["depth"].idxmax()]
-    still = int(innermost.groupby(["file", "line"])["samples"].sum().max())
+    at = innermost.assign(text=_texts(innermost)).groupby(["file", "line", "text"])["samples"].sum()
+    text = str(at.idxmax()[2])
+    still = int(at.max()) if not text or _MAY_WAIT.search(text) else 0
     lines = hot_lines(own_code, "beside")
     if not lines or beside - still < _LEAST_MOVING * of_step:
         return None
     return replace(lines[0], function=lines[0].function.partition(".<locals>.<")[0])
+
+
+def _texts(rows: pd.DataFrame) -> pd.Series:
+    """The source of each row's line; "" of all for a program that was attached to."""
+    return rows["text"] if "text" in rows else pd.Series("", index=rows.index)
 
 
 def _of_part(own_code: pd.DataFrame, part: str) -> tuple[pd.DataFrame, int]:

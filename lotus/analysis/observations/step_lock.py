@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from lotus.analysis.batches.components import LEAST_HELPERS
+from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.device_share import device_share
 from lotus.analysis.observations.looks import (
@@ -16,10 +18,12 @@ from lotus.analysis.observations.own_code import HotFunction, running_beside
 
 @dataclass(frozen=True)
 class StepLock:
-    """`share`: of `looks` at the step, 0 to 1, that found it at a lock while `running` ran."""
+    """`share`: of `looks` at the step, 0 to 1, that found it at a lock while `running` ran, in one
+    of `threads`."""
 
     share: float
     looks: int
+    threads: int
     running: HotFunction
 
 
@@ -30,9 +34,18 @@ def step_lock(scope: Scope) -> StepLock | None:
     """
     looks = looks_at_step(scope)
     ready = ready_share(scope.waits, "step_run_delay_ns", "step_ns")
-    if not at_lock(looks, ready) or python_threads(scope) < 1:
+    threads = python_threads(scope)  # not known of a loop that was broken off
+    if not at_lock(looks, ready) or threads == 0 or _computes_alone(scope):
         return None
     running = running_beside(scope.own_code)
     if running is None or device_share(scope) is not None:
         return None
-    return StepLock(looks.shares[LOCK], looks.count, running)
+    return StepLock(looks.shares[LOCK], looks.count, max(threads, 1), running)
+
+
+def _computes_alone(scope: Scope) -> bool:
+    """Whether the main thread uses nearly all of its process's CPU time in the step."""
+    own, everything = (
+        total(number(scope.waits, name)) for name in ("step_cpu_ns", "step_process_cpu_ns")
+    )
+    return ratio(own, everything) > 1.0 - LEAST_HELPERS

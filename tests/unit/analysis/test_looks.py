@@ -253,6 +253,32 @@ def test_a_thread_that_holds_up_the_step_alone_is_named(
         assert judged(run).causes[0].kind == "consumer"
 
 
+@pytest.mark.parametrize(
+    ("text", "helpers", "told"),
+    [
+        ("total = sum(value * value for value in self.values)", 0.7, True),
+        ("total = sum(value * value for value in self.values)", 0.1, False),
+        ("time.sleep(1)", 0.7, False),
+        ("for message in self.connection:", 0.7, False),
+        ("", 0.7, False),
+    ],
+)
+def test_a_thread_that_stays_at_a_line_computes_only_if_nothing_there_waits(
+    text: str, helpers: float, told: bool
+) -> None:
+    run = Plan(operations={"Quick": 0.1}, workers=0, step=20.0, cores=8).run()
+    run = held(run, "(step)", lock=40)
+    run.own_code = STEP_AND_THREAD.iloc[:2].assign(text=text)
+    run.waits["step_process_cpu_ns"] = run.waits["step_ns"]
+    run.waits["step_cpu_ns"] = (1 - helpers) * run.waits["step_ns"]
+    assert (judged(run).causes[0].kind == "step-held") == told
+    # that a loop was broken off, and its threads were not counted, does not matter
+    run.epochs["threads"] = -1
+    first = judged(run).causes[0]
+    assert (first.kind == "step-held") == told
+    assert not told or "1 other Python thread" in first.reason
+
+
 @pytest.mark.parametrize(("lock", "told"), [(8, True), (2, False)])
 def test_a_step_without_a_core_is_found_at_locks_less_often(lock: int, told: bool) -> None:
     run = Plan(operations={"Quick": 0.1}, workers=0, step=20.0, cores=8).run()

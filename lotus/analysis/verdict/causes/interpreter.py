@@ -76,7 +76,7 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     evidence = {
         "step_held_looks_share": lock.share,
         "step_looks": float(lock.looks),
-        "python_threads": float(python_threads(ledger.scope)),
+        "python_threads": float(lock.threads),
     }
     title = STEP_HELD.title.replace("process", f"process, in {lock.running},", 1)
     yield Charge(STEP_HELD.kind, title, ns, evidence)
