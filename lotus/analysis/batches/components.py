@@ -32,6 +32,8 @@ _MOSTLY = 0.75  # of the pairs of a batch of a slow worker and one of another wo
 FIRST_TIMES = 1.5
 # That many batches that read nothing tell what a batch waits for besides storage.
 LEAST_WITHOUT = 3
+# A process whose other threads use less than this share of its CPU time computes in one thread.
+LEAST_HELPERS = 0.2
 # The longest that one switch keeps a thread off its core: a period of Linux's CPU quota.
 CORE_TAKEN_NS = 100e6
 
@@ -218,6 +220,16 @@ def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
 def without_core(batches: pd.DataFrame, fetch: Floats) -> Floats:
     """How long each fetch was ready to run without a core (n,); 0 where that was not measured."""
     return np.minimum(np.nan_to_num(number(batches, "run_delay_ns")), fetch)
+
+
+def held_up(batches: pd.DataFrame, fetch: Floats) -> Floats:
+    """How long each fetch was held up for want of cores (n,); 0 where that was not measured.
+
+    Helper threads lack a core for about as long as their own, which waits for them or spins.
+    """
+    own, everything = (number(batches, name) for name in ("cpu_ns", "process_cpu_ns"))
+    helped = (everything > own) & (everything - own >= LEAST_HELPERS * everything)
+    return np.minimum(without_core(batches, fetch) * np.where(helped, 2.0, 1.0), fetch)
 
 
 def core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.components import LEAST_HELPERS
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Bools, Floats, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
 
 # Less waiting for a core than this share of the time says nothing: every machine has a little.
 LEAST_DELAY = 0.1
-# A process whose other threads use less than this share of its CPU time computes in one thread.
-LEAST_HELPERS = 0.2
 # Of a core, or a batch: what feeder threads of workers that mostly wait use is less. Where other
 # programs have the cores, a thread that computes uses little of one, but as much a batch.
 _LEAST_HELPER_CORES, _LEAST_HELPER_NS = 0.05, 5e6

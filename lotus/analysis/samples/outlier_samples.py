@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.components import Components, usual_of_worker, without_core
+from lotus.analysis.batches.components import Components, held_up, usual_of_worker
 from lotus.analysis.batches.usual_durations import (
     UsualDurations,
     is_usable,
@@ -96,7 +96,7 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
     """
     batches = scope.batches
     fetch = np.nan_to_num(number(batches, "fetch_ns"))
-    delay = without_core(batches, fetch)
+    delay = held_up(batches, fetch)
     own = fetch - delay
     beyond = np.nan_to_num(np.maximum(own - usual_of_worker(batches, own, first), 0.0))
     judge = _Judge(BatchPlaces(batches), usual_durations(scope), delay, beyond, first, whole)

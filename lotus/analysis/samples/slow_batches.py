@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.components import first_of_process
+from lotus.analysis.batches.components import first_of_process, held_up
 from lotus.analysis.batches.usual_durations import (
     UsualDurations,
     sample_durations,
@@ -87,7 +87,8 @@ def _slow_as_a_whole(scope: Scope) -> WholeBatches:
             beyond = (duration - ordinary)[slow]
             excess[here] += np.bincount(row[slow] - least, beyond, width)
     none = pd.DataFrame(columns=["row", "took", "usual", "index"])
-    busy = excess <= np.nan_to_num(number(scope.batches, "run_delay_ns"))  # it was without a core
+    fetch = np.nan_to_num(number(scope.batches, "fetch_ns"))
+    busy = excess <= held_up(scope.batches, fetch)  # it was without a core
     whole: Bools = (size > 1) & (many >= SLOW_PART * size) & ~busy
     if not whole.any():
         return WholeBatches(whole, none)

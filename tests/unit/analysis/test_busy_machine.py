@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.samples.slow_batches import slow_as_a_whole
 from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from lotus.reporters.run import coverage
@@ -198,3 +199,21 @@ def test_batches_that_are_slow_as_a_whole_are_found_beside_other_programs() -> N
     assert first.gain == pytest.approx(alone.gain, rel=0.15)
     books = account(scope)
     assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+
+
+@pytest.mark.parametrize(("helpers", "told"), [(0.5, False), (0.0, True)])
+def test_batches_whose_threads_spin_without_cores_are_not_slow_as_a_whole(
+    helpers: float, told: bool
+) -> None:
+    # GIVEN a few batches of which every sample took far longer, for less than half of it ready to
+    # run without a core
+    slow = {9, 10, 21, 22}
+    cost = {"Read": lambda sample, _: 60.0 if sample // 4 in slow else 2.0}
+    run = Plan(workers=0, batches=60, operations=cost).run()
+    batches = run.batches
+    late = batches["batch"].isin(slow)
+    batches["run_delay_ns"] = batches["fetch_ns"] * np.where(late, 0.55, 0.05)
+    batches["cpu_ns"] = batches["fetch_ns"] - batches["run_delay_ns"]
+    batches["process_cpu_ns"] = batches["cpu_ns"] / (1 - helpers)
+    found = slow_as_a_whole(scopes(run)[0]).whole
+    assert set(batches["batch"][found]) == (slow if told else set())
