@@ -387,6 +387,14 @@ def test_memory_that_was_full_is_said_whatever_the_causes() -> None:
     (flaw,) = judged(run).flaws
     assert "2.79 GiB were swapped in and out" in flaw
     assert "waited for memory for 30% of the time" in flaw
+    # not where there is room for many times the workers: others wait for memory then
+    full = run.machine
+    columns = {"pid": run.batches["pid"].iloc[0], "worker": 0, "private": [20e6], "shared": 0.0}
+    run.memory = pd.DataFrame(columns).assign(time_ns=full["time_ns"].iloc[0], anonymous=0.0)
+    run.machine = full.assign(available_bytes=22e9)
+    assert not judged(run).flaws
+    run.machine = full.assign(available_bytes=100e6)
+    assert len(judged(run).flaws) == 1
     run.machine = during(run, swapped_bytes=[5e9, 5e9 + 1e6], memory_stall_ns=[-1, -1])
     assert not judged(run).flaws
     before = float(run.epochs["start_ns"].min())
