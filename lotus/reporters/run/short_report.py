@@ -68,7 +68,11 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
         result += _wrap(plain(cause.title), f"  {part:>6}  ")
     rest = 1.0 - sum(cause.share for cause in shown if _is_of_loop(cause))
     if shown and rest >= LITTLE:
-        result.append(f"  {share(rest):>6}  the rest")
+        left = [cause for cause in large[_MOST_CAUSES:] if _is_of_loop(cause)]
+        largest = max(left, key=lambda cause: cause.share, default=None)
+        most = largest is not None and largest.share >= rest / 2
+        words = f", most of it {plain(largest.title)}" if largest is not None and most else ""
+        result += _wrap(f"the rest{words}", f"  {share(rest):>6}  ")
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):
         words = coverage.gain_words(judged.causes[0], judged)
