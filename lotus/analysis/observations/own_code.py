@@ -109,7 +109,7 @@ def running_beside(own_code: pd.DataFrame) -> HotFunction | None:
         return None
     innermost = rows.loc[rows.groupby("stack")["depth"].idxmax()]
     at = innermost.assign(text=_texts(innermost)).groupby(["file", "line", "text"])["samples"].sum()
-    text = str(at.idxmax()[2])
+    text = str(at.index.get_level_values("text")[int(at.to_numpy().argmax())])
     still = int(at.max()) if not text or _MAY_WAIT.search(text) else 0
     lines = hot_lines(own_code, "beside")
     if not lines or beside - still < _LEAST_MOVING * of_step:
