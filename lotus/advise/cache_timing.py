@@ -195,9 +195,9 @@ def _round(
     parts = max(whole // batches, 1)
     entry = {**asdict(cache), "folder": str(place)}
 
-    def timed(kind: int, settings: dict[str, object] | None) -> float:
+    def timed(kind: int, settings: dict[str, object] | None, filled: bool = False) -> float:
         skip = (2 * number + kind) % parts * batches
-        request = TimeEpoch(batches, skip, settings, _LIMIT_S)
+        request = TimeEpoch(batches, skip, settings, filled, _LIMIT_S)
         epoch = program.perform(program.watched.setting, request)
         return seconds(epoch, program.watched.setting.num_workers, whole)
 
@@ -205,7 +205,7 @@ def _round(
         plain_s = timed(0, None) if number % 2 == 0 else 0.0
         filling_s = timed(1, entry)
         _look(place)
-        cached_s = timed(1, entry)
+        cached_s = timed(1, entry, filled=True)
         return EpochRound(plain_s or timed(0, None), filling_s, cached_s)
     finally:
         shutil.rmtree(place, ignore_errors=True)

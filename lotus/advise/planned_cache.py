@@ -34,12 +34,13 @@ def attempt(
     disk_bytes: int | None = None,
     folder: Path | None = None,
     budget_s: float = 60.0,
+    check_s: float = 60.0,
 ) -> CachePlanning:
     """Start a command up to its loader, measure its samples and choose.
 
     `loader` is a loader's number by first iteration, the class of its data set, the place that
     makes it or its name; None the largest. `ram_bytes` and `disk_bytes` bound what is cached there,
-    0: nothing. `folder` is on the disk. Raises LotusError where the command cannot be started, or
+    0: nothing. `folder` is on the disk. Epochs are timed for `check_s`; 0: not at all. Raises LotusError where the command cannot be started, or
     where it iterates no such loader.
     """
     headroom = memory_headroom.memory()
@@ -81,7 +82,7 @@ def attempt(
     planning = replace(planning, shared=shared_caches(cuts, places))
     if planning.chosen is None:
         return planning
-    return cache_plan.with_timing(planning, _timed(planning, command, loader, budget_s))
+    return cache_plan.with_timing(planning, _timed(planning, command, loader, check_s))
 
 
 def _timed(
@@ -95,6 +96,8 @@ def _timed(
     def unknown(why: str) -> CacheTiming:
         return CacheTiming((), 0, 0, 0.0, *shares, failure=why)
 
+    if not budget_s:
+        return unknown("no epoch was timed, as --check 0s says")
     if not chosen.warm:
         return unknown("the cache is larger than free memory, and is read from the disk")
 

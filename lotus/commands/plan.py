@@ -24,12 +24,13 @@ data set are made several times in its main process, with other random numbers,
 and cached and read again in memory. After that it is ended at once: none of its
 `finally` blocks and atexit functions runs.
 
-Where a cut is worth a cache, the program is started once more, for some batches.
-Then epochs of its loader are timed in turn for a minute or two: without a
-cache, filling one, and with all samples from it. Its workers, the store and the
-sending are real, the training step is emulated. What is predicted are whole
-epochs, with the 95 % interval for one of them, or it is said why they are not
-predictable. Where epochs gain nothing, as where the step binds, it says so.
+Where a cut is worth a cache, the program is started once more, for some
+batches. Then epochs of its loader are timed in turn for a minute or two (--check):
+without a cache, filling one, and with all samples from it. Its workers, the
+store and the sending are real, the training step is emulated. What is predicted
+are whole epochs, with the 95 % interval for one of them, or it is said why they
+are not predictable. Where epochs gain nothing, as where the step binds, it says
+so.
 
 writes: the file of -o, if caching samples pays
 
@@ -76,6 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many samples to measure, for at most a minute (default: 24)",
     )
+    add(
+        "--check",
+        type=arguments.seconds,
+        default=60.0,
+        metavar="TIME",
+        help="how long epochs are timed with cached samples and without, up to twice as long if "
+        "few fit; 0s: they are not (default: 60s)",
+    )
     options.add_output(parser, f"file of settings to write (default: {DEFAULT})", "FILE")
     options.add_json(parser, "plan")
     options.add_command(parser, NAME)
@@ -100,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
         ram_bytes=args.ram,
         disk_bytes=args.disk,
         folder=args.folder,
+        check_s=args.check,
     )
     tuned = planned_cache.settings(planning, command)
     if tuned is not None:

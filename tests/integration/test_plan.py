@@ -182,6 +182,7 @@ def results(torch, tmp_path_factory):
         here.mkdir()
         words = {"kind": name, **words, "root": root, "data": folder / "data"}
         command = [*LOTUS, "plan", "--json", "--samples", "4", "--ram", "100MB", "--disk", "0"]
+        command += ["--check", "0s"]
         options = [f"{key}={value}" for key, value in words.items()]
         starts[name] = Start([*command, "--", PYTHON, str(script), *options], here, name, {})
     made = {}
@@ -332,3 +333,50 @@ def test_a_sampler_of_the_program_is_not_asked_for_more_than_the_first_batch(res
     assert document["accesses"]["not_followed"] == "it is not torch's own"
     assert document["chosen"]["hit_shares"] == [0, 1]
     assert text.count("asked") <= 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_epochs_are_timed_with_what_is_planned(torch, tmp_path, workers):
+    # GIVEN samples that take a while to make, and a cache in which they are found at once
+    script = tmp_path / "train.py"
+    script.write_text(TIMED)
+    command = [*LOTUS, "plan", "--json", "--samples", "4", "--ram", "100MB", "--disk", "0"]
+    started = Start([*command, "--", PYTHON, str(script), str(workers)], tmp_path, "timed", {})
+    done = started.end()
+    text = done.out.decode()
+    assert done.code == 0, text + done.err.decode()
+    document = json.loads(text[text.index("{") :])
+    timing = document["timing"]
+    # THEN whole epochs were, also where other programs made them too uneven for a prediction
+    assert timing["epoch_batches"] == timing["batches"] == 16
+    assert timing["why"] is None or "epochs" in timing["why"], timing
+    # AND samples from the cache need not be waited for
+    seconds = [(each["plain_s"], each["cached_s"]) for each in timing["rounds"]]
+    assert min(cached for _, cached in seconds) < min(plain for plain, _ in seconds), timing
+    if timing["why"] is None:
+        assert timing["times"]["low"] < timing["times"]["mean"] < timing["times"]["high"]
+    assert "finally" not in text
+    assert not list(tmp_path.glob("**/.timed-*"))
+
+
+TIMED = """
+import sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        time.sleep(0.03)
+        return torch.full((100,), float(index))
+
+if __name__ == "__main__":
+    try:
+        for epoch in range(3):
+            for batch in DataLoader(Rows(), batch_size=4, num_workers=int(sys.argv[1])):
+                batch.sum()
+    finally:
+        print("finally")
+"""

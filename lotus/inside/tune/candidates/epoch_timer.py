@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _BATCH, _EPOCH = "a batch", "an epoch"
 _MORE_S = 5.0
+_WARM = 4  # batches
 
 
 class EpochTimer:
@@ -61,7 +62,7 @@ class EpochTimer:
             watchdog = Watchdog(request.limit_s, _BATCH)
             try:
                 result = watchdog.run(
-                    partial(_timed, loading, watchdog, function, caching, request.cache)
+                    partial(_timed, loading, watchdog, function, caching, request)
                 )
             finally:
                 loading.shut(0)
@@ -86,10 +87,12 @@ def _timed(
     watchdog: Watchdog,
     step: Callable[[Any], object] | None,
     caching: _Caching | None,
-    cache: dict[str, Any] | None,
+    request: TimeEpoch,
 ) -> TimedEpoch:
-    def start(begin: Callable[[Watchdog], object]) -> None:
-        if caching is None or cache is None:
+    cache, filled = request.cache, request.filled
+
+    def start(begin: Callable[[Watchdog], object], cached: bool = True) -> None:
+        if caching is None or cache is None or not cached:
             begin(watchdog)
         else:
             with caching.of(loading.loader, cache):
@@ -97,15 +100,21 @@ def _timed(
 
     sampler = loading.loader._index_sampler
     workers = loading.loader.num_workers
+    kept = workers and loading.loader.persistent_workers
     began = time.perf_counter()
-    if workers and loading.loader.persistent_workers:
-        whole, sampler.batches = sampler.batches, sampler.batches[:workers]
-        start(loading.start)
+    if kept or not workers:
+        # As in a later epoch of the program: its workers are there, or this child is warm.
+        whole = sampler.batches
+        sampler.batches = whole[: workers or _WARM]
+        start(loading.start, cached=bool(kept) or filled)
         for _ in loading.rest():
             watchdog.renew()
         sampler.batches = whole
         began = time.perf_counter()
-        loading.again(watchdog)
+        if kept:
+            loading.again(watchdog)
+        else:
+            start(loading.again)
     else:
         start(loading.start)
     times = []

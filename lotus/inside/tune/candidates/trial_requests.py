@@ -144,13 +144,14 @@ class TimeEpoch(Request[TimedEpoch]):
     """Time an epoch of `batches` of the own loader, with a step after each of them.
 
     It has those from the batch `skip` of a whole epoch on. `cache` is an entry's cache of samples,
-    as for `lotus run`; None: samples are not cached. `limit_s` is how long a batch may take.
-    Workers that persist are there already.
+    as for `lotus run`; None: samples are not cached; `filled`: they were in an epoch before.
+    `limit_s` is how long a batch may take. Workers that persist are there already.
     """
 
     batches: int
     skip: int
     cache: dict[str, Any] | None
+    filled: bool
     limit_s: float
 
 
