@@ -40,8 +40,8 @@ def attempt(
 
     `loader` is a loader's number by first iteration, the class of its data set, the place that
     makes it or its name; None the largest. `ram_bytes` and `disk_bytes` bound what is cached there,
-    0: nothing. `folder` is on the disk. Epochs are timed for `check_s`; 0: not at all. Raises LotusError where the command cannot be started, or
-    where it iterates no such loader.
+    0: nothing. `folder` is on the disk. Epochs are timed for `check_s`; 0: not at all. Raises
+    LotusError where the command cannot be started, or where it iterates no such loader.
     """
     headroom = memory_headroom.memory()
     with tempfile.TemporaryDirectory(prefix="lotus-plan-") as scratch:

@@ -25,12 +25,11 @@ and cached and read again in memory. After that it is ended at once: none of its
 `finally` blocks and atexit functions runs.
 
 Where a cut is worth a cache, the program is started once more, for some
-batches. Then epochs of its loader are timed in turn for a minute or two (--check):
-without a cache, filling one, and with all samples from it. Its workers, the
-store and the sending are real, the training step is emulated. What is predicted
-are whole epochs, with the 95 % interval for one of them, or it is said why they
-are not predictable. Where epochs gain nothing, as where the step binds, it says
-so.
+batches. Then epochs of its loader are timed in turn (--check): without a cache,
+filling one, and with all samples from it. Its workers, the store and the
+sending are real, the training step is emulated. What is predicted are whole
+epochs, with the 95 % interval for one of them, or it is said why they are not
+predictable. Where epochs gain nothing, as where the step binds, it says so.
 
 writes: the file of -o, if caching samples pays
 
