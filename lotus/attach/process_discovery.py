@@ -83,10 +83,11 @@ def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> li
     agent = bool(_AGENT.search(" ".join(facts.command)))
     if agent and ranks:
         return _joined([_program(each, processes, children) for each in ranks])
-    if agent and any(_may_be_a_rank(each, facts) for each in below):
+    begins = bool(_AGENT.search(" ".join(facts.command[:3]))) and not below
+    if begins or (agent and any(_may_be_a_rank(each, facts) for each in below)):
         raise LotusError(
-            f"process {pid} ({facts.words}) has started processes that have not loaded torch yet; "
-            "try again in some seconds"
+            f"process {pid} ({facts.words}) starts other processes, and none of them has loaded "
+            "torch yet; try again in some seconds"
         )
     if facts.torch is None and facts.python:  # of another user: a little can be read
         return [_program(facts, processes, children)]

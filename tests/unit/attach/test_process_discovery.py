@@ -53,8 +53,9 @@ def test_workers_of_a_fork_server() -> None:
 
 def test_an_agent_whose_ranks_are_starting_is_no_program_itself() -> None:
     agent = process(5, command=("python", "-m", "torch.distributed.run", "train.py"))
-    with pytest.raises(LotusError, match="have not loaded torch yet; try again"):
-        process_discovery.programs_of(5, table(agent, process(20, 5, torch=False)))
+    for ranks in ((), (process(20, 5, torch=False),)):
+        with pytest.raises(LotusError, match="none of them has loaded torch yet; try again"):
+            process_discovery.programs_of(5, table(agent, *ranks))
     # A program whose arguments look like an agent's has workers and helpers, but no ranks.
     odd = process(6, command=(*TRAIN, "--with", "deepspeed"))
     helper = ("python", "-c", "from multiprocessing.resource_tracker import main;main(3)")
