@@ -218,7 +218,7 @@ def test_the_command_finds_what_a_program_that_waits_needs(torch, tmp_path):
     for turn in range(3):  # a machine that stood still for a while may have hidden what is faster
         folder = tmp_path / str(turn)
         folder.mkdir()
-        ended = lotus_tune(folder, "--budget", "8s", "--", *tuned_one)
+        ended = lotus_tune(folder, "--budget", "8s", "--table", "--", *tuned_one)
         message = ended.err.decode()
         assert (ended.code, ended.out) == (0, b""), message
         entry = tuned_file.read(folder / "tuned.json").loaders[0]
