@@ -31,6 +31,7 @@ html_copy_source = False
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+default_role = "code"  # `name` in docstrings
 
 _SECTION = re.compile(r"^## ([A-Z][\w ]+)\n\n((?:- .+\n(?:  .+\n)*)+)", re.M)
 _PAGE = re.compile(r"\]\(([\w/-]+)\.md\)")
@@ -75,7 +76,7 @@ def add_navigation(app: Any, name: str, source: list[str]) -> None:
         source[0] += _contents(["commands/*"], "Commands")
         source[0] += _contents(["reference/*"], "Reference")
     elif name.endswith("/README"):
-        source[0] += _contents(["*"])
+        source[0] += _contents(list(dict.fromkeys(_PAGE.findall(source[0]))))
 
 
 def keep_lists(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
