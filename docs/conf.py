@@ -76,7 +76,7 @@ def add_navigation(app: Any, name: str, source: list[str]) -> None:
         source[0] += _contents(["commands/*"], "Commands")
         source[0] += _contents(["reference/*"], "Reference")
     elif name.endswith("/README"):
-        source[0] += _contents(list(dict.fromkeys(_PAGE.findall(source[0]))))
+        source[0] += _contents(_PAGE.findall(source[0]) or ["*"])
 
 
 def keep_lists(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:

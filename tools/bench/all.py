@@ -23,6 +23,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS, OVERHEAD, RESULTS = "docs/benchmarks.md", "docs/overhead.md", "tools/bench/results"
+ACCURACY, GAINS = "docs/accuracy.md", "docs/gains.md"
+# Where figures of a record were up to 2026-11-26.
+BEFORE = {ACCURACY: BENCHMARKS, GAINS: BENCHMARKS}
 NO_FIGURE = "none"
 # The contents of a table's cell, up to its end.
 CELL = r"[^|\n]*\|"
@@ -58,6 +61,7 @@ def _row(*starts: str, cells: int = 0) -> str:
 
 DATED = r"(?P<date>20\d\d-\d\d-\d\d)"
 OF_TOOLS = DATED + r", torch[\s\S]*?" + r"\| {} \|{}[ ~]*(?P<figure>[^(|]*?) \((?P<spread>[^)]*)\)"
+REPLAYED = r"replayed on that recorded grid[^|]*?" + DATED + r"[\s\S]*?"
 OF_PEERS = r"commit [0-9a-f]+, " + DATED + r", load[\s\S]*?"
 CLAIMS = [
     Claim(
@@ -83,34 +87,34 @@ CLAIMS = [
     Claim(
         "diagnosis", "first cause right: seven corpora",
         "tools/bench/diagnosis.py --corpus own open blind sealed variants users night", VERDICT,
-        BENCHMARKS,
+        ACCURACY,
         _row("all seven, again at [0-9a-f]+") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
         more_is_better=True,
     ),
     Claim(
-        "diagnosis-tide", "the same in programs by somebody else, the newest",
-        "tools/bench/diagnosis.py --corpus tide", VERDICT, BENCHMARKS,
-        _row("`tide`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)", more_is_better=True,
+        "diagnosis-ebb", "the same in programs by somebody else, the newest",
+        "tools/bench/diagnosis.py --corpus ebb", VERDICT, ACCURACY,
+        _row("`ebb`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)", more_is_better=True,
     ),
     Claim(
         "diagnosis-variants", "the same in programs by somebody else",
-        "tools/bench/diagnosis.py --corpus variants", VERDICT, BENCHMARKS,
+        "tools/bench/diagnosis.py --corpus variants", VERDICT, ACCURACY,
         _row("`variants`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)", more_is_better=True,
     ),
     Claim(
         "diagnosis-traceml", "beside: TraceML names the cause, users and a fourth of sealed",
         "tools/bench/diagnosis_peers.py --tool traceml --python build/peers/bin/python", "",
-        BENCHMARKS, OF_PEERS + _row(r"TraceML [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
+        ACCURACY, OF_PEERS + _row(r"TraceML [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
     ),
     Claim(
         "diagnosis-loadtune", "beside: loadtune names the cause, users and a fourth of sealed",
         "tools/bench/diagnosis_peers.py --tool loadtune --python build/peers/bin/python", "",
-        BENCHMARKS, OF_PEERS + _row(r"loadtune [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
+        ACCURACY, OF_PEERS + _row(r"loadtune [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
     ),
     Claim(
         "attach", "first cause right by lotus attach (by trace: `diagnosis`)",
-        "tools/bench/attach.py", f"{VERDICT} lotus/attach", BENCHMARKS,
-        DATED + r",\nother work beside all the time[\s\S]*?"
+        "tools/bench/attach.py", f"{VERDICT} lotus/attach", ACCURACY,
+        DATED + r",\s+other work beside all the time[\s\S]*?"
         r"Together (?P<figure>\d+ of \d+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),
     Claim(
@@ -120,12 +124,13 @@ CLAIMS = [
     ),
     Claim(
         "tune-replayed", "lost to the best of the recorded grid, median",
-        "tools/bench/tune.py", "lotus/tune", BENCHMARKS,
-        _row("`lotus tune`") + r" (?P<figure>[\d.]+ %) \| (?P<spread>[\d.]+ % \| [\d.]+ %)",
+        "tools/bench/tune.py", "lotus/tune", GAINS,
+        REPLAYED + _row("`lotus tune`")
+        + r" (?P<figure>[\d.]+ %) \| (?P<spread>[\d.]+ % \| [\d.]+ %)",
     ),
     Claim(
         "tune-random", "beside: random search in the same seconds", "tools/bench/tune.py", "",
-        BENCHMARKS, r"^\| random search in the same seconds[^|]*\|"
+        GAINS, REPLAYED + r"^\| random search in the same seconds[^|]*\|"
         r" (?P<figure>[\d.]+ %) \| (?P<spread>[\d.]+ % \| [\d.]+ %)",
     ),
     Claim(
@@ -137,8 +142,9 @@ CLAIMS = [
     Claim(
         "tune-epochs", "whole epochs with the chosen setting, small CNN, times as fast",
         "tools/bench/tune_promise.py --data build/data --only small_cnn",
-        "lotus/tune lotus/inside/tune", BENCHMARKS, _row("below 2, commit [0-9a-f]+", cells=2)
-        + r" (?P<figure>[\d.]+) in the median of nine pairs \((?P<spread>[^)]*)\)",
+        "lotus/tune lotus/inside/tune", GAINS, _row("below 2, commit [0-9a-f]+", cells=2)
+        + r" (?P<figure>[\d.]+) in the median of nine pairs \((?P<spread>[^)]*)\)"
+        r"(?:, " + DATED + ")?",
         more_is_better=True,
     ),
     Claim(
@@ -164,8 +170,8 @@ CLAIMS = [
         "report", "processor seconds of a report of 10 million events",
         "tools/bench/report_size.py --write tools/bench/results",
         "lotus/reading lotus/analysis lotus/reporters", BENCHMARKS,
-        r"of 10, 40 and 700 million events[^|]*\|[^|]*\| (?P<figure>[\d.]+),[^|]*?"
-        r"(?P<spread>At a load of \d+, once: [\d.]+)",
+        r"of 10 and 40 million events, in batches of 64 \|[^|]*?" + DATED + r"[^|]*\|"
+        r" (?P<figure>[\d.]+) and",
     ),
     Claim(
         "report-page", "the same with its page", "tools/bench/report_size.py --write "
@@ -175,7 +181,8 @@ CLAIMS = [
     ),
     Claim(
         "start", "ms of lotus --help", "tools/bench/startup.py", "lotus/cli.py lotus/commands",
-        BENCHMARKS, _row("`lotus --help`, median of 20", "`startup.py`") + r" (?P<figure>\d+) ms",
+        BENCHMARKS, _row("`lotus --help`, median of 20", "`startup.py`")
+        + r" (?P<figure>\d+) ms[^|]*?\(" + DATED,
     ),
     Claim(
         "suite", "make test, two processes", "make test", "lotus native_map tests", BENCHMARKS,
@@ -225,9 +232,11 @@ def recorded(claim: Claim) -> Found:
 
 def before(claim: Claim, now: Found) -> Found:
     """Return the last different figure in the record's git history."""
-    commits = git("log", "--format=%h", "-n", "40", "--", claim.record).split()
+    paths = [claim.record, *filter(None, [BEFORE.get(claim.record)])]
+    commits = git("log", "--format=%h", "-n", "100", "--", *paths).split()
     for commit in commits if now.figure != NO_FIGURE else []:
-        found, _ = read(claim, git("show", f"{commit}:{claim.record}"))
+        text = next(filter(None, (git("show", f"{commit}:{path}") for path in paths)), "")
+        found, _ = read(claim, text)
         if found.figure not in (NO_FIGURE, now.figure):
             return found
     return Found()
