@@ -160,6 +160,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         nothing = "No batch was taken from this loader."
         return Verdict("unknown", "", nothing, inputs, startup, step, shutdown, [])
     others, sent = (_share_of(books, kind) for kind in (OTHERS.kind, SENDING.kind))
+    others += _taken(books, WAITS) / loop
     of_step = _taken(books, STEP) / loop if not around.workers else 0.0
     taken = _taken(books, STARTUP, SHUTDOWN) / loop
     low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
@@ -304,7 +305,7 @@ def _is_usual_way(books: Account, around: Circumstances) -> bool:
 def _largest(books: Account) -> float:
     """The largest share of the loop that one cause of waits has, but for other programs."""
     waits = [
-        charge.ns
+        charge.ns - charge.taken_ns
         for charge in books.charges
         if BY_KIND[charge.kind].part == WAITS and charge.kind != OTHERS.kind
     ]
@@ -372,7 +373,8 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
         # Of the edges and the sending, what others took is known for a part only: as much as of the
         # other waits.
         partly = part in (STARTUP, SHUTDOWN) or charge.kind == SENDING.kind
-        taken = 0.0 if part == STEP and kind == "consumer-bound" else charge.taken_ns
+        stays = charge.kind == WORKER_THREADS.kind or (part == STEP and kind == "consumer-bound")
+        taken = 0.0 if stays else charge.taken_ns
         return (group, (own_part if partly else 1.0) * (taken - charge.ns))
 
     return sorted(charges, key=place)

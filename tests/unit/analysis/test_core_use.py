@@ -218,6 +218,33 @@ def test_threads_that_only_others_keep_from_the_cores_are_left_alone(
     assert "the threads of a step waited for each other" in judgement.doubt
 
 
+@pytest.mark.parametrize(("step", "kind"), [(1.0, "input-bound"), (400.0, "consumer-bound")])
+def test_threads_that_make_batches_beside_other_programs_are_named_but_accuse_no_loop(
+    step: float, kind: str
+) -> None:
+    """Fewer of them help there, too: a batch waits for all of its threads to get a core."""
+    plan = Plan(operations={"Slow": 25.0}, batches=100, workers=0, step=step, cores=2)
+    run = cores(plan.run(), (0.2, 0.7, 0.5), QUIET)
+    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
+    times = {"time_ns": [begin, end], "busy_ns": [7e9, 7e9 + 2 * (end - begin)]}
+    run.machine = pd.DataFrame(times).assign(idle_ns=5e9, stolen_ns=0.0)
+    run.epochs["torch_threads"] = 2
+    scope = scopes(run)[0]
+    assert core_use(scope).others_share > 0.25
+    judgement = judged(run)
+    assert judgement.kind == kind
+    causes = {cause.kind: cause for cause in judgement.causes}
+    threads = causes["worker-threads"]
+    first = judgement.causes[0].kind
+    assert first == ("worker-threads" if kind == "input-bound" else "consumer")
+    assert "OMP_NUM_THREADS=1" in threads.advice
+    assert "Other programs used" in threads.reason
+    # The time without a core is charged to one of the two.
+    others = sum(charge.ns for charge in account(scope).charges if charge.kind == "other-programs")
+    assert threads.ns + others <= 0.9 * number(run.batches, "fetch_ns").sum()
+    assert sum(cause.share for cause in judgement.causes) <= 1.0 + 1e-9
+
+
 def test_workers_that_idle_as_others_slow_down_the_step_count_by_their_cpu_time() -> None:
     plan = Plan(operations={"Slow": 8.0}, batches=200, workers=2, step=100.0, cores=2)
     run = cores(plan.run(), QUIET, (0.4, 0.5, 0.5))

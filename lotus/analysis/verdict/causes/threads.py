@@ -18,6 +18,7 @@ from lotus.common.formatting import duration, plural, share
 _HALF_A_CORE = 0.5
 # Of numpy and SciPy as pip installs them. It leaves the threads of torch, and so of the step.
 _OF_NUMPY = "OPENBLAS_NUM_THREADS"
+_OTHERS_SHARE = "Share of the cores' time that other programs used, 0 to 1."
 _FACTS = {
     "run_delay_share": "Share of the time that its thread was ready to run without a core, 0 to 1.",
     "helper_share": "Share of the process's CPU time that its other threads used, 0 to 1.",
@@ -36,16 +37,18 @@ def crowd_evidence(threads: Threads) -> dict[str, float]:
 
 def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
-    if of_main and _kept_by_others(ledger):
-        return
     if threads.crowded and not (of_main and ledger.looks_of_main.tell):
         ns = ledger.take_share(threads.lost_share) + ledger.crowded_first_ns
+        ledger.lost_to_threads = threads.lost_share
         evidence = crowd_evidence(threads)
         workers = ledger.scope.workers
         for name in () if of_main else ("threads", "torch_threads"):
             count = max(integer(workers, name), default=-1)
             evidence[name] = float(count) if count > 0 else math.nan
-        yield Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, evidence)
+        # Fewer threads help beside other programs, which is no reason to call the loop input-bound.
+        taken = ns if of_main and _kept_by_others(ledger) else 0.0
+        evidence["others_share"] = ledger.use.others_share if taken else math.nan
+        yield Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, evidence, taken_ns=taken)
 
 
 def _not_torch(charge: Charge, around: Circumstances) -> bool:
@@ -78,6 +81,11 @@ def _reason(evidence: Evidence) -> str:
         f"{share(evidence['run_delay_share'])} of its time, while "
         f"{share(evidence['helper_share'])} of the CPU time went to its helper "
         f"threads ({whose}), for which it waits."
+        + (
+            f" Other programs used {share(evidence['others_share'])} of the cores."
+            if evidence.has("others_share")
+            else ""
+        )
     )
 
 
@@ -87,6 +95,11 @@ def _against_workers(charge: Charge, around: Circumstances) -> str:
         return (
             f"{fewer} Or set num_workers to 1 or more: a worker computes in one thread, if there "
             "is a core left for it."
+            + (
+                " Where the cores are free, measure again: all threads may be faster there."
+                if charge.taken_ns
+                else ""
+            )
         )
     if _not_torch(charge, around):
         return (
@@ -142,6 +155,7 @@ WORKER_THREADS = CauseRow(
     | {
         "threads": "Threads of a worker's process after its first batch, at most.",
         "torch_threads": "Threads in which torch computes in a worker, at most.",
+        "others_share": _OTHERS_SHARE,
     },
     reason=_reason,
     advice=_against_workers,
@@ -213,7 +227,10 @@ def _of_others(ledger: Ledger) -> Iterable[Charge]:
     """Waits in which whoever makes or takes the batch was ready, and others had the cores."""
     use, ns = ledger.use, ledger.made_without_core
     if use.rivals:
-        ledger.delay_share = min(use.fetch.delay_share, 1.0)
+        # Threads that wait for each other do so because one of them has no core: charged once.
+        beyond = max(use.fetch.delay_share - ledger.lost_to_threads, 0.0)
+        left = ratio(beyond, 1.0 - ledger.lost_to_threads) if ledger.lost_to_threads < 1 else 0.0
+        ledger.delay_share = min(left, 1.0)
         ns += ledger.take_excess_without_core()
         ns += ledger.take_share(ledger.delay_share)
     if use.rivals or ns > 0:
@@ -246,7 +263,7 @@ OTHERS = CauseRow(
     charges=_of_others,
     facts={
         "run_delay_share": _FACTS["run_delay_share"],
-        "others_share": "Share of the cores' time that other programs used, 0 to 1.",
+        "others_share": _OTHERS_SHARE,
     },
     reason=_others_reason,
     advice=fixed(
