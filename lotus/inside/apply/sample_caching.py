@@ -103,7 +103,7 @@ class SampleCaching:
 
 
 def plan_of(loader: "Any", cache: "dict[str, Any]") -> CachePlan:
-    """Return the plan for a loader. Raises NotKept, NoFingerprint or NoTransform."""
+    """Return the plan for a loader. Raises NotCached, NoFingerprint or NoTransform."""
     dataset = loader.dataset
     why = refusal(loader)
     if why is not None:
