@@ -1,5 +1,6 @@
 """Finds running programs that use torch, and which of their processes are workers or ranks."""
 
+import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -83,8 +84,8 @@ def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> li
     agent = bool(_AGENT.search(" ".join(facts.command)))
     if agent and ranks:
         return _joined([_program(each, processes, children) for each in ranks])
-    begins = bool(_AGENT.search(" ".join(facts.command[:3]))) and not below
-    if begins or (agent and any(_may_be_a_rank(each, facts) for each in below)):
+    starts = _starts_ranks(facts)
+    if starts and (not below or any(_may_be_a_rank(each, facts) for each in below)):
         raise LotusError(
             f"process {pid} ({facts.words}) starts other processes, and none of them has loaded "
             "torch yet; try again in some seconds"
@@ -110,6 +111,12 @@ def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> li
     while _is_worker(main, processes, children):
         main = _starter(main, processes) or main
     return [_program(main, processes, children)]
+
+
+def _starts_ranks(facts: ProcessFacts) -> bool:
+    """Whether the program itself is an agent, not one that has such a word among its arguments."""
+    options = itertools.takewhile(lambda word: word.startswith("-"), facts.command[1:])
+    return bool(_AGENT.search(" ".join(facts.command[: 2 + len(list(options))])))
 
 
 def _may_be_a_rank(facts: ProcessFacts, agent: ProcessFacts) -> bool:

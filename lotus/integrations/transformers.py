@@ -34,11 +34,13 @@ class LotusCallback(TrainerCallback):
     ) -> None:
         self._trainer = trainer
         self._log = TrainingLog(directory, level)
+        self._pid = os.getpid()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start recording before the first loader is iterated."""
         if state.is_world_process_zero:
             self._log.start()
+            self._pid = os.getpid()
             atexit.register(self._end)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -53,5 +55,7 @@ class LotusCallback(TrainerCallback):
 
     def _end(self) -> None:
         atexit.unregister(self._end)
+        if os.getpid() != self._pid:  # a child that was forked meanwhile
+            return
         for line in self._log.finish():
             say(line)

@@ -18,7 +18,8 @@ _LEAST_MOVING = 0.2  # of the samples of a step, with threads beside that run Py
 # A line at which a thread may wait for long; also one that begins a loop over what another makes.
 _MAY_WAIT = re.compile(
     r"\b(?:sleep|wait\w*|get|put|recv\w*|accept|poll|select|join|acquire|with|read\w*|next|input|"
-    r"execute\w*|communicate|commit|fsync|flush)\b|:\s*(?:#.*)?$"
+    r"execute\w*|communicate|commit|fsync|flush|synchronize|system|fetch\w*|pause|result|barrier|"
+    r"serve\w*|send\w*)\b|:\s*(?:#.*)?$"
 )
 
 

@@ -61,6 +61,15 @@ def test_an_agent_whose_ranks_are_starting_is_no_program_itself() -> None:
     helper = ("python", "-c", "from multiprocessing.resource_tracker import main;main(3)")
     processes = table(odd, process(7, 6, command=helper, torch=False))
     assert process_discovery.programs_of(6, processes)[0].main.pid == 6
+    # Or it has none, or a Python program that it started beside itself, such as TensorBoard.
+    for words in (("deepspeed",), ("--strategy", "deepspeed")):
+        odd = process(6, command=("python", "train.py", *words))
+        beside = process(7, 6, command=("python", "-m", "tensorboard.main"), torch=False)
+        for processes in (table(odd), table(odd, beside)):
+            assert process_discovery.programs_of(6, processes)[0].main.pid == 6
+    unbuffered = process(5, command=("python", "-u", "-m", "torch.distributed.run", "train.py"))
+    with pytest.raises(LotusError, match="none of them has loaded torch yet"):
+        process_discovery.programs_of(5, table(unbuffered))
 
 
 def test_an_agent_stands_for_its_ranks() -> None:

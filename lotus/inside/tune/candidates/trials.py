@@ -210,11 +210,10 @@ class Trials:
     def _copy(self, setting: _Setting) -> Any:
         _refuse_pipes(self.loader)
         self._draw()
-        if not setting["num_workers"] and setting.get("pin_memory") and device_in_use() is not None:
-            # A forked child cannot use it.
+        pinned = _pinned_where_possible(setting)
+        if pinned is not setting:
             self.say("without workers the time that pinning takes is not measured")
-            setting = {**setting, "pin_memory": False}
-        return copy_of(self.loader, setting, self._cycle)
+        return copy_of(self.loader, pinned, self._cycle)
 
     def _draw(self) -> None:
         """Draw the indices of an epoch, unless that was done."""
@@ -290,7 +289,8 @@ class Trials:
         self._begin()
         with held(signal.SIGCHLD):
             try:
-                made = copy_of(self.loader, setting, Cycle(batches, forever=False))
+                pinned = _pinned_where_possible(setting)
+                made = copy_of(self.loader, pinned, Cycle(batches, forever=False))
                 loading = Loading(made, None, self.say, self.folder)
                 timed = self._epochs.time(loading, request, self._step_work)
                 self._unshared()
@@ -348,3 +348,10 @@ def _refuse_pipes(loader: Any) -> None:
         kind = getattr(data, name, None)
         if kind is not None and isinstance(loader.dataset, kind):
             raise Failed("its data set is a data pipe, which torch changes when it is iterated")
+
+
+def _pinned_where_possible(setting: _Setting) -> _Setting:
+    """Return it without pinned memory where a forked child makes batches, which cannot pin."""
+    if not setting["num_workers"] and setting.get("pin_memory") and device_in_use() is not None:
+        return {**setting, "pin_memory": False}
+    return setting
