@@ -23,6 +23,7 @@ from lotus.tune.strategies.preference import TIE
 _THREADED = 1.1  # cores kept busy by a step, alone, from which it counts as multi-threaded
 _HELPERS = 0.2  # or share of its CPU time in other threads, where others keep it from the cores
 _EQUAL = 1.05  # rates of loaders alone that count as equal
+_COMPUTES = 0.5  # share of a worker's time, without waits for a core, from which it computes
 
 
 class Compares(Protocol):
@@ -91,7 +92,8 @@ def worth_a_trial(
         setting = _with(own, like.setting, count).normal()
         trial = tried.get(setting)
         if trial is None:
-            loaders[setting] = _scaled(like, count)
+            assert like.observed is not None
+            loaders[setting] = _scaled(like.observed, like.setting.num_workers, count)
         elif trial.observed is not None and not trial.failed:
             loaders[setting] = trial.observed
     step_s = min((*watched.alone_s, *watched.steps_s))  # the one that other work disturbed least
@@ -117,23 +119,39 @@ def _with(own: Setting, like: Setting, workers: int) -> Setting:
     return dataclasses.replace(own, num_workers=workers, prefetch_factor=prefetch)
 
 
-def _scaled(trial: Measurement, workers: int) -> Observed:
-    """What a trial with so many workers would show if none had to wait for a core."""
-    assert trial.observed is not None
-    count = max(trial.setting.num_workers, 1)
-    alone_s = _alone_s(trial.observed, count) * count / workers
-    return dataclasses.replace(trial.observed, capacity_s=max(alone_s, 1e-9), queued_s=0.0)
+def _scaled(seen: Observed, before: int, workers: int) -> Observed:
+    """What a trial with `workers` instead of `before` would show if none had to wait for a core."""
+    count = max(before, 1)
+    alone_s = _alone_s(seen, count) * count / workers
+    return dataclasses.replace(seen, capacity_s=max(alone_s, 1e-9), queued_s=0.0)
 
 
 def _with_workers(result: Result) -> Setting | None:
     """The best setting with workers, if the step leaves them cores; None if none was measured."""
-    loaders, best = _loaders(result), result.best.normal()
-    if best.num_workers and best not in loaders:
+    best, measured = result.best.normal(), _measured(result)
+    if best in measured:
+        best = _within_cores(best, measured[best], result.cores)
+    elif best.num_workers:
         return best
-    return _feeding_best(loaders, result.watched, result.cores, best)
+    return _feeding_best(_loaders(result), result.watched, result.cores, best)
 
 
 def _loaders(result: Result) -> dict[Setting, Observed]:
+    """What the trials of settings with workers showed, with at most a core for each that computes.
+
+    More of them take cores from other programs, which looks like a gain while these run.
+    """
+    measured = _measured(result)
+    loaders: dict[Setting, Observed] = {}
+    for setting, seen in measured.items():
+        fitting = _within_cores(setting, seen, result.cores)
+        if fitting not in measured:
+            seen = _scaled(seen, setting.num_workers, fitting.num_workers)
+        loaders[fitting] = measured.get(fitting, seen)
+    return loaders
+
+
+def _measured(result: Result) -> dict[Setting, Observed]:
     """What the trials of settings with workers showed."""
     trials = [row.measurement for row in result.measured]
     return {
@@ -141,6 +159,14 @@ def _loaders(result: Result) -> dict[Setting, Observed]:
         for trial in trials
         if trial.setting.num_workers and trial.observed is not None and not trial.failed
     }
+
+
+def _within_cores(setting: Setting, seen: Observed, cores: float) -> Setting:
+    """The setting with a worker per core, if it has more and they mostly compute."""
+    most, count = max(int(cores), 1), setting.num_workers
+    if count <= most or seen.cpu_s < _COMPUTES * _alone_s(seen, count) * count:
+        return setting
+    return dataclasses.replace(setting, num_workers=most)
 
 
 def _feeding_best(

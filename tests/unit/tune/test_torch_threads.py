@@ -109,6 +109,17 @@ def test_a_result_without_workers_tries_what_would_feed_the_step() -> None:
     assert variants(dataclasses.replace(result, measured=())) == (OWN_1,)
 
 
+def test_workers_that_compute_get_a_core_each() -> None:
+    program = threaded(Trains(0.1, 0.05), busy=2.0)
+    rows = [trial(OWN, 0.1), trial(Setting(1, 2), 0.15, 0.15), trial(Setting(4, 4), 0.05, 0.15)]
+    for best in (OWN, Setting(4, 4)):  # beside other programs, four were faster than two
+        result = found(program, best=best, measured=tuple(rows))
+        assert variants(result)[0] == Setting(2, 4, torch_threads=1)
+    rows[-1] = trial(Setting(4, 4), 0.05, cpu_s=0.02)  # they wait for storage
+    result = found(program, best=Setting(4, 4), measured=tuple(rows))
+    assert variants(result)[0] == Setting(4, 4, torch_threads=1)
+
+
 def test_the_step_on_one_thread_says_how_many_workers_feed_it() -> None:
     three = dataclasses.replace(OWN_1, num_workers=3, prefetch_factor=2)
     program = threaded(Trains(1.0, 1.2), busy=1.9)  # its threads wait for each other
