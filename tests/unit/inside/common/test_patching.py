@@ -14,6 +14,7 @@ from lotus.inside.common.guard import HOOK_FILE, hook
 from lotus.inside.common.patching import ORDER, hide, listen, listen_to
 from lotus.inside.trace.tracer import Tracer
 from lotus.inside.trace.transforms.transform_finder import wrap_named
+from tests.unit.called_functions import called
 
 
 class Loader:
@@ -152,22 +153,6 @@ def test_features_listen_together_on_one_object_and_keep_it_not_alive(loader: An
         gc.enable()
 
 
-def calls_of(function: Any, *args: Any) -> list[str]:
-    """The Python functions that a call of `function` runs, by name."""
-    called: list[str] = []
-
-    def profile(frame: Any, event: str, _: object) -> None:
-        if event == "call":
-            called.append(frame.f_code.co_name)
-
-    sys.setprofile(profile)
-    try:
-        function(*args)
-    finally:
-        sys.setprofile(None)
-    return called
-
-
 def quick(call: Any) -> Any:
     def quick(*args: Any) -> Any:
         return call(*args)
@@ -177,20 +162,20 @@ def quick(call: Any) -> Any:
 
 def test_a_listener_costs_one_call(loader: Any) -> None:
     thing = loader(4)
-    assert calls_of(thing.read, 1) == ["read"]
+    assert called(thing.read, 1) == ["read"]
     # WHEN one feature listens, its function is the method, and two are one in the other
     end = listen(loader, "read", "trace", quick)
-    assert calls_of(thing.read, 1) == ["quick", "read"]
+    assert called(thing.read, 1) == ["quick", "read"]
     end_mode = listen(loader, "read", "mode", quick)
-    assert calls_of(thing.read, 1) == ["quick", "quick", "read"]
+    assert called(thing.read, 1) == ["quick", "quick", "read"]
     # AND one that has left costs nothing
     end_mode()
-    assert calls_of(thing.read, 1) == ["quick", "read"]
+    assert called(thing.read, 1) == ["quick", "read"]
     end()
-    assert calls_of(thing.read, 1) == ["read"]
+    assert called(thing.read, 1) == ["read"]
     # AND on one object there is the call that finds the method of its class
     listen_to(thing, "read", "mode", quick)
-    assert calls_of(thing.read, 1) == ["quick", "method", "read"]
+    assert called(thing.read, 1) == ["quick", "method", "read"]
 
 
 def test_what_is_inherited_is_left_to_be_inherited(loader: Any) -> None:

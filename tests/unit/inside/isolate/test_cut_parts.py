@@ -11,6 +11,7 @@ from lotus.inside.cache import random_sources
 from lotus.inside.cache.entry_codec import HOLE
 from lotus.inside.cache.random_sources import RandomSources
 from lotus.inside.cache.sample_template import filled, with_hole
+from lotus.inside.isolate import busy_time
 from lotus.inside.isolate.busy_time import BusyTime, reading
 from lotus.inside.isolate.cut_bench import words
 from lotus.inside.isolate.file_reads import FileReads
@@ -52,15 +53,30 @@ def test_a_thread_that_waits_is_blocked_and_one_that_computes_is_not():
     if not os.path.exists("/proc/thread-self/schedstat"):
         pytest.skip("the kernel does not count run-queue delay")
     busy = BusyTime()
-    busy.start()
-    sum(range(2_000_000))
-    computed = reading()
-    select.select((), (), (), 0.2)
-    (first, both) = busy.stop([computed, reading()])
-    waited = both[0] - first[0], both[1] - first[1]
+
+    def blocked_share(work):
+        """Of the time in which it is on a core or blocked, which leaves out that for a core."""
+        busy.start()
+        work()
+        ((cpu_ns, blocked_ns),) = busy.stop([reading()])
+        return blocked_ns / (cpu_ns + blocked_ns)
+
+    # Several of each: a thread that loses its core between two readings shows nothing.
+    computed = [blocked_share(lambda: sum(range(1_000_000))) for _ in range(5)]
+    waited = [blocked_share(lambda: select.select((), (), (), 0.05)) for _ in range(5)]
     busy.close()
-    assert waited[1] > waited[0]
-    assert first[0] > waited[0]
+    assert min(computed) < 0.5 < max(waited)
+
+
+def test_blocked_time_is_that_of_the_earlier_readings_as_far_as_it_can_be(monkeypatch):
+    delays_ns, now = iter((5, 55)), iter([(0, 0)])
+    monkeypatch.setattr(BusyTime, "_read_delay_ns", lambda self: next(delays_ns))
+    monkeypatch.setattr(busy_time, "reading", lambda: next(now))
+    busy = BusyTime()
+    busy.start()
+    # 300 ns, of them 20 on a core and 50 ready for one
+    assert busy.stop([(10, 100), (20, 300)]) == [(10, 90), (20, 230)]
+    busy.close()
 
 
 @pytest.mark.parametrize("make", [list, tuple, lambda parts: dict(enumerate(parts))])

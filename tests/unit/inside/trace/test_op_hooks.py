@@ -11,6 +11,7 @@ import pytest
 
 from lotus.inside.trace.log.op_table import Definitions
 from lotus.inside.trace.native.native_hooks import PYTHON
+from tests.unit.called_functions import called
 from tests.unit.fetches import Fetches, Numbers, broken_into
 
 THREADS, EACH = 4, 5000
@@ -18,19 +19,7 @@ THREADS, EACH = 4, 5000
 
 def calls(function: Callable[[], object]) -> int:
     """How many functions are called until it returns, built-in ones included."""
-    count = 0
-
-    def profile(frame: object, event: str, arg: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        function()
-    finally:
-        sys.setprofile(before)
-    return count
+    return len(called(function, built_in=True))
 
 
 @pytest.mark.parametrize(
