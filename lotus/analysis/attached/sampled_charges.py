@@ -13,6 +13,7 @@ from lotus.analysis.attached.worker_pace import slow_worker
 from lotus.analysis.common.columns import number, ratio
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse, Threads
+from lotus.analysis.machine.machine_readings import least_memory_share
 from lotus.analysis.machine.memory_growth import MemoryGrowth, growth_of
 from lotus.analysis.observations.looks import COMPUTING, LEAST_LOCKED, LEAST_LOOKS, LOCK
 from lotus.analysis.observations.own_code import hot_functions, hot_lines
@@ -473,5 +474,8 @@ def _circumstances(
         shares=account.shares,
         swapped_bytes=_grown(seen, "swapped_bytes"),
         memory_stall_ns=_grown(seen, "memory_stall_ns"),
+        memory_left=least_memory_share(
+            seen.evidence.machine, seen.evidence.facts.get("memory_bytes") or math.nan
+        ),
         affordable=math.inf,
     )

@@ -58,6 +58,7 @@ class Scope:
     worker_cores: float  # that its workers may use together, all ranks; 0.0: not known, or none
     machine_cores: float  # of the whole machine; NaN: not known
     shm_bytes: float  # size of /dev/shm; NaN: not known
+    memory_bytes: float  # of the machine; NaN: not known
     program_cpu_ns: float  # of all that ran in the program, until its end; NaN: not known
     worker_start_ns: float  # usual start of a worker, of whichever loader; NaN: none had workers
     operations: pd.DataFrame
@@ -203,6 +204,7 @@ def _scope(
         worker_cores=float(_allowed(workers[keep])),
         machine_cores=float((manifest.get("cpu") or {}).get("logical") or "nan"),
         shm_bytes=float(manifest.get("shm_bytes") or "nan"),
+        memory_bytes=float(manifest.get("memory_bytes") or "nan"),
         program_cpu_ns=spent if isinstance(spent, float) else math.nan,
         worker_start_ns=median(number(workers, "ready_ns") - number(workers, "start_ns")),
         operations=table(run, "operations"),

@@ -1,6 +1,9 @@
 """The machine's own counters while a loader was iterated."""
 
+import math
+
 import numpy as np
+import pandas as pd
 
 from lotus.analysis.common.columns import number
 from lotus.analysis.common.scope import Scope
@@ -19,3 +22,15 @@ def within_loops(scope: Scope, name: str) -> float:
     edges = edges[:, ~np.isnan(edges).any(axis=0)]
     read = np.interp(edges, times[known], counts[known])
     return float(np.maximum(read[1] - read[0], 0.0).sum())
+
+
+def least_memory_share(machine: pd.DataFrame, whole_bytes: float) -> float:
+    """The least share of the memory that was left, 0 to 1; NaN: not known.
+
+    Of a cgroup's limit where that left less than the machine, which has `whole_bytes` (NaN: not
+    known). `machine` is a table as `Run.machine`.
+    """
+    left, limit = number(machine, "available_bytes"), number(machine, "memory_limit_bytes")
+    shares = (left / np.where(limit > 0, limit, whole_bytes))[left >= 0]
+    known = shares[np.isfinite(shares)]
+    return float(known.min()) if known.size else math.nan

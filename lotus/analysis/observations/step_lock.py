@@ -18,12 +18,14 @@ from lotus.analysis.observations.own_code import HotFunction, running_beside
 
 @dataclass(frozen=True)
 class StepLock:
-    """`share`: of `looks` at the step, 0 to 1, that found it at a lock while `running` ran, in one
-    of `threads`."""
+    """`share`: of `looks` at the step, 0 to 1, that found it at a lock while `running` ran.
+
+    It ran in one of `threads`; None: nobody counted them, as of a loop that was broken off.
+    """
 
     share: float
     looks: int
-    threads: int
+    threads: int | None
     running: HotFunction
 
 
@@ -34,13 +36,13 @@ def step_lock(scope: Scope) -> StepLock | None:
     """
     looks = looks_at_step(scope)
     ready = ready_share(scope.waits, "step_run_delay_ns", "step_ns")
-    threads = python_threads(scope)  # not known of a loop that was broken off
+    threads = python_threads(scope)
     if not at_lock(looks, ready) or threads == 0 or _computes_alone(scope):
         return None
     running = running_beside(scope.own_code)
     if running is None or device_share(scope) is not None:
         return None
-    return StepLock(looks.shares[LOCK], looks.count, max(threads, 1), running)
+    return StepLock(looks.shares[LOCK], looks.count, threads if threads > 0 else None, running)
 
 
 def _computes_alone(scope: Scope) -> bool:

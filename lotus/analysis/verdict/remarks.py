@@ -13,7 +13,7 @@ _MUCH_KEPT = 0.25  # cores: processes beside the workers take as much from them
 _NEAR = 0.8  # of a limit
 _SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
 _STALLED = 0.05  # of the loop in which some thread waited for memory
-_ROOM = 4.0  # times as many workers: who waits for memory where there is as much, needs none
+_ROOM = 0.2  # of the memory: where as much is always left, it is other cgroups that lack some
 
 
 def doubt(use: CoreUse) -> str:
@@ -69,7 +69,7 @@ def _near_limits(around: Circumstances) -> Iterator[str]:
 def _short_memory(around: Circumstances, loop_ns: float) -> Iterator[str]:
     """That memory was full while the loader was iterated."""
     stalled = ratio(around.memory_stall_ns, loop_ns)
-    if math.inf > around.affordable >= _ROOM * max(around.workers, 1):
+    if around.memory_left >= _ROOM:
         return
     if around.swapped_bytes < _SWAPPED and not stalled >= _STALLED:
         return

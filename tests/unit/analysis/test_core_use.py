@@ -414,13 +414,15 @@ def test_memory_that_was_full_is_said_whatever_the_causes() -> None:
     (flaw,) = judged(run).flaws
     assert "2.79 GiB were swapped in and out" in flaw
     assert "waited for memory for 30% of the time" in flaw
-    # not where there is room for many times the workers: others wait for memory then
-    full = run.machine
-    columns = {"pid": run.batches["pid"].iloc[0], "worker": 0, "private": [20e6], "shared": 0.0}
+    # not where much of the machine's or the cgroup's memory was left: others wait for it then
+    full, run.manifest["memory_bytes"] = run.machine, 64e9
+    for left, limit, told in ((22e9, 0, 0), (2e9, 0, 1), (2e9, 4e9, 0), (2e9, 40e9, 1), (-1, 0, 1)):
+        run.machine = full.assign(available_bytes=left, memory_limit_bytes=limit)
+        assert len(judged(run).flaws) == told
+    # however small the workers are
+    columns = {"pid": run.batches["pid"].iloc[0], "worker": 0, "private": [1e6], "shared": 0.0}
     run.memory = pd.DataFrame(columns).assign(time_ns=full["time_ns"].iloc[0], anonymous=0.0)
-    run.machine = full.assign(available_bytes=22e9)
-    assert not judged(run).flaws
-    run.machine = full.assign(available_bytes=100e6)
+    run.machine = full.assign(available_bytes=100e6, memory_limit_bytes=0)
     assert len(judged(run).flaws) == 1
     run.machine = during(run, swapped_bytes=[5e9, 5e9 + 1e6], memory_stall_ns=[-1, -1])
     assert not judged(run).flaws

@@ -272,11 +272,12 @@ def test_a_thread_that_stays_at_a_line_computes_only_if_nothing_there_waits(
     run.waits["step_process_cpu_ns"] = run.waits["step_ns"]
     run.waits["step_cpu_ns"] = (1 - helpers) * run.waits["step_ns"]
     assert (judged(run).causes[0].kind == "step-held") == told
-    # that a loop was broken off, and its threads were not counted, does not matter
+    # that a loop was broken off, and its threads were not counted, makes them no number
     run.epochs["threads"] = -1
     first = judged(run).causes[0]
     assert (first.kind == "step-held") == told
-    assert not told or "1 other Python thread" in first.reason
+    assert "python_threads" not in first.evidence
+    assert not told or "while another Python thread of the program ran" in first.reason
 
 
 @pytest.mark.parametrize(("lock", "told"), [(8, True), (2, False)])

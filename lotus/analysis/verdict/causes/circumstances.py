@@ -13,7 +13,7 @@ from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.data.repeated_samples import divided_data
 from lotus.analysis.machine.core_use import CoreUse
-from lotus.analysis.machine.machine_readings import within_loops
+from lotus.analysis.machine.machine_readings import least_memory_share, within_loops
 from lotus.analysis.observations.own_code import (
     HotFunction,
     hot_functions,
@@ -60,6 +60,7 @@ class Circumstances:
     shares: DataShares  # of the data, among the workers
     swapped_bytes: float  # in and out while it was iterated; 0.0: none, or not known
     memory_stall_ns: float  # in which some thread waited for memory then; 0.0: none, or not known
+    memory_left: float  # the least share of the memory, 0 to 1; NaN: not known
     affordable: float  # workers that the machine's memory is enough for; inf: not known
     epochs: int = 1
     left: bool = False  # each of several iterations was left before its end
@@ -136,6 +137,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         shares=divided_data(scope) if shares is None else shares,
         swapped_bytes=within_loops(scope, "swapped_bytes"),
         memory_stall_ns=within_loops(scope, "memory_stall_ns"),
+        memory_left=least_memory_share(scope.machine, scope.memory_bytes),
         affordable=_affordable(scope),
         epochs=scope.epoch_count,
         left=scope.each_is_left,

@@ -76,18 +76,22 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     evidence = {
         "step_held_looks_share": lock.share,
         "step_looks": float(lock.looks),
-        "python_threads": float(lock.threads),
     }
+    if lock.threads is not None:
+        evidence["python_threads"] = float(lock.threads)
     title = STEP_HELD.title.replace("process", f"process, in {lock.running},", 1)
     yield Charge(STEP_HELD.kind, title, ns, evidence)
 
 
 def _reason_in_step(evidence: Evidence) -> str:
+    others = "another Python thread"
+    if evidence.has("python_threads"):
+        others = plural(evidence["python_threads"], "other Python thread")
     return (
         f"In {share(evidence['step_held_looks_share'])} of {amount(evidence['step_looks'])} "
         "observations of the training step, the main thread was waiting for a lock of its own "
-        f"process, while {plural(evidence['python_threads'], 'other Python thread')} of the "
-        "program ran. What a step takes longer because of it may be more."
+        f"process, while {others} of the program ran. What a step takes longer because of it "
+        "may be more."
     )
 
 
