@@ -2,12 +2,13 @@
 
 At the end of each epoch `trainer.log` gets how long the training waited for data and why, and with
 it every integration that the Trainer reports to; at the end the verdict is printed. Where the
-training raises, which transformers tells no callback, it is printed when the program ends. It costs
-what `lotus trace` costs, and records on the process of world rank 0.
+training raises, which transformers tells no callback, it is printed when its process ends, also
+one that multiprocessing forked. It costs what `lotus trace` costs, and records on the process of
+world rank 0.
 """
 
-import atexit
 import os
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, Any
 
 from lotus.common.stderr import say
@@ -34,14 +35,14 @@ class LotusCallback(TrainerCallback):
     ) -> None:
         self._trainer = trainer
         self._log = TrainingLog(directory, level)
-        self._pid = os.getpid()
+        self._end: Any = None  # prints once, not in forked children
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start recording before the first loader is iterated."""
         if state.is_world_process_zero:
             self._log.start()
-            self._pid = os.getpid()
-            atexit.register(self._end)
+            # atexit's functions do not run in a process that multiprocessing forked.
+            self._end = Finalize(None, self._print, exitpriority=0)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Send the values of the epoch to the trainer."""
@@ -51,11 +52,9 @@ class LotusCallback(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Print the verdict."""
-        self._end()
+        if self._end is not None:
+            self._end()
 
-    def _end(self) -> None:
-        atexit.unregister(self._end)
-        if os.getpid() != self._pid:  # a child that was forked meanwhile
-            return
+    def _print(self) -> None:
         for line in self._log.finish():
             say(line)
