@@ -52,7 +52,8 @@ from tests.unit.advise import (
     test_ceilings,
     test_tried_alternatives,
 )
-from tests.unit.analysis import test_rank_verdict, test_sampled_functions
+from tests.unit.analysis.attached import test_sampled_functions
+from tests.unit.analysis.ranks import test_rank_verdict
 from tests.unit.attach import test_attached_run
 from tests.unit.balance import test_job_whatif
 from tests.unit.joining.test_sample_join import AT, batch, every_ms, recording

@@ -24,7 +24,7 @@ from lotus.analysis.ranks.rank_verdict import (
 from lotus.reporters.base.page import Chart, Table
 from lotus.reporters.ranks import rank_charts, rank_report
 from lotus.reporters.run import run_document, short_report
-from tests.unit.analysis.test_rank_steps import MS, Job
+from tests.unit.analysis.ranks.test_rank_steps import MS, Job
 
 HOSTILE = "\x1b[31mhost</script>\u202e"
 

@@ -9,7 +9,7 @@ from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.verdict import verdict
-from tests.unit.analysis.test_remade_loaders import remade
+from tests.unit.analysis.common.test_remade_loaders import remade
 from tests.unit.simulated import Plan
 
 

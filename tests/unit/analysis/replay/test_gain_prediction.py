@@ -13,7 +13,7 @@ from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.verdict import Cause, verdict
 from lotus.reporters.run import trial
-from tests.unit.analysis.test_core_use import QUIET, cores
+from tests.unit.analysis.machine.test_core_use import QUIET, cores
 from tests.unit.simulated import Plan
 
 VARIED = np.random.default_rng(1).lognormal(0, 0.6, 4096)

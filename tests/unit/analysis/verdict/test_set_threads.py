@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.analysis.test_core_use import QUIET, cores, judged
+from tests.unit.analysis.machine.test_core_use import QUIET, cores, judged
 from tests.unit.simulated import Plan
 
 

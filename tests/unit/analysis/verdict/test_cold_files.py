@@ -10,7 +10,7 @@ from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.work import OPERATION
 from lotus.reporters.run.terminal import report
-from tests.unit.analysis.test_causes import judged
+from tests.unit.analysis.verdict.test_causes import judged
 from tests.unit.simulated import Plan
 
 

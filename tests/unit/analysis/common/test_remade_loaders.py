@@ -6,7 +6,7 @@ import pytest
 
 from lotus.analysis.common.remade_loaders import merged, number_of
 from lotus.analysis.summary import summarise
-from tests.unit.analysis.test_run_time import shift, together
+from tests.unit.analysis.verdict.test_run_time import shift, together
 from tests.unit.simulated import Plan
 
 
