@@ -31,7 +31,7 @@ _SPARE = 0.1  # of the workers' time: with less, no order of the batches makes t
 _SAMPLE_FACTS = {
     "samples": "How many samples are slow.",
     "times_fetched": "How often they were fetched.",
-    "slowest_sample": "Index of the slowest sample.",
+    "slowest_sample": "Index of the slowest sample; null: of a stream, whose samples have none.",
     "slowest_ns": "Its time, nanoseconds.",
     "typical_ns": "A usual sample's time, nanoseconds.",
     "blocked_share": (
@@ -66,10 +66,11 @@ def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
     worst = int(np.argmax(np.where(slow, duration_ns, -1.0)))
     index = integer(samples, "sample")[costliest(ledger.outliers, slow)]
     distinct = len(set(index.tolist())) if (index != -1).all() else len(index)
+    slowest = integer(samples, "sample")[worst]
     return {
         "samples": float(distinct),
         "times_fetched": float(len(index)),
-        "slowest_sample": float(integer(samples, "sample")[worst]),
+        "slowest_sample": float(slowest) if slowest != -1 else math.nan,
         "slowest_ns": float(duration_ns[worst]),
         "typical_ns": float(typical[worst]),
         "blocked_share": _blocked_share(ledger, samples[slow]),
@@ -139,10 +140,10 @@ def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
 
 
 def _slow_samples_title(charge: Charge, around: Circumstances) -> str:
-    count, slowest = (int(charge.evidence[name]) for name in ("samples", "slowest_sample"))
-    text = f"{count} slow samples, the slowest at index {slowest}"
-    if count == 1:
-        text = f"one slow sample: index {slowest}"
+    count, slowest = int(charge.evidence["samples"]), charge.evidence["slowest_sample"]
+    text = f"{count} slow samples" if count > 1 else "one slow sample"
+    if math.isfinite(slowest):  # samples of a stream have no index
+        text += f", the slowest at index {slowest:.0f}" if count > 1 else f": index {slowest:.0f}"
     where, words = _where(charge, around), _waiting_words(charge)
     text += f", in {where}" if where else ""
     if words:
@@ -164,7 +165,8 @@ def _slow_samples_reason(evidence: Evidence) -> str:
 
 
 def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
-    where = around.paths.get(int(charge.evidence.get("slowest_sample", -1)))
+    slowest = charge.evidence.get("slowest_sample", math.nan)
+    where = around.paths.get(int(slowest)) if math.isfinite(slowest) else None
     text = f"Look at {where}{_kept(where)}. " if where else "Look at these samples. "
     if _is_waiting(charge):
         words = mostly_blocked(charge)

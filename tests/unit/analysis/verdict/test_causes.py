@@ -1,6 +1,7 @@
 """Loops with a planted cause, simulated: the planted one comes out first, and the books close."""
 
 import dataclasses
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -191,7 +192,10 @@ def test_one_epoch_cannot_tell_a_slow_sample_from_a_stall() -> None:
 def test_samples_without_an_index_are_not_recognised_in_another_epoch() -> None:
     run = in_one_epoch(3000.0, 3)
     run.samples["sample"] = -1
-    assert judged(run).causes[0].kind == "slow-samples"
+    first = judged(run).causes[0]
+    assert first.kind == "slow-samples"
+    assert first.title == "one slow sample, in decode (default_loader)"
+    assert math.isnan(first.evidence["slowest_sample"])
 
 
 def test_pickling_that_stops_the_fetch_is_charged_to_sending() -> None:
