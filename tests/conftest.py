@@ -52,7 +52,10 @@ _TOGETHER = {
 _ON_ANY_TORCH = {
     f"tests/integration/test_{name}.py": why
     for why, names in (
-        ("what is written and drawn of a run, whatever recorded it", "causes compare export html"),
+        (
+            "what is written and drawn of a run, whatever recorded it",
+            "causes compare documented_commands export html",
+        ),
         (
             "how programs and recorders start and end",
             "environments launch launch_signals recorders",

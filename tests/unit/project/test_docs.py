@@ -7,19 +7,12 @@ from urllib.parse import unquote
 
 import pytest
 
-import lotus
 from lotus import cli
+from tests import documented
+from tests.documented import PAGES, ROOT
 from tests.unit.benches import bench
 
-ROOT = Path(lotus.__file__).parents[1]
 README = ROOT / "README.md"
-# Made by `make docs`, from the commands' help and from docstrings.
-MADE = ("commands", "reference")
-PAGES = [
-    README,
-    ROOT / "CONTRIBUTING.md",
-    *sorted(each for each in (ROOT / "docs").rglob("*.md") if each.parent.name not in MADE),
-]
 # `[text](target)`, also of a picture; code is left out before.
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
@@ -39,15 +32,6 @@ def anchors(page: Path) -> set[str]:
     text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
     headings = re.findall(r"^#+ (.+)$", text, re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def commands(page: Path) -> list[str]:
-    """What can be typed: the lines of code blocks that begin with `lotus`, and whole commands in
-    the text."""
-    text = page.read_text("utf-8")
-    blocks = re.findall(r"^    (lotus .*)$", text, re.M)
-    inline = re.findall(r"`(lotus [^`\n]*(?: -- | my-run)[^`\n]*)`", text)
-    return [line for line in [*blocks, *inline] if not re.match(r"lotus [\w ]+:", line)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -97,9 +81,6 @@ def test_the_newcomers_tool_finds_its_commands_in_the_readme() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_can_be_typed(page: Path) -> None:
-    parser = cli.parser()
-    for line in commands(page):
-        words = shlex.split(line.replace("...", "command"), comments=True)[1:]
-        if "_".join(words[:2]) in cli._names():
-            words[:2] = [" ".join(words[:2])]
-        parser.parse_args(words)  # ends the test where it is refused
+    for line in documented.typed(page):
+        for words in documented.commands(line.replace("...", "command")):
+            documented.PARSER.parse_args(words)  # ends the test where it is refused
