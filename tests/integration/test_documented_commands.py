@@ -171,7 +171,7 @@ NOT_RUN = {
     "advise --budget --ceilings --loader": _PARSED,
     "advise --only": _PARSED,
     "advise --skip": _PARSED,
-    "export --format --weight -o": "needs counters; tests/unit/export/test_flame_graphs.py has them",
+    "export --format --weight -o": "needs counters; parsed only",
     "plan --disk --folder --ram": _PARSED,
     "report --open": "opens a browser; run without one in tests/unit/reading/test_recent_runs.py",
     "sweep --prefetch --repeat --workers -o": _PARSED,
