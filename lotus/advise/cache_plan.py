@@ -170,6 +170,12 @@ class CachePlanning:
     notes: tuple[str, ...] = ()
     shared: tuple[SharedCache, ...] = ()
     timing: CacheTiming | None = None  # of what was chosen; None: nothing was
+    is_unknown: bool = False  # whether epochs were to be timed, and leave open whether it pays
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the timing."""
+        return self.timing is not None and self.timing.interrupted
 
 
 def read(events: Sequence[Mapping[str, Any]]) -> tuple[PlannedSet, tuple[Cut, ...]]:
@@ -364,18 +370,18 @@ def _offer(
 
 def with_timing(planning: CachePlanning, timing: CacheTiming) -> CachePlanning:
     """Return the choice with what its epochs took; none where they show that it does not pay."""
-    planning = replace(planning, timing=timing)
-    speedup, epochs = timing.speedup, planning.epochs
-    if timing.why_unknown() or speedup is None:
-        what = planning.reason.replace("Cache", "to cache", 1)
-        return replace(planning, reason=f"It is not known whether it pays {what}")
-    plain_s = timing.plain_s
-    if timing.saved_s(epochs) >= LEAST_SAVED * epochs * plain_s and speedup.low > 1:
+    planning, epochs = replace(planning, timing=timing), planning.epochs
+    saving = timing.saving(epochs)
+    if saving is not None and saving.low > 0 and saving.mean >= LEAST_SAVED:
         return planning
+    if saving is None or saving.high >= LEAST_SAVED:
+        what = planning.reason.replace("Cache", "to cache", 1)
+        reason = f"It is not known whether it pays {what}"
+        return replace(planning, reason=reason, is_unknown=True)
     reason = (
-        f"Do not cache samples: timed epochs were {speedup.mean:.2f} ({speedup.low:.2f} to "
-        f"{speedup.high:.2f}) times as fast with the best cut, and {epochs} epochs with what the "
-        f"first one costs save {max(timing.saved_s(epochs) / (epochs * plain_s), 0.0):.0%}"
+        f"Do not cache samples: with the best cut, {epochs} timed epochs save "
+        f"{saving.mean:.1%} ({saving.low:.1%} to {saving.high:.1%}) of their time, less than "
+        f"{LEAST_SAVED:.0%}"
     )
     return replace(planning, chosen=None, reason=reason)
 

@@ -78,6 +78,7 @@ def _rates(folder: Path, count: int) -> tuple[float, float]:
     pieces = max(1, count // _PIECE)
     data = os.urandom(_PIECE)
     descriptor, name = tempfile.mkstemp(prefix=".measured-", dir=folder)
+    os.unlink(name)  # so that nothing is left where this is killed
     try:
         begun = time.monotonic()
         for _ in range(pieces):
@@ -94,6 +95,5 @@ def _rates(folder: Path, count: int) -> tuple[float, float]:
         read_s = time.monotonic() - begun
     finally:
         os.close(descriptor)
-        os.unlink(name)
     whole = pieces * _PIECE
     return whole / max(written_s, 1e-9), whole / max(read_s, 1e-9)

@@ -25,7 +25,10 @@ from lotus.tune.program.program import TrialFailed, Watched
 
 LEAST_ROUNDS = 4
 _ROUNDS = 8
-_LEAST_BATCHES = 8  # of an epoch that is not timed whole, and of each worker
+_LEAST_BATCHES, _LEAST_BURSTS = 8, 3  # of an epoch; a burst is a batch of each worker
+_ENOUGH_BURSTS = 8  # from which on more rounds tell more than longer epochs
+_OF_A_ROUND = 2.5  # epochs without a cache: filling takes longer than one, cached samples less
+_LONGER = 2  # times the budget, where fewer than LEAST_ROUNDS fit into it
 _LIMIT_S = 60.0  # of a batch
 _WIDEST = 0.5  # half an interval's width, of logarithms: more says little
 
@@ -63,7 +66,7 @@ class EpochRound:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two epochs with the 95 % interval for a further pair."""
+    """A ratio with its 95 % interval."""
 
     mean: float
     low: float
@@ -75,7 +78,7 @@ class CacheTiming:
     """What was timed, as `lotus.tune.session.subprocess_tuning.Measured` has it.
 
     batches  of each epoch that was timed; whole ones are computed from shorter ones
-    failure  why there is no answer, as a clause; ""  if there is one
+    ended  why no more rounds were timed, as a clause; "" if that was planned
     """
 
     rounds: tuple[EpochRound, ...]
@@ -85,16 +88,21 @@ class CacheTiming:
     first: EpochShares
     later: EpochShares
     interrupted: bool = False
-    failure: str = ""
+    ended: str = ""
+
+    @property
+    def failure(self) -> str:
+        """Why nothing was timed, as a clause; "" if something was."""
+        return "" if self.rounds else self.ended or "no round of epochs was timed"
 
     @property
     def speedup(self) -> Ratio | None:
-        """How many times as fast an epoch from the second on is; None: it cannot be told."""
+        """How many times as fast a further epoch from the second on is; None: not predictable."""
         return self._over([each.plain_s / each.seconds(self.later) for each in self.rounds])
 
     @property
     def first_longer(self) -> Ratio | None:
-        """How many times as long the first epoch takes."""
+        """How many times as long the first epoch takes, as `speedup`."""
         return self._over([each.seconds(self.first) / each.plain_s for each in self.rounds])
 
     @property
@@ -107,6 +115,21 @@ class CacheTiming:
         first = statistics.mean(each.seconds(self.first) for each in self.rounds)
         later = statistics.mean(each.seconds(self.later) for each in self.rounds)
         return self.plain_s - first + (epochs - 1) * (self.plain_s - later)
+
+    def saving(self, epochs: int) -> Ratio | None:
+        """Return which part of the time of so many epochs is saved; None: too few were timed.
+
+        The interval is that of the mean, not of a further epoch as that of `speedup`.
+        """
+        if len(self.rounds) < LEAST_ROUNDS:
+            return None
+        saved = []
+        for each in self.rounds:
+            cached_s = each.seconds(self.first) + (epochs - 1) * each.seconds(self.later)
+            saved.append(1 - cached_s / (epochs * each.plain_s))
+        mean, count = statistics.mean(saved), len(saved)
+        half = t_quantile(count - 1) * statistics.stdev(saved) / math.sqrt(count)
+        return Ratio(mean, mean - half, mean + half)
 
     def break_even(self) -> int | None:
         """Return after how many epochs the cache has saved what it cost; None: never."""
@@ -131,13 +154,18 @@ class CacheTiming:
         if self.failure:
             return self.failure
         if len(self.rounds) < LEAST_ROUNDS:
-            return (
+            few = (
                 f"only {len(self.rounds)} of at least {LEAST_ROUNDS} rounds of epochs were timed "
                 f"in {self.seconds:.0f} s"
             )
+            return f"{few}: {self.ended}" if self.ended else few
         if self.speedup is None or self.first_longer is None:
             return "timed epochs differ too much, as where other programs use the cores"
         return ""
+
+
+class TooLong(Exception):
+    """Too few epochs fit into the budget; the reason is a clause."""
 
 
 def measure(
@@ -150,65 +178,122 @@ def measure(
 ) -> CacheTiming:
     """Time rounds of epochs for about `budget_s`, with caches below `folder`.
 
-    It may take twice as long where too few rounds fit otherwise.
-    `shares` are those of the first epoch and of later ones.
+    It may take up to twice as long where too few rounds fit otherwise. `shares` are those of the
+    first epoch and of later ones. Rounds that were complete when it failed or was interrupted
+    count.
     """
-    watched, began = program.watched, clock()
+    began = clock()
+    timer = _RoundTimer(program, cache, folder)
     rounds: list[EpochRound] = []
-    whole = watched.batches or 0
-    batches = _batches(watched, budget_s)
-    interrupted, failure = False, "" if whole else "the number of its batches is not known"
+    shortest_s = math.inf
+    interrupted, ended = False, ""
     try:
-        while not failure and len(rounds) < _ROUNDS:
+        timer.choose_batches(budget_s)
+        while len(rounds) < _ROUNDS:
             start = clock()
-            rounds.append(_round(program, cache, folder, len(rounds), batches))
-            most_s = budget_s * (1 if len(rounds) >= LEAST_ROUNDS else 2)
-            if clock() - began + (clock() - start) > most_s:
+            rounds.append(timer.time(len(rounds)))
+            round_s = clock() - start
+            shortest_s = min(shortest_s, round_s)
+            missing = LEAST_ROUNDS - len(rounds)
+            needed_s = clock() - began + missing * shortest_s
+            if missing > 0 and needed_s > _LONGER * budget_s:
+                raise TooLong(_too_long(budget_s, needed_s))
+            if missing <= 0 and clock() - began + round_s > budget_s:
                 break
-    except TrialFailed as error:
-        failure = str(error)
+    except (TrialFailed, TooLong) as error:
+        ended = str(error)
     except KeyboardInterrupt:
-        interrupted, failure = not program.problem, program.problem or "it was interrupted"
+        interrupted, ended = not program.problem, program.problem or "it was interrupted"
     return CacheTiming(
-        tuple(rounds), batches, whole, clock() - began, *shares, interrupted, failure
+        tuple(rounds), timer.batches, timer.whole, clock() - began, *shares, interrupted, ended
     )
 
 
-def _batches(watched: Watched, budget_s: float) -> int:
-    """Return how many batches an epoch has that is timed."""
+def _too_long(budget_s: float, needed_s: float) -> str:
+    """Say which budget would do, where so many seconds are needed."""
+    enough = math.ceil(needed_s * 1.2 / _LONGER / 10) * 10
+    return f"its epochs take too long for --check {budget_s:g}s; --check {enough}s may do"
+
+
+class _RoundTimer:
+    """Times rounds of epochs of a program's loader.
+
+    Epochs of fewer than all batches go through the data set, so that the files of their samples
+    are in memory as often as in training.
+    """
+
+    def __init__(self, program: TimesEpochs, cache: SampleCache, folder: Path) -> None:
+        self._program, self._cache, self._folder = program, cache, folder
+        self._own = program.watched.setting
+        self.whole = program.watched.batches or 0
+        self.batches = 0  # of each epoch
+        self._turn = 0
+
+    def choose_batches(self, budget_s: float) -> None:
+        """Choose how many batches of an epoch are timed, from one of as few as possible.
+
+        That one also warms up what all others find warm. Raises TooLong, also before it.
+        """
+        if not self.whole:
+            raise TrialFailed("the number of its batches is not known")
+        burst = max(self._own.num_workers, 1)
+        ahead = burst * (self._own.prefetch_factor or TORCH_PREFETCH)
+        least = min(self.whole, max(_LEAST_BATCHES, _LEAST_BURSTS * burst, ahead + burst))
+        enough = max(_ENOUGH_BURSTS * burst, 2 * ahead)
+        needed_s = _least_s(self._program.watched, least) * (LEAST_ROUNDS * _OF_A_ROUND + 1)
+        if needed_s > _LONGER * budget_s:
+            raise TooLong(_too_long(budget_s, needed_s))
+
+        self.batches = least
+        epoch = self._timed(None)
+        left_s = budget_s - epoch.total_s
+        start_s, batch_s = _parts(epoch, burst)
+
+        def fit(rounds: int) -> int:
+            epoch_s = left_s / (_OF_A_ROUND * rounds)
+            return burst + int((epoch_s - start_s) / max(batch_s, 1e-6))
+
+        batches = max(fit(_ROUNDS), min(enough, fit(LEAST_ROUNDS)), least)
+        needed_s = epoch.total_s * (LEAST_ROUNDS * _OF_A_ROUND + 1)
+        if needed_s > _LONGER * budget_s:
+            raise TooLong(_too_long(budget_s, needed_s))
+        most = self.whole
+        if epoch.drawn < self.whole:  # the same samples would come again and again
+            most = max(least, epoch.drawn // (2 * LEAST_ROUNDS))
+        self.batches = min(math.ceil(batches / burst) * burst, most, epoch.drawn)
+        self._turn = 0
+
+    def time(self, number: int) -> EpochRound:
+        """Time a round. Raises TrialFailed."""
+        place = self._folder / str(number)
+        entry = {**asdict(self._cache), "folder": str(place)}
+        try:
+            plain_s = self._whole_s(None) if number % 2 == 0 else 0.0
+            filling_s = self._whole_s(entry)
+            _look(place)
+            cached_s = self._whole_s(entry, filled=True)
+            return EpochRound(plain_s or self._whole_s(None), filling_s, cached_s)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _whole_s(self, entry: dict[str, object] | None, filled: bool = False) -> float:
+        return seconds(self._timed(entry, filled), self._own.num_workers, self.whole)
+
+    def _timed(self, entry: dict[str, object] | None, filled: bool = False) -> TimedEpoch:
+        """Time an epoch of the next samples, or again of those that were cached just before."""
+        if not filled:
+            self._turn += 1
+        skip = (self._turn - 1) * self.batches
+        request = TimeEpoch(self.batches, skip, entry, filled, _LIMIT_S)
+        return self._program.perform(self._own, request)
+
+
+def _least_s(watched: Watched, batches: int) -> float:
+    """Return in which time an epoch of so many batches is expected to be over, at least."""
     times = [wait + step for wait, step in zip(watched.waits_s, watched.steps_s, strict=False)]
-    usual_s = statistics.median(times[1:] or times or [1.0])
-    workers, whole = watched.setting.num_workers, watched.batches or 1
-    burst = max(workers, 1)
-    ahead = workers * (watched.setting.prefetch_factor or TORCH_PREFETCH)
-    least = max(_LEAST_BATCHES * burst, 2 * ahead)
-    # A filling epoch takes longer than others, and one with all hits is short.
-    fit = int(budget_s / (2.5 * _ROUNDS * max(usual_s, 1e-6)))
-    return min(whole, math.ceil(max(fit, least) / burst) * burst)
-
-
-def _round(
-    program: TimesEpochs, cache: SampleCache, folder: Path, number: int, batches: int
-) -> EpochRound:
-    whole, place = program.watched.batches or batches, folder / str(number)
-    # Other samples each time, so that their files are as often in memory as in training.
-    parts = max(whole // batches, 1)
-    entry = {**asdict(cache), "folder": str(place)}
-
-    def timed(kind: int, settings: dict[str, object] | None, filled: bool = False) -> float:
-        skip = (2 * number + kind) % parts * batches
-        request = TimeEpoch(batches, skip, settings, filled, _LIMIT_S)
-        epoch = program.perform(program.watched.setting, request)
-        return seconds(epoch, program.watched.setting.num_workers, whole)
-
-    try:
-        plain_s = timed(0, None) if number % 2 == 0 else 0.0
-        filling_s = timed(1, entry)
-        _look(place)
-        cached_s = timed(1, entry, filled=True)
-        return EpochRound(plain_s or timed(0, None), filling_s, cached_s)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    # Of workers, a burst of batches arrives at a time: the mean tells more than the median.
+    rest = times[1:]
+    return (watched.startup_s or 0.0) + batches * (statistics.mean(rest) if rest else 0.0)
 
 
 def _look(place: Path) -> None:
@@ -221,6 +306,14 @@ def _look(place: Path) -> None:
         raise TrialFailed(f"its cache was dropped when that was tried: {dropped}")
 
 
+def _parts(epoch: TimedEpoch, burst: int) -> tuple[float, float]:
+    """Return the seconds until each worker's first batch, and those of each further batch."""
+    got = epoch.batches_s
+    if len(got) <= burst:
+        return 0.0, epoch.total_s / len(got)
+    return got[burst - 1], (got[-1] - got[burst - 1]) / (len(got) - burst)
+
+
 def seconds(epoch: TimedEpoch, workers: int, batches: int) -> float:
     """Return the seconds of an epoch of so many batches, from one that may have fewer.
 
@@ -229,5 +322,4 @@ def seconds(epoch: TimedEpoch, workers: int, batches: int) -> float:
     got, burst = epoch.batches_s, max(workers, 1)
     if len(got) >= batches or len(got) <= burst:
         return epoch.total_s
-    usual_s = (got[-1] - got[burst - 1]) / (len(got) - burst)
-    return epoch.total_s + (batches - len(got)) * usual_s
+    return epoch.total_s + (batches - len(got)) * _parts(epoch, burst)[1]

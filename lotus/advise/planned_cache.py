@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lotus.advise import cache_plan, cache_room, cache_timing
 from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Offer, SharedCache
@@ -16,9 +14,9 @@ from lotus.common import memory_headroom
 from lotus.common.errors import LotusError
 from lotus.common.formatting import plural
 from lotus.common.stderr import say
-from lotus.inside.cache.cache_folder import cache_name, users_root
+from lotus.inside.cache.cache_folder import cache_name, memory_root, users_root
 from lotus.mapping import isolated_runner
-from lotus.settings import sample_caches, tuned_file
+from lotus.settings import sample_caches, scratch_folders, tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, SampleCache, Tuned
 from lotus.tune.session import subprocess_tuning
@@ -44,23 +42,17 @@ def attempt(
     LotusError where the command cannot be started, or where it iterates no such loader.
     """
     headroom = memory_headroom.memory()
-    with tempfile.TemporaryDirectory(prefix="lotus-plan-") as scratch:
-        shared = cache_room.SHARED_MEMORY
-        tried = Path(
-            tempfile.mkdtemp(prefix="lotus-plan-", dir=shared if shared.is_dir() else None)
+    in_memory = cache_room.SHARED_MEMORY.is_dir()
+    with _scratch(Path(memory_root() if in_memory else users_root())) as scratch:
+        events, notes = isolated_runner.measure_cuts(
+            command,
+            scratch / "run",
+            scratch / "samples",
+            loader=loader,
+            samples=samples,
+            epochs=epochs,
+            budget_s=budget_s,
         )
-        try:
-            events, notes = isolated_runner.measure_cuts(
-                command,
-                Path(scratch) / "run",
-                tried,
-                loader=loader,
-                samples=samples,
-                epochs=epochs,
-                budget_s=budget_s,
-            )
-        finally:
-            shutil.rmtree(tried, ignore_errors=True)
     notes += [str(event["error"]) for event in events if event.get("event") == "fault"]
     try:
         data, cuts = cache_plan.read(events)
@@ -93,35 +85,45 @@ def _timed(
     assert chosen is not None
     shares = chosen.first_shares, chosen.later_shares
 
-    def unknown(why: str) -> CacheTiming:
-        return CacheTiming((), 0, 0, 0.0, *shares, failure=why)
+    def unknown(why: str, interrupted: bool = False) -> CacheTiming:
+        return CacheTiming((), 0, 0, 0.0, *shares, interrupted, why)
 
     if not budget_s:
         return unknown("no epoch was timed, as --check 0s says")
     if not chosen.warm:
         return unknown("the cache is larger than free memory, and is read from the disk")
+    cache, timings = _cache(planning, chosen), []
+    say("lotus: the program is started again; epochs are timed with cached samples and without")
+    with _scratch(Path(chosen.place.folder or users_root())) as scratch:
 
-    def measure(program: subprocess_tuning.PipedProgram) -> Any:
-        return cache_timing.measure(program, cache, scratch, shares, budget_s)
+        def measure(program: subprocess_tuning.PipedProgram) -> CacheTiming:
+            timings.append(cache_timing.measure(program, cache, scratch, shares, budget_s))
+            return timings[0]
 
-    root = Path(chosen.place.folder or users_root())
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".timed-", dir=root))
-    cache = _cache(planning, chosen)
-    try:
-        say("lotus: the program is started again; epochs are timed with cached samples and without")
         result = subprocess_tuning.measure(
             command,
             measure,
             loader=planning.data.loader.call_site if loader is None else loader,
             feed=False,
+            hints=subprocess_tuning.NO_HINTS,
         )
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    timing: CacheTiming | None = result.result
-    if timing is None or not timing.rounds:
-        return unknown(result.problem or "the program ended before an epoch was timed")
-    return timing
+    if not timings:  # also rounds before a failure or Ctrl-C count
+        why = "it was interrupted" if result.interrupted else result.problem
+        return unknown(why or "the program ended before an epoch was timed", result.interrupted)
+    return replace(timings[0], interrupted=timings[0].interrupted or result.interrupted)
+
+
+@contextlib.contextmanager
+def _scratch(root: Path) -> Iterator[Path]:
+    """Make a folder for samples that are cached to be measured. Raises LotusError."""
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = stack.enter_context(scratch_folders.made(root))
+        except OSError as error:
+            raise LotusError(
+                f"no samples can be cached in {root}: {error.strerror or error}"
+            ) from None
+        yield folder
 
 
 def shared_caches(cuts: Sequence[Cut], places: Sequence[CachePlace]) -> tuple[SharedCache, ...]:
@@ -138,9 +140,12 @@ def shared_caches(cuts: Sequence[Cut], places: Sequence[CachePlace]) -> tuple[Sh
 
 
 def settings(planning: CachePlanning, command: Sequence[str]) -> Tuned | None:
-    """Return the choice as a file of settings; None where no samples are to be cached."""
+    """Return the choice as a file of settings.
+
+    None where no samples are to be cached, and where Ctrl-C came before that was known.
+    """
     chosen, data = planning.chosen, planning.data
-    if chosen is None:
+    if chosen is None or (planning.interrupted and planning.is_unknown):
         return None
     setting = Setting.from_json(data.setting)
     entry = Entry(data.loader, setting, setting, cache=_cache(planning, chosen))

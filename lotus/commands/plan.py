@@ -1,6 +1,7 @@
 """`lotus plan`: whether caching samples pays, which part of them, and where."""
 
 import argparse
+import signal
 from pathlib import Path
 
 from lotus.commands.common import arguments, options
@@ -29,12 +30,17 @@ batches. Then epochs of its loader are timed in turn (--check): without a cache,
 filling one, and with all samples from it. Its workers, the store and the
 sending are real, the training step is emulated. What is predicted are whole
 epochs, with the 95 % interval for one of them, or it is said why they are not
-predictable. Where epochs gain nothing, as where the step binds, it says so.
+predictable. What all epochs save in the mean, and its interval, decide whether
+it pays: it does, or does not, as where the step binds, or it is not known.
 
-writes: the file of -o, if caching samples pays
+Ctrl-C ends the timing; epochs that were timed by then count. What a plan that
+was killed leaves in memory, `lotus cache ls` lists, and the next plan removes.
+
+writes: the file of -o, if caching samples pays, or if that is not known
 
 exit codes: 0 it was measured, also if caching does not pay; 1 samples
-  of this loader cannot be cached; 2 the program could not be measured
+  of this loader cannot be cached; 2 the program could not be measured; 130
+  Ctrl-C, in which case a file is only written if caching pays
 
 see also: lotus advise, lotus run, lotus tune, lotus schema plan
 """
@@ -82,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=60.0,
         metavar="TIME",
         help="how long epochs are timed with cached samples and without, up to twice as long if "
-        "few fit; 0s: they are not (default: 60s)",
+        "few fit; if none do, it says what would be enough; 0s: they are not (default: 60s)",
     )
     options.add_output(parser, f"file of settings to write (default: {DEFAULT})", "FILE")
     options.add_json(parser, "plan")
@@ -118,4 +124,6 @@ def run(args: argparse.Namespace) -> int:
         outputs.print_document(plan_report.document(planning, output=written))
     else:
         plan_report.write(plain_console(), planning, words=command, output=written)
+    if planning.interrupted:
+        return 128 + signal.SIGINT
     return 0 if planning.data.refused is None else 1

@@ -18,8 +18,10 @@ from typing import Any
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.inside.cache.cache_folder import FORMAT, memory_root, users_root
+from lotus.settings import scratch_folders
 
 _LARGEST_ABOUT = 1 << 20  # bytes
+_ABANDONED = "a `lotus plan` that was killed left it"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,14 @@ def listed() -> list[ListedCache]:
 
 
 def read(folder: Path) -> ListedCache | None:
-    """The cache that a folder is; None where it is none, or not the user's."""
+    """The cache that a folder is; None where it is none, or not the user's.
+
+    What a killed `lotus plan` left is one without samples, which is dropped.
+    """
+    if scratch_folders.is_abandoned(folder):
+        at = _modified(folder)
+        size = _all_bytes(folder)
+        return ListedCache(folder, 0, size, at, at, None, None, None, None, _ABANDONED)
     try:
         status = os.lstat(folder)
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
@@ -74,7 +83,7 @@ def read(folder: Path) -> ListedCache | None:
         folder,
         samples,
         size,
-        _last_used(folder),
+        _modified(folder / "used"),
         _time(made_at),
         data_set if isinstance(data_set, str) else None,
         _texts(about.get("operations")),
@@ -148,6 +157,10 @@ def _contents(folder: Path) -> tuple[int, int]:
     return samples, size
 
 
+def _all_bytes(folder: Path) -> int:
+    return sum(_taken(entry) for place, _, _ in os.walk(folder) for entry in _entries(Path(place)))
+
+
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         yield from entries
@@ -160,9 +173,9 @@ def _taken(entry: os.DirEntry[str]) -> int:
         return 0
 
 
-def _last_used(folder: Path) -> float | None:
+def _modified(path: Path) -> float | None:
     try:
-        return os.lstat(folder / "used").st_mtime
+        return os.lstat(path).st_mtime
     except OSError:
         return None
 

@@ -1,10 +1,13 @@
 """`lotus plan` on programs in which each cut can or cannot be kept, by construction."""
 
 import json
+import re
+import signal
 
 import pytest
 
 from tests.integration.conftest import LOTUS, PYTHON, Start
+from tests.waiting import wait_until
 
 PROGRAM = """
 import os, random, sys
@@ -358,7 +361,59 @@ def test_epochs_are_timed_with_what_is_planned(torch, tmp_path, workers):
     if timing["why"] is None:
         assert timing["times"]["low"] < timing["times"]["mean"] < timing["times"]["high"]
     assert "finally" not in text
-    assert not list(tmp_path.glob("**/.timed-*"))
+
+
+def test_ctrl_c_ends_the_timing_and_leaves_nothing(torch, tmp_path):
+    # GIVEN a plan that times its first round of epochs
+    script = tmp_path / "train.py"
+    script.write_text(TIMED)
+    cache = tmp_path / "cache"
+    command = [*LOTUS, "plan", "--samples", "4", "--ram", "0", "--disk", "100MB"]
+    command += ["--folder", str(cache), "--", PYTHON, str(script), "2"]
+    started = Start(command, tmp_path, "interrupted", {})
+    wait_until(lambda: list(cache.glob(".plan-*/0")), started.process)
+    started.process.send_signal(signal.SIGINT)
+    done = started.end()
+    text = " ".join(done.out.decode().split())
+    # THEN it says what is not known and why, plans nothing, and nothing remains
+    assert done.code == 130, text + done.err.decode()
+    assert "It is not known whether it pays to cache what comes from" in text
+    assert "it was interrupted" in text
+    assert "lotus run" not in text
+    assert not (tmp_path / "plan.json").exists()
+    assert not cache.exists()
+
+
+ENDS = """
+import os, sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return torch.full((100,), float(index))
+
+if __name__ == "__main__":
+    for number, batch in enumerate(DataLoader(Rows(), batch_size=4)):
+        if number == 2:
+            sys.exit(3)
+"""
+
+
+def test_reasons_name_no_options_of_other_verbs(torch, tmp_path):
+    # GIVEN a program that ends before its epochs can be timed
+    script = tmp_path / "train.py"
+    script.write_text(ENDS)
+    command = [*LOTUS, "plan", "--samples", "4", "--ram", "100MB", "--disk", "0"]
+    done = Start([*command, "--", PYTHON, str(script)], tmp_path, "ends", {}).end()
+    text = " ".join(done.out.decode().split())
+    assert done.code == 0, text + done.err.decode()
+    assert "the program ended (exit code 3) before enough batches" in text
+    assert not re.search("--(watch|budget)", text), text
 
 
 TIMED = """

@@ -124,11 +124,10 @@ class Budget:
 def _counted(folder: str) -> int:
     """The bytes of all files in the folders of entries, in whole blocks. Raises OSError."""
     total = 0
-    for subfolder in os.scandir(folder):
-        if len(subfolder.name) == 2 and subfolder.is_dir(follow_symlinks=False):
-            total += _BLOCK
-            for file in os.scandir(subfolder.path):
-                total += -(-file.stat(follow_symlinks=False).st_size // _BLOCK) * _BLOCK
+    for subfolder in _entry_folders(folder):
+        total += _BLOCK
+        for file in os.scandir(subfolder.path):
+            total += -(-file.stat(follow_symlinks=False).st_size // _BLOCK) * _BLOCK
     return total
 
 
@@ -152,6 +151,23 @@ def open_folder(folder: str, about: Mapping[str, Any]) -> None:
     if not os.path.lexists(path):
         document = {"format": FORMAT, "made_at": time.time(), **about}
         write_whole(path, json.dumps(document).encode() + b"\n")
+
+
+def remove_entries(folder: str) -> None:
+    """Remove all entries of a cache, which no process writes meanwhile. Raises OSError."""
+    import shutil
+
+    for subfolder in _entry_folders(folder):
+        shutil.rmtree(subfolder.path)
+    os.truncate(os.path.join(folder, "used"), 0)  # so that it is counted anew
+
+
+def _entry_folders(folder: str) -> list[os.DirEntry[str]]:
+    return [
+        subfolder
+        for subfolder in os.scandir(folder)
+        if len(subfolder.name) == 2 and subfolder.is_dir(follow_symlinks=False)
+    ]
 
 
 def write_whole(path: str, data: bytes) -> None:

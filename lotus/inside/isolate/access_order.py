@@ -13,13 +13,17 @@ from array import array
 from bisect import bisect_left
 from itertools import islice
 
+from ..common.clocks import clock
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
     from typing import Any
 
-_MOST_EPOCHS = 1000
+_LEAST_EPOCHS, _MOST_EPOCHS = 2, 1000  # the first one fills the cache
 _MOST_ACCESSES = 4_000_000  # in all epochs: some seconds
+_MOST_DRAWN_FROM = 20_000_000  # samples: those that draw a few of them permute them all
+_MOST_S = 5.0
 _POINTS = 256  # ranks for which hits are counted
 
 
@@ -80,7 +84,8 @@ def each_once(length: int) -> dict[str, Any]:
 def columns(loader: Any, epochs: int) -> dict[str, Any]:
     """Return how often so many epochs of a loader ask for which samples, or the first of them.
 
-    Samplers draw other random numbers here than in the epochs of the program. Raises NotFollowed.
+    They are fewer where that takes more than some seconds. Samplers draw other random numbers here
+    than in the epochs of the program. Raises NotFollowed.
     """
     kinds, batches = sys.modules["torch"].utils.data, loader.batch_sampler
     # Where the program gives the batch sampler, `loader.sampler` is one that nothing asks.
@@ -104,14 +109,25 @@ def columns(loader: Any, epochs: int) -> dict[str, Any]:
     same = given == len(sampler) or type(sampler) is kinds.SequentialSampler
     if same and once[type(sampler)]():
         return each_once(given)
-    most = _MOST_ACCESSES // 2
+    most = _MOST_ACCESSES // _LEAST_EPOCHS
     if len(sampler) > most:
         raise NotFollowed(f"it draws more than {most:,} samples an epoch")
-    copied, order = _copied(sampler), AccessOrder()
-    drawn = min(max(epochs, 2), _MOST_EPOCHS, _MOST_ACCESSES // max(len(sampler), 1))
-    for _ in range(drawn):
+    if _drawn_from(sampler) > _MOST_DRAWN_FROM:
+        raise NotFollowed(f"it draws from more than {_MOST_DRAWN_FROM:,} samples")
+    copied, order, until = _copied(sampler), AccessOrder(), clock() + int(_MOST_S * 1e9)
+    wanted = min(epochs, _MOST_EPOCHS, _MOST_ACCESSES // max(len(sampler), 1))
+    drawn = 0
+    while drawn < max(wanted, _LEAST_EPOCHS) and (drawn < _LEAST_EPOCHS or clock() < until):
         order.add(islice(copied, given))
+        drawn += 1
     return order.columns()
+
+
+def _drawn_from(sampler: Any) -> int:
+    for name in ("data_source", "weights", "indices"):
+        if hasattr(sampler, name):
+            return len(getattr(sampler, name))
+    return len(sampler)
 
 
 def _takes_all(sampler: Any, source: Any) -> bool:

@@ -49,7 +49,7 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
         "offers": [_offer(offer) for offer in planning.offers],
         "chosen": None if planning.chosen is None else _offer(planning.chosen),
         "sentence": planning.reason,
-        "timing": None if planning.timing is None else _timing(planning.timing),
+        "timing": None if planning.timing is None else _timing(planning.timing, planning.epochs),
         "shared": [
             {
                 "cut": each.cut.number,
@@ -66,16 +66,19 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
     return json_result
 
 
-def _timing(timing: CacheTiming) -> dict[str, Any]:
+def _timing(timing: CacheTiming, epochs: int) -> dict[str, Any]:
     def ratio(value: Ratio | None) -> dict[str, float] | None:
         return None if value is None else asdict(value)
 
     known = not timing.why_unknown()
+    saving = timing.saving(epochs)
     return {
         "times": ratio(timing.speedup) if known else None,
         "first_epoch_times": ratio(timing.first_longer) if known else None,
-        "break_even_epochs": timing.break_even() if known else None,
+        "saved_share": ratio(saving),
+        "break_even_epochs": None if saving is None else timing.break_even(),
         "why": timing.why_unknown() or None,
+        "ended": timing.ended or None,
         "batches": timing.batches,
         "epoch_batches": timing.epoch_batches,
         "rounds": [
@@ -196,8 +199,7 @@ def write(
     if planning.chosen is None or output is None:
         return
     settings_words = [] if output == DEFAULT else ["--settings", str(output)]
-    unknown = planning.timing is None or bool(planning.timing.why_unknown())
-    console.print("\nTo try it:" if unknown else "\nTo train with it:", style="bold")
+    console.print("\nTo try it:" if planning.is_unknown else "\nTo train with it:", style="bold")
     line = ["lotus", "run", *settings_words, "--", *words]
     console.print(f"  {command(line)}", soft_wrap=True)
 
@@ -306,28 +308,38 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
 
 def _predicted(planning: CachePlanning) -> list[tuple[str, str]]:
     """Return what epochs gain, from those that were timed."""
-    timing = planning.timing
+    timing, epochs = planning.timing, planning.epochs
     if timing is None:
         return []
+    lines = []
     why, times, first = timing.why_unknown(), timing.speedup, timing.first_longer
     if why or times is None or first is None:
-        return [("predicted", f"the gain of an epoch is not predictable: {why}")]
-    shorter = timing.batches < timing.epoch_batches
-    how = f"{plural(len(timing.rounds), 'epoch')} of its loader each way"
-    if shorter:
-        how += f", of {timing.batches} of {timing.epoch_batches} batches"
-    even = timing.break_even()
-    pays = "never" if even is None else "from epoch 1 on" if even == 1 else f"after {even} epochs"
-    return [
-        (
-            "predicted",
+        lines.append(("predicted", f"the gain of an epoch is not predictable: {why}"))
+    else:
+        text = (
             f"from epoch 2 on an epoch is {times.mean:.2f} ({times.low:.2f} to {times.high:.2f}) "
             f"times as fast, and epoch 1 takes {first.mean:.2f} ({first.low:.2f} to "
-            f"{first.high:.2f}) times as long",
-        ),
-        ("timed", f"{how}, with an emulated training step; 95 % intervals for one epoch"),
-        ("pays", f"{pays}, of {planning.epochs}"),
-    ]
+            f"{first.high:.2f}) times as long; 95 % intervals for one epoch"
+        )
+        lines.append(("predicted", text))
+    saving = timing.saving(epochs)
+    if saving is not None:
+        text = (
+            f"{saving.mean:.0%} ({saving.low:.0%} to {saving.high:.0%}) of the time of "
+            f"{plural(epochs, 'epoch')} in the mean"
+        )
+        even = timing.break_even()
+        if saving.low > 0 and even is not None:
+            after = "in epoch 1 already" if even == 1 else f"after {even} epochs"
+            text += f"; it has saved what it cost {after}"
+        lines.append(("saves", text))
+    if timing.rounds:
+        how = f"{plural(len(timing.rounds), 'epoch')} of its loader each way"
+        if timing.batches < timing.epoch_batches:
+            how += f", of {timing.batches} of {timing.epoch_batches} batches"
+        ended = f"; {timing.ended}" if timing.ended and not why else ""
+        lines.append(("timed", f"{how}, with an emulated training step{ended}"))
+    return lines
 
 
 def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
@@ -351,6 +363,9 @@ def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:
             f"from the cache come {text}; computed from the order in which such a {sampler} asks "
             "for samples, with other random numbers than in training"
         )
+        drawn = len(accesses.accesses)
+        if drawn < last:
+            text += f"; {plural(drawn, 'epoch')} were drawn, and further ones are taken as the last"
         lines.append(("hits", text))
     elif offer.share < 1 and len(offer.hits) > 1:
         text = (

@@ -42,16 +42,29 @@ _INTERRUPTED = 130
 class Measured(Protocol):
     """The part of what was measured in a program that is used here."""
 
-    speedup: object  # None if nothing was found
-    interrupted: bool
-    failure: str  # why nothing could be found, in which case nothing is written
+    @property
+    def speedup(self) -> object:
+        """What was found; None: nothing."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the measurement."""
+
+    @property
+    def failure(self) -> str:
+        """Why nothing could be found, in which case nothing is written; "" else."""
 
 
 class SearchResult(Measured, Protocol):
     """The part of a search's result that is used here."""
 
-    best: Setting
-    iterable_safe: bool
+    @property
+    def best(self) -> Setting:
+        """The setting that was found."""
+
+    @property
+    def iterable_safe(self) -> bool:
+        """Whether it keeps the samples of an iterable data set."""
 
     def tuned(self, command: Sequence[str]) -> Tuned:
         """Return the document to write."""
@@ -66,6 +79,20 @@ class Ended(Exception):
     """The program, or the agent in it, has ended."""
 
 
+@dataclass(frozen=True)
+class Hints:
+    """What a user can do where the program ended too early, with the options of the verb."""
+
+    ended: str = (
+        ": give it more epochs, or lotus a smaller --budget if it fails on more batches than an "
+        "epoch has"
+    )
+    few: str = "; --watch {batches} makes do with these"
+
+
+NO_HINTS = Hints("", "")  # of a verb without these options
+
+
 @dataclass
 class Tuning:
     """The outcome of tuning a program."""
@@ -77,6 +104,12 @@ class Tuning:
     applied: bool = False
     written: Path | None = None  # the file of the result
     unwritten: str = ""  # why the file differs from the requested one, or there is none
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the program, in its own code or while it was measured."""
+        ended_so = self.ended_by_us and self.outcome.exit_code == _INTERRUPTED
+        return ended_so or self.outcome.signal == signal.SIGINT
 
 
 def tune(
@@ -119,15 +152,17 @@ def measure(
     watch: int | None = None,
     choices: Mapping[str, Sequence[str]] | None = None,
     feed: bool = True,
+    hints: Hints = Hints(),
 ) -> Tuning:
     """Start a command and call `experiment` when the program iterates its loader; then end it.
 
     With `feed` the program trains on with data of one kind and another (see
     lotus/inside/tune/fed_training.py), else it stays paused. `choices` names alternatives by kind.
-    The other arguments and errors are those of `tune`. Nothing is written.
+    `hints` are added to reasons why it ended too early. The other arguments and errors are those
+    of `tune`. Nothing is written.
     """
     fields = {"loader": loader, "watch": watch, "apply": False, "feed": feed, "choices": choices}
-    return _run(command, experiment, fields)
+    return _run(command, experiment, fields, hints=hints)
 
 
 def _run(
@@ -137,6 +172,7 @@ def _run(
     output: Path | None = None,
     on_found: Callable[[Any, Path | None], object] | None = None,
     record: Record | None = None,
+    hints: Hints = Hints(),
 ) -> Tuning:
     apply: bool = fields["apply"]
     words = launcher.resolve(command)
@@ -157,7 +193,7 @@ def _run(
                 del recording["PYTHONPATH"]
         environ = launcher.with_tuning(environ, json.dumps({**request, "record": recording}))
         pipe = Pipe(exchange)
-        beside = _Beside(pipe, search, command, output, apply, on_found, run)
+        beside = _Beside(pipe, search, command, output, apply, on_found, run, hints)
         try:
             beside.start()
             outcome = launcher.run(words, environ)
@@ -249,8 +285,11 @@ class PipedProgram(RemoteProgram):
     Requests raise KeyboardInterrupt if the program was interrupted or has ended.
     """
 
-    def __init__(self, watched: Watched, pipe: Pipe, run: Path | None = None) -> None:
+    def __init__(
+        self, watched: Watched, pipe: Pipe, run: Path | None = None, hints: Hints = Hints()
+    ) -> None:
         super().__init__(watched)
+        self._hints = hints
         self.run = run  # where its trials are recorded
         self._pipe = pipe
         self.interrupted = False
@@ -281,10 +320,8 @@ class PipedProgram(RemoteProgram):
                     self.problem = f"lotus failed inside the program: {reply.get('error')}"
                     raise Ended
         except Ended:
-            self.problem = self.problem or (
-                "the program ended while it was measured: give it more epochs, or lotus a smaller "
-                "--budget if it fails on more batches than an epoch has"
-            )
+            ended = f"the program ended while it was measured{self._hints.ended}"
+            self.problem = self.problem or ended
             raise KeyboardInterrupt from None  # the search then returns its result so far
 
 
@@ -300,11 +337,12 @@ class _Beside(threading.Thread):
         apply: bool,
         on_found: Callable[[Any, Path | None], object] | None,
         run: Path | None,
+        hints: Hints,
     ) -> None:
         super().__init__(name="lotus-tune", daemon=True)
         self._pipe, self._search, self._command = pipe, search, command
         self._output, self._apply, self._on_found = output, apply, on_found
-        self._run = run
+        self._run, self._hints = run, hints
         self.error: BaseException | None = None
         self._result: Any = None
         self._program: PipedProgram | None = None
@@ -362,13 +400,14 @@ class _Beside(threading.Thread):
     def _tune(self, description: dict[str, Any]) -> None:
         watched = watched_from(description)
         self._pipe.follow(watched.pid)
-        self._program = program = PipedProgram(watched, self._pipe, self._run)
+        self._program = program = PipedProgram(watched, self._pipe, self._run, self._hints)
         result: Any = self._search(program)
         if program.problem and result.speedup is None:
             return  # nothing was found
         if result.failure:
             self._failure = result.failure
-            self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 1})
+            code = _INTERRUPTED if program.interrupted else 1
+            self._finish({"do": "leave"} if self._apply else {"do": "end", "code": code})
             return
         self._result = result
         self._write(self._result)
@@ -457,4 +496,4 @@ class _Beside(threading.Thread):
         short = f"{before} enough batches of {chosen[-1]} could be watched"
         if not taken or outcome.signal is not None or outcome.exit_code == 1:
             return short  # it failed, or asked for one batch only
-        return f"{short}; --watch {taken} makes do with these"
+        return short + self._hints.few.format(batches=taken)

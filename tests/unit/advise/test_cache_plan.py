@@ -299,6 +299,14 @@ def test_epochs_that_ask_for_some_samples_again_hit_what_they_had() -> None:
     assert chosen.share == pytest.approx(0.5)
 
 
+def test_the_epochs_that_were_drawn_are_told_where_more_are_to_come() -> None:
+    said = "3 epochs were drawn, and further ones are taken as the last"
+    event = cut(0, "own", [5.0] * 4)
+    more = printed(chosen_of(event, accesses=AGAIN, epochs=4))
+    assert said in " ".join(more.split())
+    assert "were drawn" not in printed(chosen_of(event, accesses=AGAIN, epochs=3))
+
+
 @pytest.mark.parametrize("reason", ["it is not torch's own", "it draws more than 2,000,000"])
 def test_what_is_assumed_of_a_sampler_has_its_reason(reason: str) -> None:
     planning = chosen_of(cut(0, "own", [5.0] * 4), not_followed=reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import math
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lotus.advise import cache_plan, cache_timing
+from lotus.advise import cache_plan, cache_timing, planned_cache
 from lotus.advise.cache_timing import CacheTiming, EpochRound, EpochShares
 from lotus.inside.cache.sample_store import SampleStore
 from lotus.inside.tune.candidates.trial_requests import TimedEpoch, TimeEpoch
@@ -64,8 +65,9 @@ def test_parts_of_an_epoch_that_hit_or_are_written_count_as_such() -> None:
     ("shown", "why"),
     [
         (timing(*EVEN[:3]), "only 3 of at least 4 rounds"),
+        (timing(*EVEN[:3], ended="a worker ended"), "were timed in 60 s: a worker ended"),
         (timing(*[(1.0, 1.5, part) for part in (0.1, 0.6, 0.1, 0.6)]), "differ too much"),
-        (timing(*EVEN, failure="a worker ended"), "a worker ended"),
+        (timing(ended="a worker ended"), "a worker ended"),
     ],
 )
 def test_what_is_not_predictable_has_its_reason(shown: CacheTiming, why: str) -> None:
@@ -87,7 +89,7 @@ def printed(shown: CacheTiming) -> str:
 def test_the_plan_says_what_timed_epochs_gain() -> None:
     text = printed(timing(*EVEN))
     assert "from epoch 2 on an epoch is 4.10 (" in text
-    assert "pays after 2 epochs, of 10" in text
+    assert "it has saved what it cost after 2 epochs" in text
     document = plan_report.document(planned(timing(*EVEN)))
     assert document["timing"]["times"]["mean"] == pytest.approx(4.1, rel=0.01)
     assert document["timing"]["break_even_epochs"] == 2
@@ -98,7 +100,37 @@ def test_a_cache_that_did_not_make_epochs_faster_is_not_planned() -> None:
     assert chosen_of(cut(0, "own", [5.0] * 4)).chosen is not None
     planning = planned(timing(*[(1.0, 1.2, 0.99)] * 6))
     assert planning.chosen is None
-    assert "timed epochs were 1.01 (1.01 to 1.01) times as fast" in planning.reason
+    assert "10 timed epochs save -1.1% (-1.1% to -1.1%) of their time" in planning.reason
+
+
+UNEVEN = [(1.0, 1.0, part) for part in (0.6, 1.2, 0.7, 1.1)]  # a tenth is saved in the mean
+
+
+def test_what_may_pay_is_not_called_useless() -> None:
+    # GIVEN epochs that save 9 % in the mean, of which the interval has both more and nothing
+    planning = planned(timing(*UNEVEN))
+    assert planning.timing is not None
+    saving = planning.timing.saving(planning.epochs)
+    assert saving is not None
+    assert saving.low < 0 < 0.05 < saving.mean < saving.high
+    assert planning.chosen is not None
+    assert planning.is_unknown
+    assert planning.reason.startswith("It is not known whether it pays to cache what comes from")
+    text = printed(timing(*UNEVEN))
+    assert "To try it:" in text
+    assert "saved what it cost" not in text
+
+
+def test_many_uneven_epochs_show_that_it_pays_where_one_of_them_is_not_predictable() -> None:
+    shown = timing(*[(1.0, 1.5, part) for part in (0.1, 0.6, 0.1, 0.6, 0.1, 0.6)])
+    planning = planned(shown)
+    assert shown.speedup is None
+    assert planning.chosen is not None
+    assert not planning.is_unknown
+    assert "To train with it:" in printed(shown)
+    saved = plan_report.document(planning)["timing"]["saved_share"]
+    assert saved["mean"] == pytest.approx((10 - 1.5 - 9 * 0.35) / 10)
+    assert 0.05 < saved["low"] < saved["mean"] < saved["high"]
 
 
 def test_epochs_that_are_still_to_come_have_to_pay_for_the_first() -> None:
@@ -112,7 +144,7 @@ def test_epochs_that_are_still_to_come_have_to_pay_for_the_first() -> None:
 def test_a_whole_epoch_follows_from_a_shorter_one() -> None:
     # GIVEN two workers: both first batches after 3 s, then two batches every second, and an end
     got = tuple(3.0 + math.floor(number / 2) for number in range(10))
-    epoch = TimedEpoch(got, got[-1] + 0.5)
+    epoch = TimedEpoch(got, got[-1] + 0.5, 10)
     assert cache_timing.seconds(epoch, 2, 10) == 7.5
     assert cache_timing.seconds(epoch, 2, 110) == pytest.approx(7.5 + 50)
 
@@ -122,12 +154,21 @@ class Program:
 
     problem = ""
 
-    def __init__(self, caches: bool = True, batches: int = 1000) -> None:
+    def __init__(
+        self,
+        caches: bool = True,
+        batches: int = 1000,
+        workers: int = 0,
+        batch_s: float = 0.1,
+        drawn: int | None = None,
+    ) -> None:
+        setting = Setting(workers, prefetch_factor=2 if workers else None)
         self.watched = Watched(
-            Target(dataset="Rows"), Setting(0), 1, "2", False, 8, batches,
-            waits_s=(0.1,) * 5, steps_s=(0.0,) * 5,
+            Target(dataset="Rows"), setting, 1, "2", False, 8, batches,
+            waits_s=(batch_s,) * 5, steps_s=(0.0,) * 5,
         )  # fmt: skip
         self.caches, self.asked = caches, []  # type: list[TimeEpoch]
+        self.batch_s, self.drawn = batch_s, batches if drawn is None else drawn
         self.now = 0.0
 
     def clock(self) -> float:
@@ -136,20 +177,29 @@ class Program:
     def perform(self, setting: Setting, request: Any) -> Any:
         assert isinstance(request, TimeEpoch)
         self.asked.append(request)
-        each = 0.1
+        each = 1.0
         if request.cache is not None:
             folder = Path(request.cache["folder"]) / "samples-x"
-            each = 0.02 if folder.exists() else 0.15
+            each = 0.2 if folder.exists() else 1.5
             if self.caches:
                 SampleStore(str(folder), 1 << 30, print).put("ab" * 32, [b"sample"])
-        marks = [*itertools.accumulate([each] * request.batches)]
+        each *= self.batch_s
+        marks = [*itertools.accumulate([each] * min(request.batches, self.drawn))]
         self.now += marks[-1]
-        return TimedEpoch(tuple(marks), marks[-1])
+        return TimedEpoch(tuple(marks), marks[-1], self.drawn)
+
+    def samples(self, request: TimeEpoch) -> set[int]:
+        """Return the batches of an epoch that it has."""
+        return {(request.skip + number) % self.drawn for number in range(request.batches)}
+
+
+def timed(program: Program, folder: Path, budget_s: float = 60.0) -> CacheTiming:
+    return cache_timing.measure(program, CACHE, folder, (WRITTEN, ALL), budget_s, program.clock)
 
 
 def test_rounds_have_caches_of_their_own_and_stay_within_the_time(tmp_path: Path) -> None:
     program = Program()
-    shown = cache_timing.measure(program, CACHE, tmp_path, (WRITTEN, ALL), 60.0, program.clock)
+    shown = timed(program, tmp_path)
     assert shown.speedup is not None
     assert shown.speedup.mean == pytest.approx(5.0)
     assert shown.first_longer is not None
@@ -167,7 +217,7 @@ def test_rounds_have_caches_of_their_own_and_stay_within_the_time(tmp_path: Path
 
 def test_samples_that_were_not_cached_give_no_answer(tmp_path: Path) -> None:
     program = Program(caches=False)
-    shown = cache_timing.measure(program, CACHE, tmp_path, (WRITTEN, ALL), 60.0, program.clock)
+    shown = timed(program, tmp_path)
     assert "were not cached" in shown.why_unknown()
 
 
@@ -178,6 +228,102 @@ def test_a_program_that_fails_gives_no_answer(tmp_path: Path) -> None:
         raise TrialFailed("a worker ended")
 
     program.perform = fails  # type: ignore[method-assign]
-    shown = cache_timing.measure(program, CACHE, tmp_path, (WRITTEN, ALL), 60.0, program.clock)
+    shown = timed(program, tmp_path)
     assert shown.why_unknown() == "a worker ended"
     assert shown.speedup is None
+
+
+@pytest.mark.parametrize("workers", [0, 2, 8, 16])
+@pytest.mark.parametrize("batch_s", [0.01, 0.1, 0.4])
+def test_epochs_are_as_short_as_the_time_asks_for(
+    tmp_path: Path, workers: int, batch_s: float
+) -> None:
+    # WHERE four rounds of the shortest epochs fit into twice the time, they are timed
+    program = Program(workers=workers, batch_s=batch_s)
+    shown = timed(program, tmp_path)
+    shortest = max(8, 3 * workers)
+    if 11 * shortest * batch_s < 120:
+        assert shown.speedup is not None, shown.why_unknown()
+        assert shown.batches >= shortest
+    else:
+        assert "take too long for --check 60s" in shown.why_unknown()
+    assert program.now <= 121
+
+
+def test_what_cannot_fit_is_said_beforehand(tmp_path: Path) -> None:
+    program = Program(workers=8, batch_s=1.0)
+    shown = timed(program, tmp_path)
+    assert not program.asked
+    why = shown.why_unknown()
+    assert why == "its epochs take too long for --check 60s; --check 160s may do"
+    # THEN that does
+    assert timed(program, tmp_path, 160.0).speedup is not None
+
+
+def test_epochs_that_are_slower_than_watched_end_it_early(tmp_path: Path) -> None:
+    program = Program(workers=8, batch_s=1.0)
+    program.watched = dataclasses.replace(program.watched, waits_s=(0.001,) * 5)
+    shown = timed(program, tmp_path)
+    assert len(program.asked) == 1
+    assert "take too long for --check 60s; --check 160s may do" in shown.why_unknown()
+
+
+def test_epochs_go_through_all_samples(tmp_path: Path) -> None:
+    program = Program(batches=1000, batch_s=0.1)
+    shown = timed(program, tmp_path)
+    fresh = [each for each in program.asked[1:] if not each.filled]
+    assert shown.batches < 1000
+    # Each has other samples than the one before it, and none are left out until all were timed.
+    for one, following in itertools.pairwise(fresh):
+        assert not program.samples(one) & program.samples(following)
+        assert following.skip == one.skip + shown.batches
+    # WHERE an epoch has two parts, both are timed both ways
+    program = Program(batches=48)
+    timed(program, tmp_path)
+    for cached in (False, True):
+        parts = {
+            frozenset(program.samples(each))
+            for each in program.asked[1:]
+            if not each.filled and (each.cache is not None) == cached
+        }
+        assert len(parts) > 1
+
+
+def test_the_batches_are_those_that_were_timed(tmp_path: Path) -> None:
+    # GIVEN an epoch of 100,000 batches, of which the first 4,096 were drawn
+    program = Program(batches=100_000, batch_s=0.0001, drawn=4096)
+    shown = timed(program, tmp_path)
+    assert shown.batches == program.asked[-1].batches <= 4096
+    # THEN samples do not come again in the next rounds
+    fresh = [program.samples(each) for each in program.asked[1:] if not each.filled]
+    assert not fresh[0] & fresh[2]
+    few = Program(batches=100_000, drawn=5)
+    assert timed(few, tmp_path).batches == 5
+
+
+@pytest.mark.parametrize("problem", ["", "the program ended"])
+@pytest.mark.parametrize("rounds", [0, 3, 5])
+def test_rounds_before_an_end_count(tmp_path: Path, problem: str, rounds: int) -> None:
+    program, perform = Program(), Program.perform
+
+    def until_interrupted(setting: Setting, request: Any) -> Any:
+        if len(program.asked) > 3 * rounds + 1:
+            program.problem = problem
+            raise KeyboardInterrupt
+        return perform(program, setting, request)
+
+    program.perform = until_interrupted  # type: ignore[method-assign]
+    shown = timed(program, tmp_path)
+    assert len(shown.rounds) == rounds
+    assert shown.interrupted == (not problem)
+    assert shown.ended == (problem or "it was interrupted")
+    assert not list(tmp_path.iterdir())
+    if rounds == 5:
+        assert shown.speedup is not None
+        assert shown.ended in printed(shown)
+    else:
+        assert shown.ended in shown.why_unknown()
+        assert planned(shown).is_unknown
+    # THEN an interrupted plan writes what was shown to pay, and nothing else
+    written = planned_cache.settings(planned(shown), ["python"])
+    assert (written is None) == (rounds < 5 and not problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Hashable, Sequence
 from types import SimpleNamespace
@@ -197,6 +198,25 @@ def test_samples_that_an_epoch_asks_for_again_count_once(sampler: Any) -> None:
     hits, written = accesses.shares(100, 3)
     assert hits.tolist() == [0.9, 1, 1]
     assert written.tolist() == [0.1, 0, 0]
+
+
+def test_epochs_are_drawn_for_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN a sampler of few samples that permutes many, and a clock by which an epoch takes 2 s
+    ticks = itertools.count(0, 2_000_000_000)
+    monkeypatch.setattr(access_order, "clock", lambda: next(ticks))
+    sampler = data.RandomSampler(range(1000), num_samples=10)
+    accesses = SampleAccesses.read(access_order.columns(loader(sampler), 1000))
+    assert len(accesses.accesses) == 4
+    # THEN there are two of them where one takes longer
+    monkeypatch.setattr(access_order, "_MOST_S", 1.0)
+    accesses = SampleAccesses.read(access_order.columns(loader(sampler), 1000))
+    assert len(accesses.accesses) == 2
+
+
+def test_a_sampler_that_draws_from_too_many_samples_is_not_followed() -> None:
+    sampler = data.RandomSampler(range(50_000_000), num_samples=10)
+    with pytest.raises(NotFollowed, match="draws from more than 20,000,000 samples"):
+        access_order.columns(loader(sampler), 5)
 
 
 def test_a_sampler_of_too_many_samples_is_not_followed_for_this_reason() -> None:

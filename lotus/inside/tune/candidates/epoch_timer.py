@@ -15,6 +15,7 @@ from functools import partial
 from ...apply import loader_attributes, sample_caching
 from ...apply.sample_caching import NotCached, SampleCaching
 from ...apply.worker_start import WorkerInit
+from ...cache import cache_folder
 from ...cache.fingerprints import NoFingerprint
 from ...cache.transform_place import NoTransform
 from ...common import patching, worker_errors
@@ -103,17 +104,21 @@ def _timed(
     kept = workers and loading.loader.persistent_workers
     began = time.perf_counter()
     if kept or not workers:
-        # As in a later epoch of the program: its workers are there, or this child is warm.
+        # As in a later epoch of the program: its workers are there, or this child is warm. Workers
+        # get what they cache when they start, so what they cache here is removed again.
         whole = sampler.batches
         sampler.batches = whole[: workers or _WARM]
         start(loading.start, cached=bool(kept) or filled)
         for _ in loading.rest():
             watchdog.renew()
         sampler.batches = whole
-        began = time.perf_counter()
         if kept:
+            if caching is not None and not filled:
+                caching.empty()
+            began = time.perf_counter()
             loading.again(watchdog)
         else:
+            began = time.perf_counter()
             start(loading.again)
     else:
         start(loading.start)
@@ -128,7 +133,7 @@ def _timed(
             watchdog.workers([], False)  # they end now
     if not times:
         raise Failed("its data set gives no batch")
-    return TimedEpoch(tuple(times), time.perf_counter() - began)
+    return TimedEpoch(tuple(times), time.perf_counter() - began, len(sampler))
 
 
 class _Caching:
@@ -139,6 +144,7 @@ class _Caching:
 
     def __init__(self) -> None:
         self.on, self.problem = True, ""
+        self._folder = ""  # of the cache of the last loader
         self.entries: list[Any] = []
         self._pid = os.getpid()
         self._samples = SampleCaching(self)
@@ -168,6 +174,15 @@ class _Caching:
     def tell(self, fact: Mapping[str, Any]) -> None:
         """Drop the counts of samples."""
 
+    def empty(self) -> None:
+        """Remove the samples that were cached, while no worker makes one. Raises Failed."""
+        try:
+            cache_folder.remove_entries(self._folder)
+        except FileNotFoundError:
+            pass  # nothing could be cached
+        except OSError as error:
+            raise Failed(f"its cache could not be emptied: {error.strerror}") from None
+
     @contextmanager
     def of(self, loader: Any, cache: dict[str, Any]) -> Iterator[None]:
         """Cache samples of a loader whose iterator is made meanwhile. Raises Failed."""
@@ -175,6 +190,7 @@ class _Caching:
             plan = sample_caching.plan_of(loader, cache)
         except (NotCached, NoFingerprint, NoTransform) as reason:
             raise Failed(str(reason)) from None
+        self._folder = plan.folder
         if not loader.num_workers:
             self._samples.pending = (loader.dataset, plan, False)
             try:

@@ -93,6 +93,7 @@ class TimedEpoch:
 
     batches_s: tuple[float, ...]  # when the program got each batch
     total_s: float  # when the epoch was over, with its workers unless they persist
+    drawn: int  # batches of a whole epoch of which it has some, or the first of them
 
 
 class Request(Generic[Reply]):
@@ -143,9 +144,10 @@ class CompareEpochs(Request[EpochComparison]):
 class TimeEpoch(Request[TimedEpoch]):
     """Time an epoch of `batches` of the own loader, with a step after each of them.
 
-    It has those from the batch `skip` of a whole epoch on. `cache` is an entry's cache of samples,
-    as for `lotus run`; None: samples are not cached; `filled`: they were in an epoch before.
-    `limit_s` is how long a batch may take. Workers that persist are there already.
+    It has those from the batch `skip` of a whole epoch on, whose first batch follows its last one.
+    It has fewer if fewer were drawn. `cache` is an entry's cache of samples, as for `lotus run`;
+    None: samples are not cached; `filled`: they were in an epoch before. `limit_s` is how long a
+    batch may take. Workers that persist are there already, and have cached nothing.
     """
 
     batches: int

@@ -284,8 +284,8 @@ class Trials:
         if self._cycle is None:
             raise Failed("its data set is iterable")
         whole = self._cycle.batches
-        skip = request.skip % max(len(whole) - request.batches + 1, 1)
-        batches = whole[skip : skip + request.batches]
+        skip = request.skip % len(whole)
+        batches = (whole[skip:] + whole[:skip])[: request.batches]
         self._begin()
         with held(signal.SIGCHLD):
             try:
@@ -294,7 +294,7 @@ class Trials:
                 loading = Loading(made, None, self.say, self.folder)
                 timed = self._epochs.time(loading, request, self._step_work)
                 self._unshared()
-                return timed
+                return replace(timed, drawn=len(whole))  # the loader knows its own ones only
             except Failed:
                 raise
             except BaseException as error:

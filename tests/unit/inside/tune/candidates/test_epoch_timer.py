@@ -1,6 +1,7 @@
 """Epochs of a loader that are timed with cached samples and without, in this process."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -67,9 +68,58 @@ def test_an_epoch_has_its_batches_and_fills_its_cache(
     assert surroundings() == before
 
 
-def test_a_part_of_an_epoch_lies_within_it(trials: Trials) -> None:
-    timed = trials.time_epoch(setting(0), TimeEpoch(8, 1000, None, False, 60.0))
-    assert len(timed.batches_s) == 8
+class Logged(Rows):
+    """Writes the index of each sample that it makes into a pipe."""
+
+    def __init__(self, pipe: int) -> None:
+        self.pipe = pipe
+
+    def __getitem__(self, index: int) -> Any:
+        os.write(self.pipe, bytes([index]))
+        return super().__getitem__(index)
+
+
+@pytest.fixture
+def logged() -> Iterator[tuple[Trials, Callable[[], list[int]]]]:
+    """Trials on a loader without a sampler, and the samples that were made since it was asked."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    trials = Trials(DataLoader(Logged(writer), batch_size=4))
+    yield trials, lambda: list(os.read(reader, 4096))
+    trials.end()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_workers_that_persist_have_cached_nothing_when_the_filling_epoch_begins(
+    logged: tuple[Trials, Callable[[], list[int]]], tmp_path: Path
+) -> None:
+    # GIVEN workers that make a batch each before an epoch of all samples is timed
+    trials, made = logged
+    own = setting(2, persistent_workers=True)
+    trials.time_epoch(own, TimeEpoch(12, 0, cache(tmp_path), False, 60.0))
+    # THEN all samples are made and written in that epoch
+    assert len(made()) == 48 + 8
+    (folder,) = tmp_path.iterdir()
+    cached = sample_caches.read(folder)
+    assert cached is not None
+    assert cached.samples == 48
+    trials.time_epoch(own, TimeEpoch(12, 0, cache(tmp_path), True, 60.0))
+    assert len(set(made())) == 2  # that each worker compares
+
+
+def test_an_epoch_begins_again_where_its_end_is_reached(
+    logged: tuple[Trials, Callable[[], list[int]]],
+) -> None:
+    trials, made = logged
+    timed = trials.time_epoch(setting(1), TimeEpoch(8, 1000, None, False, 60.0))
+    assert (len(timed.batches_s), timed.drawn) == (8, 12)
+    # THEN it has the batches 4 to 11, as 1,000 batches are 83 epochs and 4
+    assert sorted(made()) == list(range(16, 48))
+    trials.time_epoch(setting(1), TimeEpoch(8, 8, None, False, 60.0))
+    assert sorted(made()) == [*range(16), *range(32, 48)]
+    timed = trials.time_epoch(setting(1), TimeEpoch(99, 5, None, False, 60.0))
+    assert (len(timed.batches_s), sorted(made())) == (12, list(range(48)))
 
 
 def test_workers_that_are_not_forked_are_not_timed_with_a_cache(
