@@ -30,6 +30,7 @@ _ENOUGH_BURSTS = 8  # from which on more rounds tell more than longer epochs
 _OF_A_ROUND = 2.5  # epochs without a cache: filling takes longer than one, cached samples less
 _LONGER = 2  # times the budget, where fewer than LEAST_ROUNDS fit into it
 _LIMIT_S = 60.0  # of a batch
+_MOST_SUMMED = 1000  # epochs
 _WIDEST = 0.5  # half an interval's width, of logarithms: more says little
 
 
@@ -105,17 +106,6 @@ class CacheTiming:
         """How many times as long the first epoch takes, as `speedup`."""
         return self._over([each.seconds(self.first) / each.plain_s for each in self.rounds])
 
-    @property
-    def plain_s(self) -> float:
-        """The mean seconds of an epoch without a cache."""
-        return statistics.mean(each.plain_s for each in self.rounds)
-
-    def saved_s(self, epochs: int) -> float:
-        """Return the seconds that so many epochs take less, on average."""
-        first = statistics.mean(each.seconds(self.first) for each in self.rounds)
-        later = statistics.mean(each.seconds(self.later) for each in self.rounds)
-        return self.plain_s - first + (epochs - 1) * (self.plain_s - later)
-
     def saving(self, epochs: int) -> Ratio | None:
         """Return which part of the time of so many epochs is saved; None: too few were timed.
 
@@ -131,12 +121,16 @@ class CacheTiming:
         half = t_quantile(count - 1) * statistics.stdev(saved) / math.sqrt(count)
         return Ratio(mean, mean - half, mean + half)
 
-    def break_even(self) -> int | None:
-        """Return after how many epochs the cache has saved what it cost; None: never."""
-        gain = self.saved_s(2) - self.saved_s(1)
-        if self.saved_s(1) >= 0:
-            return 1
-        return None if gain <= 0 else 1 + math.ceil(-self.saved_s(1) / gain)
+    def break_even(self, epochs: int) -> int | None:
+        """Return after how many epochs it has been shown to save more than it cost.
+
+        None: not within the first of so many.
+        """
+        for count in range(1, min(epochs, _MOST_SUMMED) + 1):
+            saving = self.saving(count)
+            if saving is not None and saving.low > 0:
+                return count
+        return None
 
     def _over(self, ratios: Sequence[float]) -> Ratio | None:
         if len(ratios) < LEAST_ROUNDS:

@@ -76,7 +76,7 @@ def _timing(timing: CacheTiming, epochs: int) -> dict[str, Any]:
         "times": ratio(timing.speedup) if known else None,
         "first_epoch_times": ratio(timing.first_longer) if known else None,
         "saved_share": ratio(saving),
-        "break_even_epochs": None if saving is None else timing.break_even(),
+        "break_even_epochs": timing.break_even(epochs),
         "why": timing.why_unknown() or None,
         "ended": timing.ended or None,
         "batches": timing.batches,
@@ -328,10 +328,9 @@ def _predicted(planning: CachePlanning) -> list[tuple[str, str]]:
             f"{saving.mean:.0%} ({saving.low:.0%} to {saving.high:.0%}) of the time of "
             f"{plural(epochs, 'epoch')} in the mean"
         )
-        even = timing.break_even()
-        if saving.low > 0 and even is not None:
-            after = "in epoch 1 already" if even == 1 else f"after {even} epochs"
-            text += f"; it has saved what it cost {after}"
+        even = timing.break_even(epochs)
+        if even is not None:
+            text += f"; it has saved what it cost after {plural(even, 'epoch')}"
         lines.append(("saves", text))
     if timing.rounds:
         how = f"{plural(len(timing.rounds), 'epoch')} of its loader each way"
