@@ -4,6 +4,9 @@ What is known of each batch of a large run takes more memory than all else. Here
 the folder for temporary files, mapped into memory while it is read. The file is gone with the
 arrays, or with the process, however that ends. Where a file cannot be written, as on a full disk,
 arrays stay in memory. So they do where that folder is in memory itself (tmpfs).
+
+What is read is in memory until it is given back. A thread does that whenever it is much, and so do
+those who read whole columns: of however many arrays, few bytes are in memory at a time.
 """
 
 import contextlib
@@ -13,6 +16,7 @@ import mmap
 import os
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -27,6 +31,9 @@ REGION = 1 << 26  # bytes of a file, unless a longer array needs it for itself
 _STEP = 1 << 23  # bytes that are written at a time
 _ALIGNED = 64  # as numpy aligns what it allocates
 _TRIMMED = 1 << 24  # bytes after which freed memory is given back
+MOST_MAPPED = 1 << 26  # bytes of files in memory after which all of them are given back
+_LOOKS_S = 0.02  # between two looks at how many there are
+_PAGE = mmap.PAGESIZE
 
 
 class _Region:
@@ -45,6 +52,8 @@ _lock = threading.Lock()  # of what follows
 _maps: "weakref.WeakSet[mmap.mmap]" = weakref.WeakSet()
 _freed = [0]  # bytes that were put into files since memory was last given back
 _open: list[_Region] = []  # the one that the next array goes to
+_watcher: list[threading.Thread] = []  # while there are files
+_others = [0]  # bytes of other files in memory, as of libraries, when it was last looked at
 _short_lived = contextvars.ContextVar("short_lived", default=False)
 
 
@@ -53,6 +62,7 @@ def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
     _open.clear()
+    _watcher.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -86,6 +96,8 @@ def kept(values: Array) -> Array:
 
 def joined(parts: Sequence[Array], dtype: "np.dtype[Any]") -> Array:
     """Concatenate arrays of this dtype, in a file if they are many; a short one is not copied."""
+    if not parts:
+        return np.empty(0, dtype)
     size = sum(part.nbytes for part in parts)
     if size >= LEAST and not dtype.hasobject and not _short_lived.get():
         with contextlib.suppress(OSError), _lock:
@@ -94,9 +106,7 @@ def joined(parts: Sequence[Array], dtype: "np.dtype[Any]") -> Array:
         return parts[0]
     # As opaque items: numpy would copy structured ones field by field.
     opaque = np.dtype(f"V{dtype.itemsize}")
-    whole: Array = np.concatenate(
-        [np.empty(0, opaque), *(np.ascontiguousarray(part).view(opaque) for part in parts)]
-    )
+    whole: Array = np.concatenate([np.ascontiguousarray(part).view(opaque) for part in parts])
     return whole.view(dtype)
 
 
@@ -115,6 +125,7 @@ def _written(parts: Sequence[Array], size: int) -> Array:
             _open[:] = [_Region(REGION)]
         region = _open[0]
     _maps.add(region.map)
+    _watch()
     begin = at = region.used
     for part in parts:
         rows = part.reshape(1) if part.ndim == 0 else part
@@ -137,6 +148,53 @@ def _trim() -> None:
     """Give back what was freed: glibc keeps it where it is between other blocks."""
     with contextlib.suppress(AttributeError, OSError):  # another library has no such function
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def parts(values: Array) -> Iterator[Array]:
+    """All rows, some at a time: a field of them has a part in each page of their file."""
+    if values.nbytes < _STEP:
+        yield values
+        return
+    some = max(_STEP * len(values) // values.nbytes, 1)
+    for at in range(0, len(values), some):
+        yield values[at : at + some]
+        let_go()
+
+
+def keep_few(values: Array) -> None:
+    """Give back what is mapped if it is much: `values`, if they are many, have just been read."""
+    if values.nbytes >= LEAST and _maps:
+        _keep_few()
+
+
+def _keep_few() -> None:
+    with _lock:
+        if _mapped() - _others[0] > MOST_MAPPED:
+            _let_go()
+            _others[0] = _mapped()
+
+
+def _watch() -> None:
+    """Start the thread that gives back what is mapped, unless it runs."""
+    if not _watcher:
+        _others[0] = _mapped()
+        _watcher.append(threading.Thread(target=_look, name="lotus-arrays", daemon=True))
+        _watcher[0].start()
+
+
+def _look() -> None:
+    while _maps:
+        time.sleep(_LOOKS_S)
+        _keep_few()
+    with _lock:
+        _watcher.clear()
+
+
+def _mapped() -> int:
+    """Bytes of files that are in this process's memory."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/statm") as file:
+        return int(file.read().split()[2]) * _PAGE
+    return 0
 
 
 def let_go() -> None:

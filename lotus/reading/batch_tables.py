@@ -189,13 +189,12 @@ def _behind(grouped: Ints, batch: Ints) -> Ints:
 
 def _arrived_between(group: Ints, start: Ints, arrival: Ints) -> Ints:
     """Count the other batches of the group that arrived between `start` and `arrival`."""
-    if not len(group):
-        return np.zeros(0, np.int64)
-    times, place = np.unique(np.concatenate((start, arrival)), return_inverse=True)
-    place = place.astype(np.int64) + np.concatenate((group, group)) * len(times)
-    begins, arrives = place[: len(group)], place[len(group) :]
-    known = np.sort(arrives[arrival > 0])
-    return np.searchsorted(known, arrives) - np.searchsorted(known, begins)
+    count, rows = np.zeros(len(group), np.int64), np.argsort(group, kind="stable")
+    for mine in np.split(rows, np.flatnonzero(np.diff(group[rows])) + 1):
+        arrives = arrival[mine]
+        known = np.sort(arrives[arrives > 0])
+        count[mine] = np.searchsorted(known, arrives) - np.searchsorted(known, start[mine])
+    return count
 
 
 def _by_epoch(a: Assembly, event: str, names: Sequence[str]) -> list[Ints]:

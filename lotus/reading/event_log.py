@@ -175,7 +175,10 @@ class EventLog:
         for data, base, heads in scan(fd, start, self._size, self._types, self._lose):
             header = gather(data, heads, HEADER)
             good = np.zeros(len(heads), np.bool_)
+            there = set(header["kind"].tolist())
             for kind, frame in self._types.items():
+                if kind not in there:
+                    continue
                 chosen = (header["kind"] == kind) & (header["length"] >= frame.fixed.itemsize)
                 at = np.flatnonzero(chosen)
                 rows = gather(data, heads[at] + HEADER.itemsize, frame.fixed)

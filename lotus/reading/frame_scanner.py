@@ -4,6 +4,7 @@ A simple loop walks the frame headers and checks each frame's CRC; numpy reads e
 these offsets. A file is never trusted: data that does not match the description is not a frame.
 """
 
+import contextlib
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -62,21 +63,18 @@ EXPECTED = {
 }
 
 
-# The description that was read last, as text, with its types: a job's thousand logs have the same.
-_latest: list[tuple[str, dict[int, FrameType]]] = []
+# The description that was read last, with its types: a job's thousand logs have the same.
+_latest: list[tuple[Any, dict[int, FrameType]]] = []
 
 
 def frame_types(frames: Any) -> dict[int, FrameType] | None:
     """Return frame types by kind, or None if they are damaged or lack what the tables need."""
-    try:
-        text = repr(frames)
-    except RecursionError:  # not of lotus; what is nested so deeply may be of no concern
-        return _types_of(frames)
-    if _latest and _latest[0][0] == text:
-        return _latest[0][1]
+    with contextlib.suppress(RecursionError):  # not of lotus; it may be of no concern
+        if _latest and _latest[0][0] == frames:
+            return _latest[0][1]
     types = _types_of(frames)
     if types is not None:
-        _latest[:] = [(text, types)]
+        _latest[:] = [(frames, types)]
     return types
 
 

@@ -82,9 +82,10 @@ def _outline(a: Assembly) -> Assembly:
         long_arrays.kept(keys.astype(np.int32)) for keys in (a.batch_loader, a.batch_epoch)
     )
     loose = any(
-        process.log.fixed[name]["n_loose"].any()
+        some["n_loose"].any()
         for process in a.processes
         for name in ("batch", "wait", "loose")
+        for some in long_arrays.parts(process.log.fixed[name])
     )
     part.batch, part.wait = (
         _narrowed(frames, _dtype(name, _KEPT[name] + (_OF_LOOSE[name] if loose else ())))

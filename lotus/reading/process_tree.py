@@ -135,7 +135,8 @@ class Process:
         for name in ("loader", "iterator"):
             numbers += [event["loader"] for event in self.events[name]]
         for name in ("batch", "wait"):
-            numbers.append(int(self.log.fixed[name]["loader"].max(initial=-1)))
+            frames = long_arrays.parts(self.log.fixed[name])
+            numbers += [int(some["loader"].max(initial=-1)) for some in frames]
         return max(numbers) + 1
 
     def operations(self) -> list[dict[str, Any]]:
@@ -235,7 +236,7 @@ def _made(entry: _Listing, process: Process) -> bool:
 
 def _attach(process: Process, entry: _Listing, first: int) -> None:
     passed = []
-    if process.log.fixed["batch"]["epoch"].any():
+    if any(some["epoch"].any() for some in long_arrays.parts(process.log.fixed["batch"])):
         passed = [
             event["epoch"]
             for event in entry.process.events["iterator"]

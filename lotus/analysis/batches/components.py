@@ -5,6 +5,7 @@ the data set's own code, collate, the rest of the fetch and the worker's snapsho
 are nanoseconds >= 0 and a row adds up to the making of its batch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,7 @@ LEAST_WITHOUT = 3
 LEAST_HELPERS = 0.2
 # The longest that one switch keeps a thread off its core: a period of Linux's CPU quota.
 CORE_TAKEN_NS = 100e6
+_BLOCK = 1 << 16  # batches that are processed at a time
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,9 @@ def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
 
     Without the waiting for a core: that is no waiting of its own (`core_taken`).
     """
-    return _all_off_cpu(batches, fetch) - core_taken(batches, fetch)
+    return _in_blocks(
+        lambda some, took: _all_off_cpu(some, took) - _core_taken(some, took), batches, fetch
+    )
 
 
 def without_core(batches: pd.DataFrame, fetch: Floats) -> Floats:
@@ -239,6 +243,21 @@ def core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:
     known, so the time off the CPU is split in proportion to them. A thread that never gave its core
     up by itself did not wait for anything but a core.
     """
+    return _in_blocks(_core_taken, batches, fetch)
+
+
+def _in_blocks(
+    compute: Callable[[pd.DataFrame, Floats], Floats], batches: pd.DataFrame, fetch: Floats
+) -> Floats:
+    """What `compute` says of each batch (n,); the columns that it reads are in memory in part."""
+    result = np.empty(len(batches))
+    for at in range(0, len(batches), _BLOCK):
+        some = slice(at, at + _BLOCK)
+        result[some] = compute(batches.iloc[some], fetch[some])
+    return result
+
+
+def _core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:
     off = _all_off_cpu(batches, fetch)
     measured = number(batches, "run_delay_ns")
     gave = number(batches, "voluntary_switches")

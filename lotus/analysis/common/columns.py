@@ -4,12 +4,15 @@ Times are float64 nanoseconds here (NaN: not measured). CLOCK_MONOTONIC counts f
 machine, so they are exact to 2 ns for the first 200 days.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+from lotus.common import long_arrays
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -17,6 +20,7 @@ Bools = npt.NDArray[np.bool_]
 ShortInts = npt.NDArray[np.signedinteger[Any]]  # int32 or int64
 
 KEYS = ("rank", "loader", "epoch", "batch")
+_LARGEST_CODE = 1 << 62
 
 
 def number(frame: pd.DataFrame, name: str) -> Floats:
@@ -25,7 +29,9 @@ def number(frame: pd.DataFrame, name: str) -> Floats:
         return np.full(len(frame), np.nan)
     column = frame[name]
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
-        return np.array(column.to_numpy(), np.float64)  # a copy, as below
+        values = np.array(column.to_numpy(), np.float64)  # a copy, as below
+        long_arrays.keep_few(values)
+        return values
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
@@ -36,7 +42,9 @@ def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
     column = frame[name]
     if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "i":
         column = column.astype("Int64").fillna(missing)
-    return np.asarray(column.to_numpy(), dtype=np.int64)
+    values = np.asarray(column.to_numpy(), dtype=np.int64)
+    long_arrays.keep_few(values)
+    return values
 
 
 def short(values: Ints) -> ShortInts:
@@ -80,6 +88,16 @@ def ratios(parts: Floats, wholes: Floats) -> Floats:
     return np.where(wholes > 0, parts / np.where(wholes > 0, wholes, 1.0), np.nan)
 
 
+def with_columns(frame: pd.DataFrame, columns: Mapping[str, Floats]) -> pd.DataFrame:
+    """The table with these columns, new or in place of its own, which lie in files if long."""
+    return frame.assign(
+        **{
+            name: pd.Series(long_arrays.kept(values), frame.index, copy=False)
+            for name, values in columns.items()
+        }
+    )
+
+
 def batch_rows(batches: pd.DataFrame, frame: pd.DataFrame, keys: Sequence[str] = KEYS) -> Ints:
     """For each row of `frame`, the position of its batch in `batches`; -1 where there is none."""
     if not len(frame):
@@ -91,13 +109,15 @@ class BatchPlaces:
     """A table of batches, made ready to find many rows of other tables in it."""
 
     def __init__(self, batches: pd.DataFrame, keys: Sequence[str] = KEYS) -> None:
-        self._keys, self._values = keys, []
-        wanted = np.zeros(len(batches), np.int64)
-        for name in keys:
-            # Ranks of values instead of values: the product of the ranges stays small.
-            values, places = np.unique(integer(batches, name), return_inverse=True)
-            self._values.append(values)
-            wanted = wanted * len(values) + places
+        # One column at a time: together they take much memory.
+        spans = {name: _span(integer(batches, name)) for name in keys}
+        # Of damaged logs, values may lie far apart: their ranks do not.
+        apart = math.prod(span.stop - span.start for span in spans.values()) >= _LARGEST_CODE
+        self._scales = {
+            name: _Scale(span, np.unique(integer(batches, name)) if apart else None)
+            for name, span in spans.items()
+        }
+        wanted, _ = self._codes(batches, slice(None))
         self._order = np.argsort(wanted, kind="stable")
         self._wanted = wanted[self._order]
 
@@ -105,25 +125,56 @@ class BatchPlaces:
         """For each row of `frame`, the position of its batch; -1 where there is none."""
         if not len(self._order) or not len(frame):
             return np.full(len(frame), -1, np.int64)
-        columns = [integer(frame, name) for name in self._keys]
-        first = starts_of_runs(columns)  # most rows have the batch of the row before
-        code, known = np.zeros(len(first), np.int64), np.ones(len(first), np.bool_)
-        for values, column in zip(self._values, columns, strict=True):
-            mine = column[first]
-            nearest = np.minimum(np.searchsorted(values, mine), len(values) - 1)
-            known &= values[nearest] == mine
-            code = code * len(values) + nearest
+        # Most rows have the batch of the row before.
+        first = starts_of_runs(integer(frame, name) for name in self._scales)
+        code, known = self._codes(frame, first)
         place = np.minimum(np.searchsorted(self._wanted, code), len(self._order) - 1)
         known &= self._wanted[place] == code
         rows = np.where(known, self._order[place], -1)
         return np.repeat(rows, np.diff(np.append(first, len(frame))))
 
+    def _codes(self, frame: pd.DataFrame, rows: Ints | slice) -> tuple[Ints, Bools]:
+        """One number for the values of each row, and whether all of these are in the table."""
+        code, known = np.zeros(len(frame), np.int64)[rows], np.ones(len(frame), np.bool_)[rows]
+        for name, scale in self._scales.items():
+            step, there = scale.steps(integer(frame, name)[rows])
+            code *= scale.size
+            code += step
+            known &= there
+        return code, known
 
-def starts_of_runs(columns: Sequence[Ints]) -> Ints:
+
+class _Scale(NamedTuple):
+    """The values of a key: all of a span, or these `values` alone."""
+
+    span: range
+    values: Ints | None
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return len(self.span) if self.values is None else len(self.values)
+
+    def steps(self, column: Ints) -> tuple[Ints, Bools]:
+        """Which of the values each is; some number, and False, where it is none of them."""
+        if self.values is None:
+            known = (column >= self.span.start) & (column < self.span.stop)
+            return np.where(known, column - self.span.start, 0), known
+        nearest = np.minimum(np.searchsorted(self.values, column), len(self.values) - 1)
+        return nearest, self.values[nearest] == column
+
+
+def _span(column: Ints) -> range:
+    return range(int(column.min()), int(column.max()) + 1) if len(column) else range(1)
+
+
+def starts_of_runs(columns: Iterable[Ints]) -> Ints:
     """Where each run of rows begins in which no column changes; there is at least one row."""
-    changes = np.zeros(len(columns[0]), np.bool_)
-    changes[0] = True
+    changes = np.ones(1, np.bool_)
     for column in columns:
+        if len(changes) < len(column):
+            changes = np.zeros(len(column), np.bool_)
+            changes[0] = True
         changes[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(changes)
 
@@ -172,8 +223,9 @@ def busy_within(
     result = np.zeros(len(group))
     usable = ~np.isnan(busy_start) & ~np.isnan(busy_ns)
     known = ~np.isnan(start) & ~np.isnan(end) & (end > start)
-    for name in np.intersect1d(group[known], busy_group[usable]):
-        mine = np.flatnonzero(usable & (busy_group == name))
+    asked, busy = rows_by(group, known), rows_by(busy_group, usable)
+    for name in asked.keys() & busy.keys():
+        mine, rows = busy[name], asked[name]
         mine = mine[np.argsort(busy_start[mine], kind="stable")]
         begins, lengths = busy_start[mine], busy_ns[mine]
         before = np.concatenate(([0.0], np.cumsum(lengths)))
@@ -188,9 +240,21 @@ def busy_within(
             inside = np.minimum(time - begins[place], lengths[place])
             return np.where(place < 0, 0.0, before[np.maximum(place, 0)] + inside)
 
-        rows = np.flatnonzero(known & (group == name))
         result[rows] = busy_until(end[rows]) - busy_until(start[rows])
     return np.maximum(result, 0.0)
+
+
+def rows_by(groups: Ints, chosen: Bools) -> dict[int, Ints]:
+    """The chosen rows of each group, in their order."""
+    rows = np.flatnonzero(chosen)
+    if not len(rows):
+        return {}
+    mine = groups[rows]
+    if not (mine[1:] >= mine[:-1]).all():
+        order = np.argsort(mine, kind="stable")
+        rows, mine = rows[order], mine[order]
+    first = np.flatnonzero(np.append(True, mine[1:] != mine[:-1]))
+    return dict(zip(mine[first].tolist(), np.split(rows, first[1:]), strict=True))
 
 
 def distribution(values: Floats) -> dict[str, float]:

@@ -17,6 +17,7 @@ from lotus.analysis.common.columns import (
     number,
     plain_value,
     process_keys,
+    with_columns,
 )
 from lotus.analysis.common.loader_operations import LoaderOperations
 from lotus.analysis.common.loader_samples import LoaderSamples
@@ -238,7 +239,7 @@ def _with_idle_of_loop(batches: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFr
     begin = begin[np.maximum(row, 0)] if len(epochs) else np.full(len(batches), np.nan)
     since = number(batches, "fetch_start_ns") - np.where(row >= 0, begin, np.nan)
     idle = np.minimum(number(batches, "idle_ns"), np.fmax(since, 0.0))
-    return batches.assign(idle_in_loop_ns=idle)
+    return with_columns(batches, {"idle_in_loop_ns": idle})
 
 
 def _allowed(*tables: pd.DataFrame) -> int:

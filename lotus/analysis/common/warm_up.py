@@ -7,7 +7,7 @@ once, a traced run of a minute may spend most of its time in it: it is kept apar
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, integer, number
+from lotus.analysis.common.columns import Floats, integer, number, rows_by, with_columns
 
 WARM_UP = "warm_up_ns"  # the column of waits
 # The first step is a warm-up where it is so many times the usual one, and the longest other one.
@@ -30,15 +30,13 @@ def without_warm_up(waits: pd.DataFrame) -> pd.DataFrame:
             if name.startswith("step_"):
                 columns[name] = number(waits, name).copy()
                 columns[name][rows] *= kept
-    return waits.assign(**columns)
+    return with_columns(waits, columns)
 
 
 def _excess(waits: pd.DataFrame) -> Floats:
     excess = np.zeros(len(waits))
     step, begun, pid = number(waits, "step_ns"), number(waits, "start_ns"), integer(waits, "pid")
-    known = np.flatnonzero(~np.isnan(step) & ~np.isnan(begun))
-    for process in np.unique(pid[known]):
-        mine = known[pid[known] == process]
+    for mine in rows_by(pid, ~np.isnan(step) & ~np.isnan(begun)).values():
         first = mine[np.argmin(begun[mine])]
         others = step[mine[mine != first]]
         # A process that was recorded later on has no first step in its record.

@@ -1,9 +1,11 @@
 """Balance between workers, and between ranks."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import integer, number, process_rows, total
+from lotus.analysis.common.columns import Floats, Ints, integer, number, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.samples.operation_statistics import making_time
 from lotus.analysis.verdict.account import Account
@@ -21,34 +23,8 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
     (largest) pss_growth_bytes (last minus first reading of one process)
     pss_growth_reason (why that is not known, "" where it is). worker -1 is the main process.
     """
-    batches = scope.batches
-    frame = pd.DataFrame(
-        {
-            "rank": integer(batches, "rank"),
-            "worker": integer(batches, "worker"),
-            "pid": integer(batches, "pid"),
-            "samples": number(batches, "size"),
-            "fetch_ns": number(batches, "fetch_ns"),
-            "snapshot_ns": number(batches, "snapshot_ns"),
-            "idle_ns": number(batches, "idle_in_loop_ns"),
-            "cpu_ns": number(batches, "cpu_ns"),
-            "run_delay_ns": number(batches, "run_delay_ns"),
-            "process": process_rows(scope.workers, batches),
-        }
-    )
-    frame = frame[~frame["fetch_ns"].isna()]
     keys = ["rank", "worker"]
-    table = frame.groupby(keys, as_index=False).agg(
-        processes=("pid", "nunique"),
-        batches=("fetch_ns", "count"),
-        samples=("samples", "sum"),
-        fetch_ns=("fetch_ns", "sum"),
-        batch_mean_ns=("fetch_ns", "mean"),
-        snapshot_ns=("snapshot_ns", "sum"),
-        idle_ns=("idle_ns", "sum"),
-        cpu_ns=("cpu_ns", lambda values: values.sum(min_count=1)),
-        run_delay_ns=("run_delay_ns", lambda values: values.sum(min_count=1)),
-    )
+    table = _sums(scope.batches)
     whole = table["fetch_ns"] + table.pop("snapshot_ns") + table["idle_ns"]
     table["idle_share"] = table["idle_ns"] / whole.where(whole > 0)
     spent = table["fetch_ns"].where(table["fetch_ns"] > 0)
@@ -67,6 +43,36 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
     table = table.merge(mean, on=keys, how="left")
     table = table.merge(_memory(scope.resources), on=keys, how="left")
     return table.assign(pss_growth_reason=table["pss_growth_reason"].fillna(NEVER_READ))
+
+
+def _sums(batches: pd.DataFrame) -> pd.DataFrame:
+    """One row per rank and worker, of the batches whose making was recorded.
+
+    A column at a time: together they take much memory.
+    """
+    made = ~np.isnan(number(batches, "fetch_ns"))
+    keys = pd.DataFrame({name: integer(batches, name)[made] for name in ("rank", "worker")})
+    group = keys.groupby(["rank", "worker"])
+
+    table = group.size().reset_index()[["rank", "worker"]]
+    place = group.ngroup().to_numpy()
+
+    def of(values: Floats | Ints) -> Any:
+        """One column by rank and worker."""
+        return pd.Series(values[made], copy=False).groupby(place)
+
+    fetch = of(number(batches, "fetch_ns"))
+    return table.assign(
+        processes=of(integer(batches, "pid")).nunique(),
+        batches=fetch.count(),
+        samples=of(number(batches, "size")).sum(),
+        fetch_ns=fetch.sum(),
+        batch_mean_ns=fetch.mean(),
+        snapshot_ns=of(number(batches, "snapshot_ns")).sum(),
+        idle_ns=of(number(batches, "idle_in_loop_ns")).sum(),
+        cpu_ns=of(number(batches, "cpu_ns")).sum(min_count=1),
+        run_delay_ns=of(number(batches, "run_delay_ns")).sum(min_count=1),
+    )
 
 
 def _memory(resources: pd.DataFrame) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from lotus.common import long_arrays
+from tests.waiting import wait_until
 
 ROWS = np.dtype([("number", "<u4"), ("time_ns", "<u8")])
 
@@ -73,6 +74,47 @@ def test_values_stay_when_their_memory_is_given_back():
     kept[0] = 7
     long_arrays.let_go()
     assert kept[:3].tolist() == [7, 1, 2]
+
+
+def bytes_in_memory(values: np.ndarray) -> int:
+    """How much of the file of an array is mapped into memory."""
+    address = values.__array_interface__["data"][0]
+    with open("/proc/self/smaps") as file:
+        mine = False
+        for line in file:
+            place, *rest = line.split()
+            if "-" in place and len(rest) >= 4:
+                first, last = (int(edge, 16) for edge in place.split("-"))
+                mine = first <= address < last
+            elif mine and place == "Rss:":
+                return int(rest[0]) * 1024
+    raise AssertionError("the array is not mapped")
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["by the thread", "by who reads"])
+def test_what_is_mapped_is_given_back_when_it_is_much(monkeypatch, told):
+    monkeypatch.setattr(long_arrays, "MOST_MAPPED", 1 << 20)
+    if told:
+        monkeypatch.setattr(long_arrays, "_LOOKS_S", 3600.0)
+    kept = long_arrays.kept(np.arange(1 << 20))
+    total = kept.sum()
+
+    def given_back() -> bool:
+        if told:
+            assert kept.sum() == total
+            long_arrays.keep_few(kept)
+        return bytes_in_memory(kept) < kept.nbytes // 4
+
+    wait_until(given_back)
+    assert kept.sum() == total
+
+
+def test_all_rows_are_in_one_of_the_parts(monkeypatch):
+    monkeypatch.setattr(long_arrays, "_STEP", 1 << 10)
+    for count in (0, 1, 100, 1000):
+        parts = list(long_arrays.parts(np.arange(count)))
+        assert np.concatenate(parts).tolist() == list(range(count))
+        assert all(part.nbytes <= 1 << 10 for part in parts)
 
 
 def test_arrays_of_one_file_do_not_meet(monkeypatch):

@@ -15,13 +15,20 @@ from lotus.analysis.common.columns import (
     number,
     plain_value,
     process_rows,
+    rows_by,
 )
 
 keys = st.tuples(st.integers(0, 1), st.integers(-1, 2), st.integers(0, 3), st.integers(0, 9))
+# As damaged logs may have them.
+far = st.sampled_from((-(1 << 63), -1, 0, 1 << 40, (1 << 63) - 1))
+far_keys = st.tuples(far, far, far, far)
 COLUMNS = ["rank", "loader", "epoch", "batch"]
 
 
-@given(st.lists(keys, unique=True, max_size=30), st.lists(keys, max_size=30))
+@given(
+    st.lists(keys, unique=True, max_size=30) | st.lists(far_keys, unique=True, max_size=30),
+    st.lists(keys | far_keys, max_size=30),
+)
 def test_batch_rows_is_a_left_join(batches: list[tuple[int, ...]], rows: list[tuple[int, ...]]):
     places = {key: place for place, key in enumerate(batches)}
     row_numbers = batch_rows(
@@ -68,6 +75,18 @@ def test_a_reused_pid_is_the_latest_process_that_had_begun() -> None:
          "fetch_start_ns": [500, 950, 500, 500]}
     )  # fmt: skip
     assert process_rows(workers, batches).tolist() == [0, 1, -1, -1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30))
+def test_the_chosen_rows_of_each_group(rows: list[tuple[int, bool]]):
+    groups = np.array([group for group, _ in rows], np.int64)
+    chosen = np.array([is_chosen for _, is_chosen in rows], np.bool_)
+    wanted: dict[int, list[int]] = {}
+    for row, (group, is_chosen) in enumerate(rows):
+        if is_chosen:
+            wanted.setdefault(group, []).append(row)
+    found = {group: mine.tolist() for group, mine in rows_by(groups, chosen).items()}
+    assert found == wanted
 
 
 @pytest.mark.filterwarnings("error")

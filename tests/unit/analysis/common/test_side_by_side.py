@@ -1,6 +1,7 @@
 """A run that several processes read has the report of one that one process reads."""
 
 import json
+import random
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 
 import lotus
 from lotus import cli
-from lotus.analysis.common import side_by_side
-from lotus.analysis.common.run_contents import one_process
+from lotus.analysis.common import durations, side_by_side
+from lotus.analysis.common.run_contents import one_process, partial_of
 from lotus.analysis.summary import summarise
 from lotus.common.errors import LotusError
 from lotus.common.version import __version__
@@ -31,6 +32,46 @@ def report(path: Path, partials=one_process) -> str:
     document = run_document.document(summarise(run, partials=partials))
     assert len(run.pieces) > 10
     return json.dumps(document)
+
+
+def in_another_order(seed: int):
+    """Reduces all parts, which come in some other order than theirs."""
+
+    def partials(parts):
+        places = list(range(len(parts)))
+        random.Random(seed).shuffle(places)
+        assert places != sorted(places)
+        for place in places:
+            yield partial_of(parts, place)
+
+    return partials
+
+
+def test_partial_results_make_one_report_in_any_order(path, monkeypatch) -> None:
+    monkeypatch.setattr(table_pieces, "ROWS", 200)
+    wanted = report(path)
+    for seed in range(5):
+        assert report(path, in_another_order(seed)) == wanted
+
+
+def test_the_order_of_histograms_changes_at_most_the_last_digits_of_a_deviation(
+    path, monkeypatch
+) -> None:
+    monkeypatch.setattr(table_pieces, "ROWS", 200)
+    monkeypatch.setattr(durations, "EXACT", 300)
+
+    def split(text: str) -> tuple[dict, list[float]]:
+        document, deviations = json.loads(text), []
+        for operation in document["loaders"][0]["operations"]:
+            assert 0 < operation["quantile_error"] <= 0.005
+            deviations.append(operation.pop("std_ns"))
+        return document, deviations
+
+    wanted, deviations = split(report(path))
+    for seed in range(5):
+        document, others = split(report(path, in_another_order(seed)))
+        assert document == wanted
+        assert others == pytest.approx(deviations, rel=1e-12)
 
 
 @pytest.fixture
