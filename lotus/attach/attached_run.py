@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from lotus.analysis.attached import phases
-from lotus.analysis.attached.evidence import SETTINGS, AttachEvidence
+from lotus.analysis.attached.evidence import SETTINGS, AttachEvidence, CounterEvidence
 from lotus.attach import checked_values, function_file
 from lotus.attach.frame_locals import FrameLocals
 from lotus.attach.stack_phases import Label, Site
@@ -24,6 +24,7 @@ from lotus.recording.blocked_reason import REASONS
 SCHEMA = 1
 _MOST_BYTES, _MOST_VALUES = 64 << 20, 12_000_000  # ten minutes hold less
 _MOST_LABELS, _MOST_CHAIN = 20_000, 16
+_MOST_EVENTS = 64
 _WHOLE = range(-1, 1 << 62)
 _PIDS = range(0, 1 << 31)
 _TOLD = range(-1, 1 << 31)
@@ -37,6 +38,11 @@ _SAMPLE = {
     "time_ns": range(-(1 << 62), 1 << 62), "weight_ns": range(0, 1 << 50), "pid": _PIDS,
     "tid": _PIDS, "label": range(0, _MOST_LABELS),
 }  # fmt: skip
+_COUNT = {
+    "pid": _PIDS, "tid": _PIDS, "event": range(0, _MOST_EVENTS),
+    **dict.fromkeys(("count", "enabled_ns", "running_ns"), range(0, 1 << 62)),
+}  # fmt: skip
+_CLOCK = {"pid": _PIDS, "clock_ns": _WHOLE, "before_ns": range(0, 1 << 62)}
 _LOOK = dict.fromkeys(COLUMNS, _WHOLE) | {"reason": range(0, len(_ALL_REASONS)), "pid": _PIDS}
 _NUMBERS = {"cores": (0, 1 << 20), "machine_cores": (0, 1 << 20), "bound_ns": (0, 1 << 62)}
 _COUNTS = ("start_ns", "end_ns", "pid", "stacks", "errors", "torn", "cost_ns", "memory_bytes")
@@ -60,8 +66,9 @@ def write(
     memory: Sequence[Sequence[int]],
     missing: Sequence[str],
     settings: Sequence[FrameLocals] = (),
+    counters: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write attach.json. Raises LotusError."""
+    """Write attach.json; `counters` as `ThreadCounters.finish`. Raises LotusError."""
     numbers = {reason: number for number, reason in enumerate(_ALL_REASONS)}
     columns = list(zip(*looks, strict=True)) or [() for _ in COLUMNS]
     record = {
@@ -92,6 +99,7 @@ def write(
         "memory": list(memory),
         "missing": list(missing),
         "settings": [asdict(each) for each in settings],
+        "counters": counters,
     }  # fmt: skip
     text = files.json_text(record, indent=None) + "\n"
     files.replace(directory / ATTACHED, text, mode=0o600)
@@ -152,6 +160,7 @@ def _evidence(content: Mapping[str, Any]) -> AttachEvidence:
         ),
         # A run of an older lotus has none.
         settings=_rows({"settings": [], **content}, "settings", _settings, list(SETTINGS)),
+        counters=_counters(content.get("counters")),
     )
 
 
@@ -231,6 +240,34 @@ def _settings(row: Any) -> list[Any]:
         for name in SETTINGS[:-1]
     ]
     return [*numbers, checked_values.text(row.get(SETTINGS[-1]))]
+
+
+def _counters(content: Any) -> CounterEvidence | None:
+    if content is None:
+        return None
+    if not isinstance(content, dict) or not isinstance(content.get("metrics"), dict):
+        raise ValueError("counters are no object")
+    events = [
+        checked_values.text(name) for name in checked_values.items(content, "events")[:_MOST_EVENTS]
+    ]
+    counts = checked_values.columns(content, "counts", _COUNT)
+    if len(counts) and int(counts["event"].max()) >= len(events):
+        raise ValueError("a count has an event that is not there")
+    if len(set(events)) < len(events):
+        raise ValueError("two events have one name")
+    return CounterEvidence(
+        uarch=checked_values.text(content.get("uarch")),
+        metrics={
+            checked_values.text(name): checked_values.text(text)
+            for name, text in content["metrics"].items()
+        },
+        events=tuple(events),
+        counts=counts,
+        clocks=checked_values.columns(content, "clocks", _CLOCK),
+        notes=tuple(
+            checked_values.text(note) for note in checked_values.items(content, "notes")[:20]
+        ),
+    )
 
 
 def _thread(row: Any) -> list[Any]:

@@ -17,6 +17,7 @@ from lotus.attach.process_discovery import Program
 from lotus.attach.source_lines import SourceLines
 from lotus.attach.stack_recorder import StackRecorder
 from lotus.attach.stack_table import StackTable
+from lotus.attach.thread_counters import ThreadCounters
 from lotus.attach.thread_numbers import ThreadNumbers
 from lotus.attach.thread_readings import (
     ThreadReadings,
@@ -72,6 +73,7 @@ class _Observation:
     numbers: ThreadNumbers = field(default_factory=ThreadNumbers)
     kept: KeptChildren = field(default_factory=KeptChildren)
     locals: LocalsReader | None = None  # None: stacks are refused
+    counters: ThreadCounters | None = None  # None: not asked for
     cores: float | None = None  # that the first program may use
     root: Path = Path("/")  # of its files
     _folder: int = -1  # its descriptor
@@ -85,7 +87,9 @@ class _Observation:
             self.root = Path(f"/proc/self/fd/{self._folder}")
 
     def close(self) -> None:
-        """Let go of the program's files."""
+        """Let go of the program's files and counters."""
+        if self.counters is not None:
+            self.counters.close()
         if self._folder >= 0:
             os.close(self._folder)
             self._folder = -1
@@ -136,7 +140,7 @@ class _Observation:
             self.kept.read((process.pid, process.worker), self.watched)
 
     def find_workers(self) -> None:
-        """Find workers that were started since the last time."""
+        """Find workers that were started since the last time, and count new threads."""
         for program in self.programs:
             main = program.main
             for pid in children_of(main.pid):
@@ -148,6 +152,8 @@ class _Observation:
                     continue
                 count = sum(each.main == main.pid for each in self.watched.values()) - 1
                 self.add(pid, main.pid, count, main.rank)
+        if self.counters is not None:
+            self.counters.look(process.pid for process in self.alive)
 
     def _read_cores(self) -> None:
         """How many cores the processes may use; they may change it while they run."""
@@ -174,8 +180,8 @@ def attach(
 ) -> Path:
     """Watch a process and its workers for some seconds; returns the run directory.
 
-    `pid` None: the only program with torch. `perf`: sample C and C++ functions too. Raises
-    LotusError, one line with the next step.
+    `pid` None: the only program with torch. `perf`: sample C and C++ functions and count events of
+    the threads too. Raises LotusError, one line with the next step.
     """
     if pid == os.getpid():
         raise LotusError("that is lotus itself; name the training's process, or none")
@@ -197,6 +203,8 @@ def attach(
     recorders: list[StackRecorder] = []
     functions: PerfRecorder | None = None
     try:
+        if perf:  # before the recorders: it takes a moment to learn what can be counted
+            session.counters = ThreadCounters()
         if not refused:
             session.locals = LocalsReader(path)
             total = sum(1 + len(program.workers) for program in programs)
@@ -301,13 +309,16 @@ def _keep(
     refused: str,
 ) -> None:
     end_ns = time.monotonic_ns()
-    readings = session.readings
+    readings, counters = session.readings, session.counters
+    counted = None if counters is None else counters.finish()
     sentences = refused, readings.problem, readings.stopped.sentence
     missing = [text for text in sentences if text]
     settings, cost_ns = session.locals, session.readings.cost_ns
     if settings is not None:
         settings.finish()
         cost_ns += settings.cpu_ns
+    if counters is not None:
+        cost_ns += counters.cost_ns
     if functions is not None:
         functions.stop()
     table, facts = _stacks(session, recorders, missing)
@@ -351,6 +362,7 @@ def _keep(
         session.memory.rows,
         missing,
         [] if settings is None else settings.seen,
+        counted,
     )
     if sampled is not None:
         function_file.write(directory, sampled, table.moments)

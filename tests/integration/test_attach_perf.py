@@ -12,6 +12,7 @@ import pytest
 
 from lotus.attach import stack_recorder
 from lotus.hardware.sampling_probe import sampling_event
+from lotus.recording import measurement_plan
 from tests.integration.launched import LOTUS
 from tests.integration.test_attach import attach, children, running, sleeping
 from tests.waiting import wait_until
@@ -20,6 +21,10 @@ PROGRAM = [sys.executable, Path(__file__).parent / "programs" / "native_operatio
 needs_py_spy = pytest.mark.skipif(bool(stack_recorder.find()[1]), reason="py-spy is needed")
 needs_perf = pytest.mark.skipif(
     shutil.which("perf") is None or not sampling_event()[0], reason="perf can sample nothing here"
+)
+needs_counters = pytest.mark.skipif(
+    "task_clock" not in (measurement_plan.plan("software").counters or ""),
+    reason="the kernel counts nothing for this user",
 )
 pytestmark = needs_py_spy
 
@@ -58,6 +63,31 @@ def test_functions_stand_under_their_operations(tmp_path: Path) -> None:
     assert "C and C++ functions of whole processes" in text.stdout
 
 
+@needs_counters
+def test_threads_are_counted_as_the_scheduler_does(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with running(*PROGRAM) as program:
+        wait_until(lambda: len(children(program.pid)) == 2, program)
+        done = attach(str(program.pid), "--perf", "--seconds", "5", "-o", str(run), "--json")
+    assert done.returncode == 0, done.stderr
+    counters = json.loads(done.stdout)["counters"]
+    kinds = {(row["process"], row["thread"]): row for row in counters["rows"]}
+    workers, main = kinds["workers", "first"], kinds["main", "first"]
+    assert workers["processes"] == workers["threads"] == 2
+    assert main["processes"] == main["threads"] == 1
+    # The workers compute, and the loop waits for them.
+    assert workers["counts"]["task_clock"] > main["counts"]["task_clock"]
+    for row in counters["clocks"]:
+        apart = abs(row["counted_ns"] - row["clock_ns"])
+        told = any(" by the scheduler " in text for text in counters["remarks"])
+        assert told or apart <= max(0.05 * row["clock_ns"], 10e6)
+    text = subprocess.run([*LOTUS, "report", run], capture_output=True, check=True, text=True)
+    assert "Counters of threads" in text.stdout
+    page = tmp_path / "page.html"
+    subprocess.run([*LOTUS, "report", run, "--html", page], capture_output=True, check=True)
+    assert "Counters of threads" in page.read_text()
+
+
 def _is_named(processes: list[dict[str, str]]) -> bool:
     """Whether the libraries here tell the names of both functions."""
     names = " ".join(row["function"] for row in processes)
@@ -76,7 +106,10 @@ def test_without_perf_the_rest_is_shown_and_a_line_says_what_to_type(tmp_path: P
     assert "No C and C++ functions: perf is not installed; apt install linux-perf" in flat
     assert "(sampled)" in done.stdout
     report = subprocess.run([*LOTUS, "report", "--json", run], capture_output=True, check=True)
-    assert json.loads(report.stdout)["functions"] is None
+    document = json.loads(report.stdout)
+    assert document["functions"] is None
+    # Counting needs no program.
+    assert document["counters"]["rows"] or document["counters"]["notes"]
 
 
 @needs_perf

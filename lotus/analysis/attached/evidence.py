@@ -41,6 +41,27 @@ class FunctionEvidence:
 
 
 @dataclass(frozen=True)
+class CounterEvidence:
+    """What was counted of the threads of a program that runs.
+
+    uarch, metrics  what the events mean: the CPU's table, and metrics by perf's own tables
+    events          their names
+    counts          pid, tid, event (place in `events`), count, enabled_ns (time on a core since the
+                    counter was opened), running_ns (of it counted)
+    clocks          pid, clock_ns (time on cores meanwhile, by the scheduler; -1: it had ended),
+                    before_ns (what a process that was met late had used before)
+    notes           what is not counted, and why
+    """
+
+    uarch: str
+    metrics: Mapping[str, str]
+    events: tuple[str, ...]
+    counts: pd.DataFrame
+    clocks: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class AttachEvidence:
     """What was sampled of one program: a main process and its workers, or all ranks of a job.
 
@@ -66,6 +87,7 @@ class AttachEvidence:
     functions  what perf sampled; None: nothing
     settings   SETTINGS: what torch's frames in a process told of its loader, once or more; see
                lotus.attach.frame_locals; -1 and "": not told
+    counters   what was counted; None: not asked for
     """
 
     facts: Mapping[str, Any]
@@ -81,6 +103,7 @@ class AttachEvidence:
     missing: tuple[str, ...] = ()
     functions: FunctionEvidence | None = None
     settings: pd.DataFrame = field(default_factory=_no_settings)
+    counters: CounterEvidence | None = None
 
     @property
     def elapsed_ns(self) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached import phases
+from lotus.analysis.attached.counted_threads import CounterSummary, summarise_counters
 from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.limited_verdict import limited_verdict
 from lotus.analysis.attached.loader_settings import LoaderSettings, settings_of
@@ -99,6 +100,7 @@ class AttachedSummary:
     stacks: int  # samples that could be read
     remarks: tuple[str, ...]
     functions: FunctionSummary | None = None  # what perf sampled
+    counters: CounterSummary | None = None  # of its threads
     stands_at: str = ""  # where the main process stands that does not run, outside of all loops
 
 
@@ -128,6 +130,7 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
         stacks=len(evidence.samples),
         remarks=tuple(_remarks(seen, loops)),
         functions=summarise_functions(evidence),
+        counters=summarise_counters(evidence),
         stands_at="" if loops else idle_outside(seen),
     )
 

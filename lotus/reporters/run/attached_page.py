@@ -4,7 +4,13 @@ from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
 from lotus.common.formatting import plain, plural, share
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of
 from lotus.reporters.base.page import Chart, Section, Table
-from lotus.reporters.run import attached_functions, attached_report, coverage, loader_charts
+from lotus.reporters.run import (
+    attached_counters,
+    attached_functions,
+    attached_report,
+    coverage,
+    loader_charts,
+)
 
 Parts = list[str | Table | Chart]
 
@@ -32,6 +38,12 @@ def sections(summary: AttachedSummary) -> list[Section]:
     """Return loops, processes, and what was not seen."""
     result = [_loop(loop) for loop in summary.loops]
     result.append(Section("Processes", [Table(*attached_report.process_cells(summary))]))
+    if summary.counters is not None:
+        parts: Parts = []
+        for title, cells in attached_counters.tables(summary.counters):
+            parts += [title, Table(*cells)]
+        parts += attached_counters.lines(summary.counters)
+        result.append(Section("Counters", parts))
     if summary.functions is not None:
         functions = summary.functions
         tables: Parts = [

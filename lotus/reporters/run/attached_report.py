@@ -21,7 +21,7 @@ from lotus.common.formatting import (
     size,
 )
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table, rows_of
-from lotus.reporters.run import attached_functions, coverage, time_bars
+from lotus.reporters.run import attached_counters, attached_functions, coverage, time_bars
 from lotus.reporters.run.run_document import plain_document
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
@@ -59,6 +59,8 @@ def write(console: "Console", summary: AttachedSummary, *, in_full: bool = True)
         words = coverage.verdict_words(other.verdict).lower()
         print_paragraph(console, "", f"{plain(other.title)}: {words}")
     _processes(console, summary)
+    if summary.counters is not None:
+        attached_counters.write(console, summary.counters)
     if summary.functions is not None:
         attached_functions.write(console, summary.functions, in_full=in_full)
     for line in (*summary.evidence.missing, *summary.remarks):
@@ -263,7 +265,7 @@ def document(summary: AttachedSummary) -> dict[str, Any]:
     facts = summary.evidence.facts
     names = ("command", "host", "state", "pid", "cores", "machine_cores", "stacks", "errors",
              "torn", "bound_ns", "lotus")  # fmt: skip
-    functions = summary.functions
+    functions, counters = summary.functions, summary.counters
     content = {
         "schema": SCHEMA,
         "sampled": True,
@@ -281,6 +283,7 @@ def document(summary: AttachedSummary) -> dict[str, Any]:
         "missing": list(summary.evidence.missing),
         "remarks": list(summary.remarks),
         "functions": None if functions is None else attached_functions.document(functions),
+        "counters": None if counters is None else attached_counters.document(counters),
     }
     document = plain_document(content)
     assert isinstance(document, dict)

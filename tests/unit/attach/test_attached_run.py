@@ -40,7 +40,13 @@ def write(directory: Path) -> Path:
         [],
         ["a sentence"],
         [FrameLocals(8, workers=2, batch=16, dataset="Pictures")],
-    )
+        {
+            "uarch": "amd_zen5", "metrics": {}, "events": ["task_clock"], "notes": ["a note"],
+            "counts": {"pid": [7], "tid": [7], "event": [0], "count": [9], "enabled_ns": [9],
+                       "running_ns": [9]},
+            "clocks": {"pid": [7], "clock_ns": [-1], "before_ns": [0]},
+        },
+    )  # fmt: skip
     return directory / "attach.json"
 
 
@@ -56,15 +62,20 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert evidence.mains == [7]
     assert evidence.settings["batch"].tolist() == [16]
     assert evidence.settings["drop_last"].tolist() == [-1]
+    assert evidence.counters is not None
+    assert evidence.counters.events == ("task_clock",)
+    assert evidence.counters.counts["count"].tolist() == [9]
+    assert evidence.counters.clocks["clock_ns"].tolist() == [-1]
 
 
 def test_a_file_of_an_older_lotus_has_less(tmp_path: Path) -> None:
     path = write(tmp_path)
     content = json.loads(path.read_text())
-    del content["settings"], content["processes"][0]["kept_ns"]
+    del content["settings"], content["counters"], content["processes"][0]["kept_ns"]
     path.write_text(json.dumps(content))
     evidence = attached_run.load(tmp_path)
     assert not len(evidence.settings)
+    assert evidence.counters is None
     assert evidence.processes["kept_ns"].tolist() == [-1]
 
 
@@ -110,6 +121,18 @@ def changed(path: Path, *way: Any, to: Any) -> None:
         (("settings", 0, "batch"), -2),
         (("settings", 0, "pid"), -1),
         (("settings", 0, "dataset"), None),
+        (("counters",), []),
+        (("counters", "metrics"), []),
+        (("counters", "metrics"), {"ipc": 3}),
+        (("counters", "events"), []),
+        (("counters", "events"), ["cycles", "cycles"]),
+        (("counters", "events", 0), 3),
+        (("counters", "counts", "event"), [1]),
+        (("counters", "counts", "count"), [-1]),
+        (("counters", "counts", "running_ns"), [1.5]),
+        (("counters", "clocks", "pid"), []),
+        (("counters", "notes"), "none"),
+        (("counters", "uarch"), None),
     ],
 )
 def test_a_hostile_file_is_refused_with_one_line(

@@ -52,7 +52,7 @@ from tests.unit.advise import (
     test_ceilings,
     test_tried_alternatives,
 )
-from tests.unit.analysis.attached import test_sampled_functions
+from tests.unit.analysis.attached import test_counted_threads, test_sampled_functions
 from tests.unit.analysis.ranks import test_rank_verdict
 from tests.unit.attach import test_attached_run
 from tests.unit.balance import test_job_whatif
@@ -97,6 +97,12 @@ def with_functions() -> sampled_verdict.AttachedSummary:
     return dataclasses.replace(sampled_verdict.summarise(program.evidence()), functions=functions)
 
 
+def with_counters() -> sampled_verdict.AttachedSummary:
+    program = sampled_program.Program(sampled_program.always(sampled_program.STEP))
+    counters = test_counted_threads.a_program()
+    return sampled_verdict.summarise(dataclasses.replace(program.evidence(), counters=counters))
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """Documents of made-up tables, by schema."""
@@ -128,7 +134,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
                 sampled_program.Program(sampled_program.always(("outside", ""))),
             )
         ]
-        + [attached_report.document(with_functions())],
+        + [
+            attached_report.document(with_functions()),
+            attached_report.document(with_counters()),
+        ],
         "report": [
             run_document.document(summarise(test_report.hostile()), measured=measured),
             run_document.document(

@@ -1,0 +1,150 @@
+"""Counters of a program that was watched: main processes and workers, and each thread of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.attached.evidence import AttachEvidence, CounterEvidence
+from lotus.analysis.common.columns import number, ratios
+from lotus.common.formatting import duration
+from native_map.events import formulas, perf_list, pmu
+
+FIRST, OTHERS = "first", "others"
+MAIN, WORKERS = "main", "workers"
+_SOFTWARE = ("task_clock", "page_faults", "context_switches")
+_CLOCKS = ["counted_ns", "clock_ns", "before_ns"]
+# Two clocks of one time: a change of threads, some microseconds, is in the scheduler's only.
+_APART, _LEAST_NS = 0.05, 10e6
+
+
+@dataclass(frozen=True)
+class CounterSummary:
+    """What was counted of the threads of all main processes, and of all workers.
+
+    uarch      the table of events by which it was counted
+    events     their names
+    rows       process (MAIN, WORKERS), thread (FIRST of a process, OTHERS), processes, threads
+               (that were counted), counted_share (of their time on a core, of the hardware event
+               that was counted least; NaN: none was), one column per event (NaN: not counted;
+               scaled where others had the counters meanwhile)
+    metrics    those of `native_map.events.formulas`, one row for each of `rows`
+    each       rows and metrics of single processes: pid, thread, ...
+    clocks     process, counted_ns (task clock of all threads), clock_ns (by the scheduler) of the
+               processes that were there at the end; before_ns (of those met late, before that)
+    remarks    sentences: where these differ
+    notes      what is not counted, and why
+    """
+
+    uarch: str
+    events: tuple[str, ...]
+    rows: pd.DataFrame
+    metrics: pd.DataFrame
+    each: pd.DataFrame
+    clocks: pd.DataFrame
+    remarks: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def hardware(self) -> bool:
+        """Whether a hardware event was counted."""
+        return bool(self.rows["counted_share"].gt(0).any())
+
+
+def summarise_counters(evidence: AttachEvidence) -> CounterSummary | None:
+    """Return what was counted; None where it was not asked for."""
+    counted = evidence.counters
+    if counted is None:
+        return None
+    workers = set(evidence.processes.loc[evidence.processes["worker"] >= 0, "pid"])
+    counts = counted.counts
+    counts = counts.assign(
+        process=np.where(counts["pid"].isin(workers), WORKERS, MAIN),
+        thread=np.where(counts["pid"] == counts["tid"], FIRST, OTHERS),
+        name=np.array(counted.events, object)[counts["event"].to_numpy()],
+        value=_scaled(counts),
+    )
+    rows = _rows(counts, ["process", "thread"], counted.events)
+    each = _rows(counts, ["pid", "thread"], counted.events)
+    clocks = _clocks(counts, counted.clocks, workers)
+    return CounterSummary(
+        uarch=counted.uarch,
+        events=counted.events,
+        rows=rows,
+        metrics=_metrics(rows, counted),
+        each=pd.concat([each, _metrics(each, counted)], axis=1),
+        clocks=clocks,
+        remarks=tuple(_remarks(clocks)),
+        notes=counted.notes,
+    )
+
+
+def _scaled(counts: pd.DataFrame) -> pd.Series:
+    """Counts of the whole time on a core; NaN where nothing of that was counted."""
+    enabled, running = counts["enabled_ns"], counts["running_ns"]
+    scaled = counts["count"] * (enabled / running.where(running > 0))
+    return scaled.where(enabled > 0, 0.0)  # a thread that was on no core
+
+
+def _rows(counts: pd.DataFrame, keys: list[str], events: tuple[str, ...]) -> pd.DataFrame:
+    rows: list[dict[str, Any]] = []
+    for _, part in counts.groupby(keys):
+        by_event = part.groupby("name")
+        times = by_event[["enabled_ns", "running_ns"]].sum().drop(list(_SOFTWARE), errors="ignore")
+        shares = ratios(number(times, "running_ns"), number(times, "enabled_ns"))
+        sums = by_event["value"].sum(min_count=1)
+        rows.append(
+            {
+                **{name: part[name].iloc[0] for name in keys},
+                "processes": part["pid"].nunique(),
+                "threads": len(part[["pid", "tid"]].drop_duplicates()),
+                "counted_share": min(shares, default=np.nan),
+                **{name: float(sums.get(name, np.nan)) for name in events},
+            }
+        )
+    names = [*keys, "processes", "threads", "counted_share", *events]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _metrics(rows: pd.DataFrame, counted: CounterEvidence) -> pd.DataFrame:
+    known = perf_list.with_saved_metrics(pmu.table(counted.uarch), counted.metrics)
+    result = formulas.metrics(rows[list(counted.events)].astype(float), counted.uarch, known)
+    return formulas.clip_shares(result).drop(columns="cpu_ns", errors="ignore")
+
+
+def _clocks(counts: pd.DataFrame, clocks: pd.DataFrame, workers: set[int]) -> pd.DataFrame:
+    task = counts[counts["name"] == "task_clock"].groupby("pid")["value"].sum()
+    clocks = clocks.assign(
+        process=np.where(clocks["pid"].isin(workers), WORKERS, MAIN),
+        counted_ns=clocks["pid"].map(task),
+    )
+    # An ended process has no clock, one whose counters were refused no count.
+    there = (clocks["clock_ns"] >= 0) & clocks["counted_ns"].notna()
+    clocks[["counted_ns", "clock_ns"]] = clocks[["counted_ns", "clock_ns"]].where(there)
+    table = clocks.groupby("process")[_CLOCKS].sum(min_count=1)
+    return table.reset_index().astype(dict.fromkeys(_CLOCKS, float))
+
+
+def _remarks(clocks: pd.DataFrame) -> list[str]:
+    remarks = []
+    words = {MAIN: "main processes", WORKERS: "workers"}
+    for row in clocks.to_dict("records"):
+        who, apart = words[row["process"]], row["counted_ns"] - row["clock_ns"]
+        if abs(apart) > max(_APART * row["clock_ns"], _LEAST_NS):
+            why = (
+                "theirs holds time that interrupts or a hypervisor took"
+                if apart > 0
+                else "what threads did before they were met, and each change of threads, are not "
+                "in theirs"
+            )
+            remarks.append(
+                f"By the counters, the {who} were on cores for {duration(row['counted_ns'])}, by "
+                f"the scheduler for {duration(row['clock_ns'])}: {why}"
+            )
+        if row["before_ns"] > max(_APART * row["counted_ns"], _LEAST_NS):
+            remarks.append(
+                f"The {who} that were met late had been on cores for {duration(row['before_ns'])} "
+                "before, which is not counted"
+            )
+    return remarks
