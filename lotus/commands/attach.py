@@ -19,7 +19,7 @@ examples:
   lotus attach 4711 --seconds 60
       with narrower intervals
   lotus attach 4711 --perf
-      and the C and C++ functions under each operation
+      and C and C++ functions, and counters of the threads
   lotus attach 4711 --json | jq .verdict.causes[0]
       the same for programs
 
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--perf",
         action="store_true",
-        help="sample the C and C++ functions under each operation too, with perf",
+        help="C and C++ functions under each operation, with perf, and counters of the threads",
     )
     options.add_output(parser, "run directory (default: lotus-runs/SCRIPT-TIME)")
     options.add_force(parser)
