@@ -378,10 +378,11 @@ def with_timing(planning: CachePlanning, timing: CacheTiming) -> CachePlanning:
         what = planning.reason.replace("Cache", "to cache", 1)
         reason = f"It is not known whether it pays {what}"
         return replace(planning, reason=reason, is_unknown=True)
+    what = planning.reason.replace("Cache", "caching", 1)
     reason = (
-        f"Do not cache samples: with the best cut, {epochs} timed epochs save "
-        f"{saving.mean:.1%} ({saving.low:.1%} to {saving.high:.1%}) of their time, less than "
-        f"{LEAST_SAVED:.0%}"
+        f"Do not cache samples: timed epochs show that {what}, saves "
+        f"{saving.mean:.1%} ({saving.low:.1%} to {saving.high:.1%}) of the time of {epochs} "
+        f"epochs, less than {LEAST_SAVED:.0%}"
     )
     return replace(planning, chosen=None, reason=reason)
 

@@ -189,6 +189,9 @@ def write(
             break  # the following ones are mostly left out for the same reason
     if planning.chosen is not None:
         _write_choice(console, planning, planning.chosen)
+    else:
+        for label, text in _predicted(planning):
+            print_paragraph(console, label, plain(text))
     for each in planning.shared:
         print_paragraph(console, "shared", plain(_shared_words(each)))
     if data.unseen_files:
