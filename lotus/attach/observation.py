@@ -31,6 +31,7 @@ from lotus.common.errors import LotusError
 from lotus.common.version import __version__
 from lotus.format import manifest, run_directory
 from lotus.inside.trace.log.log_format import SCHEMA as LOG_SCHEMA
+from lotus.recording import measurement_plan
 from lotus.recording.kept_children import KeptChildren
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.process_memory import ProcessMemory
@@ -185,6 +186,8 @@ def attach(
     """
     if pid == os.getpid():
         raise LotusError("that is lotus itself; name the training's process, or none")
+    # It takes a moment to learn what can be counted, in which workers of short epochs may end.
+    counting = measurement_plan.plan("auto,software") if perf else None
     programs = (
         process_discovery.only_program() if pid is None else process_discovery.programs_of(pid)
     )
@@ -203,8 +206,8 @@ def attach(
     recorders: list[StackRecorder] = []
     functions: PerfRecorder | None = None
     try:
-        if perf:  # before the recorders: it takes a moment to learn what can be counted
-            session.counters = ThreadCounters()
+        if counting is not None:
+            session.counters = ThreadCounters(counting)
         if not refused:
             session.locals = LocalsReader(path)
             total = sum(1 + len(program.workers) for program in programs)

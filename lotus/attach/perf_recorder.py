@@ -41,6 +41,8 @@ class PerfRecorder:
             self.problem = f"{why}; lotus doctor says what would help"
         else:
             sampling = perf_command.Sampling((event,), rate, self._kernel)
+            # perf records nothing at all where one has ended meanwhile, as after a short epoch.
+            pids = [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
             words = perf_command.command(path, pids, str(output), sampling)
             try:
                 self._child = TiedProcess(words)

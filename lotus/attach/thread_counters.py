@@ -11,7 +11,6 @@ from typing import Any
 from lotus.hardware.counter_probe import CounterGroup
 from lotus.inside.common import perf_event
 from lotus.inside.common.perf_event import SOFTWARE, Event, EventGroup
-from lotus.recording import measurement_plan
 from lotus.recording.measurement_plan import MeasurementPlan
 
 _MOST_THREADS = 4096
@@ -27,10 +26,7 @@ class ThreadCounters:
     the former are counted while other profilers have the hardware.
     """
 
-    def __init__(
-        self, plan: MeasurementPlan | None = None, open_group: OpenGroup = EventGroup
-    ) -> None:
-        plan = plan or measurement_plan.plan("auto,software")
+    def __init__(self, plan: MeasurementPlan, open_group: OpenGroup = EventGroup) -> None:
         chosen = perf_event.parse_groups(plan.counters)[0] if plan.counters else []
         software = [event for event in chosen if event.type == SOFTWARE]
         hardware = [event for event in chosen if event.type != SOFTWARE]

@@ -111,7 +111,7 @@ def counted(record: dict[str, Any], event: str) -> pd.DataFrame:
 
 @needs_counters
 def test_each_thread_has_its_own_count(program: Program) -> None:
-    counters = ThreadCounters()
+    counters = ThreadCounters(measurement_plan.plan("software"))
     counters.look([program.pid])
     in_main, in_earlier = program.compute("main"), program.compute("earlier")
     record = counters.finish()
@@ -129,7 +129,7 @@ def test_each_thread_has_its_own_count(program: Program) -> None:
 
 @needs_counters
 def test_a_child_does_not_count_as_the_thread_that_started_it(program: Program) -> None:
-    counters = ThreadCounters()
+    counters = ThreadCounters(measurement_plan.plan("software"))
     counters.look([program.pid])
     used = program.compute("child")
     clock = counted(counters.finish(), "task_clock")
@@ -138,7 +138,7 @@ def test_a_child_does_not_count_as_the_thread_that_started_it(program: Program) 
 
 @needs_counters
 def test_a_thread_that_begins_later_is_counted_from_when_it_is_met(program: Program) -> None:
-    counters = ThreadCounters()
+    counters = ThreadCounters(measurement_plan.plan("software"))
     counters.look([program.pid])
     program.begin("thread")
     wait_until(lambda: len(os.listdir(f"/proc/{program.pid}/task")) == 3)
@@ -155,7 +155,7 @@ def test_a_thread_that_begins_later_is_counted_from_when_it_is_met(program: Prog
 
 @needs_counters
 def test_of_a_process_met_late_it_is_known_what_it_had_used(program: Program) -> None:
-    counters = ThreadCounters()
+    counters = ThreadCounters(measurement_plan.plan("software"))
     counters.look([os.getpid()])
     used = program.compute("main")
     counters.look([os.getpid(), program.pid])
@@ -167,7 +167,7 @@ def test_of_a_process_met_late_it_is_known_what_it_had_used(program: Program) ->
 
 @needs_counters
 def test_a_process_that_has_ended_has_no_clock_but_counts(program: Program) -> None:
-    counters = ThreadCounters()
+    counters = ThreadCounters(measurement_plan.plan("software"))
     counters.look([program.pid])
     used = program.compute("main")
     program.close()
