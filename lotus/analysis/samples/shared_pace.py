@@ -5,6 +5,7 @@ one line, each sample ends a fixed time after the one before it.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,24 +15,30 @@ from lotus.analysis.common.scope import Scope
 
 _MOST = 65_536  # samples that are looked at
 _LEAST = 100  # distances
-_LEAST_WORKERS = 4
 # Of the distances between ends: the middle half within itself, the short ones against the typical.
 _MIDDLE, _SHORTEST = 0.75, 0.4
+# Workers whose own samples vary by so much drift against each other, so that their ends are not
+# even by chance for long: in simulations of 2 to 6 of them once in 100 at most.
+_DRIFT, _MIDDLE_OF_DRIFTING = 0.05, 0.6
+_LEAST_WORKERS = 4  # of those that do not drift
 
 
 def shared_pace_ns(scope: Scope) -> float:
     """The typical time from one sample's end to the next one's, of all workers of a rank.
 
-    NaN where the distances are uneven or few, or there are few workers: two or three that wait by
-    themselves may end their samples at even distances by chance.
+    NaN where the distances are uneven or few, or there is one worker, or few that take the same
+    time for every sample: they may end their samples at even distances by chance.
     """
-    if scope.num_workers < _LEAST_WORKERS:
-        return math.nan
-    distances = _distances(_first_samples(scope))
+    samples = _first_samples(scope) if scope.num_workers > 1 else pd.DataFrame()
+    distances = _distances(samples, ("rank", "epoch"))
     if len(distances) < _LEAST:
         return math.nan
+    drifts = _spread(_distances(samples, ("rank", "epoch", "worker"))) >= _DRIFT
+    if not drifts and scope.num_workers < _LEAST_WORKERS:
+        return math.nan
     short, low, middle, high = np.quantile(distances, [0.1, 0.25, 0.5, 0.75])
-    even = low >= _MIDDLE * high and short >= _SHORTEST * max(middle, float(distances.mean()))
+    together = low >= (_MIDDLE_OF_DRIFTING if drifts else _MIDDLE) * high
+    even = together and short >= _SHORTEST * max(middle, float(distances.mean()))
     return float(middle) if even else math.nan
 
 
@@ -45,11 +52,19 @@ def _first_samples(scope: Scope) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[:_MOST] if parts else pd.DataFrame()
 
 
-def _distances(samples: pd.DataFrame) -> Floats:
-    """Between the ends of samples that follow each other in an epoch of a rank, nanoseconds."""
+def _distances(samples: pd.DataFrame, within: Sequence[str]) -> Floats:
+    """Between the ends of samples that follow each other with the same `within`, nanoseconds."""
+    if samples.empty:
+        return np.empty(0)
     end = number(samples, "start_ns") + number(samples, "duration_ns")
-    rank, epoch = integer(samples, "rank"), integer(samples, "epoch")
-    order = np.lexsort((end, epoch, rank))
-    same = (np.diff(rank[order]) == 0) & (np.diff(epoch[order]) == 0)
+    groups = [integer(samples, name) for name in within]
+    order = np.lexsort((end, *reversed(groups)))
+    same = np.all([np.diff(group[order]) == 0 for group in groups], axis=0)
     distances = np.diff(end[order])[same]
     return np.asarray(distances[np.isfinite(distances)], np.float64)
+
+
+def _spread(distances: Floats) -> float:
+    """The width of the middle half over the middle; 0 without any."""
+    low, middle, high = np.quantile(distances, [0.25, 0.5, 0.75]) if len(distances) else (0, 1, 0)
+    return float((high - low) / middle) if middle > 0 else math.inf
