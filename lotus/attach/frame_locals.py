@@ -16,7 +16,7 @@ from typing import Any
 
 from lotus.attach import stack_phases
 from lotus.recording.child_process import Child
-from native_map.recording.py_spy import Frame
+from native_map.recording.python_frame import Frame
 
 _MOST = 8  # dumps in all
 _MOST_OF_WORKER = 2

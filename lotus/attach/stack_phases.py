@@ -12,7 +12,7 @@ from typing import Protocol
 from lotus.analysis.attached import phases
 from lotus.attach.source_lines import SourceLoop
 from lotus.format import stack_frames
-from native_map.recording.py_spy import Frame
+from native_map.recording.python_frame import Frame
 
 _LOADER = re.compile(r"/torch/utils/data/dataloader\.py$|/torchdata/stateful_dataloader/.+\.py$")
 _WORKER = re.compile(r"/torch/utils/data/_utils/worker\.py$|/torchdata/stateful_dataloader/.+\.py$")

@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lotus.attach.tied_process import TiedProcess
 from lotus.recording.child_process import Version
 from native_map.errors import Unusable
-from native_map.recording import py_spy
-from native_map.recording.py_spy import PySpyStacks
+
+if TYPE_CHECKING:
+    from native_map.recording.py_spy import PySpyStacks
 
 _OLDEST = (0, 4)  # the first with times in its output
 INSTALL = "pip install 'py-spy>=0.4'"
@@ -60,11 +61,13 @@ class StackRecorder:
         self._child.kill()
         self._output.unlink(missing_ok=True)
 
-    def stacks(self, ends: Mapping[int, int]) -> tuple[PySpyStacks | None, dict[str, Any]]:
+    def stacks(self, ends: Mapping[int, int]) -> tuple["PySpyStacks | None", dict[str, Any]]:
         """End it; its samples (None: there are none), and facts with `problem` ("" for none).
 
         `ends`: when threads have ended, by the kernel's id.
         """
+        from native_map.recording import py_spy  # pandas: not before the first sample
+
         problem = self._child.finish() or ""
         text = self._child.text()
         facts: dict[str, Any] = {"rate": self._rate, "cpu_ns": self._child.cpu_ns or 0}

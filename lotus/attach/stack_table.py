@@ -11,7 +11,8 @@ from lotus.attach import stack_moments, stack_phases
 from lotus.attach.source_lines import SourceLines
 from lotus.attach.stack_phases import FEEDER, Label, Site
 from lotus.attach.stopped_time import StoppedTime
-from native_map.recording.py_spy import Frame, PySpyStacks
+from native_map.recording.py_spy import PySpyStacks
+from native_map.recording.python_frame import Frame
 
 _COLUMNS = ("time_ns", "weight_ns", "pid", "tid", "label")
 _MOST_LABELS = 19_000

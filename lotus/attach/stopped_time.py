@@ -1,9 +1,11 @@
 """When a watched process was stopped (SIGSTOP, a debugger): the program does nothing meanwhile."""
 
-import numpy as np
+from typing import TYPE_CHECKING
 
-from lotus.analysis.common.columns import Bools, Ints
 from lotus.common.formatting import duration
+
+if TYPE_CHECKING:
+    from lotus.analysis.common.columns import Bools, Ints
 
 Span = tuple[int, int]
 
@@ -56,11 +58,13 @@ class StoppedTime:
         was = "was" if len(pids) == 1 else "were"
         return f"{which} {was} stopped (SIGSTOP) for {duration(took)}: that time is left out"
 
-    def overlaps(self, begin_ns: Ints, end_ns: Ints, margin_ns: int = 0) -> Bools:
+    def overlaps(self, begin_ns: "Ints", end_ns: "Ints", margin_ns: int = 0) -> "Bools":
         """Whether each of these spans overlaps with it.
 
         `margin_ns`: how far their clock may be from that of the looks.
         """
+        import numpy as np  # not before the first look
+
         result = np.zeros(len(begin_ns), np.bool_)
         for begin, end in self.joined:
             result |= (begin_ns < end + margin_ns) & (end_ns > begin - margin_ns)

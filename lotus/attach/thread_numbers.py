@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
-from native_map.recording.py_spy import PySpyStacks
+    from native_map.recording.py_spy import PySpyStacks
 
 _NUMBERS = re.compile(rb"^NSpid:\t([\d\t]+)$", re.MULTILINE)
 
@@ -38,17 +40,17 @@ class ThreadNumbers:
         known = {ours: inner for inner, ours in self._ours.get(pid, {}).items()}
         return known.get(pid, pid)
 
-    def translated(self, stacks: PySpyStacks) -> PySpyStacks:
+    def translated(self, stacks: "PySpyStacks") -> "PySpyStacks":
         """The same stacks by our numbers."""
         if not self._ours:
             return stacks
         samples, threads = (self._renamed(table) for table in (stacks.samples, stacks.threads))
         return replace(stacks, samples=samples, threads=threads)
 
-    def _renamed(self, table: pd.DataFrame) -> pd.DataFrame:
+    def _renamed(self, table: "pd.DataFrame") -> "pd.DataFrame":
         rows = zip(table["pid"].tolist(), table["tid"].tolist(), strict=True)
         ours = [self._ours.get(pid, {}).get(tid, tid) for pid, tid in rows]
-        return table.assign(tid=pd.Series(ours, index=table.index, dtype="int64"))
+        return table.assign(tid=ours).astype({"tid": "int64"})
 
 
 def process_of(inner: int, proc: Path = Path("/proc")) -> int | None:

@@ -5,8 +5,6 @@ import os
 import time
 from collections.abc import Iterable
 
-import numpy as np
-
 from lotus.attach.stopped_time import StoppedTime
 from lotus.recording.blocked_reason import STOPPED, BlockedReasons, read
 
@@ -42,6 +40,8 @@ class ThreadReadings:
     @property
     def moving_rows(self) -> list[Row]:
         """The rows without the time in which a process was stopped."""
+        import numpy as np  # not before the first look
+
         ends, lengths = (np.array([row[k] for row in self.rows], np.int64) for k in (0, 3))
         still = self.stopped.overlaps(ends - lengths, ends)
         return [row for row, left_out in zip(self.rows, still, strict=True) if not left_out]

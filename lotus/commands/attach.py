@@ -55,17 +55,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # pandas and rich are slow to import: not for `lotus --help`.
-    from lotus.analysis.attached.sampled_verdict import summarise, with_loop
-    from lotus.attach import attached_run, observation
+    from lotus.attach import observation
     from lotus.common.stderr import progress, say
-    from lotus.reporters.base.console import plain_console
-    from lotus.reporters.run import attached_report
 
     with progress("watching") as advance:
         directory = observation.attach(
             args.pid, args.seconds, args.output, args.force, advance, args.perf
         )
+    # pandas and rich are slow to import: not before the program was watched.
+    from lotus.analysis.attached.sampled_verdict import summarise, with_loop
+    from lotus.attach import attached_run
+    from lotus.reporters.base.console import plain_console
+    from lotus.reporters.run import attached_report
+
     summary = with_loop(summarise(attached_run.load(directory), str(directory)))
     if args.json:
         output.print_document(attached_report.document(summary))

@@ -24,13 +24,14 @@ from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from native_map.errors import Unusable
 from native_map.plain_file import opened
+from native_map.recording.python_frame import Frame
 
 _CHUNK = 1 << 20  # no event is longer than this
 _PROCESS = re.compile(r"process (\d{1,9}):")
@@ -40,14 +41,6 @@ _MAX_US = 1 << 52  # times are below a century and a half
 _MOST_EVENTS = 5_000_000  # 11 hours of 100 samples per second with one changed frame each
 MOST_ROWS = 4_000_000  # of samples; in a longer recording each represents several
 _HINT = "record again with `lotus trace --py-spy`"
-
-
-class Frame(NamedTuple):
-    """One line of a stack; `line` is 0 if py-spy does not know it."""
-
-    function: str
-    file: str
-    line: int
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from lotus.attach import attached_run
 from lotus.attach.frame_locals import FrameLocals
 from lotus.attach.stack_phases import Label, Site
 from lotus.common.errors import LotusError
-from native_map.recording.py_spy import Frame
+from native_map.recording.python_frame import Frame
 from tests.unit import bounded
 
 FACTS = {

@@ -9,7 +9,7 @@ from lotus.analysis.attached import phases
 from lotus.attach import stack_phases
 from lotus.attach.source_lines import SourceLoop
 from lotus.attach.stack_phases import Label, Site
-from native_map.recording.py_spy import Frame
+from native_map.recording.python_frame import Frame
 
 TORCH = "/env/lib/python3.11/site-packages/torch/utils/data"
 LOADER, WORKER = f"{TORCH}/dataloader.py", f"{TORCH}/_utils/worker.py"

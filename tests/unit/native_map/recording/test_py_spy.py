@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from native_map.errors import Unusable
 from native_map.recording import py_spy
-from native_map.recording.py_spy import Frame, PySpyStacks
+from native_map.recording.py_spy import PySpyStacks
+from native_map.recording.python_frame import Frame
 
 PERIOD_US = 10_000
 START_NS = 5_000_000_000_000

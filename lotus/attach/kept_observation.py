@@ -1,0 +1,139 @@
+"""Keeps what `lotus attach` saw as a run directory."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from lotus.attach import attached_run, function_file
+from lotus.attach.frame_locals import names_of
+from lotus.attach.perf_recorder import PerfRecorder
+from lotus.attach.source_lines import SourceLines
+from lotus.attach.stack_recorder import StackRecorder
+from lotus.attach.stack_table import StackTable
+from lotus.attach.watched_processes import Observation, Watched
+from lotus.common import redaction
+from lotus.common.errors import LotusError
+from lotus.common.version import __version__
+from lotus.format import manifest
+from lotus.inside.trace.log.log_format import SCHEMA as LOG_SCHEMA
+
+
+def keep(
+    directory: Path,
+    session: Observation,
+    recorders: list[StackRecorder],
+    functions: PerfRecorder | None,
+    begun: dict[str, Any],
+    state: str,
+    refused: str,
+) -> None:
+    """Write what was seen into the run directory. Raises LotusError where that is nothing."""
+    end_ns = time.monotonic_ns()
+    readings, counters = session.readings, session.counters
+    counted = None if counters is None else counters.finish()
+    sentences = refused, readings.problem, readings.stopped.sentence
+    missing = [text for text in sentences if text]
+    settings, cost_ns = session.locals, session.readings.cost_ns
+    if settings is not None:
+        settings.finish()
+        cost_ns += settings.cpu_ns
+    if counters is not None:
+        cost_ns += counters.cost_ns
+    if functions is not None:
+        functions.stop()
+    table, facts = _stacks(session, recorders, missing)
+    if settings is not None:
+        table.rename(names_of(settings.classes))
+    table.leave_out_after(end_ns)
+    table.leave_out_stopped(session.readings.stopped, facts["bound_ns"])
+    main = session.programs[0].main
+    sampled = None if functions is None else functions.functions()
+    if functions is not None and functions.problem:
+        missing.append(f"No C and C++ functions: {functions.problem}")
+    if state == "ended" and not len(table.samples) and not session.readings.rows:
+        raise LotusError(
+            f"process {main.pid} ended before anything was seen of it; start it again with: "
+            "lotus trace -- COMMAND"
+        )
+    facts |= {
+        "lotus": __version__,
+        "state": state,
+        "host": os.uname().nodename,
+        "command": redaction.command(list(main.command)),
+        "pid": main.pid,
+        "start_ns": begun["start_ns"],
+        "end_ns": end_ns,
+        "torn": table.torn,
+        "cost_ns": cost_ns + facts["cost_ns"],
+        "cores": session.cores,
+        "machine_cores": os.cpu_count(),
+        "memory_bytes": begun.get("memory_bytes") or 0,
+    }
+    attached_run.write(
+        directory,
+        facts,
+        [_row(each, session, table) for each in session.watched.values()],
+        table.sites,
+        table.labels,
+        table.samples,
+        table.threads,
+        session.readings.moving_rows,
+        session.machine.rows,
+        session.memory.rows,
+        missing,
+        [] if settings is None else settings.seen,
+        counted,
+    )
+    if sampled is not None:
+        function_file.write(directory, sampled, table.moments)
+    record = {**begun, "schema": LOG_SCHEMA}
+    manifest.write(directory, manifest.end(record, None, None, end_ns))
+
+
+def _stacks(
+    session: Observation, recorders: list[StackRecorder], missing: list[str]
+) -> tuple[StackTable, dict[str, Any]]:
+    """Return the stacks of all recorders, and how many there are and what they cost.
+
+    It adds to `missing` why there are none.
+    """
+    ends = {
+        session.numbers.inner(each.pid): each.end_ns
+        for each in session.watched.values()
+        if each.end_ns is not None
+    }
+    facts: dict[str, Any] = {"stacks": 0, "errors": 0, "bound_ns": 0, "cost_ns": 0}
+    table = StackTable(SourceLines(session.root), set(session.watched))
+    mains = {program.main.pid for program in session.programs}
+    for recorder in recorders:
+        stacks, noted = recorder.stacks(ends)
+        for name in ("stacks", "errors"):
+            facts[name] += noted[name]
+        facts["cost_ns"] += noted["cpu_ns"]
+        if noted["problem"]:
+            missing.append(f"no Python stacks: {noted['problem']}")
+        if stacks is not None:
+            table.add(session.numbers.translated(stacks), mains)
+            facts["bound_ns"] = max(facts["bound_ns"], stacks.bound_ns)
+    table.finish()
+    return table, facts
+
+
+def _row(process: Watched, session: Observation, table: StackTable) -> dict[str, int]:
+    used = process.cpu_ns - process.first_cpu_ns if process.first_cpu_ns >= 0 else -1
+    known = process.first_read >= 0 and process.read_bytes >= 0
+    return {
+        "pid": process.pid,
+        "main": process.main,
+        "worker": process.worker,
+        "rank": process.rank,
+        "threads": table.own_threads.get(process.pid, -1),
+        "cpu_ns": used,
+        "read_bytes": process.read_bytes - process.first_read if known else -1,
+        "children_ns": max(process.children_ns - process.first_children_ns, 0),
+        "kept_ns": session.kept.cpu_ns((process.pid, process.worker), session.watched),
+        "descriptors": process.descriptors,
+        "descriptor_limit": -1,
+        "ended": int(not process.alive),
+    }
