@@ -1,7 +1,6 @@
 """Keeps what `lotus attach` saw as a run directory."""
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,12 @@ def keep(
     begun: dict[str, Any],
     state: str,
     refused: str,
+    end_ns: int,
 ) -> None:
-    """Write what was seen into the run directory. Raises LotusError where that is nothing."""
-    end_ns = time.monotonic_ns()
+    """Write what was seen until `end_ns` into the run directory.
+
+    Raises LotusError where that is nothing.
+    """
     readings, counters = session.readings, session.counters
     counted = None if counters is None else counters.finish()
     sentences = refused, readings.problem, readings.stopped.sentence

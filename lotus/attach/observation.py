@@ -81,9 +81,10 @@ def attach(
             pids = [each.pid for program in programs for each in (program.main, *program.workers)]
             functions = perf_recorder.PerfRecorder(pids, seconds, directory / "perf.data")
         state = _watch(session, recorders, min(seconds, _LONGEST_S), advance)
+        end_ns = time.monotonic_ns()
         from lotus.attach.kept_observation import keep  # pandas: not before the first sample
 
-        keep(directory, session, recorders, functions, begun, state, refused)
+        keep(directory, session, recorders, functions, begun, state, refused, end_ns)
     except OSError as error:
         raise LotusError(f"cannot watch it: {error.strerror}; see: lotus doctor") from None
     finally:
