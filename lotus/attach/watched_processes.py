@@ -48,6 +48,8 @@ class Watched:
 
 @dataclass
 class Observation:
+    """What is read of the processes of some programs while they are watched."""
+
     programs: list[Program]
     watched: dict[int, Watched] = field(default_factory=dict)
     readings: ThreadReadings = field(default_factory=ThreadReadings)
@@ -150,4 +152,5 @@ class Observation:
 
     @property
     def alive(self) -> list[Watched]:
+        """The processes that have not ended, as far as is known."""
         return [each for each in self.watched.values() if each.alive]
