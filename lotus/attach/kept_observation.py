@@ -10,7 +10,7 @@ from lotus.attach.perf_recorder import PerfRecorder
 from lotus.attach.source_lines import SourceLines
 from lotus.attach.stack_recorder import StackRecorder
 from lotus.attach.stack_table import StackTable
-from lotus.attach.watched_processes import Observation, Watched
+from lotus.attach.watched_processes import Observation, WatchedProcess
 from lotus.common import redaction
 from lotus.common.errors import LotusError
 from lotus.common.version import __version__
@@ -27,13 +27,14 @@ def keep(
     state: str,
     refused: str,
     end_ns: int,
+    counted: dict[str, Any] | None,
 ) -> None:
     """Write what was seen until `end_ns` into the run directory.
 
+    `functions` has stopped; `counted`: what `ThreadCounters.finish` returned.
     Raises LotusError where that is nothing.
     """
     readings, counters = session.readings, session.counters
-    counted = None if counters is None else counters.finish()
     sentences = refused, readings.problem, readings.stopped.sentence
     missing = [text for text in sentences if text]
     settings, cost_ns = session.locals, session.readings.cost_ns
@@ -42,8 +43,6 @@ def keep(
         cost_ns += settings.cpu_ns
     if counters is not None:
         cost_ns += counters.cost_ns
-    if functions is not None:
-        functions.stop()
     table, facts = _stacks(session, recorders, missing)
     if settings is not None:
         table.rename(names_of(settings.classes))
@@ -122,7 +121,7 @@ def _stacks(
     return table, facts
 
 
-def _row(process: Watched, session: Observation, table: StackTable) -> dict[str, int]:
+def _row(process: WatchedProcess, session: Observation, table: StackTable) -> dict[str, int]:
     used = process.cpu_ns - process.first_cpu_ns if process.first_cpu_ns >= 0 else -1
     known = process.first_read >= 0 and process.read_bytes >= 0
     return {

@@ -82,9 +82,12 @@ def attach(
             functions = perf_recorder.PerfRecorder(pids, seconds, directory / "perf.data")
         state = _watch(session, recorders, min(seconds, _LONGEST_S), advance)
         end_ns = time.monotonic_ns()
+        counted = None if session.counters is None else session.counters.finish()
+        if functions is not None:
+            functions.stop()
         from lotus.attach.kept_observation import keep  # pandas: not before the first sample
 
-        keep(directory, session, recorders, functions, begun, state, refused, end_ns)
+        keep(directory, session, recorders, functions, begun, state, refused, end_ns, counted)
     except OSError as error:
         raise LotusError(f"cannot watch it: {error.strerror}; see: lotus doctor") from None
     finally:

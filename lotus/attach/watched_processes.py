@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Watched:
+class WatchedProcess:
     """A process that is watched, and what was read of it at first and last."""
 
     pid: int
@@ -51,7 +51,7 @@ class Observation:
     """What is read of the processes of some programs while they are watched."""
 
     programs: list[Program]
-    watched: dict[int, Watched] = field(default_factory=dict)
+    watched: dict[int, WatchedProcess] = field(default_factory=dict)
     readings: ThreadReadings = field(default_factory=ThreadReadings)
     machine: MachineLoad = field(default_factory=MachineLoad)
     memory: ProcessMemory = field(default_factory=ProcessMemory)
@@ -80,10 +80,10 @@ class Observation:
             self._folder = -1
 
     def add(self, pid: int, main: int, worker: int, rank: int) -> None:
-        self.watched[pid] = Watched(pid, main, worker, rank)
+        self.watched[pid] = WatchedProcess(pid, main, worker, rank)
         self.read(self.watched[pid])
 
-    def read(self, process: Watched) -> None:
+    def read(self, process: WatchedProcess) -> None:
         """Read what grows, and whether the process is still there."""
         try:
             cpu = time.clock_gettime_ns((~process.pid << 3) | 2)
@@ -151,6 +151,6 @@ class Observation:
             self.cores = min(len(cpus), quota or len(cpus))
 
     @property
-    def alive(self) -> list[Watched]:
+    def alive(self) -> list[WatchedProcess]:
         """The processes that have not ended, as far as is known."""
         return [each for each in self.watched.values() if each.alive]
