@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1
-if [ -n "$(git status --porcelain -- lotus lotus_profiler native_map tools pyproject.toml README.md)" ]; then
+if [ -n "$(git status --porcelain -- lotus native_map tools pyproject.toml README.md)" ]; then
     echo 'tools/dist.sh: there are changes that are not committed' >&2
     exit 1
 fi
