@@ -1,4 +1,4 @@
-"""`lotus tune`: run a command, and find the loader settings that feed it fastest."""
+"""`lotus tune`: run a command, and look for loader settings that feed it faster."""
 
 import argparse
 import contextlib
@@ -16,7 +16,7 @@ from lotus.commands.common import output as outputs
 from lotus.settings.tuned_file import DEFAULT
 
 NAME = "tune"
-HELP = "find the loader settings that feed a program fastest, in about a minute"
+HELP = "look for faster loader settings, in one to two minutes"
 EPILOG = """\
 examples:
   lotus tune -- python train.py

@@ -10,9 +10,9 @@ NAME = "whatif"
 HELP = "replay a recorded run with other loader settings, cores, storage, parts or ranks"
 EPILOG = """\
 A simulation of the DataLoader replays the recorded costs of the batches. The
-run itself is simulated too and shown beside the measured values: the other
-answers may be wrong by as much as these differ. If that is more than 15 %, no
-answer is given.
+run itself is simulated too and shown beside the measured values. If these
+differ by more than 15 %, no answer is given. If they agree, another answer may
+still be far more wrong: up to 29 % where they differed by 2 %.
 With --ranks whole ranks are simulated, which wait for each other in every step.
 
 examples:

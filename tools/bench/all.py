@@ -61,7 +61,7 @@ def _row(*starts: str, cells: int = 0) -> str:
 
 DATED = r"(?P<date>20\d\d-\d\d-\d\d)"
 OF_TOOLS = DATED + r", torch[\s\S]*?" + r"\| {} \|{}[ ~]*(?P<figure>[^(|]*?) \((?P<spread>[^)]*)\)"
-REPLAYED = r"replayed on that recorded grid[^|]*?" + DATED + r"[\s\S]*?"
+REPLAYED = r"replayed on (?:that recorded grid|the grid of)[^|]*?`tune.py`, " + DATED + r"[\s\S]*?"
 OF_PEERS = r"commit [0-9a-f]+, " + DATED + r", load[\s\S]*?"
 CLAIMS = [
     Claim(
@@ -142,9 +142,8 @@ CLAIMS = [
     Claim(
         "tune-epochs", "whole epochs with the chosen setting, small CNN, times as fast",
         "tools/bench/tune_promise.py --data build/data --only small_cnn",
-        "lotus/tune lotus/inside/tune", GAINS, _row("below 2, commit [0-9a-f]+", cells=2)
-        + r" (?P<figure>[\d.]+) in the median of nine pairs \((?P<spread>[^)]*)\)"
-        r"(?:, " + DATED + ")?",
+        "lotus/tune lotus/inside/tune", GAINS,
+        _row("below 2, (?:commit [0-9a-f]+|" + DATED + ")", cells=2) + r" (?P<figure>[\d.]+) in the median of nine pairs \((?P<spread>[^)]*)\)",
         more_is_better=True,
     ),
     Claim(
@@ -171,7 +170,7 @@ CLAIMS = [
         "tools/bench/report_size.py --write tools/bench/results",
         "lotus/reading lotus/analysis lotus/reporters", BENCHMARKS,
         r"of 10 and 40 million events, in batches of 64 \|[^|]*?" + DATED + r"[^|]*\|"
-        r" (?P<figure>[\d.]+) and",
+        r" (?:[\d.]+ to )?(?P<figure>[\d.]+) and",
     ),
     Claim(
         "report-page", "the same with its page", "tools/bench/report_size.py --write "
