@@ -143,7 +143,8 @@ CLAIMS = [
         "tune-epochs", "whole epochs with the chosen setting, small CNN, times as fast",
         "tools/bench/tune_promise.py --data build/data --only small_cnn",
         "lotus/tune lotus/inside/tune", GAINS,
-        _row("below 2, (?:commit [0-9a-f]+|" + DATED + ")", cells=2) + r" (?P<figure>[\d.]+) in the median of nine pairs \((?P<spread>[^)]*)\)",
+        _row("below 2, (?:commit [0-9a-f]+|" + DATED + ")", cells=2)
+        + r" (?P<figure>[\d.]+) in the median of nine pairs \((?P<spread>[^)]*)\)",
         more_is_better=True,
     ),
     Claim(
