@@ -18,7 +18,8 @@ BalanceNet Orchestrator, equal gives every rank the same, random any split.
 examples:
   lotus trace -o R -- torchrun --nproc-per-node 4 train.py
   lotus balance R -o balance.json
-      each rank's batch now and then, and the step it makes, with its interval
+      each rank's batch now and then, and the step it makes, with its interval:
+      measured beside other work, less than half of these held
   lotus run --settings balance.json -- torchrun --nproc-per-node 4 train.py
   lotus balance R --also R2
       R2 is the same job with another batch size: a narrower interval
