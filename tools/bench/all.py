@@ -62,6 +62,7 @@ def _row(*starts: str, cells: int = 0) -> str:
 DATED = r"(?P<date>20\d\d-\d\d-\d\d)"
 OF_TOOLS = DATED + r", torch[\s\S]*?" + r"\| {} \|{}[ ~]*(?P<figure>[^(|]*?) \((?P<spread>[^)]*)\)"
 REPLAYED = r"replayed on (?:that recorded grid|the grid of)[^|]*?`tune.py`, " + DATED + r"[\s\S]*?"
+REAL = r"[\s\S]*?Real, on[\s\S]*?\n{} +10 +(?P<figure>[\d.]+%) +(?P<spread>.*?%)"
 OF_PEERS = r"commit [0-9a-f]+, " + DATED + r", load[\s\S]*?"
 CLAIMS = [
     Claim(
@@ -120,7 +121,7 @@ CLAIMS = [
     Claim(
         "tune", "lost to the best of ten real loops, median",
         "tools/bench/tune.py --record --tune --write", "lotus/tune", f"{RESULTS}/tune.txt",
-        DATED + r"[\s\S]*?Real, on[\s\S]*?\nlotus +10 +(?P<figure>[\d.]+%) +(?P<spread>.*?%)",
+        DATED + REAL.format("lotus"),
     ),
     Claim(
         "tune-replayed", "lost to the best of the recorded grid, median",
@@ -138,7 +139,16 @@ CLAIMS = [
         f"{RESULTS}/tune.txt",
         DATED + r"[\s\S]*?\ngrid +\d+ +(?P<figure>[\d.]+%) +(?P<spread>[\d.]+% +[\d.]+%)",
     ),
-    Claim("tune-loadtune", "beside: loadtune (tune.py --tune --rivals PYTHON)", "", ""),
+    Claim(
+        "tune-busy", "the same beside other work", "tools/bench/tune.py --record --tune",
+        "lotus/tune", f"{RESULTS}/tune_busy.txt",
+        DATED + REAL.format("lotus"),
+    ),
+    Claim(
+        "tune-loadtune", "beside: loadtune there",
+        "tools/bench/tune.py --tune --rivals build/peers/bin/python", "",
+        f"{RESULTS}/tune_busy.txt", DATED + REAL.format("loadtune"),
+    ),
     Claim(
         "tune-epochs", "whole epochs with the chosen setting, small CNN, times as fast",
         "tools/bench/tune_promise.py --data build/data --only small_cnn",
