@@ -5,18 +5,18 @@ the folder for temporary files, mapped into memory while it is read. The file is
 arrays, or with the process, however that ends. Where a file cannot be written, as on a full disk,
 arrays stay in memory. So they do where that folder is in memory itself (tmpfs).
 
-What is read is in memory until it is given back. A thread does that whenever it is much, and so do
-those who read whole columns: of however many arrays, few bytes are in memory at a time.
+What is read is in memory until it is given back. Those who read whole columns do that whenever it is
+much: of however many arrays, few bytes are in memory at a time.
 """
 
 import contextlib
 import contextvars
 import ctypes
+import math
 import mmap
 import os
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,7 +32,6 @@ _STEP = 1 << 23  # bytes that are written at a time
 _ALIGNED = 64  # as numpy aligns what it allocates
 _TRIMMED = 1 << 24  # bytes after which freed memory is given back
 MOST_MAPPED = 1 << 26  # bytes of files in memory after which all of them are given back
-_LOOKS_S = 0.02  # between two looks at how many there are
 _PAGE = mmap.PAGESIZE
 
 
@@ -52,8 +51,8 @@ _lock = threading.Lock()  # of what follows
 _maps: "weakref.WeakSet[mmap.mmap]" = weakref.WeakSet()
 _freed = [0]  # bytes that were put into files since memory was last given back
 _open: list[_Region] = []  # the one that the next array goes to
-_watcher: list[threading.Thread] = []  # while there are files
-_others = [0]  # bytes of other files in memory, as of libraries, when it was last looked at
+# Bytes of other files in memory, as of libraries, when ours were last given back.
+_others = [math.inf]
 _short_lived = contextvars.ContextVar("short_lived", default=False)
 
 
@@ -62,7 +61,6 @@ def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
     _open.clear()
-    _watcher.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -125,7 +123,6 @@ def _written(parts: Sequence[Array], size: int) -> Array:
             _open[:] = [_Region(REGION)]
         region = _open[0]
     _maps.add(region.map)
-    _watch()
     begin = at = region.used
     for part in parts:
         rows = part.reshape(1) if part.ndim == 0 else part
@@ -163,31 +160,14 @@ def parts(values: Array) -> Iterator[Array]:
 
 def keep_few(values: Array) -> None:
     """Give back what is mapped if it is much: `values`, if they are many, have just been read."""
-    if values.nbytes >= LEAST and _maps:
-        _keep_few()
-
-
-def _keep_few() -> None:
+    if values.nbytes < LEAST or not _maps:
+        return
     with _lock:
-        if _mapped() - _others[0] > MOST_MAPPED:
+        mapped = _mapped()
+        if mapped - _others[0] > MOST_MAPPED or math.isinf(_others[0]):
             _let_go()
             _others[0] = _mapped()
-
-
-def _watch() -> None:
-    """Start the thread that gives back what is mapped, unless it runs."""
-    if not _watcher:
-        _others[0] = _mapped()
-        _watcher.append(threading.Thread(target=_look, name="lotus-arrays", daemon=True))
-        _watcher[0].start()
-
-
-def _look() -> None:
-    while _maps:
-        time.sleep(_LOOKS_S)
-        _keep_few()
-    with _lock:
-        _watcher.clear()
+        _others[0] = min(_others[0], mapped)  # the kernel takes pages of libraries away
 
 
 def _mapped() -> int:

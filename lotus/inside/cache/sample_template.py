@@ -31,5 +31,6 @@ def filled(template: Any, result: Any) -> Any:
     if kind is dict:
         return {key: filled(value, result) for key, value in template.items()}
     if kind is list or kind is tuple:
-        return kind(filled(value, result) for value in template)
+        items = [filled(value, result) for value in template]
+        return items if kind is list else tuple(items)
     return template

@@ -46,7 +46,7 @@ def layout(sizes: Sequence[int], steps: Sequence[int], itemsize: int) -> Layout:
     order = tuple(sorted(range(count), key=lambda place: -abs(steps[place])))
     if 0 in sizes:
         return Layout(tuple(sizes), order, True, 0, 0, 0)
-    kept = tuple(size if step else 1 for size, step in zip(sizes, steps, strict=True))
+    kept = tuple([size if step else 1 for size, step in zip(sizes, steps, strict=True)])
     span, packed, start = itemsize, True, 0
     for place in reversed(order):
         size, step = kept[place], steps[place]
@@ -63,4 +63,4 @@ def layout(sizes: Sequence[int], steps: Sequence[int], itemsize: int) -> Layout:
 
 def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Those of a contiguous array in C's order, in elements."""
-    return tuple(math.prod(sizes[place + 1 :]) for place in range(len(sizes)))
+    return tuple([math.prod(sizes[place + 1 :]) for place in range(len(sizes))])

@@ -1,6 +1,7 @@
 """Long arrays are what they were, in files that nobody finds and that end with them."""
 
 import errno
+import math
 import os
 
 import numpy as np
@@ -91,22 +92,32 @@ def bytes_in_memory(values: np.ndarray) -> int:
     raise AssertionError("the array is not mapped")
 
 
-@pytest.mark.parametrize("told", [False, True], ids=["by the thread", "by who reads"])
-def test_what_is_mapped_is_given_back_when_it_is_much(monkeypatch, told):
+def test_who_reads_gives_back_what_is_mapped_when_it_is_much(monkeypatch):
     monkeypatch.setattr(long_arrays, "MOST_MAPPED", 1 << 20)
-    if told:
-        monkeypatch.setattr(long_arrays, "_LOOKS_S", 3600.0)
     kept = long_arrays.kept(np.arange(1 << 20))
     total = kept.sum()
 
     def given_back() -> bool:
-        if told:
-            assert kept.sum() == total
-            long_arrays.keep_few(kept)
+        assert kept.sum() == total
+        long_arrays.keep_few(kept)
         return bytes_in_memory(kept) < kept.nbytes // 4
 
     wait_until(given_back)
     assert kept.sum() == total
+
+
+def test_pages_of_other_files_that_were_let_go_do_not_count(monkeypatch):
+    kept = long_arrays.kept(np.arange(1 << 20))
+    mapped = iter([900 << 20, 900 << 20, 300 << 20, 300 << 20, 365 << 20, 300 << 20])
+    monkeypatch.setattr(long_arrays, "_mapped", lambda: next(mapped))
+    monkeypatch.setattr(long_arrays, "_others", [math.inf])
+    long_arrays.keep_few(kept)  # the first look gives back
+    long_arrays.keep_few(kept)  # others let go of 600 MiB, and nothing of ours is mapped
+    assert kept.sum() > 0
+    long_arrays.keep_few(kept)
+    assert bytes_in_memory(kept) > 0  # just what the others had before
+    long_arrays.keep_few(kept)  # 65 MiB more
+    assert bytes_in_memory(kept) == 0
 
 
 def test_all_rows_are_in_one_of_the_parts(monkeypatch):
