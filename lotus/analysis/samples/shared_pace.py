@@ -18,7 +18,7 @@ _LEAST = 100  # distances
 # Of the distances between ends: the middle half within itself, the short ones against the typical.
 _MIDDLE, _SHORTEST = 0.75, 0.4
 # Workers whose own samples vary by so much drift against each other, so that their ends are not
-# even by chance for long: in simulations of 2 to 6 of them once in 100 at most.
+# even by chance for long: in simulations of 2 to 6 of them once in 25 at most, mostly never.
 _DRIFT, _MIDDLE_OF_DRIFTING = 0.05, 0.6
 _LEAST_WORKERS = 4  # of those that do not drift
 
@@ -33,7 +33,9 @@ def shared_pace_ns(scope: Scope) -> float:
     distances = _distances(samples, ("rank", "epoch"))
     if len(distances) < _LEAST:
         return math.nan
-    drifts = _spread(_distances(samples, ("rank", "epoch", "worker"))) >= _DRIFT
+    # Pauses between the batches of a worker do not count: they may be the same ones each time.
+    own = _distances(samples, ("rank", "epoch", "worker", "batch"))
+    drifts = _spread(own) >= _DRIFT
     if not drifts and scope.num_workers < _LEAST_WORKERS:
         return math.nan
     short, low, middle, high = np.quantile(distances, [0.1, 0.25, 0.5, 0.75])

@@ -143,11 +143,13 @@ def _loaders(result: Result) -> dict[Setting, Observed]:
     """
     measured = _measured(result)
     loaders: dict[Setting, Observed] = {}
-    for setting, seen in measured.items():
-        fitting = _within_cores(setting, seen, result.cores)
-        if fitting not in measured:
-            seen = _scaled(seen, setting.num_workers, fitting.num_workers)
-        loaders[fitting] = measured.get(fitting, seen)
+    for setting in sorted(measured):  # of several with too many workers, the nearest one counts
+        fitting = _within_cores(setting, measured[setting], result.cores)
+        if fitting in measured:
+            loaders[fitting] = measured[fitting]
+        elif fitting not in loaders:
+            count = fitting.num_workers
+            loaders[fitting] = _scaled(measured[setting], setting.num_workers, count)
     return loaders
 
 

@@ -13,9 +13,10 @@ from lotus.analysis.samples.shared_pace import shared_pace_ns
 MS = 1e6
 
 
-def scope(ends: np.ndarray, workers: int = 4, ranks: int = 1, makers: Any = 0) -> Any:
+def scope(ends: np.ndarray, workers: int = 4, ranks: int = 1, makers: Any = 0, batches: Any = 0) -> Any:
     """A loader whose samples end at these times (ns) in the workers `makers`, on each rank."""
-    columns = {"epoch": 0, "worker": makers, "start_ns": ends - 3 * MS, "duration_ns": 3 * MS}
+    columns = {"epoch": 0, "worker": makers, "batch": batches, "start_ns": ends - 3 * MS}
+    columns["duration_ns"] = 3 * MS
     samples = pd.concat(pd.DataFrame({"rank": rank, **columns}) for rank in range(ranks))
     half = len(samples) // 2
     parts = [samples[:half], samples[half:]]
@@ -67,15 +68,21 @@ def test_a_line_is_seen_with_few_workers_that_drift(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 8])
-@pytest.mark.parametrize("jitter", [0.01, 0.05, 0.1, 0.3])
-def test_workers_that_drift_share_nothing(workers: int, jitter: float) -> None:
+@pytest.mark.parametrize("jitter", [0.0, 0.01, 0.05, 0.1, 0.3])
+@pytest.mark.parametrize(("size", "pause"), [(300, 0), (2, 2.4), (2, 6), (3, 2.4)])
+def test_workers_that_drift_share_nothing(
+    workers: int, jitter: float, size: int, pause: float
+) -> None:
     random = np.random.default_rng(workers)
+    makers = np.repeat(np.arange(workers), 300)
+    batches = np.tile(np.arange(300) // size, workers) * workers + makers
     found = 0
     for _trial in range(20):
         times = 24 * MS * np.exp(random.normal(0, jitter, (workers, 300)))
+        times[:, ::size] += pause * MS
         ends = (random.uniform(0, 24 * MS, (workers, 1)) + np.cumsum(times, axis=1)).ravel()
-        makers = np.repeat(np.arange(workers), 300)
-        found += math.isfinite(shared_pace_ns(scope(ends, workers, makers=makers)))
+        there = scope(ends, workers, makers=makers, batches=batches)
+        found += math.isfinite(shared_pace_ns(there))
     assert found <= 1
 
 

@@ -1,6 +1,7 @@
 """Values of samples come back from bytes equal bit for bit, and damaged bytes as ValueError."""
 
 import contextlib
+import gc
 import math
 import random
 import struct
@@ -13,7 +14,7 @@ from hypothesis import given as holds_for
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from lotus.inside.cache import entry_codec, entry_decoder
+from lotus.inside.cache import entry_codec, entry_decoder, sample_template
 from lotus.inside.cache.entry_codec import HOLE, CannotEncode
 
 TEXTS = st.text(st.characters(categories=None), max_size=20)  # also lone surrogates
@@ -232,3 +233,25 @@ def test_damaged_sizes_take_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("value", [np.ones((3, 4)), np.ones((4, 3)).T[::-1], (1, "a", [2.0])])
+def test_values_that_are_freed_do_not_count_as_garbage(value: Any) -> None:
+    """A collection in a worker copies all that it shares with its parent."""
+    data = b"".join(entry_codec.encode((value, 3)))
+    template = (HOLE, (HOLE, 3))
+
+    def grown(times: int) -> int:
+        for _time in range(times):
+            sample_template.filled(template, entry_decoder.decode(memoryview(data)))
+        return gc.get_count()[0]
+
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        before = grown(50)
+        assert grown(500) - before < 250
+    finally:
+        if enabled:
+            gc.enable()
