@@ -13,7 +13,9 @@ from lotus.analysis.samples.shared_pace import shared_pace_ns
 MS = 1e6
 
 
-def scope(ends: np.ndarray, workers: int = 4, ranks: int = 1, makers: Any = 0, batches: Any = 0) -> Any:
+def scope(
+    ends: np.ndarray, workers: int = 4, ranks: int = 1, makers: Any = 0, batches: Any = 0
+) -> Any:
     """A loader whose samples end at these times (ns) in the workers `makers`, on each rank."""
     columns = {"epoch": 0, "worker": makers, "batch": batches, "start_ns": ends - 3 * MS}
     columns["duration_ns"] = 3 * MS
