@@ -5,8 +5,8 @@ the folder for temporary files, mapped into memory while it is read. The file is
 arrays, or with the process, however that ends. Where a file cannot be written, as on a full disk,
 arrays stay in memory. So they do where that folder is in memory itself (tmpfs).
 
-What is read is in memory until it is given back. Those who read whole columns do that whenever it is
-much: of however many arrays, few bytes are in memory at a time.
+What is read is in memory until it is given back. Those who read whole columns do that whenever it
+is much: of however many arrays, few bytes are in memory at a time.
 """
 
 import contextlib

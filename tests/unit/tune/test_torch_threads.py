@@ -124,7 +124,7 @@ def test_workers_that_compute_get_a_core_each() -> None:
 def test_what_workers_with_a_core_each_take_comes_from_the_nearest_trial(backwards: bool) -> None:
     program = threaded(Trains(0.1, 0.05), busy=2.0)
     rows = [trial(Setting(4, 2), 0.05, 0.15), trial(Setting(3, 2), 0.3, 0.9)]
-    measured = tuple([trial(Setting(1, 2), 0.4, 0.4), *rows[:: -1 if backwards else 1]])
+    measured = (trial(Setting(1, 2), 0.4, 0.4), *rows[:: -1 if backwards else 1])
     result = found(program, best=OWN, measured=(trial(OWN, 0.1), *measured))
     assert torch_threads._loaders(result)[Setting(2, 2)].capacity_s == pytest.approx(0.45)
 
