@@ -8,14 +8,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from lotus.attach.thread_readings import ENDED, open_descriptors
 from lotus.hardware.counter_probe import CounterGroup
 from lotus.inside.common import perf_event
 from lotus.inside.common.perf_event import SOFTWARE, Event, EventGroup
 from lotus.recording.measurement_plan import MeasurementPlan
 
-_MOST_THREADS = 4096
-_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+_MOST_THREADS = 4096  # at a time
+_RESERVE = 128  # descriptors that are left to all else; of a low limit half
+_COLUMNS = ("pid", "tid", "event", "count", "enabled_ns", "running_ns")
 OpenGroup = Callable[[Sequence[Event], int], CounterGroup]
+Thread = tuple[int, int]  # process id, thread id
 
 
 class ThreadCounters:
@@ -34,63 +37,113 @@ class ThreadCounters:
         self._events = [event.name for group in self._groups for event in group]
         self._cpu, self._notes = plan.cpu, list(plan.notes)
         self._open_group = open_group
-        self._threads: dict[tuple[int, int], list[CounterGroup | None]] = {}
+        self._threads: dict[Thread, list[CounterGroup | None]] = {}  # that have not ended
+        self._rows: list[tuple[int, ...]] = []  # of _COLUMNS
         self._first_ns: dict[int, int] = {}  # CPU time of a process when it was met
         self._late: set[int] = set()  # processes met later than others
-        self._refused: dict[str, int] = {}  # threads by the kernel's reason
-        self._left_out = 0  # threads for which there was no descriptor
+        self._incomplete: set[int] = set()  # processes with a thread whose time was not counted
+        self._met = self._counted = 0  # threads; those that are counted now
+        self._refused: dict[tuple[str, str], int] = {}  # threads by events, and by reason
+        self._left_out: dict[str, int] = {}  # threads of which nothing was counted, by reason
         self.cost_ns = 0
         self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (self._limit[1], self._limit[1]))
+        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # descriptors
 
     def look(self, pids: Iterable[int]) -> None:
-        """Count the threads of these processes that are new."""
+        """Count the threads of these processes that are new, and read those that have ended."""
         if not self._groups:
             return
         began, begun = time.thread_time_ns(), bool(self._first_ns)
+        there: set[Thread] = set()
         for pid in pids:
-            with contextlib.suppress(OSError):
+            try:
                 if pid not in self._first_ns:
                     self._first_ns[pid] = _cpu_ns(pid)
                     self._late |= {pid} if begun else set()
-                for name in os.listdir(f"/proc/{pid}/task"):
-                    if (pid, int(name)) not in self._threads:
-                        self._threads[pid, int(name)] = self._opened(int(name))
+                there |= {(pid, int(name)) for name in os.listdir(f"/proc/{pid}/task")}
+            except OSError as error:
+                if error.errno not in ENDED:  # not known: all that were there still are
+                    there |= {thread for thread in self._threads if thread[0] == pid}
+        for thread in self._threads.keys() - there:
+            self._end(thread)
+        # First threads first: where not all can be counted, they say most.
+        new = sorted(there - self._threads.keys(), key=lambda each: (each[0] != each[1], each))
+        taken = open_descriptors(os.getpid()) if new else 0
+        room = max(self._most - _RESERVE, self._most // 2) - taken if taken >= 0 else 0
+        for thread in new:
+            if self._begin(thread, room):
+                room -= len(self._events)
         self.cost_ns += time.thread_time_ns() - began
 
-    def _opened(self, tid: int) -> list[CounterGroup | None]:
-        """Return a thread's groups, None for one that cannot be counted."""
+    def _begin(self, thread: Thread, room: int) -> bool:
+        """Count a thread, with at most `room` descriptors; whether anything of it is counted."""
+        self._met += 1
         groups: list[CounterGroup | None] = []
-        if len(self._threads) >= _MOST_THREADS:
-            self._left_out += 1
-            return groups
+        self._threads[thread] = groups
+        if self._counted >= _MOST_THREADS:
+            self._leave_out(thread, f"lotus counts {_MOST_THREADS} threads at a time at most")
+            return False
+        if room < len(self._events):
+            self._leave_out(thread, self._few_descriptors())
+            return False
         for events in self._groups:
             try:
-                groups.append(self._open_group(events, tid))
+                groups.append(self._open_group(events, thread[1]))
             except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    _close(groups)
+                    full = "no more files can be opened on this machine (sysctl fs.file-max)"
+                    ours = error.errno == errno.EMFILE
+                    self._leave_out(thread, self._few_descriptors() if ours else full)
+                    return False
                 groups.append(None)
-                if error.errno in _NO_DESCRIPTOR:
-                    self._left_out += 1
-                    break
                 if error.errno != errno.ESRCH:  # it has just ended
-                    text = os.strerror(error.errno or errno.EIO)
-                    why = f"{', '.join(event.name for event in events)} ({text})"
-                    self._refused[why] = self._refused.get(why, 0) + 1
-        return groups
+                    self._refuse(thread, events, error.errno or errno.EIO)
+        self._counted += 1
+        return True
+
+    def _few_descriptors(self) -> str:
+        return f"lotus may open {self._most} files at most (ulimit -Hn)"
+
+    def _leave_out(self, thread: Thread, why: str) -> None:
+        self._incomplete.add(thread[0])
+        self._left_out[why] = self._left_out.get(why, 0) + 1
+
+    def _refuse(self, thread: Thread, events: Sequence[Event], code: int) -> None:
+        if any(event.name == "task_clock" for event in events):
+            self._incomplete.add(thread[0])
+        names, text = ", ".join(event.name for event in events), os.strerror(code)
+        if code in (errno.EACCES, errno.EPERM):
+            text += "; sudo or the capability CAP_PERFMON would allow it"
+        self._refused[names, text] = self._refused.get((names, text), 0) + 1
+
+    def _end(self, thread: Thread) -> None:
+        """Read a thread's counters for the last time, and close them."""
+        groups = self._threads.pop(thread)
+        for events, group in zip(self._groups, groups, strict=False):
+            if group is None:
+                continue
+            with contextlib.suppress(OSError, ValueError):
+                enabled, running, values = group.unpack(group.read())
+                for event, value in zip(events, values, strict=True):
+                    place = self._events.index(event.name)
+                    self._rows.append((*thread, place, value, enabled, running))
+        self._counted -= bool(groups)
+        _close(groups)
 
     def finish(self) -> dict[str, Any]:
-        """Return what was counted, as attach.json has it, and close the counters."""
-        counts: dict[str, list[int]] = {
-            name: [] for name in ("pid", "tid", "event", "count", "enabled_ns", "running_ns")
-        }
+        """Return what was counted, as attach.json has it, and close the counters.
+
+        A process that has ended, or some of whose time on a core was not counted, has no clock.
+        """
         clocks: dict[str, list[int]] = {name: [] for name in ("pid", "clock_ns", "before_ns")}
         for pid, first in self._first_ns.items():
-            for (owner, tid), groups in self._threads.items():
-                if owner == pid:
-                    self._read(pid, tid, groups, counts)
+            for thread in [each for each in self._threads if each[0] == pid]:
+                self._end(thread)
             try:  # at once: the same time by the scheduler's clock
-                clock = _cpu_ns(pid) - first
+                clock = -1 if pid in self._incomplete else _cpu_ns(pid) - first
             except OSError:
                 clock = -1
             row = {"pid": pid, "clock_ns": clock, "before_ns": first if pid in self._late else 0}
@@ -101,50 +154,35 @@ class ThreadCounters:
             "uarch": self._cpu.get("uarch") or "",
             "metrics": dict(self._cpu.get("metrics") or {}),
             "events": self._events,
-            "counts": counts,
+            "counts": {name: [row[k] for row in self._rows] for k, name in enumerate(_COLUMNS)},
             "clocks": clocks,
             "notes": [*self._notes, *self._not_counted()],
         }
 
-    def _read(
-        self,
-        pid: int,
-        tid: int,
-        groups: Sequence[CounterGroup | None],
-        counts: dict[str, list[int]],
-    ) -> None:
-        for events, group in zip(self._groups, groups, strict=False):
-            if group is None:
-                continue
-            with contextlib.suppress(OSError, ValueError):
-                enabled, running, values = group.unpack(group.read())
-                for event, value in zip(events, values, strict=True):
-                    place = self._events.index(event.name)
-                    row = (pid, tid, place, value, enabled, running)
-                    for column, number in zip(counts.values(), row, strict=True):
-                        column.append(number)
-
     def _not_counted(self) -> list[str]:
-        notes = [
-            f"not counted of {number} of {len(self._threads)} threads: {why}"
-            for why, number in self._refused.items()
+        refused = [
+            f"{names} could not be counted in {number} of {self._met} threads ({why})"
+            for (names, why), number in self._refused.items()
         ]
-        if self._left_out:
-            notes.append(
-                f"{self._left_out} of {len(self._threads)} threads were not counted completely: no "
-                f"more files may be open (ulimit -n, now {self._limit[1]})"
-            )
-        return notes
+        left_out = [
+            f"{number} of {self._met} threads were not counted: {why}"
+            for why, number in self._left_out.items()
+        ]
+        return refused + left_out
 
     def close(self) -> None:
         """Close the counters."""
         for groups in self._threads.values():
-            for group in groups:
-                if group is not None:
-                    group.close()
-            groups.clear()
+            _close(groups)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)
+
+
+def _close(groups: list[CounterGroup | None]) -> None:
+    for group in groups:
+        if group is not None:
+            group.close()
+    groups.clear()
 
 
 def _cpu_ns(pid: int) -> int:

@@ -1,6 +1,7 @@
 """Looks at the main thread of each process: blocked in what, on a core, ready without one."""
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterable
@@ -10,6 +11,8 @@ from lotus.recording.blocked_reason import STOPPED, BlockedReasons, read
 
 ASLEEP = "asleep"  # the kernel does not tell in what
 COLUMNS = ("time_ns", "pid", "reason", "wall_ns", "cpu_ns", "delay_ns", "process_ns")
+# What a call says of a thread that is gone, and of its files; others say that it is not known.
+ENDED = (errno.ENOENT, errno.ESRCH)
 _PERIOD_S, _SHARE = 0.02, 0.02
 _STATES = {b"R": "computing", b"D": "storage", b"T": STOPPED, b"t": STOPPED}
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -81,6 +84,14 @@ class ThreadReadings:
                 self.refused = True
         state = read(f"/proc/{pid}/stat").rpartition(b") ")[2][:1]
         return _STATES.get(state, ASLEEP)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone or a zombie; False where that cannot be read."""
+    try:
+        return read(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] in (b"Z", b"X")
+    except OSError as error:
+        return error.errno in ENDED
 
 
 def bytes_read(pid: int) -> int:

@@ -16,6 +16,7 @@ from lotus.attach.thread_readings import (
     bytes_read,
     children_of,
     cpu_of_children,
+    has_ended,
     open_descriptors,
 )
 from lotus.common import host
@@ -87,8 +88,7 @@ class Observation:
         """Read what grows, and whether the process is still there."""
         try:
             cpu = time.clock_gettime_ns((~process.pid << 3) | 2)
-            facts = process_discovery.read_process(process.pid)
-            gone = facts is None or facts.state in "ZX"
+            gone = has_ended(process.pid)
         except OSError:
             gone = True
         if gone:

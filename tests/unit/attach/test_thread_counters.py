@@ -4,12 +4,15 @@ import errno
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from lotus.attach import thread_counters
 from lotus.attach.thread_counters import ThreadCounters
 from lotus.inside.common import perf_event
 from lotus.inside.common.perf_event import Event
@@ -112,19 +115,21 @@ def counted(record: dict[str, Any], event: str) -> pd.DataFrame:
 @needs_counters
 def test_each_thread_has_its_own_count(program: Program) -> None:
     counters = ThreadCounters(measurement_plan.plan("software"))
+    begun = time.monotonic_ns()
     counters.look([program.pid])
     in_main, in_earlier = program.compute("main"), program.compute("earlier")
     record = counters.finish()
+    passed = time.monotonic_ns() - begun
     clock = counted(record, "task_clock")
     assert len(clock) == 2
     first = clock.loc[clock["tid"] == program.pid, "count"].item()
-    assert first == pytest.approx(in_main, rel=0.25)
     # That thread has ended meanwhile, and its count is there.
     other = clock.loc[clock["tid"] != program.pid, "count"].item()
-    assert other == pytest.approx(in_earlier, rel=0.25)
+    # The counters' clock holds what a hypervisor takes, too: it is bounded by the time that passed.
+    assert 0.75 * in_main <= first <= passed
+    assert 0.75 * in_earlier <= other <= passed
     assert (clock["enabled_ns"] == clock["running_ns"]).all()
-    scheduled = record["clocks"]["clock_ns"][0]
-    assert clock["count"].sum() == pytest.approx(scheduled, rel=0.25)
+    assert 0.75 * (in_main + in_earlier) <= record["clocks"]["clock_ns"][0] <= 2 * passed
 
 
 @needs_counters
@@ -142,14 +147,16 @@ def test_a_thread_that_begins_later_is_counted_from_when_it_is_met(program: Prog
     counters.look([program.pid])
     program.begin("thread")
     wait_until(lambda: len(os.listdir(f"/proc/{program.pid}/task")) == 3)
+    begun = time.monotonic_ns()
     counters.look([program.pid])
     program.begin("main")
     used = program.end()
     record = counters.finish()
+    passed = time.monotonic_ns() - begun
     clock = counted(record, "task_clock")
     assert len(clock) == 3
     # What it did before may be most of it on a busy machine; two clocks tell how much that was.
-    assert clock["count"].max() <= used * 1.25
+    assert clock["count"].max() <= passed
     assert record["clocks"]["clock_ns"][0] >= used * 0.75
 
 
@@ -220,13 +227,109 @@ def test_a_group_that_is_refused_leaves_the_other_one(
     assert kernel.still_open == 0
 
 
-@pytest.mark.parametrize(("code", "words"), [(errno.EMFILE, "ulimit -n"), (errno.ESRCH, "n")])
-def test_threads_without_descriptors_are_told_and_ended_ones_are_not(code: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (errno.EMFILE, "(ulimit -Hn)"),
+        (errno.ENFILE, "(sysctl fs.file-max)"),
+        (errno.EACCES, "sudo or the capability CAP_PERFMON would allow it"),
+        (errno.ESRCH, "n"),
+    ],
+)
+def test_why_threads_are_not_counted_is_told_and_ended_ones_are_not(code: int, words: str) -> None:
     counters = of(Kernel(refusal=code))
     counters.look([os.getpid()])
     record = counters.finish()
     assert not record["counts"]["count"]
     assert words in record["notes"][-1]
+    if code != errno.ESRCH:  # its time was not counted: there is nothing to compare its clock with
+        assert record["clocks"]["clock_ns"] == [-1]
+
+
+def test_at_most_so_many_threads_are_counted_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_counters, "_MOST_THREADS", 0)
+    counters = of(Kernel())
+    counters.look([os.getpid()])
+    assert "lotus counts 0 threads at a time at most" in counters.finish()["notes"][-1]
+
+
+def test_counters_of_ended_threads_are_closed_and_their_counts_kept() -> None:
+    kernel = Kernel()
+    counters = of(kernel)
+    go = threading.Event()
+    thread = threading.Thread(target=go.wait)
+    thread.start()
+    tid = thread.native_id
+    counters.look([os.getpid()])
+    before = kernel.still_open
+    go.set()
+    thread.join()
+    wait_until(lambda: str(tid) not in os.listdir("/proc/self/task"))
+    counters.look([os.getpid()])
+    assert kernel.still_open <= before - 2
+    assert tid in counters.finish()["counts"]["tid"]
+
+
+# A program with more threads than lotus has descriptors, watched by one with a low limit.
+FEW = """
+import os, resource, sys
+from lotus.attach.thread_counters import ThreadCounters
+from lotus.attach.thread_readings import ThreadReadings
+from lotus.attach.watched_processes import Observation, WatchedProcess
+from lotus.recording.measurement_plan import MeasurementPlan
+class Group:
+    def __init__(self, events, tid):
+        self.fds = [os.open(os.devnull, os.O_RDONLY) for _ in events]
+    def read(self):
+        return b""
+    def unpack(self, reading):
+        return 1, 1, [1] * len(self.fds)
+    def close(self):
+        for fd in self.fds:
+            os.close(fd)
+limit, pids = int(sys.argv[1]), [int(pid) for pid in sys.argv[3:]]
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+counters = ThreadCounters(MeasurementPlan(sys.argv[2], {}), Group)
+session = Observation.__new__(Observation)
+session.readings = ThreadReadings()
+processes = [WatchedProcess(pid, pid, -1, -1) for pid in pids]
+for _ in range(2):
+    counters.look(pids)
+    for process in processes:
+        Observation.read(session, process)
+record = counters.finish()
+print([process.alive for process in processes], {*pids} <= {*record["counts"]["tid"]})
+print(record["notes"])
+"""
+IDLE = """
+import threading, time
+for _ in range(60):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("limit", [64, 100])
+def test_where_descriptors_run_out_the_program_still_lives(limit: int) -> None:
+    idle = [
+        subprocess.Popen([sys.executable, "-c", IDLE], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    try:
+        for process in idle:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        words = [sys.executable, "-c", FEW, str(limit), perf_event.spell(SOFTWARE)]
+        words += [str(process.pid) for process in idle]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    finally:
+        for process in idle:
+            process.kill()
+            process.communicate()
+    first, notes = done.stdout.splitlines()
+    assert first == "[True, True] True"
+    assert f"lotus may open {limit} files at most" in notes
 
 
 def test_where_the_kernel_counts_nothing_a_note_says_why() -> None:
