@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached.evidence import AttachEvidence, CounterEvidence
-from lotus.analysis.common.columns import number, ratios
 from lotus.common.formatting import duration
 from native_map.events import formulas, perf_list, pmu
 
@@ -26,9 +25,10 @@ class CounterSummary:
     uarch      the table of events by which it was counted
     events     their names
     rows       process (MAIN, WORKERS), thread (FIRST of a process, OTHERS), processes, threads
-               (that were counted), counted_share (of their time on a core, of the hardware event
-               that was counted least; NaN: none was), one column per event (NaN: not counted;
-               scaled where others had the counters meanwhile)
+               (of which something was counted), counted_share (of the time of all these on a core,
+               that in which the hardware event that was counted least was; NaN: none is known),
+               one column per event (NaN: not counted; scaled to all that time where others had the
+               counters meanwhile, or the kernel refused them for some threads)
     metrics    those of `native_map.events.formulas`, one row for each of `rows`
     each       rows and metrics of single processes: pid, thread, ...
     clocks     process, counted_ns (task clock of all threads), clock_ns (by the scheduler) of the
@@ -63,7 +63,6 @@ def summarise_counters(evidence: AttachEvidence) -> CounterSummary | None:
         process=np.where(counts["pid"].isin(workers), WORKERS, MAIN),
         thread=np.where(counts["pid"] == counts["tid"], FIRST, OTHERS),
         name=np.array(counted.events, object)[counts["event"].to_numpy()],
-        value=_scaled(counts),
     )
     rows = _rows(counts, ["process", "thread"], counted.events)
     each = _rows(counts, ["pid", "thread"], counted.events)
@@ -75,32 +74,31 @@ def summarise_counters(evidence: AttachEvidence) -> CounterSummary | None:
         metrics=_metrics(rows, counted),
         each=pd.concat([each, _metrics(each, counted)], axis=1),
         clocks=clocks,
-        remarks=tuple(_remarks(clocks)),
+        remarks=tuple(_remarks(clocks, _task_clock(counts, "process"))),
         notes=counted.notes,
     )
-
-
-def _scaled(counts: pd.DataFrame) -> pd.Series:
-    """Counts of the whole time on a core; NaN where nothing of that was counted."""
-    enabled, running = counts["enabled_ns"], counts["running_ns"]
-    scaled = counts["count"] * (enabled / running.where(running > 0))
-    return scaled.where(enabled > 0, 0.0)  # a thread that was on no core
 
 
 def _rows(counts: pd.DataFrame, keys: list[str], events: tuple[str, ...]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for _, part in counts.groupby(keys):
-        by_event = part.groupby("name")
-        times = by_event[["enabled_ns", "running_ns"]].sum().drop(list(_SOFTWARE), errors="ignore")
-        shares = ratios(number(times, "running_ns"), number(times, "enabled_ns"))
-        sums = by_event["value"].sum(min_count=1)
+        # A thread's groups run at the same time; of one that was refused there is no row.
+        on_core = part.groupby(["pid", "tid", "event"])["enabled_ns"].sum()
+        whole = float(on_core.groupby(["pid", "tid"]).max().sum())
+        sums = part.groupby("name")[["count", "running_ns"]].sum().reindex(list(events))
+        running = sums["running_ns"].fillna(0)
+        shares = (running / whole if whole else running * np.nan).drop(
+            list(_SOFTWARE), errors="ignore"
+        )
+        # As perf stat does, so that a thread that never had the counters is not taken for idle.
+        values = sums["count"] * (whole / running.where(running > 0)) if whole else sums["count"]
         rows.append(
             {
                 **{name: part[name].iloc[0] for name in keys},
                 "processes": part["pid"].nunique(),
                 "threads": len(part[["pid", "tid"]].drop_duplicates()),
                 "counted_share": min(shares, default=np.nan),
-                **{name: float(sums.get(name, np.nan)) for name in events},
+                **{name: float(values[name]) for name in events},
             }
         )
     names = [*keys, "processes", "threads", "counted_share", *events]
@@ -113,36 +111,41 @@ def _metrics(rows: pd.DataFrame, counted: CounterEvidence) -> pd.DataFrame:
     return formulas.clip_shares(result).drop(columns="cpu_ns", errors="ignore")
 
 
+def _task_clock(counts: pd.DataFrame, key: str) -> pd.Series:
+    """Time on a core (ns) by the counters; the kernel can always count it."""
+    return counts[counts["name"] == "task_clock"].groupby(key)["count"].sum()
+
+
 def _clocks(counts: pd.DataFrame, clocks: pd.DataFrame, workers: set[int]) -> pd.DataFrame:
-    task = counts[counts["name"] == "task_clock"].groupby("pid")["value"].sum()
     clocks = clocks.assign(
         process=np.where(clocks["pid"].isin(workers), WORKERS, MAIN),
-        counted_ns=clocks["pid"].map(task),
+        counted_ns=clocks["pid"].map(_task_clock(counts, "pid")),
     )
-    # An ended process has no clock, one whose counters were refused no count.
+    # A process that has ended, or some of whose threads were not counted, has no clock.
     there = (clocks["clock_ns"] >= 0) & clocks["counted_ns"].notna()
     clocks[["counted_ns", "clock_ns"]] = clocks[["counted_ns", "clock_ns"]].where(there)
     table = clocks.groupby("process")[_CLOCKS].sum(min_count=1)
     return table.reset_index().astype(dict.fromkeys(_CLOCKS, float))
 
 
-def _remarks(clocks: pd.DataFrame) -> list[str]:
+def _remarks(clocks: pd.DataFrame, task: pd.Series) -> list[str]:
+    """`task`: time on a core (ns) of all processes of a kind, of ended ones too."""
     remarks = []
     words = {MAIN: "main processes", WORKERS: "workers"}
     for row in clocks.to_dict("records"):
         who, apart = words[row["process"]], row["counted_ns"] - row["clock_ns"]
         if abs(apart) > max(_APART * row["clock_ns"], _LEAST_NS):
             why = (
-                "theirs holds time that interrupts or a hypervisor took"
+                "the counters also count time that interrupts or a hypervisor took"
                 if apart > 0
-                else "what threads did before they were met, and each change of threads, are not "
-                "in theirs"
+                else "the counters miss what threads did before they were met, and each change "
+                "of threads"
             )
             remarks.append(
                 f"By the counters, the {who} were on cores for {duration(row['counted_ns'])}, by "
                 f"the scheduler for {duration(row['clock_ns'])}: {why}"
             )
-        if row["before_ns"] > max(_APART * row["counted_ns"], _LEAST_NS):
+        if row["before_ns"] > max(_APART * task.get(row["process"], 0.0), _LEAST_NS):
             remarks.append(
                 f"The {who} that were met late had been on cores for {duration(row['before_ns'])} "
                 "before, which is not counted"

@@ -122,6 +122,26 @@ def test_what_was_not_counted_is_not_zero() -> None:
     assert pd.isna(document["rows"][0]["counts"]["cycles"])
 
 
+def two_workers(events: dict[str, float]) -> CounterEvidence:
+    """Two equal workers, of which the second has these events."""
+    return counted(
+        [(MAIN + 1, MAIN + 1, SOFTWARE | ZEN5, 1.0), (MAIN + 2, MAIN + 2, SOFTWARE | events, 1.0)]
+    )
+
+
+@pytest.mark.parametrize("events", [dict.fromkeys(ZEN5, -1.0), {}])
+def test_a_worker_that_others_or_the_kernel_kept_from_counting_does_not_count_as_idle(
+    events: dict[str, float],
+) -> None:
+    summary = summary_of(two_workers(events))
+    assert summary.rows["cycles"].tolist() == [8e9]
+    assert summary.rows["counted_share"].tolist() == [0.5]
+    assert summary.rows["task_clock"].tolist() == [2e9]
+    assert summary.each["cycles"].iloc[0] == 4e9
+    assert pd.isna(summary.each["cycles"].iloc[1])
+    assert "50%" in text_of(two_workers(events))
+
+
 def test_a_thread_that_was_on_no_core_counted_nothing() -> None:
     evidence = counted([(MAIN, MAIN, SOFTWARE, 1.0)])
     evidence.counts[["count", "enabled_ns", "running_ns"]] = 0
@@ -157,11 +177,14 @@ def test_a_cpu_that_lotus_was_not_tried_on_is_named_so() -> None:
     [
         (1.04e9, 0, ""),
         (0.96e9, 0, ""),
-        (1.5e9, 0, "by the scheduler for 1.50 s: what threads did before they were met"),
-        (0.5e9, 0, "by the scheduler for 500 ms: theirs holds time that interrupts"),
+        (1.5e9, 0, "by the scheduler for 1.50 s: the counters miss what threads did before"),
+        (0.5e9, 0, "by the scheduler for 500 ms: the counters also count time that interrupts"),
         (1e9, 400_000_000, "had been on cores for 400 ms before, which is not counted"),
         (1e9, 40_000_000, ""),
         (-1, 0, ""),
+        # The worker has ended.
+        (-1, 400_000_000, "had been on cores for 400 ms before, which is not counted"),
+        (-1, 40_000_000, ""),
     ],
 )
 def test_two_clocks_of_one_time_are_compared(clock: float, before: int, words: str) -> None:
