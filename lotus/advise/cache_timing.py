@@ -183,7 +183,7 @@ def measure(
     interrupted, ended = False, ""
     try:
         timer.choose_batches(budget_s)
-        while len(rounds) < _ROUNDS:
+        while len(rounds) < timer.rounds:
             start = clock()
             rounds.append(timer.time(len(rounds)))
             round_s = clock() - start
@@ -221,12 +221,14 @@ class _RoundTimer:
         self._own = program.watched.setting
         self.whole = program.watched.batches or 0
         self.batches = 0  # of each epoch
-        self._turn = 0
+        self.rounds = _ROUNDS  # at most
+        self._skip = self._next = 0  # batches before the epoch, and before the next one
 
     def choose_batches(self, budget_s: float) -> None:
         """Choose how many batches of an epoch are timed, from one of as few as possible.
 
-        That one also warms up what all others find warm. Raises TooLong, also before it.
+        That one also warms up what all others find warm. Raises TooLong, also before it, and
+        TrialFailed.
         """
         if not self.whole:
             raise TrialFailed("the number of its batches is not known")
@@ -252,10 +254,17 @@ class _RoundTimer:
         if needed_s > _LONGER * budget_s:
             raise TooLong(_too_long(budget_s, needed_s))
         most = self.whole
-        if epoch.drawn < self.whole:  # the same samples would come again and again
-            most = max(least, epoch.drawn // (2 * LEAST_ROUNDS))
-        self.batches = min(math.ceil(batches / burst) * burst, most, epoch.drawn)
-        self._turn = 0
+        if epoch.drawn < self.whole:
+            # Rounds of the same samples would tell no more of all others, but count as if.
+            left = epoch.drawn - least
+            most = max(least, left // (2 * _ROUNDS))
+            self.rounds = min(_ROUNDS, left // (2 * most))
+            if self.rounds < LEAST_ROUNDS:
+                raise TrialFailed(
+                    f"only {epoch.drawn} of the {self.whole} batches of an epoch could be drawn, "
+                    "too few to time others in each round"
+                )
+        self.batches = min(math.ceil(batches / burst) * burst, most)
 
     def time(self, number: int) -> EpochRound:
         """Time a round. Raises TrialFailed."""
@@ -276,9 +285,8 @@ class _RoundTimer:
     def _timed(self, entry: dict[str, object] | None, filled: bool = False) -> TimedEpoch:
         """Time an epoch of the next samples, or again of those that were cached just before."""
         if not filled:
-            self._turn += 1
-        skip = (self._turn - 1) * self.batches
-        request = TimeEpoch(self.batches, skip, entry, filled, _LIMIT_S)
+            self._skip, self._next = self._next, self._next + self.batches
+        request = TimeEpoch(self.batches, self._skip, entry, filled, _LIMIT_S)
         return self._program.perform(self._own, request)
 
 
@@ -311,9 +319,12 @@ def _parts(epoch: TimedEpoch, burst: int) -> tuple[float, float]:
 def seconds(epoch: TimedEpoch, workers: int, batches: int) -> float:
     """Return the seconds of an epoch of so many batches, from one that may have fewer.
 
-    The batches after the first of each worker stand for all others.
+    The batches after the first of each worker stand for all others. Raises TrialFailed where there
+    are none.
     """
     got, burst = epoch.batches_s, max(workers, 1)
-    if len(got) >= batches or len(got) <= burst:
+    if len(got) >= batches:
         return epoch.total_s
+    if len(got) <= burst:
+        raise TrialFailed(f"only {len(got)} of {batches} batches of an epoch could be timed")
     return epoch.total_s + (batches - len(got)) * _parts(epoch, burst)[1]

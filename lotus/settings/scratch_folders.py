@@ -1,6 +1,8 @@
 """Folders for the samples that `lotus plan` caches to measure them, beside the caches of programs.
 
 Each is locked while its process lives, so that what a killed one left is known and can be removed.
+A lock may only be seen on the machine that has it, so the name says which boot of which machine
+that is.
 """
 
 import contextlib
@@ -12,7 +14,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-_PREFIX, _NEW = ".plan-", ".new-plan-"
+from lotus.inside.common.process_identity import boot_id
+
+_NEW = ".new-plan-"
 _LOCK = "lock"
 
 
@@ -31,10 +35,10 @@ def made(root: Path) -> Iterator[Path]:
     lock = -1
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with contextlib.suppress(OSError):  # a file system without locks: nobody takes it either
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # It gets its name once it is locked: before, it would look abandoned.
-        folder = folder.rename(root / (_PREFIX + folder.name.removeprefix(_NEW)))
+        # It gets its name once it is locked: before, and where there are no locks, it would look
+        # abandoned.
+        if (prefix := _prefix()) and _locked(lock):
+            folder = folder.rename(root / (prefix + folder.name.removeprefix(_NEW)))
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -46,12 +50,16 @@ def made(root: Path) -> Iterator[Path]:
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Return whether a folder is one of the user's that a killed process left."""
+    """Return whether a folder is one of the user's that a process left that was killed here.
+
+    It is not where the machine was started anew since, or another one has it.
+    """
+    prefix = _prefix()
+    if not prefix or not folder.name.startswith(prefix):
+        return False
     try:
         status = os.lstat(folder)
-        if not folder.name.startswith(_PREFIX) or not stat.S_ISDIR(status.st_mode):
-            return False
-        if status.st_uid != os.getuid():
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             return False
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -59,9 +67,21 @@ def is_abandoned(folder: Path) -> bool:
     except OSError:
         return False
     try:
+        return _locked(lock)
+    finally:
+        os.close(lock)
+
+
+def _prefix() -> str:
+    """Return how names of locked folders begin; "" where the boot is not known."""
+    boot = boot_id()
+    return f".plan-{boot}-" if boot else ""
+
+
+def _locked(lock: int) -> bool:
+    """Lock a file for this process; return whether that succeeded."""
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     except OSError:
         return False
-    finally:
-        os.close(lock)

@@ -158,7 +158,7 @@ RUN_BY = {
     },
     "unit/settings/test_sample_caches.py": {
         "cache ls": "test_the_table_names_folders_and_totals",
-        "cache ls --json": "test_caches_are_listed_with_what_they_are_of",
+        "cache ls --json": "test_the_table_names_folders_and_totals",
         "cache rm": "test_caches_are_removed_by_name_path_and_age",
         "cache rm --all": "test_what_is_no_cache_is_not_listed_and_not_removed",
         "cache rm --unused-for": "test_caches_are_removed_by_name_path_and_age",

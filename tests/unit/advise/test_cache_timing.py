@@ -151,6 +151,10 @@ def test_a_whole_epoch_follows_from_a_shorter_one() -> None:
     epoch = TimedEpoch(got, got[-1] + 0.5, 10)
     assert cache_timing.seconds(epoch, 2, 10) == 7.5
     assert cache_timing.seconds(epoch, 2, 110) == pytest.approx(7.5 + 50)
+    # WHERE none came after the first of each worker, nothing follows
+    with pytest.raises(TrialFailed, match="only 10 of 110 batches"):
+        cache_timing.seconds(epoch, 10, 110)
+    assert cache_timing.seconds(epoch, 10, 10) == 7.5
 
 
 class Program:
@@ -298,11 +302,27 @@ def test_the_batches_are_those_that_were_timed(tmp_path: Path) -> None:
     program = Program(batches=100_000, batch_s=0.0001, drawn=4096)
     shown = timed(program, tmp_path)
     assert shown.batches == program.asked[-1].batches <= 4096
-    # THEN samples do not come again in the next rounds
-    fresh = [program.samples(each) for each in program.asked[1:] if not each.filled]
-    assert not fresh[0] & fresh[2]
-    few = Program(batches=100_000, drawn=5)
-    assert timed(few, tmp_path).batches == 5
+    # THEN no samples come again in any round
+    assert len(shown.rounds) == 8
+    assert_apart(program)
+
+
+def assert_apart(program: Program) -> None:
+    fresh = [program.samples(each) for each in program.asked if not each.filled]
+    for one, other in itertools.combinations(fresh, 2):
+        assert not one & other
+
+
+def test_samples_that_come_again_are_no_further_round(tmp_path: Path) -> None:
+    # GIVEN 100 batches that were drawn: one epoch of 8 to warm up, and five rounds of two
+    program = Program(batches=100_000, drawn=100)
+    shown = timed(program, tmp_path)
+    assert (len(shown.rounds), shown.batches) == (5, 8)
+    assert_apart(program)
+    # WHERE not even four rounds have samples of their own, nothing is predicted
+    shown = timed(Program(batches=100_000, drawn=70), tmp_path)
+    assert not shown.rounds
+    assert "only 70 of the 100000 batches of an epoch could be drawn" in shown.why_unknown()
 
 
 @pytest.mark.parametrize("problem", ["", "the program ended"])

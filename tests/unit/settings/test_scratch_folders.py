@@ -1,6 +1,9 @@
 """Folders in which `lotus plan` caches samples meanwhile: what remains of them."""
 
+import errno
+import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -81,10 +84,49 @@ def test_the_next_one_removes_what_killed_ones_left_and_nothing_else(root: Path)
     ended(left)
     try:
         (root / "cache").mkdir()
-        (root / ".plan-link").symlink_to(root / "cache")
+        link = living_folder.with_name(living_folder.name + "-link")
+        link.symlink_to(root / "cache")
         with scratch_folders.made(root) as folder:
             names = {path.name for path in root.iterdir()}
-            assert names == {"cache", ".plan-link", folder.name, living_folder.name}
+            assert names == {"cache", link.name, folder.name, living_folder.name}
         assert not left_folder.exists()
     finally:
         ended(living)
+
+
+def test_one_that_cannot_be_locked_is_not_taken_for_abandoned(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(fd: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    # GIVEN a living one on a file system without locks
+    with monkeypatch.context() as without:
+        without.setattr(fcntl, "flock", refuses)
+        living = scratch_folders.made(root)
+        folder = living.__enter__()
+    try:
+        # THEN nobody takes it for abandoned, also where the lock is free
+        with scratch_folders.made(root):
+            assert folder.exists()
+        assert sample_caches.listed() == []
+    finally:
+        living.__exit__(None, None, None)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("other", ["0b8f9f4e-another-boot", None])
+def test_one_of_another_machine_is_not_taken_for_abandoned(
+    root: Path, monkeypatch: pytest.MonkeyPatch, other: str | None
+) -> None:
+    # GIVEN one whose lock is not seen here, as that of another machine may not be
+    process, _ = held(root)
+    ended(process)
+    (folder,) = root.iterdir()
+    assert scratch_folders.is_abandoned(folder)
+    # WHERE the boot is another one, or not known, it stays
+    monkeypatch.setattr(scratch_folders, "boot_id", lambda: other)
+    with scratch_folders.made(root) as own:
+        assert folder.exists()
+        assert not scratch_folders.is_abandoned(own)
+    assert sample_caches.listed() == []

@@ -27,7 +27,7 @@ from .watchdog import Failed, Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from .candidate_loader import Loading
@@ -49,8 +49,12 @@ class EpochTimer:
         loading: Loading,
         request: TimeEpoch,
         step: StepEmulator | Callable[[Any], object] | None,
+        others: Sequence[Any],
     ) -> TimedEpoch:
-        """Time an epoch of a candidate; what it started has ended then. Raises Failed."""
+        """Time an epoch of a candidate; what it started has ended then. Raises Failed.
+
+        `others` are batches of indices that the epoch does not have.
+        """
         loader = loading.loader
         function = step.run if isinstance(step, StepEmulator) else step
         if request.cache is not None:
@@ -63,7 +67,7 @@ class EpochTimer:
             watchdog = Watchdog(request.limit_s, _BATCH)
             try:
                 result = watchdog.run(
-                    partial(_timed, loading, watchdog, function, caching, request)
+                    partial(_timed, loading, watchdog, function, caching, request, others)
                 )
             finally:
                 loading.shut(0)
@@ -89,6 +93,7 @@ def _timed(
     step: Callable[[Any], object] | None,
     caching: _Caching | None,
     request: TimeEpoch,
+    others: Sequence[Any],
 ) -> TimedEpoch:
     cache, filled = request.cache, request.filled
 
@@ -105,9 +110,10 @@ def _timed(
     began = time.perf_counter()
     if kept or not workers:
         # As in a later epoch of the program: its workers are there, or this child is warm. Workers
-        # get what they cache when they start, so what they cache here is removed again.
-        whole = sampler.batches
-        sampler.batches = whole[: workers or _WARM]
+        # get what they cache when they start, so what they cache here is removed again. A file that
+        # is read here is in memory later: these are other batches, unless all are cached.
+        whole, count = sampler.batches, workers or _WARM
+        sampler.batches = whole[:count] if filled else [*others[-count:], *whole][:count]
         start(loading.start, cached=bool(kept) or filled)
         for _ in loading.rest():
             watchdog.renew()

@@ -285,14 +285,15 @@ class Trials:
             raise Failed("its data set is iterable")
         whole = self._cycle.batches
         skip = request.skip % len(whole)
-        batches = (whole[skip:] + whole[:skip])[: request.batches]
+        ordered = whole[skip:] + whole[:skip]
+        batches, others = ordered[: request.batches], ordered[request.batches :]
         self._begin()
         with held(signal.SIGCHLD):
             try:
                 pinned = _pinned_where_possible(setting)
                 made = copy_of(self.loader, pinned, Cycle(batches, forever=False))
                 loading = Loading(made, None, self.say, self.folder)
-                timed = self._epochs.time(loading, request, self._step_work)
+                timed = self._epochs.time(loading, request, self._step_work, others)
                 self._unshared()
                 return replace(timed, drawn=len(whole))  # the loader knows its own ones only
             except Failed:

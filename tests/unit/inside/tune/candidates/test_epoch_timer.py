@@ -122,6 +122,26 @@ def test_an_epoch_begins_again_where_its_end_is_reached(
     assert (len(timed.batches_s), sorted(made())) == (12, list(range(48)))
 
 
+@pytest.mark.parametrize(
+    ("own", "warm"), [(setting(0), 4), (setting(2, persistent_workers=True), 2)], ids=str
+)
+def test_what_is_timed_was_not_read_just_before(
+    logged: tuple[Trials, Callable[[], list[int]]],
+    own: dict[str, Any],
+    warm: int,
+    tmp_path: Path,
+) -> None:
+    trials, made = logged
+    for entry in (None, cache(tmp_path)):
+        # GIVEN an epoch of the batches 5 to 8 of 12, and workers that are there already
+        trials.time_epoch(own, TimeEpoch(4, 5, entry, False, 60.0))
+        # THEN these warmed up with the batches before it, which are not timed next
+        assert sorted(made()) == [*range(20 - 4 * warm, 20), *range(20, 36)]
+    # WHERE an epoch leaves out fewer, some have to be its own
+    trials.time_epoch(own, TimeEpoch(11, 0, None, False, 60.0))
+    assert sorted(made())[-4:] == list(range(44, 48))
+
+
 def test_workers_that_are_not_forked_are_not_timed_with_a_cache(
     trials: Trials, tmp_path: Path
 ) -> None:
