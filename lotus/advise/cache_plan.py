@@ -16,6 +16,7 @@ import numpy as np
 from lotus.advise.cache_timing import CacheTiming, EpochShares
 from lotus.advise.sample_accesses import Floats, SampleAccesses
 from lotus.common import bootstrap, declared
+from lotus.common.formatting import plural
 from lotus.inside.cache.sample_store import BLOCK, FOLDERS, HEADER_BYTES
 from lotus.settings.tuned_file import Target
 
@@ -379,11 +380,15 @@ def with_timing(planning: CachePlanning, timing: CacheTiming) -> CachePlanning:
         reason = f"It is not known whether it pays {what}"
         return replace(planning, reason=reason, is_unknown=True)
     what = planning.reason.replace("Cache", "caching", 1)
-    reason = (
-        f"Do not cache samples: timed epochs show that {what}, saves "
-        f"{saving.mean:.1%} ({saving.low:.1%} to {saving.high:.1%}) of the time of {epochs} "
-        f"epochs, less than {LEAST_SAVED:.0%}"
-    )
+    time = f"the time of {plural(epochs, 'epoch')}"
+    if saving.mean < 0:
+        shown = f"adds {-saving.mean:.1%} ({-saving.high:.1%} to {-saving.low:.1%}) to {time}"
+    else:
+        shown = (
+            f"saves {saving.mean:.1%} ({saving.low:.1%} to {saving.high:.1%}) of {time}, less than "
+            f"{LEAST_SAVED:.0%}"
+        )
+    reason = f"Do not cache samples: timed epochs show that {what}, {shown}"
     return replace(planning, chosen=None, reason=reason)
 
 
@@ -472,7 +477,8 @@ def _reason(
     if soonest <= epochs:
         saved = max(0.0, *(offer.saved_in(epochs) for offer in offers))
         return (
-            f"Do not cache samples: in {epochs} epochs the best cut would save {saved:.1%} "
-            f"of their time, less than {LEAST_SAVED:.0%}"
+            f"Do not cache samples: in {plural(epochs, 'epoch')} the best cut would save "
+            f"{saved:.1%} of their time, less than {LEAST_SAVED:.0%}"
         )
-    return f"Do not cache samples: it would pay from {soonest} epochs on, and there are {epochs}"
+    are = "is" if epochs == 1 else "are"
+    return f"Do not cache samples: it would pay from {soonest} epochs on, and there {are} {epochs}"

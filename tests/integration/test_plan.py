@@ -344,7 +344,9 @@ def test_epochs_are_timed_with_what_is_planned(torch, tmp_path, workers):
     script = tmp_path / "train.py"
     script.write_text(TIMED)
     command = [*LOTUS, "plan", "--json", "--samples", "4", "--ram", "100MB", "--disk", "0"]
-    started = Start([*command, "--", PYTHON, str(script), str(workers)], tmp_path, "timed", {})
+    started = Start(
+        [*command, "--", PYTHON, str(script), str(workers), "0.03"], tmp_path, "timed", {}
+    )
     done = started.end()
     text = done.out.decode()
     assert done.code == 0, text + done.err.decode()
@@ -364,14 +366,14 @@ def test_epochs_are_timed_with_what_is_planned(torch, tmp_path, workers):
 
 
 def test_ctrl_c_ends_the_timing_and_leaves_nothing(torch, tmp_path):
-    # GIVEN a plan that times its first round of epochs
+    # GIVEN a plan that times a round of epochs, of about a minute's
     script = tmp_path / "train.py"
     script.write_text(TIMED)
     cache = tmp_path / "cache"
     command = [*LOTUS, "plan", "--samples", "4", "--ram", "0", "--disk", "100MB"]
-    command += ["--folder", str(cache), "--", PYTHON, str(script), "2"]
+    command += ["--check", "120s", "--folder", str(cache), "--", PYTHON, str(script), "2", "0.1"]
     started = Start(command, tmp_path, "interrupted", {})
-    wait_until(lambda: list(cache.glob(".plan-*/0")), started.process)
+    wait_until(lambda: list(cache.glob(".plan-*/[0-9]*")), started.process)
     started.process.send_signal(signal.SIGINT)
     done = started.end()
     text = " ".join(done.out.decode().split())
@@ -426,7 +428,7 @@ class Rows(Dataset):
         return 64
 
     def __getitem__(self, index):
-        time.sleep(0.03)
+        time.sleep(float(sys.argv[2]))
         return torch.full((100,), float(index))
 
 if __name__ == "__main__":

@@ -100,7 +100,10 @@ def test_a_cache_that_did_not_make_epochs_faster_is_not_planned() -> None:
     assert chosen_of(cut(0, "own", [5.0] * 4)).chosen is not None
     planning = planned(timing(*[(1.0, 1.2, 0.99)] * 6))
     assert planning.chosen is None
-    assert "saves -1.1% (-1.1% to -1.1%) of the time of 10 epochs" in planning.reason
+    assert "adds 1.1% (1.1% to 1.1%) to the time of 10 epochs" in planning.reason
+    one = dataclasses.replace(chosen_of(cut(0, "own", [5.0] * 4)), epochs=1)
+    once = cache_plan.with_timing(one, timing(*[(1.0, 1.0, 1.0)] * 6))
+    assert "saves 0.0% (0.0% to 0.0%) of the time of 1 epoch, less than 5%" in once.reason
     # THEN what was timed is shown all the same
     text = printed(timing(*[(1.0, 1.2, 0.99)] * 6))
     assert "from epoch 2 on an epoch is 1.01 (1.01 to 1.01) times as fast" in text
