@@ -31,7 +31,7 @@ def keep(
 ) -> None:
     """Write what was seen until `end_ns` into the run directory.
 
-    `functions` has stopped; `counted`: what `ThreadCounters.finish` returned.
+    Recorders have stopped; `counted`: what `ThreadCounters.finish` returned.
     Raises LotusError where that is nothing.
     """
     readings, counters = session.readings, session.counters

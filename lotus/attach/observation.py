@@ -83,6 +83,8 @@ def attach(
         state = _watch(session, recorders, min(seconds, _LONGEST_S), advance)
         end_ns = time.monotonic_ns()
         counted = None if session.counters is None else session.counters.finish()
+        for recorder in recorders:
+            recorder.stop()
         if functions is not None:
             functions.stop()
         from lotus.attach.kept_observation import keep  # pandas: not before the first sample

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lotus.attach.tied_process import TiedProcess
 from lotus.hardware.sampling_probe import kernel_refused, sampling_event
 from native_map.errors import Unusable
-from native_map.recording import perf_command, perf_data
-from native_map.symbols.symbolizer import Symbols
+from native_map.recording import perf_command
 
 _INSTALL = "apt install linux-perf (or linux-tools-$(uname -r))"
 _MOST_SAMPLES = 1_000_000  # they are kept in a text file
@@ -43,6 +40,9 @@ class PerfRecorder:
             sampling = perf_command.Sampling((event,), rate, self._kernel)
             # perf records nothing at all where one has ended meanwhile, as after a short epoch.
             pids = [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+            if not pids:
+                self.problem = "all processes had ended before perf was started"
+                return
             words = perf_command.command(path, pids, str(output), sampling)
             try:
                 self._child = TiedProcess(words)
@@ -73,6 +73,11 @@ class PerfRecorder:
         """
         if self._child is None or self.problem:
             return None
+        import numpy as np  # these: not before the first look
+
+        from native_map.recording import perf_data
+        from native_map.symbols.symbolizer import Symbols
+
         try:
             recording = perf_data.read(self._output)
             samples = recording.samples.sort_values("time_ns", kind="stable", ignore_index=True)

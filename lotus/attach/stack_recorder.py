@@ -45,6 +45,7 @@ class StackRecorder:
     def __init__(self, path: str, pid: int, rate: int, seconds: float, output: Path) -> None:
         self._rate, self._output = rate, output
         self._seen_ns: int | None = None
+        self._problem = ""
         words = [path, "record", f"--pid={pid}", "--subprocesses", "--threads", "--idle"]
         words += ["--nonblocking", "--full-filenames", "--format=chrometrace", f"--rate={rate}"]
         words += [f"--duration={max(1, round(seconds))}", f"--output={output}"]
@@ -56,20 +57,23 @@ class StackRecorder:
             self._seen_ns = time.monotonic_ns()
         return not self._child.ended()
 
+    def stop(self) -> None:
+        """End the sampling."""
+        self._problem = self._child.finish() or ""
+
     def kill(self) -> None:
         """End it without its samples."""
         self._child.kill()
         self._output.unlink(missing_ok=True)
 
     def stacks(self, ends: Mapping[int, int]) -> tuple["PySpyStacks | None", dict[str, Any]]:
-        """End it; its samples (None: there are none), and facts with `problem` ("" for none).
+        """Its samples (None: there are none), and facts with `problem` ("" for none).
 
-        `ends`: when threads have ended, by the kernel's id.
+        It has stopped. `ends`: when threads have ended, by the kernel's id.
         """
         from native_map.recording import py_spy  # pandas: not before the first sample
 
-        problem = self._child.finish() or ""
-        text = self._child.text()
+        problem, text = self._problem, self._child.text()
         facts: dict[str, Any] = {"rate": self._rate, "cpu_ns": self._child.cpu_ns or 0}
         wrote = re.search(r"Wrote chrome trace.*Samples: (\d+) Errors: (\d+)", text)
         facts["stacks"], facts["errors"] = (int(wrote[1]), int(wrote[2])) if wrote else (0, 0)

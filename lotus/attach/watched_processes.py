@@ -54,7 +54,7 @@ class Observation:
     programs: list[Program]
     watched: dict[int, WatchedProcess] = field(default_factory=dict)
     readings: ThreadReadings = field(default_factory=ThreadReadings)
-    machine: MachineLoad = field(default_factory=MachineLoad)
+    machine: MachineLoad = field(init=False)  # by the cgroups of the first program
     memory: ProcessMemory = field(default_factory=ProcessMemory)
     numbers: ThreadNumbers = field(default_factory=ThreadNumbers)
     kept: KeptChildren = field(default_factory=KeptChildren)
@@ -67,6 +67,7 @@ class Observation:
 
     def __post_init__(self) -> None:
         main = self.programs[0].main.pid
+        self.machine = MachineLoad(str(main))
         with contextlib.suppress(OSError):  # kept open: a process that has ended has no files
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
             self._folder = os.open(f"/proc/{main}/root", flags)

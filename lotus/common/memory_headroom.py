@@ -21,13 +21,13 @@ class Headroom:
     limit: int = 0
 
 
-def memory(root: Path = Path("/")) -> Headroom | None:
+def memory(root: Path = Path("/"), process: str = "self") -> Headroom | None:
     """Return the memory that may still be used: the least that system and cgroups allow.
 
-    The cgroups are this process's and its parents, v1 or v2; inactive file pages count as free.
+    The cgroups are a process's and those above them, v1 or v2; inactive file pages count as free.
     If a container hides the parents, only v1 reports their limit.
     """
-    rooms = [_left(folder) for folder in host.cgroups(root, "memory")]
+    rooms = [_left(folder) for folder in host.cgroups(root, "memory", process)]
     available = host.available_memory(root)
     if available is not None:
         rooms.append(Headroom(available, f"the system has {size(available)} of memory free"))

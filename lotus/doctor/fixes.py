@@ -57,7 +57,8 @@ def host_asks(machine: System) -> tuple[str, ...]:
         "microsoft": "Hyper-V: Set-VMProcessor NAME -Perfmon @('pmu')",
         "google": "Google Cloud: gcloud compute instances create --performance-monitoring-unit="
         "standard, on machine types that have it",
-        "amazon": "Amazon EC2: a size that has a whole socket, or .metal",
+        "amazon": "Amazon EC2: .metal or a size that has a whole socket; a basic set of events also"
+        " on smaller sizes from the seventh generation on (the sixth with Graviton)",
         "qemu": "QEMU/KVM: -cpu host,pmu=on (libvirt: <features><pmu state='on'/></features>),"
         " kvm.enable_pmu=1",
     }

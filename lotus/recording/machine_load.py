@@ -14,7 +14,7 @@ _PERIOD_NS = 1_000_000_000
 
 
 class MachineLoad:
-    """Readings of /proc (the CPUs that this process may use, memory) and of its cgroups.
+    """Readings of /proc (the CPUs that lotus may use, memory) and of a process's cgroups.
 
     `rows` holds [time, busy, idle, stolen (all ns, summed over the CPUs), bytes swapped in and out,
     bytes available (in the cgroup as well), ns for which a CPU quota held threads back (summed over
@@ -22,11 +22,12 @@ class MachineLoad:
     that leaves the fewest bytes (0: the machine itself leaves fewer)]; what is not known is -1.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, process: str = "self") -> None:
         self.rows: list[list[int]] = []
         with contextlib.suppress(OSError, AttributeError):
             self._cpus = {f"cpu{number}".encode() for number in os.sched_getaffinity(0)}
-        self._groups = host.cgroups(Path("/"), "cpu")
+        self._process = process
+        self._groups = host.cgroups(Path("/"), "cpu", process)
         self._period_ns, self._last_ns = _PERIOD_NS, 0
 
     def read(self, now: bool = False) -> None:
@@ -39,7 +40,7 @@ class MachineLoad:
             del self.rows[1::2]
             self._period_ns *= 2
         with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
-            available, limit = _available()
+            available, limit = self._available()
             row = [time_ns, *self._cores(), _swapped(), available]
             self.rows.append([*row, self._throttled(), _stalled(), limit])
 
@@ -55,6 +56,10 @@ class MachineLoad:
                 idle += counts[3] + counts[4]
                 stolen += counts[7]
         return busy, idle, stolen
+
+    def _available(self) -> tuple[int, int]:
+        room = memory_headroom.memory(process=self._process)
+        return (-1, -1) if room is None else (room.free, room.limit)
 
     def _throttled(self) -> int:
         """Of the cgroup that was held back the most: its own, or one above it."""
@@ -87,8 +92,3 @@ def _swapped() -> int:
         pages = int(counts.get(b"pswpin", b"0")) + int(counts.get(b"pswpout", b"0"))
         return pages * resource.getpagesize()
     return -1
-
-
-def _available() -> tuple[int, int]:
-    room = memory_headroom.memory()
-    return (-1, -1) if room is None else (room.free, room.limit)

@@ -67,6 +67,17 @@ def v1(folder: str, limit: int, used: int, inactive: int = 0, above: int = 1 << 
     }
 
 
+def test_the_cgroups_of_another_process_are_its_own(tmp_path: Path) -> None:
+    files = {"proc/self/mountinfo": V2_MOUNT, "proc/self/cgroup": "0::/shell\n"}
+    files |= {"proc/7/cgroup": "0::/job\n", **v2(f"{V2}/job", str(GIB), GIB - 5)}
+    root = machine(tmp_path, files)
+    own, other = memory_headroom.memory(root), memory_headroom.memory(root, process="7")
+    assert own is not None
+    assert own.limit == 0
+    assert other is not None
+    assert (other.free, other.limit) == (5, GIB)
+
+
 # -- what there is -------------------------------------------------------------------------
 
 
