@@ -5,14 +5,13 @@ the folder for temporary files, mapped into memory while it is read. The file is
 arrays, or with the process, however that ends. Where a file cannot be written, as on a full disk,
 arrays stay in memory. So they do where that folder is in memory itself (tmpfs).
 
-What is read is in memory until it is given back. Those who read whole columns do that whenever it
-is much: of however many arrays, few bytes are in memory at a time.
+What is read is in memory until it is given back. Those who read whole columns do that whenever they
+have read much: of however many arrays, few bytes are in memory at a time.
 """
 
 import contextlib
 import contextvars
 import ctypes
-import math
 import mmap
 import os
 import tempfile
@@ -31,8 +30,7 @@ REGION = 1 << 26  # bytes of a file, unless a longer array needs it for itself
 _STEP = 1 << 23  # bytes that are written at a time
 _ALIGNED = 64  # as numpy aligns what it allocates
 _TRIMMED = 1 << 24  # bytes after which freed memory is given back
-MOST_MAPPED = 1 << 26  # bytes of files in memory after which all of them are given back
-_PAGE = mmap.PAGESIZE
+MOST_READ = 1 << 26  # bytes that are read before all that is mapped is given back
 
 
 class _Region:
@@ -51,8 +49,7 @@ _lock = threading.Lock()  # of what follows
 _maps: "weakref.WeakSet[mmap.mmap]" = weakref.WeakSet()
 _freed = [0]  # bytes that were put into files since memory was last given back
 _open: list[_Region] = []  # the one that the next array goes to
-# Bytes of other files in memory, as of libraries, when ours were last given back.
-_others = [math.inf]
+_read = [0]  # bytes of arrays that were read since what is mapped was last given back
 _short_lived = contextvars.ContextVar("short_lived", default=False)
 
 
@@ -159,22 +156,13 @@ def parts(values: Array) -> Iterator[Array]:
 
 
 def keep_few(values: Array) -> None:
-    """Give back what is mapped if it is much: `values`, if they are many, have just been read."""
+    """Give back what is mapped if much was read since: `values`, if many, have just been read."""
     if values.nbytes < LEAST or not _maps:
         return
     with _lock:
-        mapped = _mapped()
-        if mapped - _others[0] > MOST_MAPPED or math.isinf(_others[0]):
+        _read[0] += values.nbytes
+        if _read[0] > MOST_READ:
             _let_go()
-            _others[0] = _mapped()
-        _others[0] = min(_others[0], mapped)  # the kernel takes pages of libraries away
-
-
-def _mapped() -> int:
-    """Bytes of files that are in this process's memory."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/statm") as file:
-        return int(file.read().split()[2]) * _PAGE
-    return 0
 
 
 def let_go() -> None:
@@ -184,6 +172,7 @@ def let_go() -> None:
 
 
 def _let_go() -> None:
+    _read[0] = 0
     with contextlib.suppress(OSError):  # pages that the process has locked stay
         for held in list(_maps):
             held.madvise(mmap.MADV_DONTNEED)

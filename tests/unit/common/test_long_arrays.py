@@ -1,14 +1,12 @@
 """Long arrays are what they were, in files that nobody finds and that end with them."""
 
 import errno
-import math
 import os
 
 import numpy as np
 import pytest
 
 from lotus.common import long_arrays
-from tests.waiting import wait_until
 
 ROWS = np.dtype([("number", "<u4"), ("time_ns", "<u8")])
 
@@ -93,31 +91,15 @@ def bytes_in_memory(values: np.ndarray) -> int:
 
 
 def test_who_reads_gives_back_what_is_mapped_when_it_is_much(monkeypatch):
-    monkeypatch.setattr(long_arrays, "MOST_MAPPED", 1 << 20)
+    monkeypatch.setattr(long_arrays, "MOST_READ", 1 << 24)
     kept = long_arrays.kept(np.arange(1 << 20))
+    long_arrays.let_go()
     total = kept.sum()
-
-    def given_back() -> bool:
+    for mapped in (True, True, False):  # at 8 MiB a time
         assert kept.sum() == total
         long_arrays.keep_few(kept)
-        return bytes_in_memory(kept) < kept.nbytes // 4
-
-    wait_until(given_back)
+        assert (bytes_in_memory(kept) > 0) == mapped
     assert kept.sum() == total
-
-
-def test_pages_of_other_files_that_were_let_go_do_not_count(monkeypatch):
-    kept = long_arrays.kept(np.arange(1 << 20))
-    mapped = iter([900 << 20, 900 << 20, 300 << 20, 300 << 20, 365 << 20, 300 << 20])
-    monkeypatch.setattr(long_arrays, "_mapped", lambda: next(mapped))
-    monkeypatch.setattr(long_arrays, "_others", [math.inf])
-    long_arrays.keep_few(kept)  # the first look gives back
-    long_arrays.keep_few(kept)  # others let go of 600 MiB, and nothing of ours is mapped
-    assert kept.sum() > 0
-    long_arrays.keep_few(kept)
-    assert bytes_in_memory(kept) > 0  # just what the others had before
-    long_arrays.keep_few(kept)  # 65 MiB more
-    assert bytes_in_memory(kept) == 0
 
 
 def test_all_rows_are_in_one_of_the_parts(monkeypatch):
