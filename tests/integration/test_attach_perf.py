@@ -46,8 +46,9 @@ def test_functions_stand_under_their_operations(tmp_path: Path) -> None:
     operations = {each["name"]: each for each in functions["operations"]}
     expected = {"Checksum": "adler32", "Remainder": "crc_hqx"}
     for name, word in expected.items():
-        # On a machine that lets the program run only now and then there may be too few samples.
-        assert operations[name]["state"] in ("known", "few", "short")
+        # On a machine that lets the program run only now and then there may be too few samples, or
+        # calls follow one another so regularly that clocks cannot be brought together.
+        assert operations[name]["state"] in ("known", "few", "short", "regular")
         table = operations[name]["functions"]
         other = next(each for each in expected.values() if each != word)
         if operations[name]["state"] == "known" and _is_named(functions["processes"]):
