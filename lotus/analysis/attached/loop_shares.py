@@ -184,9 +184,9 @@ def _workers_of(samples: pd.DataFrame, workers: list[int], loop: int) -> list[in
 
     Where none was, those that do not tell, as spawned workers: they may be of any loop.
     """
-    told = samples[samples["pid"].isin(workers)].groupby("pid")["loop"].max()
-    own = [pid for pid in workers if told.get(pid, -1) == loop]
-    return own or [pid for pid in workers if told.get(pid, -1) < 0]
+    loop_of = samples[samples["pid"].isin(workers)].groupby("pid")["loop"].max()
+    own = [pid for pid in workers if loop_of.get(pid, -1) == loop]
+    return own or [pid for pid in workers if loop_of.get(pid, -1) < 0]
 
 
 def _at_a_time(of_workers: pd.DataFrame, workers: list[int]) -> int:

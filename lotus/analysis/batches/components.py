@@ -14,6 +14,7 @@ import pandas as pd
 from lotus.analysis.common.columns import (
     Bools,
     Floats,
+    blocks,
     busy_within,
     integer,
     median,
@@ -37,7 +38,6 @@ LEAST_WITHOUT = 3
 LEAST_HELPERS = 0.2
 # The longest that one switch keeps a thread off its core: a period of Linux's CPU quota.
 CORE_TAKEN_NS = 100e6
-_BLOCK = 1 << 16  # batches that are processed at a time
 
 
 @dataclass(frozen=True)
@@ -251,8 +251,7 @@ def _in_blocks(
 ) -> Floats:
     """What `compute` says of each batch (n,); the columns that it reads are in memory in part."""
     result = np.empty(len(batches))
-    for at in range(0, len(batches), _BLOCK):
-        some = slice(at, at + _BLOCK)
+    for some in blocks(len(batches)):
         result[some] = compute(batches.iloc[some], fetch[some])
     return result
 

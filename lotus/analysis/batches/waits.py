@@ -16,6 +16,7 @@ from lotus.analysis.common.columns import (
     Bools,
     Floats,
     Ints,
+    blocks,
     busy_within,
     flag,
     integer,
@@ -31,7 +32,6 @@ Array = npt.NDArray[Any]
 Columns = dict[str, Array]  # by name, of equal lengths
 
 _EPOCH = ("rank", "loader", "epoch")
-_BLOCK = 1 << 16  # batches that are processed at a time
 
 # In the order in which a batch goes through them.
 PHASES = (
@@ -152,9 +152,9 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _blocks(count: int) -> Iterator[slice]:
-    """So many rows a few at a time: what is computed of all at once takes more memory than they."""
-    for at in range(0, count, _BLOCK):
-        yield slice(at, at + _BLOCK)
+    """So many rows a few at a time, none of which stay in memory."""
+    for some in blocks(count):
+        yield some
         long_arrays.let_go()
 
 

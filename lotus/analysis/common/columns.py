@@ -5,7 +5,7 @@ machine, so they are exact to 2 ns for the first 200 days.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ ShortInts = npt.NDArray[np.signedinteger[Any]]  # int32 or int64
 
 KEYS = ("rank", "loader", "epoch", "batch")
 _LARGEST_CODE = 1 << 62
+_BLOCK = 1 << 16  # rows that are processed at a time
 
 
 def number(frame: pd.DataFrame, name: str) -> Floats:
@@ -63,6 +64,11 @@ def flag(frame: pd.DataFrame, name: str) -> Bools:
         return column.to_numpy()
     # Not fillna: what it does with the type of an object column depends on the pandas version.
     return np.where(column.isna(), False, column.to_numpy(dtype=object)).astype(np.bool_)
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """So many rows a few at a time: what is computed of all at once takes more memory than they."""
+    return (slice(at, at + _BLOCK) for at in range(0, count, _BLOCK))
 
 
 def total(values: Floats) -> float:

@@ -9,7 +9,7 @@ ordinary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from lotus.analysis.common.columns import (
     Bools,
     Floats,
     Ints,
+    blocks,
     flag,
     integer,
     number,
@@ -63,7 +64,6 @@ CROWDED = 0.7
 ALONE, BY_CHANCE, TOGETHER = range(3)
 # The longest that sending takes with a core; of tensors, the pipe has little but their names.
 _SENDING_NS, _SENDING_NS_PER_BYTE = 2e6, 100.0
-_BLOCK = 1 << 16  # batches whose matrices are computed at a time
 # Others had the cores where they did for more than this share of the time of the fetches.
 SHARED = 0.2
 
@@ -123,7 +123,7 @@ class Ledger:
         self.step_left_ns = self.step_ns  # that no cause has taken
         self._split_waits(excess)
         self.making = long_arrays.zeros(self.components.parts.shape)
-        for rows in self._blocks():
+        for rows in blocks(len(self.making)):
             self.making[rows] = self._rate[rows] * self.components.parts[rows]
         self.crowded_first_ns = self._crowded_first()
         self.start_without_core = self._start_without_core()
@@ -237,14 +237,10 @@ class Ledger:
     def cold(self) -> Bools:
         """The components that wait for storage (c,)."""
         own, waited = (np.zeros(len(self.components.names)) for _ in range(2))
-        for rows in self._blocks():
+        for rows in blocks(len(self.making)):
             own += (self.making[rows] * self.own_part[rows, None]).sum(axis=0)
             waited += self.storage(rows).sum(axis=0)
         return np.asarray((waited > 0) & (waited >= COLD_SHARE * own), np.bool_)
-
-    def _blocks(self) -> Iterator[slice]:
-        """The batches, so many at a time that a matrix of them takes little memory."""
-        return (slice(at, at + _BLOCK) for at in range(0, len(self.making), _BLOCK))
 
     def _crowded_first(self) -> float:
         """Take from the start-up what first batches lost to threads that fight for the cores.
@@ -329,7 +325,7 @@ class Ledger:
         `part` tells of some batches how much is to be taken (n, c).
         """
         ns = 0.0
-        for rows in self._blocks():
+        for rows in blocks(len(self.making)):
             taken = np.minimum(part(rows), self.making[rows])
             self.making[rows] -= taken
             ns += total(taken)

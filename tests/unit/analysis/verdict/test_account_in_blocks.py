@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lotus.analysis.batches import wait_spread
+from lotus.analysis.common import columns
 from lotus.analysis.replay import recorded_epochs
 from lotus.analysis.summary import summarise
-from lotus.analysis.verdict.causes import ledger
 from lotus.reading.run import load
 from lotus.reporters.run import run_document
 from tests.logs import MS
@@ -50,6 +50,6 @@ def test_a_report_is_the_same_however_many_batches_are_divided_at_a_time(
     path = simulate(tmp_path / "run", batches=24, batch_size=4, **CASES[case])
     whole = report(path)
     assert whole["verdict"]["causes"]
-    for module in (ledger, wait_spread, recorded_epochs):
+    for module in (columns, wait_spread, recorded_epochs):
         monkeypatch.setattr(module, "_BLOCK", 7)
     assert report(path) == whole
