@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches import waits
+from lotus.analysis.common import columns
 from lotus.analysis.summary import summarise
 from lotus.common import long_arrays
 from lotus.reading import batch_tables, held_frames
@@ -61,7 +61,7 @@ def test_the_report_is_the_same_with_all_arrays_in_files(path, monkeypatch):
     monkeypatch.setattr(long_arrays, "LEAST", 1)
     monkeypatch.setattr(batch_tables, "LONG", 7)
     monkeypatch.setattr(held_frames, "MANY", 5)
-    monkeypatch.setattr(waits, "_BLOCK", 9)
+    monkeypatch.setattr(columns, "_BLOCK", 9)
     assert report() == expected
     assert files
 
