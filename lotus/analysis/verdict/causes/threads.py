@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from lotus.analysis.common.columns import integer, number, ratio, total
+from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import LEAST_DELAY, Threads
 from lotus.analysis.machine.machine_readings import within_loops
 from lotus.analysis.verdict.causes import cause_row
@@ -24,6 +25,11 @@ _FACTS = {
     "helper_share": "Share of the process's CPU time that its other threads used, 0 to 1.",
     "cores_used": "Cores that one such process used on average.",
 }
+_LIMITS = {
+    "cores": "Cores that the program, or its workers where those have fewer, may use.",
+    "machine_cores": "Cores of the machine.",
+    "throttled_ns": "For how long a CPU quota held threads back, all cores, nanoseconds.",
+}
 
 
 def crowd_evidence(threads: Threads) -> dict[str, float]:
@@ -35,12 +41,37 @@ def crowd_evidence(threads: Threads) -> dict[str, float]:
     }
 
 
+def _limits(scope: Scope) -> dict[str, float]:
+    """Evidence of the cores that the program may use, of those that the machine has."""
+    return {
+        "cores": scope.cores * max(len(scope.ranks), 1),
+        "machine_cores": scope.machine_cores,
+        "throttled_ns": within_loops(scope, "throttled_ns"),
+    }
+
+
+def _allowed(charge: Charge) -> str:
+    """How many cores the program may use, where the machine has more; else ""."""
+    evidence = Evidence(charge.evidence)
+    few = evidence["cores"] < evidence["machine_cores"]
+    return f"{evidence['cores']:.3g}" if few else ""
+
+
+def _throttled(evidence: Evidence) -> str:
+    if not evidence["throttled_ns"] > 0:  # NaN: of a program that was attached to
+        return ""
+    return (
+        f" The CPU quota of its container or job throttled threads for "
+        f"{duration(evidence['throttled_ns'])}, summed over the cores."
+    )
+
+
 def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
     if threads.crowded and not (of_main and ledger.looks_of_main.tell):
         ns = ledger.take_share(threads.lost_share) + ledger.crowded_first_ns
         ledger.lost_to_threads = threads.lost_share
-        evidence = crowd_evidence(threads)
+        evidence = crowd_evidence(threads) | _limits(ledger.scope)
         workers = ledger.scope.workers
         for name in () if of_main else ("threads", "torch_threads"):
             count = max(integer(workers, name), default=-1)
@@ -57,14 +88,16 @@ def _not_torch(charge: Charge, around: Circumstances) -> bool:
 
 
 def _workers_title(charge: Charge, around: Circumstances) -> str:
+    allowed = _allowed(charge)
+    cores = "with too few cores for them" + (f" (the program may use {allowed})" if allowed else "")
     if around.workers == 0:
-        return "making batches in several threads, with too few cores for them"
+        return f"making batches in several threads, {cores}"
     if _not_torch(charge, around):
         return (
             "several threads in each worker, of numpy's BLAS or another library than torch, "
-            "with too few cores for them"
+            f"{cores}"
         )
-    return "several threads in each worker, with too few cores for them"
+    return f"several threads in each worker, {cores}"
 
 
 def _reason(evidence: Evidence) -> str:
@@ -86,6 +119,7 @@ def _reason(evidence: Evidence) -> str:
             if evidence.has("others_share")
             else ""
         )
+        + _throttled(evidence)
     )
 
 
@@ -152,6 +186,7 @@ WORKER_THREADS = CauseRow(
     full_title=_workers_title,
     charges=_of_workers,
     facts=_FACTS
+    | _LIMITS
     | {
         "threads": "Threads of a worker's process after its first batch, at most.",
         "torch_threads": "Threads in which torch computes in a worker, at most.",
@@ -171,13 +206,9 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
     bound = len(scope.ranks) == 1 and 0 < scope.worker_cores < min(scope.cores, scope.num_workers)
     delay = use.fetch.delay_share
     if ((fewer and use.full) or bound) and delay >= LEAST_DELAY:
-        evidence = {
-            "run_delay_share": delay,
-            "cores": scope.worker_cores if bound else scope.cores * max(len(scope.ranks), 1),
-            "machine_cores": scope.machine_cores,
-            "bound_workers": float(bound),
-            "throttled_ns": within_loops(scope, "throttled_ns"),
-        }
+        evidence = {"run_delay_share": delay, "bound_workers": float(bound)} | _limits(scope)
+        if bound:
+            evidence["cores"] = scope.worker_cores
         ns = ledger.take_share(delay)
         yield Charge(AFFINITY.kind, AFFINITY.title, ns, evidence)
 
@@ -194,12 +225,7 @@ def _cores_reason(evidence: Evidence) -> str:
         f"{share(evidence['run_delay_share'])} of its time"
     )
     text += "." if evidence["bound_workers"] > 0 else ", while the program kept its cores busy."
-    if evidence["throttled_ns"] > 0:
-        text += (
-            f" The CPU quota of its container or job throttled threads for "
-            f"{duration(evidence['throttled_ns'])}, summed over the cores."
-        )
-    return text
+    return text + _throttled(evidence)
 
 
 AFFINITY = CauseRow(
@@ -207,12 +233,10 @@ AFFINITY = CauseRow(
     title="too few cores for the program",
     full_title=_cores_title,
     charges=_of_cores,
-    facts={
+    facts=_LIMITS
+    | {
         "run_delay_share": _FACTS["run_delay_share"],
-        "cores": "Cores that the program, or its workers where those have fewer, may use.",
         "bound_workers": "1 where it is the workers that have fewer, else 0.",
-        "machine_cores": "Cores of the machine.",
-        "throttled_ns": "For how long a CPU quota held threads back, all cores, nanoseconds.",
     },
     reason=_cores_reason,
     advice=fixed(
@@ -282,10 +306,9 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     if threads.crowded and not are_own:
         lost = ledger.step_left_ns * threads.lost_share
         ledger.step_left_ns -= lost
-        evidence = crowd_evidence(threads)
+        evidence = crowd_evidence(threads) | _limits(ledger.scope)
         of_torch = max(integer(ledger.scope.epochs, "torch_threads"), default=-1)
         evidence["main_torch_threads"] = float(of_torch) if of_torch > 0 else math.nan
-        evidence["machine_cores"] = ledger.scope.machine_cores
         taken = lost * ledger.use.others_part
         yield Charge(STEP_THREADS.kind, STEP_THREADS.title, lost, evidence, taken_ns=taken)
 
@@ -312,7 +335,9 @@ def _kept_by_others(ledger: Ledger) -> bool:
 def _step_title(charge: Charge, around: Circumstances) -> str:
     workers = plural(around.workers, "worker")
     rivals = f"they and the {workers} need" if around.workers else "they need"
-    return f"the training step's threads: {rivals} more cores than there are"
+    allowed = _allowed(charge)
+    cores = f"the {allowed} that the program may use" if allowed else "there are"
+    return f"the training step's threads: {rivals} more cores than {cores}"
 
 
 def _more_than_cores(charge: Charge) -> bool:
@@ -324,7 +349,12 @@ def _more_than_cores(charge: Charge) -> bool:
 
 
 def _against_step(charge: Charge, around: Circumstances) -> str:
-    return _with_fewer(around.use.step.affordable, around)
+    allowed = _allowed(charge)
+    more = (
+        f" Or allow the program more cores than {allowed}: the CPU limit of its container or job, "
+        "or taskset, holds it to them."
+    )
+    return _with_fewer(around.use.step.affordable, around) + (more if allowed else "")
 
 
 STEP_THREADS = CauseRow(
@@ -334,10 +364,8 @@ STEP_THREADS = CauseRow(
     part=cause_row.STEP,
     charges=_of_step,
     facts=_FACTS
-    | {
-        "main_torch_threads": "Threads in which torch computes in the main process, at most.",
-        "machine_cores": "Cores of the machine.",
-    },
+    | _LIMITS
+    | {"main_torch_threads": "Threads in which torch computes in the main process, at most."},
     reason=_reason,
     advice=_against_step,
     is_grave=_more_than_cores,

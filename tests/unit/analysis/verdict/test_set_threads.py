@@ -61,3 +61,22 @@ def test_threads_of_workers_in_which_torch_has_one_are_of_another_library() -> N
     assert "torch.set_num_threads" not in first.advice
     # The step keeps its threads.
     assert first.remedy.environment == {"OPENBLAS_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize("fetch", [QUIET, (0.2, 0.5, 0.5)])
+def test_cores_that_a_quota_keeps_from_the_program_are_told(
+    fetch: tuple[float, float, float],
+) -> None:
+    step = (0.42, 0.55, 0.95) if fetch is QUIET else QUIET
+    plan = Plan(workers=2, step=100, cores=16) if fetch is QUIET else Plan(operations={"Slow": 20})
+    run = cores(plan.run(), fetch, step)
+    unlimited = judged(run).causes[0]
+    assert "may use" not in unlimited.title
+    run.manifest["cpu"] |= {"quota": 1.5, "logical": 16}
+    limited = judged(run).causes[0]
+    assert (
+        limited.kind == unlimited.kind == ("step-threads" if fetch is QUIET else "worker-threads")
+    )
+    assert "1.5" in limited.title
+    assert "the program may use" in limited.title
+    assert ("CPU limit" in limited.advice) == (fetch is QUIET)
