@@ -14,6 +14,7 @@ from typing import cast
 import lotus.commands
 from lotus.commands.common.protocol import Command
 from lotus.common.errors import LotusError
+from lotus.common.interrupts import Interrupts
 from lotus.common.stderr import open_missing, say
 from lotus.common.version import __version__
 
@@ -33,23 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `lotus` with these arguments (default: the process's own); returns the exit code."""
     open_missing()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    names = _names()
-    if "_".join(arguments[:2]) in names:  # a verb of two words
-        arguments[:2] = [" ".join(arguments[:2])]
-    elif arguments and (verbs := _begun_by(arguments[0], names)):
-        say(f"lotus: {arguments[0]!r} is no command by itself; there are: {', '.join(verbs)}")
-        return 2
-    # Only the verb of the command line is imported; all of them for `--help` and a wrong verb.
-    wanted = [name for name in names if arguments[:1] == [name.replace("_", " ")]] or names
-    args, unknown = (whole := parser(wanted)).parse_known_args(arguments)
     try:
-        if unknown:
-            _refuse(whole, args, arguments, unknown)
-        code = int(args.run(args))
-        sys.stdout.flush()  # here, where a failure can still be reported
-        if argv is None:
-            gc.freeze()  # the interpreter would look for garbage in all modules before it ends
-        return code
+        with Interrupts(main.__code__):
+            code = _run(arguments)
+            sys.stdout.flush()  # here, where a failure can still be reported
+            if argv is None:
+                gc.freeze()  # the interpreter would look for garbage in all modules before it ends
+            return code
     except LotusError as error:
         # One line, even if a name in it has line breaks.
         say("lotus: " + str(error).replace("\n", "\\n"))
@@ -67,6 +58,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def _run(arguments: list[str]) -> int:
+    """Run the verb of the command line; returns the exit code."""
+    names = _names()
+    if "_".join(arguments[:2]) in names:  # a verb of two words
+        arguments[:2] = [" ".join(arguments[:2])]
+    elif arguments and (verbs := _begun_by(arguments[0], names)):
+        say(f"lotus: {arguments[0]!r} is no command by itself; there are: {', '.join(verbs)}")
+        return 2
+    # Only the verb of the command line is imported; all of them for `--help` and a wrong verb.
+    wanted = [name for name in names if arguments[:1] == [name.replace("_", " ")]] or names
+    args, unknown = (whole := parser(wanted)).parse_known_args(arguments)
+    if unknown:
+        _refuse(whole, args, arguments, unknown)
+    return int(args.run(args))
 
 
 def _refuse(

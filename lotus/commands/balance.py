@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from lotus.commands.common import arguments, options, output
+from lotus.common.progress import progress
 from lotus.settings.share_plan import STRATEGIES
 
 NAME = "balance"
@@ -121,7 +122,8 @@ def run(args: argparse.Namespace) -> int:
         links=dict(args.link),
         base=args.base_batch,
     )
-    balanced = balance(load(args.run_directory), question, [load(path) for path in args.also])
+    with progress("reading"):
+        balanced = balance(load(args.run_directory), question, [load(path) for path in args.also])
     if args.output is not None:
         share_plan.write(args.output, balanced.plan())
     if args.json:

@@ -2,8 +2,15 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lotus.commands.common import arguments, options, output
+
+if TYPE_CHECKING:
+    from lotus.common.errors import LotusError
+    from lotus.common.progress import Bar
+    from lotus.compare.comparison import Comparison
+    from lotus.compare.gate import RegressionGate
 
 NAME = "compare"
 HELP = "compare runs or sweeps: what differs, and how sure that is"
@@ -65,14 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # pandas and rich are slow to import: not for `lotus --help`.
-    from lotus.analysis.common import side_by_side
     from lotus.common.errors import LotusError
-    from lotus.common.stderr import progress, say
-    from lotus.compare import gate as compare_gate
-    from lotus.compare import sides
-    from lotus.reporters.base import console
-    from lotus.reporters.compare import comparison_report
+    from lotus.common.progress import progress
+    from lotus.common.stderr import say
 
     if not args.sides:
         from lotus.reading import recent_runs
@@ -85,9 +87,35 @@ def run(args: argparse.Namespace) -> int:
         raise LotusError("--metric says what --fail-above judges; add: --fail-above 5%")
     if args.html is not None:
         output.destination(args.html, overwrite=True, option="--html")
+    with progress("reading operations") as bar:
+        comparisons, gate, trouble = _compare(args, bar)
+    # pandas and rich are slow to import: after the bar has begun.
+    from lotus.reporters.base import console
+    from lotus.reporters.compare import comparison_report
+
+    if args.json:
+        output.print_document(comparison_report.document(comparisons, gate=gate))
+    else:
+        output.replace_unprintable()
+        comparison_report.write(console.plain_console(), comparisons, gate=gate)
+    if trouble is not None:
+        raise trouble
+    return int(gate is not None and gate.failed)
+
+
+def _compare(
+    args: argparse.Namespace, bar: "Bar"
+) -> "tuple[list[Comparison], RegressionGate | None, LotusError | None]":
+    """The comparisons, what --fail-above makes of them, and why it makes nothing of them; writes
+    the page.
+    """
+    from lotus.analysis.common import side_by_side
+    from lotus.common.errors import LotusError
+    from lotus.compare import gate as compare_gate
+    from lotus.compare import sides
+
     partials = side_by_side.chosen(args.backend, args.scheduler)
-    with progress("reading operations") as advance:
-        comparisons = list(sides.comparisons(args.sides, partials, advance))
+    comparisons = list(sides.comparisons(args.sides, partials, bar))
     gate = trouble = None
     if args.fail_above is not None:
         try:
@@ -98,11 +126,4 @@ def run(args: argparse.Namespace) -> int:
         from lotus.reporters.compare import comparison_page
 
         comparison_page.save(args.html, comparisons, gate)
-    if args.json:
-        output.print_document(comparison_report.document(comparisons, gate=gate))
-    else:
-        output.replace_unprintable()
-        comparison_report.write(console.plain_console(), comparisons, gate=gate)
-    if trouble is not None:
-        raise trouble
-    return int(gate is not None and gate.failed)
+    return comparisons, gate, trouble

@@ -71,11 +71,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # pandas is slow to import: not for `lotus --help`.
-    from lotus.common.stderr import printable, progress, say
+    from lotus.common.progress import progress
+    from lotus.common.stderr import printable, say
     from lotus.export import formats
     from lotus.export.export_request import ExportRequest
-    from lotus.reading.run import load
 
     if args.run_directory is None:
         args.run_directory = options.newest_run(NAME)
@@ -89,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
     request = ExportRequest(args.format, path, args.torch_trace, args.weight, args.force)
     formats.check(request)
     with progress("exporting") as advance:
+        from lotus.reading.run import load  # pandas is slow to import
+
         exported = formats.export(load(args.run_directory, args.trust), request, advance)
     for note in exported.notes:
         say(f"lotus: {note}")

@@ -2,8 +2,14 @@
 
 import argparse
 import shlex
+from typing import TYPE_CHECKING
 
 from lotus.commands.common import arguments, options, output
+
+if TYPE_CHECKING:
+    from lotus.analysis.counters.function_profile import MapSummary
+    from lotus.common.errors import LotusError
+    from lotus.common.progress import Bar
 
 NAME = "map"
 _VERBS = ("apply", "build", "validate")
@@ -53,42 +59,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # pandas is slow to import: not for `lotus --help`.
-    from lotus.analysis.counters.function_profile import summarise_map
     from lotus.common.errors import LotusError
-    from lotus.common.stderr import progress, say
-    from lotus.joining import sample_join
-    from lotus.reading.run import load
-    from lotus.reporters.base import console
-    from lotus.reporters.map import map_report, map_tables
+    from lotus.common.progress import progress
+    from lotus.common.stderr import say
 
     if args.run_directory is None:
         args.run_directory = options.newest_run(NAME)
     if args.second is not None:
         raise LotusError(_one_word(str(args.run_directory), args.second))
-    loaded = load(args.run_directory, args.trust)
-    path = args.perf_data or args.run_directory / sample_join.PERF_DATA
-    joined = None
-    if args.perf_data is not None or path.exists():
-        try:
-            with progress("joining samples") as advance:
-                samples = (
-                    sample_join.read(args.perf_data, loaded.trusted) if args.perf_data else None
-                )
-                joined = sample_join.map_run(loaded, samples, args.kernel, advance)
-        except LotusError as error:
-            if args.perf_data is not None or not len(loaded.counters):
-                raise
-            say(f"lotus: {error}")  # the counters are shown all the same
-    elif not len(loaded.counters) and not len(loaded.python_functions):
-        problem = sample_join.problem_of(loaded)
-        raise LotusError(
-            f"{args.run_directory} has neither samples nor counters"
-            + (f" ({problem})" if problem else "")
-            + "; record them with: lotus trace --counters --perf -o DIRECTORY -- COMMAND "
-            "(lotus report needs neither)"
-        )
-    summary = summarise_map(loaded, joined)
+    with progress("joining samples") as bar:
+        summary, trouble = _summary(args, bar)
+    if trouble is not None:
+        say(f"lotus: {trouble}")  # the counters are shown all the same
+    # pandas and rich are slow to import: after the bar has begun.
+    from lotus.reporters.base import console
+    from lotus.reporters.map import map_report, map_tables
+
     if args.json:
         output.print_document(map_tables.document(summary))
     elif args.csv:
@@ -97,6 +83,35 @@ def run(args: argparse.Namespace) -> int:
         output.replace_unprintable()
         map_report.write(console.plain_console(), summary, top=args.top)
     return 0
+
+
+def _summary(args: argparse.Namespace, bar: "Bar") -> "tuple[MapSummary, LotusError | None]":
+    """What was counted, and why samples are not among it."""
+    from lotus.analysis.counters.function_profile import summarise_map
+    from lotus.common.errors import LotusError
+    from lotus.joining import sample_join
+    from lotus.reading.run import load
+
+    loaded = load(args.run_directory, args.trust)
+    path = args.perf_data or args.run_directory / sample_join.PERF_DATA
+    joined = trouble = None
+    if args.perf_data is not None or path.exists():
+        try:
+            samples = sample_join.read(args.perf_data, loaded.trusted) if args.perf_data else None
+            joined = sample_join.map_run(loaded, samples, args.kernel, bar)
+        except LotusError as error:
+            if args.perf_data is not None or not len(loaded.counters):
+                raise
+            trouble = error
+    elif not len(loaded.counters) and not len(loaded.python_functions):
+        problem = sample_join.problem_of(loaded)
+        raise LotusError(
+            f"{args.run_directory} has neither samples nor counters"
+            + (f" ({problem})" if problem else "")
+            + "; record them with: lotus trace --counters --perf -o DIRECTORY -- COMMAND "
+            "(lotus report needs neither)"
+        )
+    return summarise_map(loaded, joined), trouble
 
 
 def _one_word(first: str, second: str) -> str:

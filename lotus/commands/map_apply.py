@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 from lotus.commands.common import options, output
+from lotus.common.progress import progress
 
 NAME = "map apply"
 HELP = "split a profile of VTune, uProf or perf report by operation, with a mapping"
@@ -59,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
     from lotus.reporters.base import console
     from lotus.reporters.map import attribution_report
 
-    seconds = None if args.traced is None else function_mapping.seconds(load(args.traced))
+    with progress("reading"):
+        seconds = None if args.traced is None else function_mapping.seconds(load(args.traced))
     try:
         mapping = function_mapping.read(args.mapping)
     except LotusError:

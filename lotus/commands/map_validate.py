@@ -40,15 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.common.stderr import progress
+    from lotus.common.progress import progress
     from lotus.joining import sample_join
     from lotus.mapping import function_mapping
     from lotus.reading.run import load
     from lotus.reporters.base import console
     from lotus.reporters.map import validation_report
 
-    loaded = load(args.run_directory, args.trust)
     with progress("joining samples") as advance:
+        loaded = load(args.run_directory, args.trust)
         samples = sample_join.read(args.perf_data, loaded.trusted) if args.perf_data else None
         joined = sample_join.map_run(loaded, samples, progress=advance)
     judged = function_mapping.judge(

@@ -1,10 +1,14 @@
 """`lotus report`: explain a recorded run."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lotus.commands.common import arguments, options, output
+
+if TYPE_CHECKING:
+    from lotus.common.progress import Bar
 
 NAME = "report"
 PAGE = "report.html"  # of a run, in its directory
@@ -77,10 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    # pandas and rich are slow to import: not for `lotus --help`.
-    from lotus.attach import attached_run
+    # pandas and rich are slow to import: not for `lotus --help`, and after the bar has begun.
     from lotus.common.errors import LotusError
-    from lotus.sweep import sweep_record
+    from lotus.common.progress import progress
 
     _find_run_and_page(args)
     if args.html is not None:
@@ -88,9 +91,20 @@ def run(args: argparse.Namespace) -> int:
     if args.markdown and args.json:
         raise LotusError("--markdown and --json are two forms of the same: choose one of them")
     output.replace_unprintable()
+    with progress("reading") as bar:
+        show = _read(args, bar)
+    show()
+    return 0
+
+
+def _read(args: argparse.Namespace, bar: "Bar") -> Callable[[], None]:
+    """Read what is reported and write the page; returns what prints the rest."""
+    from lotus.attach import attached_run
+    from lotus.sweep import sweep_record
+
     if attached_run.is_attached(args.run_directory):
         return _attached(args)
-    return _sweep(args) if sweep_record.is_sweep(args.run_directory) else _run(args)
+    return (_sweep if sweep_record.is_sweep(args.run_directory) else _run)(args, bar)
 
 
 def _find_run_and_page(args: argparse.Namespace) -> None:
@@ -103,13 +117,13 @@ def _find_run_and_page(args: argparse.Namespace) -> None:
     args.html = args.run_directory / PAGE if page is _IN_RUN else page
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace, bar: "Bar") -> Callable[[], None]:
     from lotus.analysis.common import side_by_side
     from lotus.analysis.common.remade_loaders import number_of
     from lotus.analysis.counters.function_profile import summarise_map
     from lotus.analysis.summary import summarise
     from lotus.common.errors import LotusError
-    from lotus.common.stderr import progress, say
+    from lotus.common.stderr import say
     from lotus.joining import sample_join
     from lotus.reading.run import load
     from lotus.reporters.base.console import plain_console
@@ -121,54 +135,50 @@ def _run(args: argparse.Namespace) -> int:
     partials = side_by_side.chosen(args.backend, args.scheduler)(loaded)
     measured, notes = None, []
     try:
-        with progress("joining samples") as advance:
-            joined = sample_join.map_if_sampled(loaded, advance)
+        joined = sample_join.map_if_sampled(loaded, bar.doing("joining samples"))
     except LotusError as error:  # the times are shown all the same
         joined, notes = None, [str(error)]
     if joined is not None or len(getattr(loaded, "counters", ())):
         measured = summarise_map(loaded, joined)
-    with progress("reading operations") as advance:
-        summary = summarise(
-            loaded, args.threshold * 1e6, args.slowest, args.loader, advance, partials
-        )
-        numbers = [shown.scope.loader for shown in summary.loaders]
-        if args.loader is not None and args.loader not in numbers:
-            names = ", ".join(str(loader) for loader in sorted(numbers)) or "none"
-            raise LotusError(f"there is no loader {args.loader} in this run; there are: {names}")
-        if args.html is not None:  # it reads them again
-            from lotus.reporters.run import run_page
+    bar.doing("reading operations")
+    summary = summarise(loaded, args.threshold * 1e6, args.slowest, args.loader, bar, partials)
+    numbers = [shown.scope.loader for shown in summary.loaders]
+    if args.loader is not None and args.loader not in numbers:
+        names = ", ".join(str(loader) for loader in sorted(numbers)) or "none"
+        raise LotusError(f"there is no loader {args.loader} in this run; there are: {names}")
+    if args.html is not None:  # it reads them again
+        from lotus.reporters.run import run_page
 
-            run_page.save(loaded, summary, args.html, measured, args.loader)
-    if args.json:
-        output.print_document(run_document.document(summary, measured=measured))
-    elif args.markdown:
-        print(markdown_report.markdown(summary), end="")
-    elif args.html is None:
-        terminal.write(plain_console(), summary, loader=args.loader, measured=measured)
-    _announce_page(args)
-    if args.json:
-        return 0
-    for note in notes:
-        say(f"lotus: {note}")
-    return 0
+        run_page.save(loaded, summary, args.html, measured, args.loader)
+
+    def show() -> None:
+        if args.json:
+            output.print_document(run_document.document(summary, measured=measured))
+        elif args.markdown:
+            print(markdown_report.markdown(summary), end="")
+        elif args.html is None:
+            terminal.write(plain_console(), summary, loader=args.loader, measured=measured)
+        _announce_page(args)
+        for note in () if args.json else notes:
+            say(f"lotus: {note}")
+
+    return show
 
 
-def _sweep(args: argparse.Namespace) -> int:
+def _sweep(args: argparse.Namespace, bar: "Bar") -> Callable[[], None]:
     from lotus.common.errors import LotusError
-    from lotus.common.stderr import progress
     from lotus.reporters.sweep import sweep_page, sweep_report
     from lotus.sweep import sweep_record
     from lotus.sweep.sweep_summary import summarise
 
     if args.markdown:
         raise LotusError("--markdown is for a run: this is a sweep (lotus report SWEEP --html)")
-    with progress("reading runs") as advance:
-        summary = summarise(sweep_record.load(args.run_directory), advance)
+    summary = summarise(sweep_record.load(args.run_directory), bar.doing("reading runs"))
     document = sweep_report.document(summary)
     return _shown(args, summary, document, sweep_page, sweep_report)
 
 
-def _attached(args: argparse.Namespace) -> int:
+def _attached(args: argparse.Namespace) -> Callable[[], None]:
     from lotus.analysis.attached.sampled_verdict import summarise
     from lotus.attach import attached_run
     from lotus.common.errors import LotusError
@@ -181,19 +191,24 @@ def _attached(args: argparse.Namespace) -> int:
     return _shown(args, summary, document, attached_page, attached_report)
 
 
-def _shown(args: argparse.Namespace, summary: Any, document: Any, pages: Any, report: Any) -> int:
-    """Write the page, and print the document or the text, by the reporters of one kind of run."""
+def _shown(
+    args: argparse.Namespace, summary: Any, document: Any, pages: Any, report: Any
+) -> Callable[[], None]:
+    """Write the page, by the reporters of one kind of run; returns what prints the rest."""
     from lotus.reporters.base import console, page
 
     if args.html is not None:
         heading, sections = pages.heading(summary), pages.sections(summary)
         page.save(args.html, f"lotus: {heading.title}", heading, sections, document)
-    if args.json:
-        output.print_document(document)
-    elif args.html is None:
-        report.write(console.plain_console(), summary)
-    _announce_page(args)
-    return 0
+
+    def show() -> None:
+        if args.json:
+            output.print_document(document)
+        elif args.html is None:
+            report.write(console.plain_console(), summary)
+        _announce_page(args)
+
+    return show
 
 
 def _announce_page(args: argparse.Namespace) -> None:

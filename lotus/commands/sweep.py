@@ -116,7 +116,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.common.stderr import progress, say
+    from lotus.common.progress import progress
+    from lotus.common.stderr import say
     from lotus.reporters.sweep import sweep_progress
     from lotus.sweep import sweep_plan, sweep_record, sweep_runner, sweep_summary
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from lotus.commands.common import arguments, options, output
 from lotus.common.errors import LotusError
+from lotus.common.progress import progress
 
 NAME = "whatif"
 HELP = "replay a recorded run with other loader settings, cores, storage, parts or ranks"
@@ -248,7 +249,8 @@ def _simulate_job(args: argparse.Namespace) -> int:
         steps=args.steps or STEPS,
         seed=args.seed or 0,
     )
-    answered = answer(measure(load(args.run_directory), args.loader), question)
+    with progress("reading"):
+        answered = answer(measure(load(args.run_directory), args.loader), question)
     if args.json:
         output.print_document(job_report.document(answered))
     else:
@@ -263,10 +265,11 @@ def _replay_loader(args: argparse.Namespace) -> int:
     from lotus.tune.simulation.run_profile import contention, profile
     from lotus.tune.simulation.what_if import WhatIfQuestion, answer
 
-    made = profile(load(args.run_directory), args.loader, args.step_cores)
-    slower = 0.0
-    if args.also is not None:
-        slower = contention(made, profile(load(args.also), args.loader, args.step_cores))
+    with progress("reading"):
+        made = profile(load(args.run_directory), args.loader, args.step_cores)
+        slower = 0.0
+        if args.also is not None:
+            slower = contention(made, profile(load(args.also), args.loader, args.step_cores))
     question = WhatIfQuestion(
         num_workers=args.workers,
         prefetch_factor=args.prefetch,

@@ -4,11 +4,8 @@ import contextlib
 import os
 import select
 import sys
-import time
 import unicodedata
-from collections.abc import Callable, Iterator
-
-_NOTICED_S = 2.0  # of work without a word
+from collections.abc import Callable
 
 
 def say(text: str, start: str = "", style: Callable[[str], str] = str) -> None:
@@ -57,40 +54,3 @@ def open_missing() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-
-
-@contextlib.contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr for work of two seconds or more, where a person looks; it is told how much of
-    all is done.
-    """
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda done, whole: None
-        return
-    begun = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        shown: list[Callable[[int, int], None]] = []
-        over = False
-
-        def advance(done: int, whole: int) -> None:
-            if over:  # by who kept it
-                return
-            if not shown and time.monotonic() - begun >= _NOTICED_S:
-                shown.append(stack.enter_context(_bar(what)))
-            for show in shown:
-                show(done, whole)
-
-        try:
-            yield advance
-        finally:
-            over = True
-
-
-@contextlib.contextmanager
-def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(file=sys.stderr), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, whole: bar.update(task, completed=done, total=whole)

@@ -1,6 +1,7 @@
-"""Ctrl-C while a large run is read: exit code 130, no words, and nothing left on the disk."""
+"""A large run is read: with a bar on a terminal; Ctrl-C ends it with 130, no words and no files."""
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -28,6 +29,39 @@ def operations(*arguments):
     return read(*arguments)
 
 sample_tables.operations = operations
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+# Stands still where the module of the first argument is imported.
+IMPORTING = """
+import runpy, sys
+
+class Still:
+    def find_spec(self, name, path=None, target=None):
+        if name == wanted:
+            sys.stderr.write("importing\\n")
+            sys.stderr.flush()
+            sys.stdin.readline()
+
+wanted = sys.argv.pop(1)
+sys.meta_path.insert(0, Still())
+runpy.run_module("lotus", run_name="__main__")
+"""
+
+# Stands still where it begins to read.
+READING = """
+import sys
+from lotus import cli
+from lotus.common import progress
+from lotus.reading import run_logs
+
+progress._NOTICED_S, logs = 0.0, run_logs.logs
+
+def stopped(*arguments, **named):
+    sys.stdin.readline()
+    return logs(*arguments, **named)
+
+run_logs.logs = stopped
 sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -73,3 +107,59 @@ def test_ctrl_c_leaves_nothing(words, run, tmp_path):
     assert not list(out.iterdir())
     assert not list(temporary.iterdir())
     assert sorted(run.rglob("*")) == before
+
+
+@pytest.mark.parametrize("module", ["lotus.cli", "lotus.commands.report", "numpy", "pandas"])
+def test_ctrl_c_within_an_import_says_nothing(module, run):
+    with subprocess.Popen(
+        [sys.executable, "-c", IMPORTING, module, "report", str(run)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        printed, words = process.communicate("\n")
+    # Before the command itself runs, the signal ends it: 130 in a shell.
+    assert process.returncode in (128 + signal.SIGINT, -signal.SIGINT)
+    assert (printed, words) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report"],
+        ["report", "--html", "OUT/page.html"],
+        ["compare", "RUN"],
+        ["export", "--format", "csv", "-o", "OUT/tables"],
+        ["map"],
+        ["whatif", "--workers", "4"],
+    ],
+    ids=" ".join,
+)
+def test_a_terminal_shows_a_bar_before_anything_is_read(words, run, tmp_path):
+    verb, *options = [word.replace("OUT", str(tmp_path)).replace("RUN", str(run)) for word in words]
+    terminal, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", READING, verb, str(run), *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm"},
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while "━".encode() not in shown:
+            shown += os.read(terminal, 1 << 16)
+        assert process.stdin is not None
+        process.stdin.write(b"\n" * 9)
+        process.stdin.close()
+        try:
+            while os.read(terminal, 1 << 16):
+                pass
+        except OSError:  # it has ended
+            pass
+    os.close(terminal)
+    assert process.returncode == (2 if words == ["map"] else 0)  # which has nothing to show

@@ -1,0 +1,55 @@
+"""Ctrl-C at a command: an exception, but never within an import.
+
+A library that is being imported may turn KeyboardInterrupt into another error, or lose it. So one
+that comes then is raised once the import has ended.
+"""
+
+import _thread
+import contextlib
+import signal
+import time
+from types import CodeType, FrameType
+
+_IMPORTING = "<frozen importlib._bootstrap>"
+_AGAIN_S = 0.01
+
+
+class Interrupts:
+    """As a context: Ctrl-C raises KeyboardInterrupt, except while the context's code imports.
+
+    `outermost` is the code of the function that uses it: imports that it runs within are not its
+    own. An ignored signal (nohup, a shell's background job) remains ignored, and a handler of a
+    program that calls the command remains.
+    """
+
+    def __init__(self, outermost: CodeType) -> None:
+        self._outermost = outermost
+        self._before: object = None
+
+    def __enter__(self) -> None:
+        before = signal.getsignal(signal.SIGINT)
+        if before in (signal.default_int_handler, signal.SIG_DFL):
+            with contextlib.suppress(ValueError):  # only the main thread may
+                signal.signal(signal.SIGINT, self._interrupt)
+                self._before = before
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if not self._imports(frame):
+            raise KeyboardInterrupt
+        _thread.start_new_thread(_interrupt_later, ())
+
+    def _imports(self, frame: FrameType | None) -> bool:
+        while frame is not None and frame.f_code is not self._outermost:
+            if frame.f_code.co_filename == _IMPORTING:
+                return True
+            frame = frame.f_back
+        return False
+
+
+def _interrupt_later() -> None:
+    time.sleep(_AGAIN_S)
+    _thread.interrupt_main()

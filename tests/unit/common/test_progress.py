@@ -1,0 +1,65 @@
+"""A bar for work that lasts, on a terminal alone."""
+
+import io
+import threading
+
+import pytest
+
+from lotus.common import progress
+
+
+class Terminal(io.StringIO):
+    """What is written to a terminal; `drawn` is set once it has the text `awaited`."""
+
+    def __init__(self, awaited: str = "") -> None:
+        super().__init__()
+        self.awaited, self.drawn = awaited, threading.Event()
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        if self.awaited and self.awaited in self.getvalue():
+            self.drawn.set()
+        return count
+
+
+def test_work_that_lasts_has_a_bar_though_nothing_of_it_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal("reading")
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(progress, "_NOTICED_S", 0.0)
+    with progress.progress("reading"):
+        terminal.drawn.wait()
+    assert "\x1b[2K" in terminal.getvalue()  # it is wiped away
+
+
+def test_the_bar_names_the_part_that_is_done_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal("joining")
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(progress, "_NOTICED_S", 0.0)
+    with progress.progress("reading") as bar:
+        bar(1, 4)
+        bar.doing("joining")
+        terminal.drawn.wait()
+
+
+def test_the_bar_shows_how_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(" 75%")
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(progress, "_NOTICED_S", 0.0)
+    with progress.progress("reading") as bar:
+        bar(3, 4)
+        terminal.drawn.wait()
+
+
+def test_short_work_and_a_file_have_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, noticed_s in ((Terminal(), 1e6), (io.StringIO(), 0.0)):
+        monkeypatch.setattr("sys.stderr", stream)
+        monkeypatch.setattr(progress, "_NOTICED_S", noticed_s)
+        with progress.progress("reading") as bar:
+            bar(1, 4)
+        assert stream.getvalue() == ""
