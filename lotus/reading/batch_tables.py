@@ -31,6 +31,8 @@ def thin(values: Array) -> Array:
     """The values, in a file if they are many; equal ones in the memory of one, and read-only."""
     if not isinstance(values, np.ndarray) or len(values) < LONG or values.dtype.kind not in "biuf":
         return values
+    if values.strides == (0,):  # they are already
+        return values
     for some in (values[:16], values):  # most columns differ at once
         one = some == some[0] if some[0] == some[0] else np.isnan(some)
         if not one.all():
@@ -57,8 +59,10 @@ def whose(a: Assembly, spread: Callable[[Array], Array], kind: Any = np.int32) -
     return columns
 
 
-def repeat(counts: Any) -> Callable[[Array], Array]:
+def repeat(counts: Sequence[int]) -> Callable[[Array], Array]:
     """Return the `spread` of `whose` for processes with these numbers of consecutive rows."""
+    if len(counts) == 1 and counts[0] >= LONG:
+        return lambda values: np.broadcast_to(values, (counts[0],))  # as `thin` would make it
     return lambda values: np.repeat(values, counts)
 
 

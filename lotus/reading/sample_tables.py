@@ -36,20 +36,12 @@ _NO_SAMPLES = SampleTable(
 )
 
 
-def sampled(process: Process, samples: Array, index: Array, index64: Array) -> SampleTable:
-    """Return the samples of a process's batches: the position of each, and its operations."""
+def _timed(process: Process, samples: Array, index: Array, index64: Array) -> SampleTable:
+    """Return the samples of a process's batches and the position of each, without operations."""
     fixed = process.log.fixed["batch"]
-    counts, ops = signed(fixed["n_samples"]), signed(fixed["n_ops"])
+    counts = signed(fixed["n_samples"])
     row = np.repeat(np.arange(len(fixed)), counts)
     position = ranges(np.zeros(len(counts), np.int64), counts)
-    first_op = np.cumsum(ops) - ops
-    # The end of each sample's operations; a damaged count must not make samples overlap.
-    reach = np.clip(signed(samples["ops"]), 0, ops[row]) + first_op[row]
-    reach = np.maximum.accumulate(reach)
-    before = np.concatenate(([0], reach[:-1]))[: len(reach)]
-    before = np.where(position == 0, first_op[row], before)
-    ops_count = reach - before
-    whole = int(ops_count.sum()) == int(ops.sum())
     many = (fixed["flags"] & MANY) != 0
     return SampleTable(
         row,
@@ -58,9 +50,28 @@ def sampled(process: Process, samples: Array, index: Array, index64: Array) -> S
         signed(samples["start_ns"]),
         signed(samples["duration_ns"]),
         many[row],
-        np.cumsum(ops_count) - ops_count,
-        ops_count,
-        None if whole else ranges(before, ops_count),
+        _NONE,
+        _NONE,
+        None,
+    )
+
+
+def _sampled(process: Process, samples: Array, index: Array, index64: Array) -> SampleTable:
+    """Return the samples of a process's batches: the position of each, and its operations."""
+    timed = _timed(process, samples, index, index64)
+    row, ops = timed.row, signed(process.log.fixed["batch"]["n_ops"])
+    first_op = np.cumsum(ops) - ops
+    # The end of each sample's operations; a damaged count must not make samples overlap.
+    reach = np.clip(signed(samples["ops"]), 0, ops[row]) + first_op[row]
+    reach = np.maximum.accumulate(reach)
+    before = np.concatenate(([0], reach[:-1]))[: len(reach)]
+    before = np.where(timed.position == 0, first_op[row], before)
+    ops_count = reach - before
+    whole = int(ops_count.sum()) == int(ops.sum())
+    return timed._replace(
+        ops_before=np.cumsum(ops_count) - ops_count,
+        ops_count=ops_count,
+        op_place=None if whole else ranges(before, ops_count),
     )
 
 
@@ -68,6 +79,12 @@ def _indices(
     fixed: Array, row: Ints, position: Ints, narrow: Array, wide: Array, many: Array
 ) -> Ints:
     """The data set's index of each sample, -1 where it is not known."""
+    if (
+        len(narrow) == len(row)
+        and not many.any()
+        and (fixed["n_index"] == fixed["n_samples"]).all()
+    ):
+        return narrow.astype(np.int64)  # the usual case
     indices = np.full(len(row), -1, np.int64)
     for name, values in (("n_index64", wide), ("n_index", narrow)):
         counts = signed(fixed[name])
@@ -87,9 +104,11 @@ def nested(segment: Ints, start: Ints, duration: Ints) -> Array:
     if not len(start):
         return np.zeros(0, np.bool_)
     width = int(start.max()) - int(start.min()) + 1
-    # In reverse order every segment is below the previous one, so one running minimum suffices.
     key = start + segment * width
-    lowest = np.minimum.accumulate(key[::-1])[::-1]
+    lowest = key
+    if (key[1:] < key[:-1]).any():
+        # In reverse order every segment is below the previous one: one running minimum suffices.
+        lowest = np.minimum.accumulate(key[::-1])[::-1]
     inside = np.zeros(len(start), np.bool_)
     # Of two with the same start the later contains the earlier, unless it took no time.
     inside[:-1] = (lowest[1:] < key[:-1]) | ((lowest[1:] == key[:-1]) & (duration[:-1] > 0))
@@ -186,7 +205,9 @@ def nesting(samples: SampleTable, ops: Array, apart: Loose) -> Operations:
     offset = signed(ops["start_low"] - samples.start_ns.astype(np.uint32)[owner])
     # An operation that seems to begin after the end of its sample began before the sample: it is a
     # region around a generator's `yield`.
-    offset = np.where(offset > samples.duration_ns[owner], offset - (1 << 32), offset)
+    early = offset > samples.duration_ns[owner]
+    if early.any():
+        offset = np.where(early, offset - (1 << 32), offset)
     duration = signed(ops["end_low"] - ops["start_low"])
     start = samples.start_ns[owner] + offset
     inner = nested(owner, offset, duration)
@@ -220,7 +241,7 @@ def _load(process: Process, *more: str) -> tuple[SampleTable, Array, dict[str, A
     """(samples, operations in them, further arrays) of one process."""
     names = ("samples", "index", "index64", "ops", *more)
     arrays = process.log.arrays("batch", names)
-    samples = sampled(process, arrays["samples"], arrays["index"], arrays["index64"])
+    samples = _sampled(process, arrays["samples"], arrays["index"], arrays["index64"])
     ops = arrays["ops"] if samples.op_place is None else arrays["ops"][samples.op_place]
     return samples, ops, arrays
 
@@ -305,7 +326,7 @@ def _load_samples(process: Process) -> SampleTable:
     if not process.log.fixed["batch"]["n_samples"].any():
         return _NO_SAMPLES
     arrays = process.log.arrays("batch", ("samples", "index", "index64"))
-    return sampled(process, arrays["samples"], arrays["index"], arrays["index64"])
+    return _timed(process, arrays["samples"], arrays["index"], arrays["index64"])
 
 
 def operations(
@@ -395,6 +416,8 @@ def counted_rows(process: Process) -> OperationRows:
 
 def _used(codes: Array, names: Sequence[str]) -> Any:
     """Return a category column with only the categories that occur (and "" for no container)."""
+    if len(codes) and (codes == codes[0]).all():
+        return categories(np.zeros(len(codes), np.int8), [names[codes[0]]])
     occurs = np.bincount(codes, minlength=len(names)) > 0
     renumber = np.cumsum(occurs) - 1
     small = np.int8 if occurs.sum() < 127 else np.int32
@@ -424,10 +447,12 @@ class Names:
 
     def fill(self, out: dict[str, Array], here: slice, ids: Array) -> None:
         """Write the names of operations `ids` into the columns of `out`."""
-        places = np.minimum(ids, len(self.code) - 1)  # the last place is that of all unknown ids
-        for name, table in (("operation", self.code), ("parent", self.parent)):
-            out[name][here] = table[places]
-        out["index"][here] = self.index[places]
+        # The last place is that of all unknown ids.
+        places = np.minimum(ids, len(self.code) - 1).astype(np.intp)
+        tables = {"operation": self.code, "parent": self.parent, "index": self.index}
+        for name, table in tables.items():
+            alike = (table == table[0]).all()
+            out[name][here] = table[0] if alike else table[places]
 
 
 def _columns(size: int, names: Sequence[str]) -> dict[str, Array]:
@@ -448,7 +473,8 @@ def _fill(
     if tid:
         columns["tid"] = batch["tid"].astype(np.int32)
     for name, values in columns.items():
-        out[name][here] = np.repeat(values, counts)
+        alike = len(values) > 0 and (values == values[0]).all()
+        out[name][here] = values[0] if alike else np.repeat(values, counts)
 
 
 def _fill_cpu(out: dict[str, Array], here: slice, cpu: Array, known: Array) -> None:

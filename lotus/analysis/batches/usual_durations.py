@@ -7,7 +7,17 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.components import first_of_process
-from lotus.analysis.common.columns import BatchPlaces, Bools, Floats, Ints, flag, integer, number
+from lotus.analysis.common.columns import (
+    BatchPlaces,
+    Bools,
+    Floats,
+    Ints,
+    flag,
+    integer,
+    number,
+    starts_of_runs,
+    stored,
+)
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.analysis.common.scope import Scope
 
@@ -87,10 +97,13 @@ def _pairs(frame: pd.DataFrame) -> Ints:
     return integer(frame, "rank") * _PIDS + integer(frame, "worker")
 
 
-def _by_worker(samples: pd.DataFrame) -> list[tuple[int, Ints]]:
+def _by_worker(samples: pd.DataFrame) -> list[tuple[int, Ints | slice]]:
     """Rank and worker, and the places of its samples."""
     if not len(samples):
         return []
+    first = starts_of_runs([stored(samples, "rank"), stored(samples, "worker")])
+    if len(first) == 1:  # the usual case
+        return [(int(_pairs(samples[:1])[0]), slice(None))]
     known, place = np.unique(_pairs(samples), return_inverse=True)
     order = np.argsort(place.reshape(-1), kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(place.reshape(-1)))[:-1])

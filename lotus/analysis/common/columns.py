@@ -48,6 +48,16 @@ def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
     return values
 
 
+def stored(frame: pd.DataFrame, name: str) -> ShortInts:
+    """Return column `name` as `integer` does, but as narrow as it is in the table."""
+    if name in frame.columns and isinstance(frame[name].dtype, np.dtype):
+        values = frame[name].to_numpy()
+        if values.dtype.kind == "i":
+            long_arrays.keep_few(values)
+            return values
+    return integer(frame, name)
+
+
 def short(values: Ints) -> ShortInts:
     """The values as int32 where all of them fit: tables of a row a batch are long."""
     limit = np.iinfo(np.int32)
@@ -132,7 +142,7 @@ class BatchPlaces:
         if not len(self._order) or not len(frame):
             return np.full(len(frame), -1, np.int64)
         # Most rows have the batch of the row before.
-        first = starts_of_runs(integer(frame, name) for name in self._scales)
+        first = starts_of_runs(stored(frame, name) for name in self._scales)
         code, known = self._codes(frame, first)
         place = np.minimum(np.searchsorted(self._wanted, code), len(self._order) - 1)
         known &= self._wanted[place] == code
@@ -143,7 +153,7 @@ class BatchPlaces:
         """One number for the values of each row, and whether all of these are in the table."""
         code, known = np.zeros(len(frame), np.int64)[rows], np.ones(len(frame), np.bool_)[rows]
         for name, scale in self._scales.items():
-            step, there = scale.steps(integer(frame, name)[rows])
+            step, there = scale.steps(stored(frame, name)[rows].astype(np.int64))
             code *= scale.size
             code += step
             known &= there
@@ -174,14 +184,15 @@ def _span(column: Ints) -> range:
     return range(int(column.min()), int(column.max()) + 1) if len(column) else range(1)
 
 
-def starts_of_runs(columns: Iterable[Ints]) -> Ints:
+def starts_of_runs(columns: Iterable[ShortInts]) -> Ints:
     """Where each run of rows begins in which no column changes; there is at least one row."""
     changes = np.ones(1, np.bool_)
     for column in columns:
         if len(changes) < len(column):
             changes = np.zeros(len(column), np.bool_)
             changes[0] = True
-        changes[1:] |= column[1:] != column[:-1]
+        if column.strides != (0,):  # a column of one value
+            changes[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(changes)
 
 

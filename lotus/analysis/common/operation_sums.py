@@ -20,6 +20,7 @@ from lotus.analysis.common.columns import (
     number,
     short,
     starts_of_runs,
+    stored,
 )
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.common import long_arrays
@@ -111,9 +112,9 @@ def sums_of(ops: pd.DataFrame, piece: int = 0) -> OperationSums:
     if not len(ops):
         return OperationSums(_added([]), {}, [], {})
     names, code = _names(ops, "operation")
-    loaders, loader = _places(integer(ops, "loader"))
+    loaders, loader = _places(stored(ops, "loader"))
     values = {name: number(ops, name) for name in MEASURED if name in ops.columns}
-    inside = integer(ops, "position") >= 0
+    inside = stored(ops, "position") >= 0
     top = inside & ~flag(ops, "nested")
     start = integer(ops, "start_ns")
     return OperationSums(
@@ -145,12 +146,12 @@ def _names(ops: pd.DataFrame, name: str) -> tuple[list[str], Ints]:
     return [str(each) for each in column.cat.categories], np.asarray(column.cat.codes, np.int64)
 
 
-def _places(values: Ints) -> tuple[Ints, Ints]:
+def _places(values: ShortInts) -> tuple[Ints, Ints]:
     """The different values, and which of them each is; nothing is sorted where all are equal."""
     if (values == values[0]).all():
-        return values[:1], np.zeros(len(values), np.int64)
+        return values[:1].astype(np.int64), np.zeros(len(values), np.int64)
     known, places = np.unique(values, return_inverse=True)
-    return known, places.reshape(-1).astype(np.int64)
+    return known.astype(np.int64), places.reshape(-1).astype(np.int64)
 
 
 def _cells(
@@ -163,9 +164,13 @@ def _cells(
     values: Mapping[str, Floats],
 ) -> pd.DataFrame:
     parents, parent = _names(ops, "parent")
-    key = (code * len(loaders) + loader) * len(parents) + parent
-    in_batch, nested = integer(ops, "batch") >= 0, flag(ops, "nested")
-    key = key * 8 + in_batch * 4 + inside * 2 + nested
+    key = code
+    if len(loaders) > 1:
+        key = key * len(loaders) + loader
+    if len(parents) > 1:
+        key = key * len(parents) + parent
+    in_batch, nested = stored(ops, "batch") >= 0, flag(ops, "nested")
+    key = key * 8 + (in_batch.astype(np.int8) * 4 + inside.astype(np.int8) * 2 + nested)
     known, key = _compact(key, len(loaders) * len(parents) * len(names) * 8)
     rest, flags = np.divmod(known, 8)
     rest, of_parent = np.divmod(rest, len(parents))
@@ -204,13 +209,16 @@ def _compact(key: Ints, size: int) -> tuple[Ints, Ints]:
         known, places = np.unique(key, return_inverse=True)
         return known, places.reshape(-1).astype(np.int64)
     occurs = np.bincount(key, minlength=size) > 0
+    if occurs.all():
+        return np.arange(size), key
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[key]
 
 
 def _durations(
     names: list[str], code: Ints, loaders: Ints, loader: Ints, took: Floats
 ) -> dict[tuple[int, str], Durations]:
-    known, key = _compact(loader * len(names) + code, len(loaders) * len(names))
+    of_loader = loader * len(names) + code if len(loaders) > 1 else code
+    known, key = _compact(of_loader, len(loaders) * len(names))
     # Of 16 bits, numpy sorts by radix.
     order = np.argsort(key.astype(np.uint16) if len(known) < 1 << 16 else key, kind="stable")
     ends = np.cumsum(np.bincount(key, minlength=len(known)))
@@ -259,9 +267,9 @@ def _batches(ops: pd.DataFrame) -> tuple[ShortInts, Ints]:
 
     Most rows have the batch of the row before: only where it changes are keys compared.
     """
-    columns = [integer(ops, name) for name in KEYS]
+    columns = [stored(ops, name) for name in KEYS]
     first = starts_of_runs(columns)
-    runs = np.stack([column[first] for column in columns], axis=1)
+    runs = np.stack([column[first].astype(np.int64) for column in columns], axis=1)
     order = np.lexsort(runs.T)
     differs = np.ones(len(order), np.bool_)
     differs[1:] = (runs[order][1:] != runs[order][:-1]).any(axis=1)

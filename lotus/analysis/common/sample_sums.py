@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import KEYS, Floats, integer, number, short, starts_of_runs
+from lotus.analysis.common.columns import KEYS, Floats, number, short, starts_of_runs, stored
 
 # `own_ns` is the time outside operations, or all of it where none were recorded.
 SUMS = ("samples", "duration_ns", "own_ns", "self_ns", "known_self_ns")
@@ -17,7 +17,7 @@ def sample_sums(samples: pd.DataFrame, piece: int = 0) -> pd.DataFrame:
     """
     if not len(samples):
         return pd.DataFrame(columns=[*_KEYS, *SUMS, "piece"])
-    columns = [integer(samples, name) for name in _KEYS]
+    columns = [stored(samples, name) for name in _KEYS]
     first = starts_of_runs(columns)
     took, alone = number(samples, "duration_ns"), number(samples, "self_ns")
     known = ~np.isnan(alone)

@@ -61,11 +61,16 @@ class _Judge:
     first: Bools
     whole: Bools
 
+    def far(self, samples: pd.DataFrame) -> Bools:
+        """Which samples took so long that they may be slow."""
+        duration, typical = sample_durations(samples), self.usual.typical(samples)
+        return (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
+
     def slow(self, samples: pd.DataFrame) -> pd.DataFrame:
         """A row per sample: the columns _JUDGED."""
         row, duration = self.places.rows(samples), sample_durations(samples)
         typical, usable = self.usual.typical(samples), is_usable(row, duration, self.first)
-        slow = usable & (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
+        slow = usable & self.far(samples)
         together = np.zeros(len(samples), np.bool_)
         if len(self.delay):
             place = np.maximum(row, 0)
@@ -103,6 +108,7 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
     most, kept, cost = max(1, int(SLOW_SHARE * judge.usual.usable)), 0, 0.0
     parts = [pd.DataFrame({name: [] for name in (*_JUDGED, *_KEYS, "start_ns")})]
     for samples in scope.fetched.times():
+        samples = samples[judge.far(samples)]
         judged = judge.slow(samples)
         slow = judged["slow"].to_numpy(np.bool_)
         keys = {name: integer(samples, name)[slow] for name in _KEYS}

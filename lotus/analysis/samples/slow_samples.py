@@ -25,14 +25,15 @@ def slowest_samples(scope: Scope, count: int = 10) -> pd.DataFrame:
     places, usual = BatchPlaces(scope.batches), usual_durations(scope)
     ordinary = float(np.fmax(usual.overall, 1.0))
     whole = slow_as_a_whole(scope).whole
-    parts = [
-        _slowest_of(samples, places.rows(samples), ordinary, whole, count)
-        for samples in (scope.fetched.times() if count else ())
-    ]
-    parts = [part for part in parts if len(part)]
-    if not parts:
+    slowest, least = pd.DataFrame(), -np.inf
+    for samples in scope.fetched.times() if count else ():
+        part = _slowest_of(samples, places.rows(samples), ordinary, whole, count, least)
+        if len(part):
+            slowest = pd.concat([slowest, part], ignore_index=True) if len(slowest) else part
+            slowest = slowest.sort_values("excess", ascending=False, kind="stable").head(count)
+            least = slowest["excess"].iloc[-1] if len(slowest) == count else least
+    if not len(slowest):
         return pd.DataFrame(columns=[*_COLUMNS, "operation", "operation_ns"])
-    slowest = pd.concat(parts).sort_values("excess", ascending=False, kind="stable").head(count)
     slowest = slowest.reset_index(drop=True)
     slowest["times"] = slowest["duration_ns"] / ordinary
     slowest["beyond"] = slowest["duration_ns"] / slowest["base"]
@@ -41,10 +42,20 @@ def slowest_samples(scope: Scope, count: int = 10) -> pd.DataFrame:
 
 
 def _slowest_of(
-    samples: pd.DataFrame, row: Ints, usual: float, whole: Bools, count: int
+    samples: pd.DataFrame, row: Ints, usual: float, whole: Bools, count: int, least: float
 ) -> pd.DataFrame:
-    """The `count` samples of a part that were slow most beyond their batch, in their order."""
+    """The `count` samples of a part that were slow most beyond their batch, in their order.
+
+    Only those by more than `least` nanoseconds matter.
+    """
     duration = sample_durations(samples)
+    if least > -np.inf:
+        # With what is compared with them: all samples of their batches.
+        matter = duration - usual > least
+        theirs = np.zeros(len(whole) + 1, np.bool_)
+        theirs[row[matter]] = True  # the last one stands for those in no batch
+        near = np.flatnonzero(theirs[row])
+        samples, row, duration = samples.iloc[near], row[near], duration[near]
     base = np.fmax(usual, typical_of_others(duration, row))
     excess = duration - base
     if whole.any():

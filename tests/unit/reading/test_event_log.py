@@ -54,6 +54,18 @@ def number_of_frames(log: EventLog) -> int:
     return sum(len(rows) for rows in log.fixed.values())
 
 
+def test_rows_copied_run_by_run_are_those_copied_one_by_one(tmp_path, monkeypatch):
+    contents = read(tmp_path / "a.ltr", small_log(tmp_path / "a.ltr").data)
+    names = ["samples", "index", "index64", "ops", "sends", "loose"]
+    one_by_one = contents.arrays("batch", names)
+    monkeypatch.setattr(frames, "_LONG_RUNS", 0)
+    by_runs = contents.arrays("batch", names)
+    for name in names:
+        assert by_runs[name].tolist() == one_by_one[name].tolist(), name
+        assert by_runs[name].flags.writeable == one_by_one[name].flags.writeable, name
+    assert len(by_runs["ops"]) == 12
+
+
 def test_reads_every_field_and_array(tmp_path):
     # GIVEN a log with every kind of frame
     log = small_log(tmp_path / "a.ltr")
