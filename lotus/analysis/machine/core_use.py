@@ -120,6 +120,11 @@ class CoreUse:
         return not self.full and not alone and self.fetch.delay_share >= LEAST_DELAY
 
 
+def cores_are_few(scope: Scope) -> bool:
+    """Whether the program may use only a part of the machine's cores."""
+    return scope.cores < scope.machine_cores / max(len(scope.ranks), 1)
+
+
 def core_use(scope: Scope) -> CoreUse:
     """Who had the cores during the loops of a loader."""
     batches, waits = scope.batches, scope.waits

@@ -154,6 +154,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         part = BY_KIND[charge.kind].part
         if part in owed:
             owed[part] += charge.ns
+        owed[STEP] += charge.step_ns
     step, startup, shutdown = (ratio(ns, loop) for ns in owed.values())
     inputs = ratio(max(loop - sum(owed.values()), 0.0), loop)
     if not loop > 0:
@@ -305,7 +306,7 @@ def _is_usual_way(books: Account, around: Circumstances) -> bool:
 def _largest(books: Account) -> float:
     """The largest share of the loop that one cause of waits has, but for other programs."""
     waits = [
-        charge.ns - charge.taken_ns
+        charge.ns - charge.taken_ns - charge.step_ns
         for charge in books.charges
         if BY_KIND[charge.kind].part == WAITS and charge.kind != OTHERS.kind
     ]
@@ -348,7 +349,9 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
     What has no record explains nothing and comes last, unless most of the waiting was broken off:
     then nothing else is the cause.
     """
-    waited = sum(charge.ns for charge in charges if BY_KIND[charge.kind].part != STEP)
+    waited = sum(
+        charge.ns - charge.step_ns for charge in charges if BY_KIND[charge.kind].part != STEP
+    )
 
     def place(charge: Charge) -> tuple[int, float]:
         group, part = 1, BY_KIND[charge.kind].part
@@ -391,7 +394,7 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> 
         kind=charge.kind,
         title=row.full_title(charge, around),
         share=ratio(ns, books.loop_ns),
-        wait_share=float("nan") if row.part == STEP else ratio(charge.ns, waited),
+        wait_share=float("nan") if row.part == STEP else ratio(charge.ns - charge.step_ns, waited),
         ns=ns,
         evidence=charge.evidence,
         advice=row.advice(charge, around),

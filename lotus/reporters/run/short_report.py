@@ -2,10 +2,12 @@
 
 import math
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
+from lotus.analysis.verdict.causes.cause_row import STEP
 from lotus.analysis.verdict.causes.edges import TRACING
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.verdict import LITTLE, Cause, Verdict
@@ -68,10 +70,8 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
         result += _wrap(plain(cause.title), f"  {part:>6}  ")
     rest = 1.0 - sum(cause.share for cause in shown if _is_of_loop(cause))
     if shown and rest >= LITTLE:
-        left = [cause for cause in large[_MOST_CAUSES:] if _is_of_loop(cause)]
-        largest = max(left, key=lambda cause: cause.share, default=None)
-        most = largest is not None and largest.share >= rest / 2
-        words = f", most of it {plain(largest.title)}" if largest is not None and most else ""
+        largest = _largest(large[_MOST_CAUSES:], rest / 2)
+        words = f", most of it {largest}" if largest else ""
         result += _wrap(f"the rest{words}", f"  {share(rest):>6}  ")
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):
@@ -95,6 +95,17 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
         step_lines = _wrap(f"step {number}, {plain(words)}")
         result += step_lines if len(result) + len(step_lines) <= _MOST_LINES else []
     return result
+
+
+def _largest(causes: Sequence[Cause], least: float) -> str:
+    """What has at least this share of the loop: one of the causes, or the training step with what
+    slows it; "" for nothing."""
+    left = [cause for cause in causes if _is_of_loop(cause)]
+    one = max(left, key=lambda cause: cause.share, default=None)
+    if one is not None and one.share >= least:
+        return plain(one.title)
+    step = sum(cause.share for cause in left if cause.part == STEP)
+    return "the training step" if step >= least > 0 else ""
 
 
 def _is_of_loop(cause: Cause) -> bool:

@@ -117,6 +117,7 @@ class Ledger:
         taken = core_taken(batches, fetch) / np.where(self._known, fetch, 1.0)
         self.own_part = kept(1.0 - np.minimum(taken, 1.0))
         self.delay_share = 0.0  # of `making`, that was taken for other programs
+        self.step_short_ns = 0.0  # of the step, waiting for the few cores that the program may use
         self.lost_to_threads = 0.0  # of `making`, that threads which fight for the cores lost
         self._excess_without_core: list[Floats] = []  # of outliers of each kind (r, c)
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included

@@ -4,15 +4,17 @@ from collections.abc import Mapping
 
 from lotus.analysis.verdict.causes.cause_row import Evidence
 from lotus.analysis.verdict.causes.step_delay import STEP_DELAY, who_has_the_cores
-from lotus.analysis.verdict.causes.threads import STEP_THREADS
+from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS
 
-KINDS = (STEP_THREADS.kind, STEP_DELAY.kind)
+KINDS = (STEP_THREADS.kind, STEP_DELAY.kind, AFFINITY.kind)
 
 
 def clause(kind: str, evidence: Mapping[str, float]) -> str:
     """Return why a step lacks cores, by its first cause; "" for causes of other kinds."""
     if kind == STEP_THREADS.kind:
         return "because the training step's threads have fewer cores than they need"
+    if kind == AFFINITY.kind:
+        return f"because the program may use only {evidence['cores']:g} of the machine's cores"
     if kind == STEP_DELAY.kind:
         users = who_has_the_cores(Evidence(evidence))
         return f"because {users} use the cores that the training step needs"

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from lotus.analysis.machine.core_use import LEAST_DELAY
+from lotus.analysis.machine.core_use import LEAST_DELAY, cores_are_few
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
@@ -21,13 +21,20 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
     if part > 0 and use.step.delay_share >= LEAST_DELAY:
         lost = ledger.step_left_ns * use.step.delay_share * part
         ledger.step_left_ns -= lost
-        evidence = {
+        values = {
             "run_delay_share": use.step.delay_share,
             "own_part": part,
             "beside_cores": use.beside_cores,
             "kept_cores": use.kept_cores,
         }
-        yield Charge(STEP_DELAY.kind, STEP_DELAY.title, lost, evidence)
+        evidence = Evidence(values)
+        of_workers = not (_kept(evidence) or _beside(evidence))
+        few = use.full and cores_are_few(ledger.scope)
+        if of_workers and few and not use.step.crowded:
+            # The making of batches lacks the same cores: charged together.
+            ledger.step_short_ns = lost
+            return
+        yield Charge(STEP_DELAY.kind, STEP_DELAY.title, lost, values)
 
 
 def _own_part(ledger: Ledger) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 
 from lotus.analysis.common.columns import integer, number, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.machine.core_use import LEAST_DELAY, Threads
+from lotus.analysis.machine.core_use import LEAST_DELAY, Threads, cores_are_few
 from lotus.analysis.machine.machine_readings import within_loops
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
@@ -201,16 +201,17 @@ WORKER_THREADS = CauseRow(
 def _of_cores(ledger: Ledger) -> Iterable[Charge]:
     """Waiting for the few cores that the program may use, where the machine has more."""
     scope, use = ledger.scope, ledger.use
-    fewer = scope.cores < scope.machine_cores / max(len(scope.ranks), 1)
     # Workers that are bound to few cores leave the others to the main process.
     bound = len(scope.ranks) == 1 and 0 < scope.worker_cores < min(scope.cores, scope.num_workers)
-    delay = use.fetch.delay_share
-    if ((fewer and use.full) or bound) and delay >= LEAST_DELAY:
+    delay, of_step = use.fetch.delay_share, ledger.step_short_ns
+    made_late = ((cores_are_few(scope) and use.full) or bound) and delay >= LEAST_DELAY
+    if made_late or of_step > 0:
         evidence = {"run_delay_share": delay, "bound_workers": float(bound)} | _limits(scope)
+        evidence["step_delay_share"] = use.step.delay_share if of_step > 0 else math.nan
         if bound:
             evidence["cores"] = scope.worker_cores
-        ns = ledger.take_share(delay)
-        yield Charge(AFFINITY.kind, AFFINITY.title, ns, evidence)
+        ns = (ledger.take_share(delay) if made_late else 0.0) + of_step
+        yield Charge(AFFINITY.kind, AFFINITY.title, ns, evidence, step_ns=of_step)
 
 
 def _cores_title(charge: Charge, around: Circumstances) -> str:
@@ -224,6 +225,8 @@ def _cores_reason(evidence: Evidence) -> str:
         "The making of batches was ready to run but had no core for "
         f"{share(evidence['run_delay_share'])} of its time"
     )
+    if evidence.has("step_delay_share"):
+        text += f", the training step for {share(evidence['step_delay_share'])}"
     text += "." if evidence["bound_workers"] > 0 else ", while the program kept its cores busy."
     return text + _throttled(evidence)
 
@@ -236,9 +239,11 @@ AFFINITY = CauseRow(
     facts=_LIMITS
     | {
         "run_delay_share": _FACTS["run_delay_share"],
+        "step_delay_share": "The same of the training step, where it lacked these cores, 0 to 1.",
         "bound_workers": "1 where it is the workers that have fewer, else 0.",
     },
     reason=_cores_reason,
+    is_grave=lambda charge: charge.step_ns >= charge.ns / 2,
     advice=fixed(
         "Allow more cores: check os.sched_setaffinity, taskset, numactl, GOMP_CPU_AFFINITY and "
         "KMP_AFFINITY (also in worker_init_fn), libraries that pin the process when imported, and "

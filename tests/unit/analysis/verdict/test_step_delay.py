@@ -8,6 +8,7 @@ import pytest
 
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
+from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.verdict import verdict
 from tests.unit.simulated import Plan
 
@@ -65,6 +66,25 @@ def test_processes_that_keep_the_workers_from_the_cores_are_told(delay: float, t
     said = [flaw for flaw in verdict(scopes(run)[0]).flaws if "Other processes" in flaw]
     assert bool(said) == told
     assert all("used 1.5 cores" in flaw and "50% of its time" in flaw for flaw in said)
+
+
+@pytest.mark.parametrize(("beside", "kind"), [(0.0, "affinity"), (1.8, "step-delay")])
+def test_steps_that_lack_cores_which_the_program_may_not_use(beside: float, kind: str) -> None:
+    run = loop(beside)
+    if not beside:  # the making of batches keeps the cores busy
+        run.batches[["fetch_ns", "cpu_ns", "process_cpu_ns"]] *= 100
+    run.manifest["cpu"] = {"logical": 8, "affinity": 2}
+    books = account(scopes(run)[0])
+    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+    judgement = verdict(scopes(run)[0])
+    first = judgement.causes[0]
+    assert (judgement.kind, first.kind) == ("consumer-bound", kind)
+    assert judgement.step_lacks_cores
+    assert first.share == pytest.approx(0.6 * judgement.step_share, rel=0.01)
+    told = "because the program may use only 2 of the machine's cores" in judgement.summary
+    assert told == ("only 2 of the machine's 8" in first.title) == (kind == "affinity")
+    shares = (judgement.input_share, judgement.startup_share, judgement.shutdown_share)
+    assert sum(shares) + judgement.step_share == pytest.approx(1.0)
 
 
 def test_it_is_named_where_it_keeps_the_step_from_the_cores() -> None:
