@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from lotus.commands.common import arguments, options
 from lotus.common.errors import LotusError
-from lotus.common.progress import progress
 from lotus.common.stderr import say
 from lotus.format.manifest import LEVELS, TraceSettings
 from lotus.inside.common.config import RANGES
@@ -201,9 +200,7 @@ def run(args: argparse.Namespace) -> int:
                     "options of lotus go before the command"
                 )
             following = f"lotus report {shlex.quote(str(directory))}"
-            with progress("reading"):
-                text = closing.text(directory, outcome, following)
-            say(text, style=closing.styled)
+            say(closing.text(directory, outcome, following), style=closing.styled)
     return launcher.end_as(outcome)
 
 

@@ -29,8 +29,11 @@ class Bar:
 
     def show(self, over: "threading.Event") -> None:
         """Draw it from two seconds on until the work is over."""
-        if over.wait(_NOTICED_S):
-            return
+        if not over.wait(_NOTICED_S):
+            with contextlib.suppress(OSError):  # of a terminal that is gone
+                self._draw(over)
+
+    def _draw(self, over: "threading.Event") -> None:
         from rich.console import Console
         from rich.progress import Progress
 
@@ -60,9 +63,11 @@ def progress(what: str) -> Iterator[Bar]:
 
     over = threading.Event()
     drawer = threading.Thread(target=bar.show, args=(over,), daemon=True)
-    drawer.start()
+    with contextlib.suppress(RuntimeError):  # no thread can be started
+        drawer.start()
     try:
         yield bar
     finally:
         over.set()
-        drawer.join()
+        if drawer.ident is not None:
+            drawer.join()

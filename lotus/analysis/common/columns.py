@@ -50,12 +50,12 @@ def integer(frame: pd.DataFrame, name: str, missing: int = -1) -> Ints:
 
 def stored(frame: pd.DataFrame, name: str) -> ShortInts:
     """Return column `name` as `integer` does, but as narrow as it is in the table."""
-    if name in frame.columns and isinstance(frame[name].dtype, np.dtype):
-        values = frame[name].to_numpy()
-        if values.dtype.kind == "i":
-            long_arrays.keep_few(values)
-            return values
-    return integer(frame, name)
+    column = frame[name] if name in frame.columns else None
+    if column is None or not isinstance(column.dtype, np.dtype) or column.dtype.kind != "i":
+        return integer(frame, name)
+    values = column.to_numpy()
+    long_arrays.keep_few(values)
+    return values
 
 
 def short(values: Ints) -> ShortInts:

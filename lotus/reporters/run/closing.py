@@ -1,16 +1,14 @@
 """The text after the traced program has ended: how it went, what was seen, what to type next."""
 
-import contextlib
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lotus.common import host
 from lotus.common.errors import LotusError
+from lotus.common.progress import progress
 from lotus.reading import missing_data
 from lotus.recording.launcher import ProgramOutcome
 
@@ -27,7 +25,6 @@ _HEADING = re.compile(
     r"^(?:Where the .*|Why(?= \()|next step:|expected:|try it:|after that:|step \d,(?= for ))",
     re.MULTILINE,
 )
-_SLOW_LOG = 16 << 20  # bytes that take about a second to read
 
 
 def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool = False) -> str:
@@ -61,7 +58,7 @@ def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
     reports = missing_data.processes(directory)
     if not size:  # nothing that pandas would have to be imported for
         return "", missing_data.missing(reports)
-    with _busy(size):
+    with progress(f"reading {size / 1e6:.0f} MB of events"):
         import pandas as pd
 
         from lotus.reading.run import load
@@ -116,18 +113,3 @@ def _unfound(run: "Run") -> list[str]:
 def _most_log() -> int:
     available = host.available_memory()
     return _MOST_LOG if available is None else min(_MOST_LOG, available // (2 * _MEMORY_PER_BYTE))
-
-
-@contextmanager
-def _busy(size: int) -> Iterator[None]:
-    """Show activity on a terminal if the work takes more than a moment."""
-    if size < _SLOW_LOG or not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            status = Console(stderr=True).status(f"reading {size / 1e6:.0f} MB of events")
-            stack.enter_context(status)
-        yield
