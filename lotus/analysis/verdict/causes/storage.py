@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lotus.analysis.common.columns import number, total
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.common.columns import number, ratio, total
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import set_workers
@@ -19,8 +19,13 @@ def _cold_files(ledger: Ledger) -> Iterable[Charge]:
     cold = np.flatnonzero(ledger.cold).tolist()
     parts = [(ledger.take_component(place), names[place]) for place in cold]
     if parts:
+        read = total(number(batches, "read_bytes"))
         evidence = {
-            "read_bytes": total(number(batches, "read_bytes")),
+            "read_bytes": read,
+            # Of a partly recorded loop, what the other batches read is not known.
+            "read_bytes_per_s": math.nan
+            if ledger.scope.partial
+            else ratio(read * 1e9, ledger.loop_ns),
             "major_faults": total(number(batches, "major_faults")),
             "fetch_ns": total(ledger.components.fetch),
             "cpu_ns": total(number(batches, "cpu_ns")),
@@ -35,9 +40,25 @@ def _title(charge: Charge, around: Circumstances) -> str:
 def _reason(evidence: Evidence) -> str:
     on_cpu = evidence["cpu_ns"] / evidence["fetch_ns"] if evidence["fetch_ns"] else math.nan
     return (
-        f"{size(evidence['read_bytes'])} came from storage, with "
+        f"{size(evidence['read_bytes'])} came from storage"
+        + (
+            f", {size(evidence['read_bytes_per_s'])} a second"
+            if evidence.has("read_bytes_per_s")
+            else ""
+        )
+        + f", with "
         f"{amount(evidence['major_faults'])} major faults; the fetches spent "
         f"{share(on_cpu)} of their time on a CPU."
+    )
+
+
+def _advice(charge: Charge, around: Circumstances) -> str:
+    rate = charge.evidence.get("read_bytes_per_s", math.nan)
+    unless = "" if math.isnan(rate) else f" unless {size(rate)} a second is all that it gives"
+    return (
+        "The files came from storage, not from the page cache: keep them on a faster or local "
+        "disk, in memory, or in fewer and larger files. More workers read more files at once, "
+        f"which is faster{unless}."
     )
 
 
@@ -48,14 +69,12 @@ COLD_FILES = CauseRow(
     charges=_cold_files,
     facts={
         "read_bytes": "Bytes read from storage.",
+        "read_bytes_per_s": "Bytes read from storage in a second of the loop.",
         "major_faults": "Pages read from storage.",
         "fetch_ns": "Time of the fetches, nanoseconds.",
         "cpu_ns": "CPU time of the fetches, nanoseconds.",
     },
     reason=_reason,
-    advice=fixed(
-        "The files came from storage, not from the page cache: keep them on a faster or local "
-        "disk, in memory, or in fewer and larger files. More workers read more files at once."
-    ),
+    advice=_advice,
     remedy=lambda charge, around: set_workers(around, waits=True, steady=False),
 )

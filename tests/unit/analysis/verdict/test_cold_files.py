@@ -9,6 +9,7 @@ from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.work import OPERATION
+from lotus.common.formatting import size
 from lotus.reporters.run.terminal import report
 from tests.unit.analysis.verdict.test_causes import judged
 from tests.unit.simulated import Plan
@@ -134,3 +135,17 @@ def test_workers_that_crowd_one_another_share_with_nobody() -> None:
     run = Plan(workers=8, operations={"Loader": 20.0}, cpu=0.25, cores=2).run()
     run.batches["voluntary_switches"], run.batches["involuntary_switches"] = 1, 50
     assert around(run).shared == 0
+
+
+def test_the_rate_at_which_files_came_is_told_as_more_workers_may_not_raise_it() -> None:
+    run = Plan(operations={"Fetch": 20.0}, cpu=0.1, read_bytes=10_000_000).run()
+    first = judged(run).causes[0]
+    assert first.kind == "cold-files"
+    seconds = float((run.epochs["end_ns"] - run.epochs["start_ns"]).sum()) / 1e9
+    rate = first.evidence["read_bytes_per_s"]
+    assert rate == pytest.approx(run.batches["read_bytes"].sum() / seconds, rel=0.1)
+    told = f"{size(rate)} a second"
+    assert told in first.reason
+    assert f"unless {told} is all that it gives" in first.advice
+    run.manifest["every"] = 2
+    assert "unless" not in judged(run).causes[0].advice  # what the other batches read is not known
