@@ -110,7 +110,7 @@ def factor(value: float) -> str:
 
 def plural(count: float, noun: str) -> str:
     """`1 batch`, `2,000 batches`."""
-    ending = "es" if noun == "batch" else "s"
+    ending = "es" if noun.endswith(("batch", "process")) else "s"
     return f"{amount(count)} {noun}{'' if count == 1 else ending}"
 
 

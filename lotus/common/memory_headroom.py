@@ -34,6 +34,17 @@ def memory(root: Path = Path("/"), process: str = "self") -> Headroom | None:
     return min((room for room in rooms if room), key=lambda room: room.free, default=None)
 
 
+def killed(root: Path = Path("/"), process: str = "self") -> int | None:
+    """Return how many processes of a process's own cgroup the kernel has killed, as memory was
+    full, since the cgroup was made; None where it does not count them."""
+    for folder in host.cgroups(root, "memory", process):
+        for name in ("memory.events", "memory.oom_control"):  # v2, v1
+            count = _table(folder / name).get("oom_kill")
+            if count is not None:
+                return count
+    return None
+
+
 def _left(folder: Path) -> Headroom | None:
     """The memory that a cgroup still allows; None without a limit."""
     stat = _table(folder / "memory.stat")

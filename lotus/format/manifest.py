@@ -92,14 +92,20 @@ def end(
     signal: int | None,
     end_ns: int,
     ranks: Sequence[Mapping[str, Any]] = (),
+    memory_kills: int | None = None,
 ) -> dict[str, Any]:
-    """Return the manifest of the same run after its end; `ranks` are those that recorded."""
+    """Return the manifest of the same run after its end; `ranks` are those that recorded.
+
+    `memory_kills`: how many processes of its cgroup the kernel killed meanwhile, as memory was full
+    there; None: not known.
+    """
     return {
         **manifest,
         "state": "ended",
         "end_ns": end_ns,
         "exit_code": exit_code,
         "signal": signal,
+        "memory_kills": memory_kills,
         "ranks": list(ranks),
     }
 
@@ -116,6 +122,7 @@ _FIELDS: dict[str, Any] = {
     **dict.fromkeys(("rank", "local_rank", "world_size"), range(-1, 1 << 31)),
     "exit_code": range(-(1 << 31), 1 << 32),
     "signal": range(1 << 16),
+    "memory_kills": range(1 << 31),
     "every": range(1, 1 << 31),
     "cpu": (dict, str, int, float),
     "metrics": (dict, str),

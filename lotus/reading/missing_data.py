@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lotus.common import memory_headroom
+from lotus.common.formatting import plural, size
 from lotus.format import process_reports
 
 _NO_PYTHON = (
@@ -37,13 +39,26 @@ def notes(reports: Sequence[Mapping[str, Any]]) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
-def ending(exit_code: int | None, signal: int | None) -> list[str]:
-    """Return a line that says how the program ended, or none if it succeeded."""
+def ending(exit_code: int | None, signal: int | None, memory_kills: int | None = None) -> list[str]:
+    """Return lines that say how the program ended, none if it succeeded.
+
+    `memory_kills` is that of `manifest.end`.
+    """
+    lines = []
     if signal is not None:
-        return [f"the program was ended by {_signal_name(signal)}; what it did until then is kept"]
-    if exit_code:
-        return [f"the program ended with code {exit_code}; what it did until then is kept"]
-    return []
+        lines.append(f"the program was ended by {_signal_name(signal)}")
+    elif exit_code:
+        lines.append(f"the program ended with code {exit_code}")
+    lines = [f"{line}; what it did until then is kept" for line in lines]
+    if memory_kills:
+        room = memory_headroom.memory()
+        limit = f", whose limit is {size(room.limit)}" if room is not None and room.limit else ""
+        lines.append(
+            f"out of memory: the kernel killed {plural(memory_kills, 'process')} of this "
+            f"cgroup{limit}; fewer workers, a smaller prefetch_factor or less data in memory "
+            "need less"
+        )
+    return lines
 
 
 def missing(

@@ -20,10 +20,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from lotus.common import memory_headroom
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks, manifest
 from lotus.format.manifest import TraceSettings
@@ -65,6 +66,7 @@ class ProgramOutcome:
     exit_code: int | None
     signal: int | None
     end_ns: int
+    memory_kills: int | None = None  # see manifest.end
 
 
 def trace(
@@ -101,11 +103,15 @@ def trace(
         ) from None
     _tell_outer(directory.absolute())
     beside = Recorders(sidecars, directory, record) if sidecars else None
+    killed_before = memory_headroom.killed()
     try:
         outcome = run(words, environ, beside, _meanwhile(directory, progress))
     except CannotStart as error:
         _write_end(directory, record, ProgramOutcome(error.exit_code, None, time.monotonic_ns()))
         raise
+    killed = memory_headroom.killed()
+    if killed is not None and killed_before is not None:
+        outcome = replace(outcome, memory_kills=killed - killed_before)
     _settle(directory)
     _write_end(directory, record, outcome)
     return directory, outcome
@@ -147,7 +153,14 @@ def _write_end(directory: Path, record: dict[str, Any], outcome: ProgramOutcome)
     # On a full disk the manifest stays "running", which its readers understand.
     with contextlib.suppress(OSError):
         ranks = job_ranks.recorded(directory)
-        end = manifest.end(record, outcome.exit_code, outcome.signal, outcome.end_ns, ranks)
+        end = manifest.end(
+            record,
+            outcome.exit_code,
+            outcome.signal,
+            outcome.end_ns,
+            ranks,
+            memory_kills=outcome.memory_kills,
+        )
         manifest.write(directory, end)
 
 

@@ -35,6 +35,7 @@ def merge(paths: Sequence[Path], output: Path, force: bool = False) -> Run:
         **first,
         "state": "ended",
         "end_ns": max((time_ns for time_ns in ended[:1] if isinstance(time_ns, int)), default=None),
+        "memory_kills": sum(run.manifest.get("memory_kills") or 0 for run in runs),
         "exit_code": _worst([run.manifest.get("exit_code") for run in runs]),
         "ranks": [],
         "recorders": None,  # what they left is not here

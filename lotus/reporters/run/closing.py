@@ -33,7 +33,7 @@ def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool
     An error in reading or reporting the run is a line too, never an exception: only the program's
     own exit code counts.
     """
-    lines = missing_data.ending(outcome.exit_code, outcome.signal)
+    lines = missing_data.ending(outcome.exit_code, outcome.signal, outcome.memory_kills)
     report = ""
     if not directory.exists():
         lines.append(f"{directory} was removed while the program ran: nothing of the run is left")

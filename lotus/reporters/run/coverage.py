@@ -50,10 +50,12 @@ def _ending(summary: Summary) -> str:
     manifest = summary.manifest
     if manifest.get("state") == "running":
         return "still running, or lotus was killed"
+    code, kills = manifest.get("exit_code"), manifest.get("memory_kills")
+    how = f"exit code {code}" if code else ""
     if manifest.get("signal"):
-        return f"ended by signal {manifest['signal']}"
-    code = manifest.get("exit_code")
-    return f"exit code {code}" if code else ""
+        how = f"ended by signal {manifest['signal']}"
+    killed = f"{plural(kills, 'process')} killed for lack of memory" if kills else ""
+    return ", ".join(words for words in (how, killed) if words)
 
 
 def coverage(summary: Summary) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lotus.common.errors import LotusError
+from lotus.common.memory_headroom import Headroom
 from lotus.reading import missing_data
 from lotus.recording.launcher import ProgramOutcome
 from lotus.reporters.run import closing
@@ -156,3 +157,15 @@ def test_elsewhere_it_is_plain_and_bars_are_what_the_stream_can_write(
     assert closing.styled(WORDS) == WORDS
     monkeypatch.setattr("sys.stderr", io.TextIOWrapper(io.BytesIO(), "ascii"))
     assert "step  # " in closing.styled(WORDS)
+
+
+def test_that_the_kernel_killed_for_memory_is_told_with_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room = Headroom(0, "full", 420 << 20)
+    monkeypatch.setattr("lotus.common.memory_headroom.memory", lambda: room)
+    ended, out = missing_data.ending(None, 9, 2)
+    assert "SIGKILL" in ended
+    assert "killed 2 processes of this cgroup, whose limit is 420 MiB" in out
+    assert len(missing_data.ending(1, None, 0)) == len(missing_data.ending(1, None)) == 1
+    assert len(missing_data.ending(0, None, 1)) == 1  # of a worker that the program did without

@@ -446,3 +446,22 @@ def test_a_real_quota_is_seen(cgroup_v1) -> None:
     limits = _limits_in([folder])
     assert limits["cores"] == 0.5
     assert limits["cores_why"] == "CPU quota of the cgroup: 0.5"
+
+
+IN_V2 = {"proc/self/cgroup": "0::/job\n", "proc/self/mountinfo": V2_MOUNT}
+IN_V1 = {"proc/self/cgroup": "4:memory:/m\n0::/\n", "proc/self/mountinfo": V1_MOUNT}
+
+
+@pytest.mark.parametrize(
+    ("files", "killed"),
+    [
+        (IN_V2 | {f"{V2}/job/memory.events": "oom 4\noom_kill 3\noom_group_kill 0\n"}, 3),
+        (IN_V1 | {f"{V1}/m/memory.oom_control": "oom_kill_disable 0\noom_kill 2\n"}, 2),
+        (IN_V1 | {f"{V1}/m/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\n"}, None),
+        ({}, None),
+    ],
+)
+def test_processes_that_the_kernel_killed_are_counted(
+    files: dict[str, str], killed: int | None, tmp_path: Path
+) -> None:
+    assert memory_headroom.killed(machine(tmp_path, files)) == killed
