@@ -12,7 +12,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -99,27 +99,27 @@ class CacheTiming:
     @property
     def speedup(self) -> Ratio | None:
         """How many times as fast a further epoch from the second on is; None: not predictable."""
-        return self._over([each.plain_s / each.seconds(self.later) for each in self.rounds])
+        return _predictable([each.plain_s / each.seconds(self.later) for each in self.rounds])
 
     @property
     def first_longer(self) -> Ratio | None:
         """How many times as long the first epoch takes, as `speedup`."""
-        return self._over([each.seconds(self.first) / each.plain_s for each in self.rounds])
+        return _predictable([each.seconds(self.first) / each.plain_s for each in self.rounds])
 
     def saving(self, epochs: int) -> Ratio | None:
         """Return which part of the time of so many epochs is saved; None: too few were timed.
 
-        The interval is that of the mean, not of a further epoch as that of `speedup`.
+        The interval is for a training that is like a further round. Its epochs follow each other
+        under one load, so they do not even each other out: the interval of the mean, which assumes
+        that they do, was too narrow where the load changed.
         """
-        if len(self.rounds) < LEAST_ROUNDS:
-            return None
         saved = []
         for each in self.rounds:
             cached_s = each.seconds(self.first) + (epochs - 1) * each.seconds(self.later)
             saved.append(1 - cached_s / (epochs * each.plain_s))
-        mean, count = statistics.mean(saved), len(saved)
-        half = t_quantile(count - 1) * statistics.stdev(saved) / math.sqrt(count)
-        return Ratio(mean, mean - half, mean + half)
+        saving = _of_a_further_one(saved)
+        # More than all cannot be saved, whatever the interval of a few rounds says.
+        return saving and replace(saving, high=min(saving.high, 1.0))
 
     def break_even(self, epochs: int) -> int | None:
         """Return after how many epochs it has been shown to save more than it cost.
@@ -131,17 +131,6 @@ class CacheTiming:
             if saving is not None and saving.low > 0:
                 return count
         return None
-
-    def _over(self, ratios: Sequence[float]) -> Ratio | None:
-        if len(ratios) < LEAST_ROUNDS:
-            return None
-        logs = [math.log(ratio) for ratio in ratios]
-        mean, count = statistics.mean(logs), len(logs)
-        # Of a further epoch, not of the mean: that is what the user will see.
-        half = t_quantile(count - 1) * statistics.stdev(logs) * math.sqrt(1 + 1 / count)
-        if half > _WIDEST:
-            return None
-        return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
     def why_unknown(self) -> str:
         """Return why no gain is predicted, as a clause; "" if one is."""
@@ -156,6 +145,23 @@ class CacheTiming:
         if self.speedup is None or self.first_longer is None:
             return "timed epochs differ too much, as where other programs use the cores"
         return ""
+
+
+def _of_a_further_one(values: Sequence[float]) -> Ratio | None:
+    """Return the mean, and the 95 % interval of a further value; None: there are too few."""
+    if len(values) < LEAST_ROUNDS:
+        return None
+    mean, count = statistics.mean(values), len(values)
+    half = t_quantile(count - 1) * statistics.stdev(values) * math.sqrt(1 + 1 / count)
+    return Ratio(mean, mean - half, mean + half)
+
+
+def _predictable(ratios: Sequence[float]) -> Ratio | None:
+    """Return what a further ratio is; None: its interval would say little."""
+    logs = _of_a_further_one([math.log(ratio) for ratio in ratios])
+    if logs is None or logs.high - logs.mean > _WIDEST:
+        return None
+    return Ratio(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high))
 
 
 class TooLong(Exception):

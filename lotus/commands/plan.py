@@ -30,8 +30,9 @@ batches. Then epochs of its loader are timed in turn (--check): without a cache,
 filling one, and with all samples from it. Its workers, the store and the
 sending are real, the training step is emulated. What is predicted are whole
 epochs, with the 95 % interval for one of them, or it is said why they are not
-predictable. What all epochs save in the mean, and its interval, decide whether
-it pays: it does, or does not, as where the step binds, or it is not known.
+predictable. What all epochs save together decides whether it pays, with the
+95 % interval for a training like one of these rounds: it does, or does not, as
+where the step binds, or it is not known.
 
 Ctrl-C ends the timing; epochs that were timed by then count. What a plan that
 was killed leaves in memory, `lotus cache ls` lists, and the next plan removes.

@@ -329,7 +329,7 @@ def _predicted(planning: CachePlanning) -> list[tuple[str, str]]:
     if saving is not None:
         text = (
             f"{saving.mean:.0%} ({saving.low:.0%} to {saving.high:.0%}) of the time of "
-            f"{plural(epochs, 'epoch')} in the mean"
+            f"{plural(epochs, 'epoch')}, if all are as in one of the rounds"
         )
         even = timing.break_even(epochs)
         if even is not None:
