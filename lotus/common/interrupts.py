@@ -1,7 +1,7 @@
 """Ctrl-C at a command: an exception, but never within an import.
 
 A library that is being imported may turn KeyboardInterrupt into another error, or lose it. So one
-that comes then is raised once the import has ended.
+that comes then is raised once the import has ended; a second one, a moment later, at once.
 """
 
 import _thread
@@ -12,6 +12,7 @@ from types import CodeType, FrameType
 
 _IMPORTING = "<frozen importlib._bootstrap>"
 _AGAIN_S = 0.01
+_INSISTS_S = 0.5  # a launcher and the terminal may both deliver one Ctrl-C
 
 
 class Interrupts:
@@ -25,6 +26,8 @@ class Interrupts:
     def __init__(self, outermost: CodeType) -> None:
         self._outermost = outermost
         self._before: object = None
+        self._since_s: float | None = None  # when the one that waits for an import came
+        self._repeated = False
 
     def __enter__(self) -> None:
         before = signal.getsignal(signal.SIGINT)
@@ -38,9 +41,20 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        if not self._imports(frame):
+        repeated, self._repeated = self._repeated, False
+        since_s, now_s = self._since_s, time.monotonic()
+        insists = since_s is not None and not repeated and now_s - since_s >= _INSISTS_S
+        if insists or not self._imports(frame):
+            self._since_s = None
             raise KeyboardInterrupt
-        _thread.start_new_thread(_interrupt_later, ())
+        self._since_s = now_s if since_s is None else since_s
+        _thread.start_new_thread(self._repeat, ())
+
+    def _repeat(self) -> None:
+        time.sleep(_AGAIN_S)
+        if self._since_s is not None:
+            self._repeated = True
+            _thread.interrupt_main()
 
     def _imports(self, frame: FrameType | None) -> bool:
         while frame is not None and frame.f_code is not self._outermost:
@@ -48,8 +62,3 @@ class Interrupts:
                 return True
             frame = frame.f_back
         return False
-
-
-def _interrupt_later() -> None:
-    time.sleep(_AGAIN_S)
-    _thread.interrupt_main()

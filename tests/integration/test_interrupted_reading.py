@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,23 @@ def test_ctrl_c_within_an_import_says_nothing(module, run):
     # Before the command itself runs, the signal ends it: 130 in a shell.
     assert process.returncode in (128 + signal.SIGINT, -signal.SIGINT)
     assert (printed, words) == ("", "")
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_import(run):
+    with subprocess.Popen(
+        [sys.executable, "-c", IMPORTING, "pandas", "report", str(run)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "importing\n"
+        while process.poll() is None:  # the first ones, and one that is not of the same moment
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+    # Once the command has ended, the next one ends the process.
+    assert process.returncode in (128 + signal.SIGINT, -signal.SIGINT)
 
 
 @pytest.mark.parametrize(
