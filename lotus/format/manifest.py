@@ -61,6 +61,7 @@ def begin(
         "end_ns": None,
         "exit_code": None,
         "signal": None,
+        "memory_kills": None,
         "level": settings.level,
         "batches": settings.batches,
         "every": settings.every,
