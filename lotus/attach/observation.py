@@ -80,7 +80,7 @@ def attach(
         if perf:
             pids = [each.pid for program in programs for each in (program.main, *program.workers)]
             functions = perf_recorder.PerfRecorder(pids, seconds, directory / "perf.data")
-        state = _watch(session, recorders, min(seconds, _LONGEST_S), advance)
+        state = _watch(session, recorders, functions, min(seconds, _LONGEST_S), advance)
         end_ns = time.monotonic_ns()
         counted = None if session.counters is None else session.counters.finish()
         for recorder in recorders:
@@ -131,7 +131,11 @@ def may_not_look(pid: int) -> str:
 
 
 def _watch(
-    session: Observation, recorders: list[StackRecorder], seconds: float, advance: Advance
+    session: Observation,
+    recorders: list[StackRecorder],
+    functions: "PerfRecorder | None",
+    seconds: float,
+    advance: Advance,
 ) -> str:
     """Look until the time is over or the program has ended; returns how it went."""
     for program in session.programs:
@@ -140,6 +144,7 @@ def _watch(
         for worker, facts in enumerate(program.workers):
             session.add(facts.pid, main.pid, worker, main.rank)
     session.rescan()
+    mains = [program.main.pid for program in session.programs]
     session.machine.read(now=True)
     begun, state = time.monotonic(), "watched"
     scanned = found = begun
@@ -159,6 +164,8 @@ def _watch(
                 advance(round(passed * 10), round(seconds * 10))
             elif time.monotonic() - found > _FIND_S:
                 session.find_workers()
+                if functions is not None:
+                    functions.watch([each.pid for each in session.alive], mains)
                 found = time.monotonic()
             if not any(each.alive for each in session.watched.values() if each.worker < 0):
                 state = "ended"

@@ -3,10 +3,12 @@
 import os
 import shutil
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lotus.attach.thread_readings import has_ended
 from lotus.attach.tied_process import TiedProcess
 from lotus.hardware.sampling_probe import kernel_refused, sampling_event
 from native_map.errors import Unusable
@@ -15,6 +17,9 @@ from native_map.recording import perf_command
 _INSTALL = "apt install linux-perf (or linux-tools-$(uname -r))"
 _MOST_SAMPLES = 1_000_000  # they are kept in a text file
 _LEAST_RATE = 49
+# perf records nothing at all where one of its processes ends while it starts, as after a short
+# epoch. Workers that are forked later it follows through their parent.
+_MOST_STARTS = 4
 
 
 class PerfRecorder:
@@ -24,6 +29,7 @@ class PerfRecorder:
         self.problem = ""
         self._output = output
         self._child: TiedProcess | None = None
+        self._starts, self._begin_ns, self._late_ns = 0, time.monotonic_ns(), 0
         self._kernel = not kernel_refused()
         event, rate, why = sampling_event()
         # Each core in use gives `rate` samples a second.
@@ -37,17 +43,33 @@ class PerfRecorder:
         elif not event:
             self.problem = f"{why}; lotus doctor says what would help"
         else:
-            sampling = perf_command.Sampling((event,), rate, self._kernel)
-            # perf records nothing at all where one has ended meanwhile, as after a short epoch.
-            pids = [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
-            if not pids:
-                self.problem = "all processes had ended before perf was started"
-                return
-            words = perf_command.command(path, pids, str(output), sampling)
-            try:
-                self._child = TiedProcess(words)
-            except OSError as error:
-                self.problem = f"perf cannot be started: {error.strerror}"
+            self._path = path
+            self._start(pids, pids)
+
+    def _start(self, pids: Sequence[int], mains: Sequence[int]) -> None:
+        """Start perf on those of these processes that are there; the last time on `mains` only."""
+        self._starts += 1
+        pids = mains if self._starts == _MOST_STARTS else pids
+        pids = [pid for pid in pids if not has_ended(pid)]
+        if not pids:
+            self.problem = "all processes had ended before perf was started"
+            return
+        sampling = perf_command.Sampling((self._event,), self._rate, self._kernel)
+        words = perf_command.command(self._path, pids, str(self._output), sampling)
+        try:
+            self._child = TiedProcess(words)
+            self._late_ns = time.monotonic_ns() - self._begin_ns
+        except OSError as error:
+            self.problem = f"perf cannot be started: {error.strerror}"
+
+    def watch(self, pids: Sequence[int], mains: Sequence[int]) -> None:
+        """Start it again if a process ended while it started; `pids` are those that are alive."""
+        if self._child is None or self.problem or not self._child.ended():
+            return
+        text = self._child.text()
+        vanished = not perf_command.finished(text) and perf_command.missed_process(text)
+        if vanished and self._starts < _MOST_STARTS and pids:
+            self._start(pids, mains)
 
     def stop(self) -> None:
         """End the sampling."""
@@ -110,5 +132,17 @@ class PerfRecorder:
                 "tid": samples["tid"].tolist(),
                 "function": codes,
             },
-            "notes": symbols.notes[:10],
+            "notes": [*self.notes, *symbols.notes[:10]],
         }
+
+    @property
+    def notes(self) -> list[str]:
+        """What its starts have cost."""
+        if self._starts < 2:
+            return []
+        only = ", at last on the main processes and the workers that they started then"
+        return [
+            f"Processes ended while perf started, so it was started {self._starts} times"
+            f"{only if self._starts == _MOST_STARTS else ''}; the first "
+            f"{self._late_ns / 1e9:.1f} s have no samples."
+        ]

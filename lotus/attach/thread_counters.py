@@ -44,7 +44,9 @@ class ThreadCounters:
         self._incomplete: set[int] = set()  # processes with a thread whose time was not counted
         self._met = self._counted = 0  # threads; those that are counted now
         self._refused: dict[tuple[str, str], int] = {}  # threads by events, and by reason
-        self._left_out: dict[str, int] = {}  # threads of which nothing was counted, by reason
+        self._left_out: dict[Thread, str] = {}  # living threads that are not counted, and why
+        self._never: dict[str, int] = {}  # threads that ended without having been, by reason
+        self._waited: dict[str, int] = {}  # threads that are counted since there was room
         self.cost_ns = 0
         self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(OSError, ValueError):
@@ -66,10 +68,16 @@ class ThreadCounters:
             except OSError as error:
                 if error.errno not in ENDED:  # not known: all that were there still are
                     there |= {thread for thread in self._threads if thread[0] == pid}
-        for thread in self._threads.keys() - there:
+        ended = self._threads.keys() - there
+        for thread in ended:
             self._end(thread)
         # First threads first: where not all can be counted, they say most.
-        new = sorted(there - self._threads.keys(), key=lambda each: (each[0] != each[1], each))
+        # Those that were left out are tried again once others have ended.
+        again = self._left_out.keys() if ended else ()
+        new = sorted(
+            (there - self._threads.keys()).union(again),
+            key=lambda each: (each[0] != each[1], each),
+        )
         taken = open_descriptors(os.getpid()) if new else 0
         room = max(self._most - _RESERVE, self._most // 2) - taken if taken >= 0 else 0
         for thread in new:
@@ -79,7 +87,8 @@ class ThreadCounters:
 
     def _begin(self, thread: Thread, room: int) -> bool:
         """Count a thread, with at most `room` descriptors; whether anything of it is counted."""
-        self._met += 1
+        before = self._left_out.pop(thread, "")
+        self._met += not before
         groups: list[CounterGroup | None] = []
         self._threads[thread] = groups
         if self._counted >= _MOST_THREADS:
@@ -102,6 +111,8 @@ class ThreadCounters:
                 if error.errno != errno.ESRCH:  # it has just ended
                     self._refuse(thread, events, error.errno or errno.EIO)
         self._counted += 1
+        if before:
+            self._waited[before] = self._waited.get(before, 0) + 1
         return True
 
     def _few_descriptors(self) -> str:
@@ -109,7 +120,7 @@ class ThreadCounters:
 
     def _leave_out(self, thread: Thread, why: str) -> None:
         self._incomplete.add(thread[0])
-        self._left_out[why] = self._left_out.get(why, 0) + 1
+        self._left_out[thread] = why
 
     def _refuse(self, thread: Thread, events: Sequence[Event], code: int) -> None:
         if any(event.name == "task_clock" for event in events):
@@ -122,6 +133,8 @@ class ThreadCounters:
     def _end(self, thread: Thread) -> None:
         """Read a thread's counters for the last time, and close them."""
         groups = self._threads.pop(thread)
+        if why := self._left_out.pop(thread, ""):
+            self._never[why] = self._never.get(why, 0) + 1
         for events, group in zip(self._groups, groups, strict=False):
             if group is None:
                 continue
@@ -166,9 +179,13 @@ class ThreadCounters:
         ]
         left_out = [
             f"{number} of {self._met} threads were not counted: {why}"
-            for why, number in self._left_out.items()
+            for why, number in self._never.items()
         ]
-        return refused + left_out
+        waited = [
+            f"{number} of {self._met} threads were counted only once others had ended: {why}"
+            for why, number in self._waited.items()
+        ]
+        return refused + left_out + waited
 
     def close(self) -> None:
         """Close the counters."""

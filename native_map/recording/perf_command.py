@@ -120,6 +120,11 @@ def finished(text: str) -> bool:
     return "Captured and wrote" in text
 
 
+def missed_process(text: str) -> bool:
+    """Return whether a process had ended before perf could attach to it, judging by its output."""
+    return "no such process" in text.lower()
+
+
 def counts(text: str) -> dict[str, Any]:
     """Return figures from perf's output: the number of `samples`, chunks `lost`, and `warnings`.
 
@@ -162,7 +167,7 @@ def reason(text: str, events: Sequence[str]) -> str:
         return f"perf knows no event of this name: {','.join(events)}; `perf list` names them"
     if "not supported" in low or "no such device" in low or "sys_perf_event_open" in low:
         return f"this machine cannot sample {','.join(events)}; --perf-events cpu-clock works"
-    if "no such process" in low:
+    if missed_process(text):
         return "the program had already ended"
     lines = (line.strip() for line in text.splitlines())
     first = next((line for line in lines if line.strip(":") not in _EMPTY_WORDS), "")

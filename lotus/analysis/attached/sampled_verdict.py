@@ -25,7 +25,12 @@ from lotus.analysis.attached.loop_shares import (
 from lotus.analysis.attached.process_table import grouped, processes
 from lotus.analysis.attached.sampled_charges import charged, threads_of
 from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
-from lotus.analysis.attached.standstill import idle_outside, judged_still, standstill
+from lotus.analysis.attached.standstill import (
+    idle_outside,
+    judged_still,
+    longest_outside,
+    standstill,
+)
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.ranks.held_up import LEAST_BLOCKED, LEAST_MORE, which_rank_is_judged
 from lotus.analysis.verdict.causes.cause_row import STEP as STEP_PART
@@ -102,6 +107,7 @@ class AttachedSummary:
     functions: FunctionSummary | None = None  # what perf sampled
     counters: CounterSummary | None = None  # of its threads
     stands_at: str = ""  # where the main process stands that does not run, outside of all loops
+    longest_at: tuple[str, float] = ("", 0.0)  # of one without loops: where it was longest, a share
 
 
 def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
@@ -132,6 +138,7 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
         functions=summarise_functions(evidence),
         counters=summarise_counters(evidence),
         stands_at="" if loops else idle_outside(seen),
+        longest_at=("", 0.0) if loops else longest_outside(seen),
     )
 
 
@@ -152,9 +159,12 @@ def with_loop(summary: AttachedSummary) -> AttachedSummary:
             f"was in no loop over a DataLoader: it stands at {summary.stands_at}; see all stacks "
             f"with: py-spy dump --native --pid {facts['pid']}"
         )
+    at, part = summary.longest_at
+    where = f". It was at {at} for {share(part)} of its stacks" if at else ""
     raise LotusError(
         f"process {facts['pid']} was in no loop over a DataLoader in the {seconds:.0f} s that it "
-        "was watched: it has none, or loading takes next to none of its time; look for longer: "
+        "was watched: it is not there yet, it has none, or loading takes next to none of its time"
+        f"{where}; look for longer: "
         f"lotus attach {facts['pid']} --seconds {max(60, round(3 * seconds))}"
     )
 

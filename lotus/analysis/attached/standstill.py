@@ -108,6 +108,22 @@ def idle_outside(seen: Sampled) -> str:
     return str(mine["at"].iloc[0]) if len(mine) else ""
 
 
+def longest_outside(seen: Sampled) -> tuple[str, float]:
+    """Where the first main process was longest, and for which share of its stacks; ("", 0.0)."""
+    mains = seen.evidence.mains[:1]
+    own = seen.samples[seen.samples["pid"].isin(mains) & seen.samples["tid"].isin(mains)]
+    weights = own.groupby("label")["weight_ns"].sum()
+    places: dict[str, float] = {}
+    for label, weight in weights.items():
+        at = _at(seen.evidence, int(str(label)))
+        places[at] = places.get(at, 0.0) + float(weight)
+    places.pop("", None)
+    if not places:
+        return "", 0.0
+    at = max(places, key=places.__getitem__)
+    return at, places[at] / float(weights.sum())
+
+
 def places_of(seen: Sampled) -> pd.DataFrame:
     """Where each thread stands: main threads, and others that are in the program's own code."""
     evidence = seen.evidence

@@ -253,6 +253,34 @@ def test_at_most_so_many_threads_are_counted_at_a_time(monkeypatch: pytest.Monke
     assert "lotus counts 0 threads at a time at most" in counters.finish()["notes"][-1]
 
 
+def test_a_thread_that_was_left_out_is_counted_once_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tasks: dict[int, list[int]] = {1: [1, 2, 3]}
+    real = os.listdir
+
+    def listed(path: str) -> list[str]:
+        return [str(tid) for tid in tasks[1]] if path == "/proc/1/task" else real(path)
+
+    monkeypatch.setattr(thread_counters.os, "listdir", listed)
+    monkeypatch.setattr(thread_counters, "_cpu_ns", lambda pid: 0)
+    monkeypatch.setattr(thread_counters, "_MOST_THREADS", 2)
+    kernel = Kernel()
+    counters = of(kernel)
+    counters.look([1])
+    counters.look([1])
+    assert kernel.still_open == 2 * 2
+    tasks[1] = [1, 3, 4]
+    counters.look([1])
+    assert kernel.still_open == 2 * 2
+    record = counters.finish()
+    assert {*record["counts"]["tid"]} == {1, 2, 3}
+    assert record["clocks"]["clock_ns"] == [-1]
+    never, waited = record["notes"][-2:]
+    assert never.startswith("1 of 4 threads were not counted: lotus counts 2 threads")
+    assert waited.startswith("1 of 4 threads were counted only once others had ended: lotus")
+
+
 def test_counters_of_ended_threads_are_closed_and_their_counts_kept() -> None:
     kernel = Kernel()
     counters = of(kernel)
