@@ -139,6 +139,17 @@ class Verdict:
         bound = self.kind == "consumer-bound" and bool(self.causes)
         return bound and self.causes[0].kind in missing_cores.KINDS
 
+    def largest_causes(self, most: int) -> list[Cause]:
+        """`most` causes in their order: the first, those without a share, and the largest."""
+
+        def rank(place: int) -> tuple[bool, float]:
+            cause = self.causes[place]
+            named = place == 0 or math.isnan(cause.share) or cause.is_silent
+            return not named, -cause.share if not named else 0.0
+
+        chosen = sorted(range(len(self.causes)), key=rank)[:most]
+        return [self.causes[place] for place in sorted(chosen)]
+
 
 def verdict(scope: Scope) -> Verdict:
     """Judge one loader's loop."""

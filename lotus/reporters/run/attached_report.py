@@ -149,7 +149,7 @@ def loader_words(settings: LoaderSettings) -> str:
 
 
 def _loop(console: "Console", loop: LoopSummary) -> None:
-    causes = loop.verdict.causes[:_MOST_CAUSES]
+    causes = loop.verdict.largest_causes(_MOST_CAUSES)
     if len(causes) > 1:
         rows = [
             [plain(cause.title), share(cause.share), coverage.interval(cause)] for cause in causes

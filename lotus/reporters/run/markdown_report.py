@@ -57,7 +57,7 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> Iterat
     if command:
         yield f"\n```\n{plain(command).replace('`', '')}\n```"
     yield ""
-    causes = judged.causes[:_MOST_CAUSES]
+    causes = judged.largest_causes(_MOST_CAUSES)
     rows = ((cause.title, _share_of(cause)) for cause in causes)
     yield from _table((f"cause ({loader.scope.title})", "of the loop"), rows)
     if judged.ruled_out:

@@ -65,7 +65,7 @@ def _causes(loader: LoaderSummary) -> str:
     rows = "".join(
         f"<tr><td style='text-align:left'>{_escape(cause.title)}</td><td>{share(cause.share)}</td>"
         f"<td>{duration(cause.ns)}</td></tr>"
-        for cause in loader.verdict.causes[:_MOST_CAUSES]
+        for cause in loader.verdict.largest_causes(_MOST_CAUSES)
     )
     head = "<tr><th style='text-align:left'>cause</th><th>of the loop</th><th>time</th></tr>"
     return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"

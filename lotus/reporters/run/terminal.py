@@ -147,7 +147,7 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
 
 
 def _causes(console: "Console", loader: LoaderSummary) -> None:
-    causes = loader.verdict.causes[:_MOST_CAUSES]
+    causes = loader.verdict.largest_causes(_MOST_CAUSES)
     if len(causes) > 1:
         table = report_columns.shown(report_columns.CAUSES, loader, report_columns.TERMINAL)
         rows = table.rows(vars(cause) for cause in causes)
