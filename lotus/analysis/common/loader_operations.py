@@ -7,11 +7,22 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import KEYS, Bools, Floats, Ints, batch_rows, integer, total
+from lotus.analysis.common.columns import (
+    KEYS,
+    Bools,
+    Floats,
+    Ints,
+    batch_rows,
+    integer,
+    number,
+    total,
+)
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.analysis.common.operation_sums import BatchSums
 from lotus.analysis.common.run_contents import InEpochs, RunContents
 from lotus.common import long_arrays
+
+_MOST = 0.5  # of an operation's time
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,30 @@ class LoaderOperations:
     def names(self) -> list[str]:
         """The operations, in the order in which they were found."""
         return list(dict.fromkeys(self.cells["operation"]))
+
+    @property
+    def outermost(self) -> list[str]:
+        """Those that are within no other."""
+        cells = self.cells
+        return list(
+            dict.fromkeys(cells["operation"][(cells["parent"].astype(str) == "").to_numpy()])
+        )
+
+    def mostly(self, name: str) -> str:
+        """The innermost operation within an operation that has most of its time; "" for none."""
+        cells = self.cells
+        parent, took = cells["parent"].astype(str), number(cells, "duration_ns")
+        operation = cells["operation"].astype(str)
+        least = _MOST * took[((parent == "") & (operation == name)).to_numpy()].sum()
+        path, inner = name, ""
+        while least > 0:
+            within = (parent == path).to_numpy()
+            sums = pd.Series(took[within]).groupby(operation[within].to_numpy()).sum()
+            if not len(sums) or not sums.max() > least:
+                break
+            path, above = str(sums.idxmax()), path
+            inner = path.removeprefix(f"{above}/")
+        return inner
 
     def durations(self, name: str) -> Durations:
         """How long each call of an operation took."""

@@ -1,5 +1,6 @@
 """Loaders that a program makes anew for each epoch, seen as the one loader that they stand for."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ _TABLES = (
     "sample_digests",
 )
 _NOT_SETTINGS = ("loader", "local_rank", "world_size", "host")
+_LENGTHS = ("dataset_length", "length")
+_LEAST_GROWING = 3  # loaders of different lengths; two may be for training and validation
 
 
 class MergedRun(ChangedRun):
@@ -92,25 +95,33 @@ def merged(run: RunLike) -> RunLike:
     """The run with remade loaders as one; the run itself where no loader was made again.
 
     They are one where one place in the program made them with the same parameters, in one process,
-    and none was iterated while another was.
+    and none was iterated while another was. Loaders of which each has another length, as of data
+    that grow, are one if they are several.
     """
     loaders, epochs = run.loaders, table(run, "epochs")
     if len(loaders) < 2 or not len(epochs) or "call_site" not in loaders:
         return run
     spans = _spans(epochs)
-    keys = [name for name in loaders.columns if name not in _NOT_SETTINGS]
-    text = ["\x1f".join(map(str, row)) for row in loaders[keys].itertuples(index=False)]
-    known = loaders["call_site"].notna()
-    table_of = pd.DataFrame(
-        {"rank": integer(loaders, "rank"), "loader": integer(loaders, "loader"), "key": text}
-    )[known.to_numpy()].merge(spans, on=["rank", "loader"])
-    parts = [
-        _numbered(group.sort_values("start"))
-        for _, group in table_of.groupby("key", sort=False)
-        if len(group) > 1
+    numbers = {"rank": integer(loaders, "rank"), "loader": integer(loaders, "loader")}
+    texts = {"key": _texts(loaders, ()), "alike": _texts(loaders, _LENGTHS)}
+    known = loaders["call_site"].notna().to_numpy()
+    table_of = pd.DataFrame(numbers | texts)[known].merge(spans, on=["rank", "loader"])
+    unique = ~table_of.duplicated("key", keep=False)
+    groups = [group for _, group in table_of[~unique].groupby("key", sort=False)]
+    groups += [
+        group
+        for _, group in table_of[unique].groupby("alike", sort=False)
+        if len(group) >= _LEAST_GROWING
     ]
-    parts = [part for part in parts if part is not None]
+    numbered = [_numbered(group.sort_values("start")) for group in groups]
+    parts = [part for part in numbered if part is not None]
     return MergedRun(run, pd.concat(parts, ignore_index=True)) if parts else run
+
+
+def _texts(loaders: pd.DataFrame, without: Collection[str]) -> list[str]:
+    """The settings of each loader, but for some, as a text."""
+    keys = [name for name in loaders.columns if name not in (*_NOT_SETTINGS, *without)]
+    return ["\x1f".join(map(str, row)) for row in loaders[keys].itertuples(index=False)]
 
 
 def _spans(epochs: pd.DataFrame) -> pd.DataFrame:

@@ -21,8 +21,9 @@ from lotus.analysis.common.scope import Scope
 # share of the samples to make up most of what slow ones cost, these are no outliers but a second
 # kind of sample. On a busy machine many cheap samples are slow because they had no core.
 SLOW_TIMES, SLOW_SHARE, SLOW_LEAST_NS = 5.0, 0.05, 1e6
-# Fetched again, a sample that is slow by itself takes at least so many times the median.
-AGAIN_TIMES = 2.0
+# Fetched again, a sample that is slow by itself takes at least so many times the median, and at
+# least this part of the longest that it took.
+AGAIN_TIMES, _AGAIN_PART = 2.0, 0.1
 # Where more of the batches were slow as a whole, they are a second kind of batch.
 SLOW_BATCHES_SHARE = 0.25
 # The slow samples that are counted are those that make up this share of what all of them cost.
@@ -126,7 +127,10 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
     ordinary = whole.sum() > max(1.0, SLOW_BATCHES_SHARE * len(whole))
     keep = (together & (not ordinary)) | (~together & few)
     rows, together = rows[keep].reset_index(drop=True), together[keep]
-    often, fetches = _mostly_slow(scope, judge, integer(rows, "sample"), bool(ordinary))
+    often, fetches = _mostly_slow(scope, judge, rows, bool(ordinary))
+    again = fetches > 1
+    if (again & ~often).sum() > (again & often).sum():
+        often &= again  # what was fetched once is taken for what most of the others are
     return Outliers(
         samples=rows,
         alone=~together & often,
@@ -151,16 +155,21 @@ def _costly(parts: list[pd.DataFrame], most: int) -> pd.DataFrame:
     return rows[keep].reset_index(drop=True)
 
 
-def _mostly_slow(scope: Scope, judge: _Judge, sample: Ints, ordinary: bool) -> tuple[Bools, Ints]:
+def _mostly_slow(
+    scope: Scope, judge: _Judge, slow_ones: pd.DataFrame, ordinary: bool
+) -> tuple[Bools, Ints]:
     """Whether each sample is slow in most of the fetches that tell, and how many those are (m,).
 
     A sample without an index cannot be recognised in another epoch: it was fetched once.
     `ordinary`: batches that were slow as a whole tell as much as others do.
     """
+    sample, duration = integer(slow_ones, "sample"), number(slow_ones, "duration_ns")
     wanted = np.unique(sample[sample >= 0])
     if not wanted.size:
         return np.ones(len(sample), np.bool_), np.ones(len(sample), np.int64)
     slow, fetches = np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.int64)
+    longest = np.zeros(len(wanted))
+    np.maximum.at(longest, np.searchsorted(wanted, sample[sample >= 0]), duration[sample >= 0])
     for samples in scope.fetched.times():
         index = integer(samples, "sample")
         mine = np.isin(index, wanted)
@@ -170,7 +179,8 @@ def _mostly_slow(scope: Scope, judge: _Judge, sample: Ints, ordinary: bool) -> t
         place = np.searchsorted(wanted, index[mine])
         took = number(judged, "duration_ns")
         measured = (integer(judged, "row") >= 0) & ~np.isnan(took)
-        again = measured & (took > AGAIN_TIMES * number(judged, "typical_ns"))
+        least = np.maximum(AGAIN_TIMES * number(judged, "typical_ns"), _AGAIN_PART * longest[place])
+        again = measured & (took > least)
         # A first batch, or one that was slow as a whole, says nothing of samples slow in it.
         telling = measured & ~(again & ~flag(judged, "usable"))
         if not ordinary:

@@ -7,7 +7,7 @@ from lotus.analysis.common.columns import ratio
 from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.repetition import how_often
-from lotus.common.formatting import size
+from lotus.common.formatting import plural, size
 
 _MUCH_KEPT = 0.25  # cores: processes beside the workers take as much from them
 _NEAR = 0.8  # of a limit
@@ -49,6 +49,17 @@ def _kept_cores(use: CoreUse) -> Iterator[str]:
             f"{use.kept_cores:.1f} cores, and the making of batches waited for a core for "
             f"{use.fetch.delay_share:.0%} of its time: run fewer of them, or run them elsewhere or "
             "at another time."
+        )
+
+
+def few_cores(around: Circumstances) -> Iterator[str]:
+    """That the program may not use all cores, though it waits for some."""
+    waited = max(around.use.fetch.delay_share, around.use.step.delay_share)
+    if around.few_cores and waited >= LEAST_DELAY:
+        yield (
+            f"The program may use only {around.cores:.3g} of the machine's "
+            f"{plural(around.machine_cores, 'core')} (os.sched_setaffinity, taskset, or the CPU "
+            "limit of a container or job), and waits for these."
         )
 
 

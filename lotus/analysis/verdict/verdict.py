@@ -40,6 +40,8 @@ _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
+# Causes that say themselves how many cores there are.
+_TELL_CORES = (AFFINITY.kind, WORKER_THREADS.kind, STEP_THREADS.kind)
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest
@@ -224,6 +226,11 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         flaws=(
             *_left_out(books),
             *remarks.flaws(around, loop),
+            *(
+                ()
+                if any(cause.kind in _TELL_CORES for cause in causes)
+                else remarks.few_cores(around)
+            ),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
         ruled_out=tuple(_ruled_out(books, around, causes)),

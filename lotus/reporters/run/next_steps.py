@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP, TRAINING_STEP
+from lotus.analysis.verdict.causes.outliers import STALLS
 from lotus.analysis.verdict.causes.remedy import PERSISTENT, WORKERS
 from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.analysis.verdict.verdict import Cause, Verdict
@@ -55,6 +56,10 @@ def _is_against(cause: Cause, earlier: Cause) -> bool:
     mine, theirs = cause.remedy.setting, earlier.remedy.setting
     if cause.advice == earlier.advice or {cause.kind, earlier.kind} <= _AT_EDGES:
         return True
+    # Who waits for what another one holds, holds it too.
+    for one, setting in ((cause, theirs), (earlier, mine)):
+        if one.kind == STALLS.kind and setting.get(WORKERS):
+            return True
     if any(name in theirs and theirs[name] != value for name, value in mine.items()):
         return True
     if any(a.get(WORKERS) == 0 and b.get(PERSISTENT) for a, b in ((mine, theirs), (theirs, mine))):

@@ -40,6 +40,7 @@ def test_what_was_said_is_not_said_again() -> None:
         (cause("Raise num_workers from 2 to 4."), cause("More workers will not help.")),
         (cause("Hold the lock for less: more workers will not help."), cause("set num_workers=2")),
         (cause("Raise num_workers from 2."), cause("use fewer workers")),
+        (cause("Find the lock.", kind="stalls"), cause("so", remedy=Remedy({"num_workers": 4}))),
         (
             cause("so", remedy=Remedy({"prefetch_factor": 4})),
             cause("or so", remedy=Remedy({"prefetch_factor": 8})),

@@ -334,8 +334,10 @@ def _waiting_words(charge: Charge, around: Circumstances) -> str:
 
 
 def _operation_title(charge: Charge, around: Circumstances) -> str:
-    words = _waiting_words(charge, around)
-    return operation_name(charge.name) + (f" ({words})" if words else "")
+    words, inner = _waiting_words(charge, around), around.inner.get(charge.name, "")
+    name = operation_name(charge.name)
+    name += f", most of it {operation_name(inner)}" if inner else ""
+    return name + (f" ({words})" if words else "")
 
 
 OPERATION = CauseRow(

@@ -60,3 +60,18 @@ def test_loaders_that_are_iterated_at_once_stay_apart() -> None:
 def test_a_run_of_one_loader_is_itself() -> None:
     run = Plan().run()
     assert merged(run) is run
+
+
+@pytest.mark.parametrize(("count", "together"), [(3, True), (2, False)])
+def test_loaders_of_data_that_grow_are_one_if_they_are_several(count: int, together: bool) -> None:
+    run = remade(count)
+    run.loaders["dataset_length"] = [100 * (number + 1) for number in range(count)]
+    run.loaders["length"] = [number + 8 for number in range(count)]
+    assert (merged(run).loaders["loader"].tolist() == [0]) == together
+    assert together or merged(run) is run
+
+
+def test_of_loaders_that_take_turns_each_is_made_anew_by_itself() -> None:
+    run = remade(4)
+    run.loaders["dataset_length"] = [100, 20, 100, 20]  # of training, of validation
+    assert merged(run).loaders["made"].tolist() == [2, 2]

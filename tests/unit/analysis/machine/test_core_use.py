@@ -460,3 +460,12 @@ def test_workers_that_are_bound_to_fewer_cores_are_seen(cpus: str, named: bool) 
     first = judged(run).causes[0]
     assert (first.kind == "affinity") == named
     assert ("the workers may use only 1 of the machine's 2 cores" in first.title) == named
+
+
+def test_that_the_program_may_use_few_cores_is_said_where_others_have_those() -> None:
+    run = cores(Plan(operations={"Slow": 20.0}, cores=1).run(), (0.2, 0.8, 0.0), QUIET)
+    assert not judged(run).flaws
+    run.manifest["cpu"]["logical"] = 2
+    judgement = judged(run)
+    told = [flaw for flaw in judgement.flaws if "may use only 1 of the machine's 2 cores" in flaw]
+    assert len(told) == (judgement.causes[0].kind != "affinity") == 1

@@ -1,5 +1,7 @@
 """What is out of the ordinary: samples that are slow at regular intervals, one worker's batches."""
 
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -131,3 +133,25 @@ def test_medians_that_differ_by_chance_make_no_worker_slow() -> None:
     assert table["times"].max() > 1.5
     assert not table["slow"].any()
     assert summarise(run).loaders
+
+
+@pytest.mark.parametrize(("again", "alone"), [(250.0, True), (3.0, False)])
+def test_a_sample_is_slow_by_itself_if_it_takes_about_as_long_again(
+    again: float, alone: bool
+) -> None:
+    """Those of which one fetch alone tells are what most of the others are."""
+    slow, calls = {90, 130, 310, 350, 444}, Counter[int]()
+
+    def took(sample: int, worker: int) -> float:
+        calls[sample] += 1
+        return 1.0 if sample not in slow else 400.0 if calls[sample] == 1 else again
+
+    run = Plan(workers=1, batches=120, epochs=2, step=10.0, operations={"Ask": took}).run()
+    once = (run.samples["sample"] == 444) & (run.samples["epoch"] == 1)
+    run.samples = run.samples[~once].reset_index(drop=True)
+    none = np.zeros(len(run.batches), np.bool_)
+    found = outlier_samples(scopes(run)[0], none, none)
+    assert set(found.samples["sample"]) == slow
+    assert found.alone.all() == alone
+    assert found.by_chance.all() != alone
+    assert found.fetches[found.samples["sample"] == 444].tolist() == [1]

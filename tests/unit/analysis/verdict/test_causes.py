@@ -385,3 +385,19 @@ def test_slow_samples_that_wait_are_not_to_be_re_encoded(cpu: float, words: str)
     first = next(cause for cause in judged(run).causes if cause.kind == "slow-samples")
     assert words in first.advice
     assert ("in Read, which waits, not computing" in first.title) == (cpu < 0.5)
+
+
+@pytest.mark.parametrize(("part", "title"), [(0.7, "Views, most of it Blur"), (0.4, "Views")])
+def test_the_operation_within_one_that_has_most_of_its_time_is_named(
+    part: float, title: str
+) -> None:
+    run = Plan(operations={"Views": 20.0}).run()
+    took = run.ops["duration_ns"]
+    inside = run.ops.assign(parent="Views", operation="Views/Maybe", nested=True)
+    inside["duration_ns"] = part * took + 1e5
+    innermost = inside.assign(parent="Views/Maybe", operation="Views/Maybe/Blur")
+    innermost["duration_ns"] = part * took
+    other = inside.assign(operation="Views/Flip", duration_ns=0.2 * took)
+    run.ops = pd.concat([run.ops, inside, innermost, other], ignore_index=True)
+    first = judged(run).causes[0]
+    assert (first.kind, first.title) == ("operation", title)
