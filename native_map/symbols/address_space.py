@@ -90,7 +90,8 @@ class _Space:
         hit = low < high
         # If there are too many, the latest are used, because they hide the others.
         steps = np.cumsum(np.where(hit, high - low + STEPS_EACH, 0)[::-1])[::-1]
-        table.refused[OVERLAPPING] += int((hit & (steps > table.steps)).sum())
+        if left_out := int((hit & (steps > table.steps)).sum()):
+            table.refused[OVERLAPPING] += left_out
         hit &= steps <= table.steps
         table.steps -= int(steps[hit][0]) if hit.any() else 0
         spans = list(zip(by_time[hit], eras[hit], low[hit], high[hit], strict=True))

@@ -143,8 +143,10 @@ def test_of_two_mappings_the_one_of_the_time_counts(tmp_path: Path) -> None:
     mappings = pd.DataFrame([row(1, first, 100), row(1, second, 200)], columns=columns)
     times = [50, 100, 199, 200, 900]
     samples = pd.concat([samples_at([address], 1, t) for t in times], ignore_index=True)
-    names = list(Symbols().resolve(mappings, samples)["function"])
+    symbols = Symbols()
+    names = list(symbols.resolve(mappings, samples)["function"])
     assert names == ["exported"] * 3 + ["shipped"] * 2
+    assert not any("overlap" in note for note in symbols.notes)
     # A child forked in between keeps what the parent had; the parent's later mapping is not its.
     forks = pd.DataFrame({"pid": [2, 3, 4], "ppid": [1, 1, 3], "time_ns": [150, 250, 400]})
     children = pd.concat([samples_at([address], p, 900) for p in (2, 3, 4)], ignore_index=True)
