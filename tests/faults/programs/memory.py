@@ -16,6 +16,9 @@ HOW, WORKERS = sys.argv[1], int(sys.argv[2])
 class Greedy:
     def __call__(self, value):
         if value == 9:
+            if HOW == "cgroup":  # whatever else is large, the kernel is to choose this process
+                with open("/proc/self/oom_score_adj", "w") as file:
+                    file.write("1000")
             return len(b"x" * (1 << 30))
         return value
 

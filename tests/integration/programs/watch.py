@@ -42,10 +42,16 @@ def digest(thing):
 
 
 def settle():
-    """Wait until the feeder threads of closed queues are gone: they end by themselves."""
+    """Wait until the feeder threads of closed queues and the workers are gone.
+
+    Both end by themselves; torch waits five seconds for a worker, which may be too few.
+    """
     gc.collect()
-    while any(thread.name == "QueueFeederThread" for thread in threading.enumerate()):
+    while multiprocessing.active_children() or any(
+        thread.name == "QueueFeederThread" for thread in threading.enumerate()
+    ):
         time.sleep(0.01)
+    gc.collect()
 
 
 def state():
