@@ -119,8 +119,8 @@ def check(version: str, python: str, torch: str | None, folder: Path) -> str:
     if torch is not None:
         (folder / "train.py").write_text(TRAIN)
         traced = ["trace", "-o", "own", "--", "python", "train.py"]
-        durations["trace, to its verdict"] = environment.run("lotus", *traced, shows="INPUT-BOUND")
-        durations["demo"] = environment.run("lotus", "demo", shows="INPUT-BOUND")
+        durations["trace, to its verdict"] = environment.run("lotus", *traced, shows="-BOUND")
+        durations["demo"] = environment.run("lotus", "demo", shows="-BOUND")
         says = "import torch; print(torch.__version__)"
         torch = subprocess.check_output([environment.programs / "python", "-c", says], text=True)
     beside = f", torch {torch.strip()}" if torch else ""

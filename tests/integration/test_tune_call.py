@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 # the main process would wait several times for its worker, which is long on a busy machine.
 PROGRAM = """
 import json
+import multiprocessing
 import os
 import random
 import sys
@@ -58,6 +59,8 @@ def main():
 
     assert dict(vars(loader)) == before
     assert torch.equal(torch.get_rng_state(), state[0]) and random.getstate() == state[1]
+    while multiprocessing.active_children():  # torch waits five seconds for a worker, then no more
+        time.sleep(0.01)
     with open("/proc/self/task/%d/children" % os.getpid()) as file:
         assert not file.read().split()
     assert len(os.listdir("/proc/self/fd")) == descriptors

@@ -12,12 +12,12 @@ SHARED = [("lazy", 0), ("init", 0), ("init", 1), ("held", 0)]  # how it reads, w
 ALONE = [("lazy", 1), ("mmap", 0), ("pread", 0), ("log", 0), ("each", 0), ("stream", 0)]
 
 
-def applied(folder, how, workers):
+def applied(folder, how, workers, budget="2s"):
     command = command_of(SCRIPT, [how, str(workers)])
-    words = ["tune", "--apply", "-f", "-o", "tuned.json", "--budget", "2s", "--strategy", "random"]
-    words += ["--", *command]
+    words = ["tune", "--apply", "-f", "-o", "tuned.json", "--budget", budget]
+    words += ["--strategy", "random", "--", *command]
     folder = folder / f"{how}{workers}"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     return Start([*LOTUS, *words], folder, "tune", {"COLUMNS": "500"})
 
 
@@ -30,6 +30,9 @@ def runs(torch, tmp_path_factory):
         some, waiting = waiting[:3], waiting[3:]
         started = [(case, applied(folder, *case)) for case in some]
         ended.update((case, start.end()) for case, start in started)
+    for case in ALONE:  # a busy machine may have had no time for a second setting
+        if "more time: lotus tune" in " ".join(ended[case].err.decode().split()):
+            ended[case] = applied(folder, *case, budget="40s").end()
     return ended
 
 

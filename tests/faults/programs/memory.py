@@ -4,6 +4,7 @@
 set from outside.
 """
 
+import contextlib
 import gc
 import resource
 import sys
@@ -17,7 +18,7 @@ class Greedy:
     def __call__(self, value):
         if value == 9:
             if HOW == "cgroup":  # whatever else is large, the kernel is to choose this process
-                with open("/proc/self/oom_score_adj", "w") as file:
+                with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
                     file.write("1000")
             return len(b"x" * (1 << 30))
         return value
