@@ -22,7 +22,7 @@ BUSY = 0.9  # share of all cores in use by the command from which they limit the
 OTHERS = 0.5  # share of all cores below which the command does not compete with itself
 CONSUMER, GROWING, MAIN_PROCESS, CORES = "consumer", "none yet", "main process", "cores"
 FRONTEND, BACKEND, SHARED_CPU = "front end", "back end", "shared parts of the CPU"
-OTHER_PROGRAMS = "cores that something else has"
+OTHER_PROGRAMS = "cores used by something else"
 STORAGE, WAITING, EDGES, UNKNOWN = "storage", "waiting", "start-up", "not known"
 
 # Between the workers and the loop.
@@ -69,7 +69,7 @@ def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
     number of cores that the program could use at once (NaN: not known).
     """
     if knee is None:
-        return [Limit(UNKNOWN, "One number of workers alone does not tell what saturates.")]
+        return [Limit(UNKNOWN, "One number of workers does not show what saturates.")]
     at, most = _means(table[knee.workers]), max(table)
     top = _means(table[most])
     edges = at.get("edges_share", 0.0)
@@ -88,10 +88,10 @@ def limits(table: Table, knee: Knee | None, cores: float) -> list[Limit]:
     return causes or [
         Limit(
             UNKNOWN,
-            "What was measured does not tell what saturates."
+            "The measurements do not show what saturates."
             if knee.undecided
-            else f"Throughput no longer grows beyond {knee.workers} workers, and what was measured "
-            "does not tell why.",
+            else f"Throughput no longer grows beyond {knee.workers} workers, and the measurements "
+            "do not show why.",
             _evidence(top, "fetch_utilisation", "off_share", "idle_share", "wait_share"),
         )
     ]
@@ -135,7 +135,7 @@ def _evidence(means: Mapping[str, float], *names: str) -> dict[str, float]:
 def _training_step(knee: Knee, at: Mapping[str, float]) -> Limit:
     return Limit(
         CONSUMER,
-        f"The training step: with {_workers(knee.workers)} it takes "
+        f"The training step: with {_workers(knee.workers)}, it takes "
         f"{at.get('step_share', math.nan):.0%} of the loop, so more workers cannot help.",
         _evidence(at, "step_share", "input_share", "wait_share"),
     )
@@ -144,9 +144,9 @@ def _training_step(knee: Knee, at: Mapping[str, float]) -> Limit:
 def _edges(knee: Knee, at: Mapping[str, float]) -> Limit:
     return Limit(
         EDGES,
-        f"Starting and ending: with {_workers(knee.workers)} {at['edges_share']:.0%} of the loop "
-        "passes before its first batch or after its last one; longer epochs or persistent workers "
-        "would show what more workers bring.",
+        f"Start-up and shut-down: with {_workers(knee.workers)}, {at['edges_share']:.0%} of the "
+        "loop passes before its first batch or after its last one; longer epochs or persistent "
+        "workers would show what more workers gain.",
         _evidence(at, "edges_share", "startup_s", "input_share"),
     )
 
@@ -154,8 +154,8 @@ def _edges(knee: Knee, at: Mapping[str, float]) -> Limit:
 def _growing(knee: Knee, at: Mapping[str, float]) -> Limit:
     return Limit(
         GROWING,
-        f"No limit seen: throughput still grows at {_workers(knee.workers)}, the most that "
-        "were tried.",
+        f"No limit seen: throughput still grows at {_workers(knee.workers)}, the most that was "
+        "tried.",
         _evidence(at, "fetch_utilisation", "wait_share"),
     )
 
@@ -170,8 +170,8 @@ def _main(most: int, top: Mapping[str, float]) -> list[Limit]:
     return [
         Limit(
             MAIN_PROCESS,
-            f"The way to the main process: with {_workers(most)} these idle {idle:.0%} of the time "
-            f"while {shares[kind]:.0%} of the loop is owed to {_ON_THE_WAY[kind]}.",
+            f"Delivery to the main process: with {_workers(most)}, workers are idle {idle:.0%} of "
+            f"the time, and {shares[kind]:.0%} of the loop is due to {_ON_THE_WAY[kind]}.",
             {"idle_share": idle, f"{kind}_owed_share": shares[kind],
              **_evidence(top, "wait_share")},
         )
@@ -188,17 +188,17 @@ def _cores(most: int, top: Mapping[str, float], cores: float) -> list[Limit]:
         return [
             Limit(
                 OTHER_PROGRAMS,
-                f"Cores that something else has: with {_workers(most)} fetches are ready to run "
-                f"without getting a core {queue:.0%} of their time, while the command uses "
-                f"{max(used, busy):.0%} of the cores. Unless its step keeps them busy, other "
-                "programs do: sweep again on a machine that is left alone.",
+                f"Cores used by something else: with {_workers(most)}, fetches wait for a core "
+                f"{queue:.0%} of their time, while the command uses {max(used, busy):.0%} of the "
+                "cores. Unless its step keeps them busy, other programs do: sweep again on an idle "
+                "machine.",
                 evidence,
             )
         ]
-    text = f"Cores: with {_workers(most)} fetching alone uses {used:.0%} of "
+    text = f"Cores: with {_workers(most)}, fetching alone uses {used:.0%} of "
     text += "the cores" if math.isnan(cores) else f"the {cores:g} cores" if cores != 1 else "1 core"
     if queue >= 0.01:
-        text += f", and fetches are ready to run without getting one {queue:.0%} of their time"
+        text += f", and fetches wait for a core {queue:.0%} of their time"
     return [Limit(CORES, text + ".", evidence)]
 
 
@@ -212,9 +212,9 @@ def _cpu(table: Table) -> list[Limit]:
     if not cost.grows:
         return []
     growth_text = (
-        f"a sample costs {cost.times:.2f} times the CPU time with {_workers(last)} that it "
+        f"with {_workers(last)}, a sample takes {cost.times:.2f} times as much CPU time as with "
+        f"{first}"
     )
-    growth_text += f"costs with {first}"
     evidence = {"cpu_times": cost.times, "cpu_times_low": cost.low, "cpu_times_high": cost.high}
     ends = _means(table[first]), _means(table[last])
     grown = {}
@@ -227,7 +227,7 @@ def _cpu(table: Table) -> list[Limit]:
             evidence |= {f"{side}_bound_first": share[0], f"{side}_bound_last": share[1]}
     if grown and max(grown.values()) > 0:
         return [_slots(growth_text, evidence, max(grown, key=lambda side: grown[side]), ends)]
-    why = "hardware counters would tell which" if not grown else "neither end of the pipeline tells"
+    why = "hardware counters would show which" if not grown else "the counters do not show which"
     return [
         Limit(
             SHARED_CPU,
@@ -246,13 +246,13 @@ def _slots(
     growth_text += (
         f", and the {'front' if side == 'frontend' else 'back'} end leaves {last:.0%} of the "
     )
-    growth_text += f"slots empty, {first:.0%} before"
+    growth_text += f"slots empty instead of {first:.0%}"
     if not any(map(math.isnan, loads)):
         evidence |= {"dram_loads_first": loads[0], "dram_loads_last": loads[1]}
     if side == "frontend":
         return Limit(FRONTEND, f"The CPU's front end: {growth_text}.", evidence)
     return Limit(
-        BACKEND, f"Memory, or what else the CPU's back end waits for: {growth_text}.", evidence
+        BACKEND, f"Memory, or whatever else the CPU's back end waits for: {growth_text}.", evidence
     )
 
 
@@ -261,18 +261,16 @@ def _off_core(most: int, top: Mapping[str, float]) -> list[Limit]:
     if off < OFF_CORE:
         return []
     evidence = _evidence(top, "off_share", "storage_share", "read_bytes", "major_faults")
-    wait_text = f"with {_workers(most)} fetches wait {off:.0%} of their time without wanting a core"
+    wait_text = f"with {_workers(most)}, fetches are blocked {off:.0%} of their time"
     if storage >= off / 2:
         return [
-            Limit(
-                STORAGE, f"Storage: {wait_text}, and read from local storage meanwhile.", evidence
-            )
+            Limit(STORAGE, f"Storage: {wait_text} and read from local storage meanwhile.", evidence)
         ]
     return [
         Limit(
             WAITING,
-            f"Waiting that is no reading from local storage: {wait_text} (a network, a lock, the "
-            "interpreter, a sleep).",
+            f"Waiting, but not for local storage: {wait_text} (network, lock, interpreter or "
+            "sleep).",
             evidence,
         )
     ]

@@ -121,7 +121,7 @@ def _not_counted(run: "Run") -> list[str]:
     ]
     wanted = run.manifest.get("counters")
     if wanted and not len(run.counters) and not reasons:
-        reasons.append("counters were asked for and no batch was counted")
+        reasons.append("counters were requested, but no batch was counted")
     perf = (run.manifest.get("recorders") or {}).get("perf") or {}
     if perf.get("problem"):
         reasons.append(f"sampling failed: {perf['problem']}")

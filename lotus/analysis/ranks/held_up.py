@@ -44,9 +44,9 @@ def which_rank_is_judged(last: tuple[str, float], other: tuple[str, float, float
     """
     name = last[0].partition(" (")[0]
     return (
-        f"All this is of {last[0]}, which waits for data {share(last[1])} of its loop; {other[0]} "
-        f"waits {share(other[1])} and is blocked in {share(other[2])} of its step: most likely it "
-        f"waits there for {name}."
+        f"All this is about {last[0]}, which waits for data {share(last[1])} of its loop; "
+        f"{other[0]} waits {share(other[1])} and is blocked for {share(other[2])} of "
+        f"its step, most likely waiting for {name}."
     )
 
 

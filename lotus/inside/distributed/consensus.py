@@ -55,7 +55,7 @@ def agree(
             store.set("decision", _decide(store, world, wait_s, all_in, str(answer["of"])))
             store.add("said", 1)
         elif not _wait(store, {"said": 1}, wait_s):
-            raise Unknown(f"none was told within {wait_s:g} s")
+            raise Unknown(f"none arrived within {wait_s:g} s")
         return str(bytes(store.get("decision")).decode())
     except Unknown:
         raise

@@ -190,7 +190,7 @@ class Rebalancing:
             raise consensus.Unknown(self.broken)
         try:
             if not consensus._wait(self.store, {"said": self.rounds}, self.wait_s):
-                raise consensus.Unknown(f"none was told within {self.wait_s:g} s")
+                raise consensus.Unknown(f"none arrived within {self.wait_s:g} s")
             decision = json.loads(bytes(self.store.get("decision")))
         except consensus.Unknown:
             raise

@@ -462,7 +462,7 @@ class Recorder(Writer):
             self.event({"event": "note", "text": text})
             self.uncounted = 0
         if self.crowded:
-            text = f"{self.crowded} batches had too many samples or operations to be told singly"
+            text = f"{self.crowded} batches had too many samples or operations to record each"
             self.event({"event": "note", "text": text})
             self.crowded = 0
         if self.broken:

@@ -100,8 +100,8 @@ def lines(functions: FunctionSummary) -> list[str]:
     text = (
         f"perf sampled {plain(functions.event)} {functions.frequency} times a second{kernel}: "
         f"{amount(functions.samples)} samples{lost}. {amount(functions.matched)} of "
-        f"{amount(functions.stacks)} Python stacks have one within a millisecond; the other "
-        f"{share(functions.apart_share)} of the samples are told of whole processes only."
+        f"{amount(functions.stacks)} Python stacks have one within a millisecond. The other "
+        f"{share(functions.apart_share)} of the samples are known by process only."
     )
     unknown = [
         f"Functions not known of {', '.join(names)}: {reason}."

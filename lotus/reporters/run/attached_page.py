@@ -78,6 +78,6 @@ def _loop(loop: LoopSummary) -> Section:
             ]
             for row in rows_of(loop.rank_rows)
         ]
-        headings = [(name, RIGHT) for name in ("rank", "waits", "step", "of it blocked")]
+        headings = [(name, RIGHT) for name in ("rank", "waits", "step", "step blocked")]
         parts.append(Table(headings, rows))
     return Section(plain(loop.title)[:1].upper() + plain(loop.title)[1:], parts)

@@ -155,7 +155,7 @@ def _loop(console: "Console", loop: LoopSummary) -> None:
             [plain(cause.title), share(cause.share), coverage.interval(cause)] for cause in causes
         ]
         headings = [("", LEFT), ("of loop", RIGHT), ("95% interval", RIGHT)]
-        print_table(console, "What the loop's time is owed to", headings, rows)
+        print_table(console, "What the loop's time is spent on", headings, rows)
     if loop.places is not None:
         headings, rows = place_cells(loop.places)
         print_table(console, "Where the threads stand", headings, rows)
@@ -169,10 +169,10 @@ def _loop(console: "Console", loop: LoopSummary) -> None:
             for row in rows_of(loop.rank_rows)
         ]  # fmt: skip
         headings = [("rank", RIGHT), ("pid", RIGHT), ("waits", RIGHT), ("step", RIGHT)]
-        headings += [("of it blocked", RIGHT)]
+        headings += [("step blocked", RIGHT)]
         print_table(
             console,
-            "Ranks (in a synchronised job who waits most holds up the others)",
+            "Ranks (in a synchronised job, the one that waits most holds up the others)",
             headings,
             rows,
         )

@@ -160,7 +160,7 @@ def device(loader: LoaderSummary) -> Iterator[str]:
             f"to do while the program waited for data (for {share(timed.wait_share)} of its own "
             f"time), and busy for at most {share(1 - timed.idle_share)}: by the device's clock, in "
             f"{amount(timed.steps)}{of} {'step' if timed.taken == 1 else 'steps'}. Expected gains "
-            "count the program's own steps, and know nothing of the device."
+            "count the program's own steps and do not account for the device."
         )
 
 
@@ -213,7 +213,7 @@ def rival_words(judged: Verdict) -> str:
     """Return that another cause may be the largest; "" if the batches distinguish them."""
     if not judged.as_large:
         return ""
-    return f"These batches do not tell whether it or this is larger: {plain(judged.as_large)}."
+    return f"Another cause may be as large: {plain(judged.as_large)}."
 
 
 def share_words(cause: Cause, judged: Verdict) -> str:
@@ -224,7 +224,7 @@ def share_words(cause: Cause, judged: Verdict) -> str:
     text = f"{share(cause.share)}{interval_text} of the {whole_of(cause)}"
     if math.isfinite(cause.gain):
         text += (
-            f"; if it cost nothing, and all else as it is, the loop would be "
+            f"; if it cost nothing and all else stayed the same, the loop would be "
             f"{gain_words(cause, judged)}"
         )
     return text
@@ -237,7 +237,7 @@ def open_waits(summary: Summary) -> Iterator[str]:
         yield (
             f"It ended after {duration(row['wait_ns'])} of waiting for batch {row['batch']} ({of}"
             f"epoch {row['epoch']}), which no number here includes: `lotus top "
-            f"{plain(shlex.quote(summary.path))}` says who held it up."
+            f"{plain(shlex.quote(summary.path))}` shows what held it up."
         )
 
 

@@ -79,7 +79,7 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
         of = "this loop" if len(summary.loaders) > 1 else "the loop"
         result += _wrap(f"without the first cause: {of} {words}")
     if judged.as_large:
-        result += _wrap(f"not sure which is larger: the first, or {plain(judged.as_large)}")
+        result += _wrap(f"another cause may be as large: {plain(judged.as_large)}")
     if judged.ruled_out:
         result += _wrap(f"ruled out: {', '.join(judged.ruled_out)}")
     if judged.causes:

@@ -242,11 +242,8 @@ def timeline(lanes: Lanes) -> Chart:
         for row, title in enumerate(titles)
     ]
     note = f"Drawn in {bins:,} parts of {duration(width)}. In each, the height of a colour is the "
-    note += f"share of that time, in steps of 1/{rows}: nothing is picked out, so the density is "
-    note += (
-        "right, but what is shorter than a part has no edges of its own. Sending is done beside "
-    )
-    note += "and is not drawn."
+    note += f"share of that time, in steps of 1/{rows}. Nothing is left out, but start and end "
+    note += "of what is shorter than a part do not show. Sending runs in parallel and is not drawn."
     if lanes.left_out:
         note += f" {lanes.left_out} more lanes, with less work, are left out."
     legend = list(zip(map(operation_name, lanes.kinds), colours, strict=True))

@@ -267,7 +267,7 @@ def test_of_a_batch_beyond_the_longest_frame_the_rest_is_written(tmp_path, monke
     assert contents.fixed["batch"]["n_samples"].tolist() == [20 if whole else 0]
     notes = [event["text"] for event in contents.events if event["event"] == "note"]
     assert notes == (
-        [] if whole else ["1 batches had too many samples or operations to be told singly"]
+        [] if whole else ["1 batches had too many samples or operations to record each"]
     )
 
 

@@ -15,7 +15,7 @@ from tests.unit.simulated import MS, Plan
 LINE = (
     "The device was idle for at least 20% of the loop, with nothing to do while the program waited "
     "for data (for {} of its own time), and busy for at most 80%: by the device's clock, in 30 of "
-    "40 steps. Expected gains count the program's own steps, and know nothing of the device."
+    "40 steps. Expected gains count the program's own steps and do not account for the device."
 )
 
 

@@ -225,7 +225,7 @@ def test_the_rank_that_the_others_wait_for_is_judged() -> None:
     assert loop.held_up_by == MAIN + 100
     assert loop.verdict.input_share == pytest.approx(0.7, abs=0.01)
     assert loop.verdict.causes[0].title == "Blur"
-    assert "All this is of rank 1 (process 200)" in loop.verdict.flaws[0]
+    assert "All this is about rank 1 (process 200)" in loop.verdict.flaws[0]
     assert "rank 0 (process 100) waits 0%" in loop.verdict.flaws[0]
     computes = Program(lambda tick: STEP, [turns((BLUR, 1), (IDLE, 9))])
     assert summarise(job(computes, late)).loops[0].held_up_by == 0

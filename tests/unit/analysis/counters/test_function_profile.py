@@ -118,7 +118,7 @@ def test_why_nothing_was_counted_is_a_note(builder):
 def test_counters_that_counted_no_batch_are_a_note(builder):
     batch(builder.process(pid=100), counted=False)
     summary = summarise_map(lotus.load(builder.end(counters="cycles|0|0x0|0x0|u")), None)
-    assert summary.notes == ["counters were asked for and no batch was counted"]
+    assert summary.notes == ["counters were requested, but no batch was counted"]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_the_rank_that_waits_for_data_is_judged() -> None:
     first = loader.verdict.causes[0]
     assert first.title == "Slow"
     assert first.share > 0.9
-    assert loader.verdict.flaws[0].startswith("All this is of rank 1, which waits for data 9")
+    assert loader.verdict.flaws[0].startswith("All this is about rank 1, which waits for data 9")
     # AND what the job would do with data always ready is what this rank's steps allow
     assert loader.times["step_limit_samples_per_s"] == pytest.approx(2 * 4 / 0.5e-3, rel=0.01)
     assert summary.time is not None

@@ -384,7 +384,7 @@ def test_a_store_that_breaks_once_the_answer_is_given_leaves_no_guess(calls: int
 def test_one_who_decides_and_is_gone_leaves_no_guess() -> None:
     store = Store()
     store.add("decided", 1)
-    with pytest.raises(consensus.Unknown, match="none was told within 0 s"):
+    with pytest.raises(consensus.Unknown, match="none arrived within 0 s"):
         consensus.agree(store, 0, 2, yes(), 0)
 
 

@@ -405,7 +405,7 @@ def test_who_cannot_know_what_others_decided_stops_before_it_matters() -> None:
         alone(Store(), program_with(every=10, prefetch=[2, 2]))
     assert str(stopped.value) == (
         "lotus: from which step on the ranks have which shares cannot be known "
-        "(none was told within 0 s); rank 0 stops before it"
+        "(none arrived within 0 s); rank 0 stops before it"
     )
 
 
