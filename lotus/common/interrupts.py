@@ -37,6 +37,7 @@ class Interrupts:
                 self._before = before
 
     def __exit__(self, *_: object) -> None:
+        self._since_s = None
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
 
@@ -48,7 +49,11 @@ class Interrupts:
             self._since_s = None
             raise KeyboardInterrupt
         self._since_s = now_s if since_s is None else since_s
-        _thread.start_new_thread(self._repeat, ())
+        try:
+            _thread.start_new_thread(self._repeat, ())
+        except RuntimeError:  # there is no thread to be had
+            self._since_s = None
+            raise KeyboardInterrupt from None
 
     def _repeat(self) -> None:
         time.sleep(_AGAIN_S)

@@ -34,6 +34,19 @@ def memory(root: Path = Path("/"), process: str = "self") -> Headroom | None:
     return min((room for room in rooms if room), key=lambda room: room.free, default=None)
 
 
+def limit(root: Path = Path("/"), process: str = "self") -> int | None:
+    """Return the least memory limit of a process's cgroups at which the kernel kills, in bytes.
+
+    None without one.
+    """
+    limits: list[int | None] = []
+    for folder in host.cgroups(root, "memory", process):
+        limits += [_number(folder / name) for name in ("memory.max", "memory.limit_in_bytes")]
+        if not (folder / "memory.max").exists():
+            limits.append(_table(folder / "memory.stat").get("hierarchical_memory_limit"))
+    return min((each for each in limits if each is not None and each < _NO_LIMIT), default=None)
+
+
 def killed(root: Path = Path("/"), process: str = "self") -> int | None:
     """Return how many processes of a process's own cgroup the kernel has killed, as memory was
     full, since the cgroup was made; None where it does not count them."""

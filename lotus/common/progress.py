@@ -30,7 +30,7 @@ class Bar:
     def show(self, over: "threading.Event") -> None:
         """Draw it from two seconds on until the work is over."""
         if not over.wait(_NOTICED_S):
-            with contextlib.suppress(OSError):  # of a terminal that is gone
+            with contextlib.suppress(OSError, ValueError):  # of a terminal that is gone
                 self._draw(over)
 
     def _draw(self, over: "threading.Event") -> None:
@@ -63,9 +63,9 @@ def progress(what: str) -> Iterator[Bar]:
 
     over = threading.Event()
     drawer = threading.Thread(target=bar.show, args=(over,), daemon=True)
-    with contextlib.suppress(RuntimeError):  # no thread can be started
-        drawer.start()
     try:
+        with contextlib.suppress(RuntimeError):  # no thread can be started
+            drawer.start()
         yield bar
     finally:
         over.set()

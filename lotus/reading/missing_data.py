@@ -51,12 +51,12 @@ def ending(exit_code: int | None, signal: int | None, memory_kills: int | None =
         lines.append(f"the program ended with code {exit_code}")
     lines = [f"{line}; what it did until then is kept" for line in lines]
     if memory_kills:
-        room = memory_headroom.memory()
-        limit = f", whose limit is {size(room.limit)}" if room is not None and room.limit else ""
+        limit = memory_headroom.limit()
+        limited = "" if limit is None else f" (memory limit {size(limit)})"
         lines.append(
             f"out of memory: the kernel killed {plural(memory_kills, 'process')} of this "
-            f"cgroup{limit}; fewer workers, a smaller prefetch_factor or less data in memory "
-            "need less"
+            f"cgroup{limited} while it ran; if they were the program's, use fewer workers, a "
+            "smaller prefetch_factor or less data in memory"
         )
     return lines
 

@@ -110,7 +110,7 @@ def trace(
         _write_end(directory, record, ProgramOutcome(error.exit_code, None, time.monotonic_ns()))
         raise
     killed = memory_headroom.killed()
-    if killed is not None and killed_before is not None:
+    if killed is not None and killed_before is not None and killed >= killed_before:
         outcome = replace(outcome, memory_kills=killed - killed_before)
     _settle(directory)
     _write_end(directory, record, outcome)

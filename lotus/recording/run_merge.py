@@ -1,7 +1,7 @@
 """Merges the runs that the hosts of a job recorded into one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def merge(paths: Sequence[Path], output: Path, force: bool = False) -> Run:
         **first,
         "state": "ended",
         "end_ns": max((time_ns for time_ns in ended[:1] if isinstance(time_ns, int)), default=None),
-        "memory_kills": sum(run.manifest.get("memory_kills") or 0 for run in runs),
+        "memory_kills": _killed([run.manifest for run in runs]),
         "exit_code": _worst([run.manifest.get("exit_code") for run in runs]),
         "ranks": [],
         "recorders": None,  # what they left is not here
@@ -46,6 +46,18 @@ def merge(paths: Sequence[Path], output: Path, force: bool = False) -> Run:
     }
     manifest.write(output, {**record, "ranks": job_ranks.recorded(output, job_ranks.names(hosts))})
     return load(output)
+
+
+def _killed(manifests: Sequence[Mapping[str, Any]]) -> int | None:
+    """How many were killed on all hosts; None: nobody counted them.
+
+    Runs on one host may have counted the same ones.
+    """
+    most: dict[object, int] = {}
+    for each in manifests:
+        if isinstance(count := each.get("memory_kills"), int):
+            most[each.get("host")] = max(most.get(each.get("host"), 0), count)
+    return sum(most.values()) if most else None
 
 
 def _worst(codes: Sequence[Any]) -> Any:

@@ -69,7 +69,7 @@ def test_perf_that_fails_otherwise_is_not_started_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "perf"
-    path.write_text('#!/bin/sh\necho "$@" >> "$0.started"\necho "Permission denied"\nexit 1\n')
+    path.write_text('#!/bin/sh\necho "Permission denied"\necho "$@" >> "$0.started"\nexit 1\n')
     path.chmod(0o755)
     monkeypatch.setattr(perf_recorder.shutil, "which", lambda name: str(path))
     monkeypatch.setattr(perf_recorder, "sampling_event", lambda: ("cpu-clock:u", 99, ""))

@@ -26,6 +26,15 @@ class Terminal(io.StringIO):
         return count
 
 
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a terminal that can draw a bar, wherever these tests run."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("TTY_COMPATIBLE", "TTY_INTERACTIVE", "FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def test_work_that_lasts_has_a_bar_though_nothing_of_it_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -341,3 +341,10 @@ def test_ranks_that_died_or_were_restarted(tmp_path):
     assert [rank["pid"] for rank in loaded.manifest["ranks"]] == [100, 110, 101, 111]
     assert loaded.lost["what"].tolist() == ["truncated tail"]
     assert not any("ranks are not" in note for note in loaded.notes)
+
+
+def test_killed_processes_are_counted_once_a_host_and_not_where_nobody_counted() -> None:
+    told = [("a", 2), ("a", 2), ("b", 1), ("b", None)]
+    manifests = [{"host": host, "memory_kills": count} for host, count in told]
+    assert run_merge._killed(manifests) == 3
+    assert run_merge._killed([{"host": "a"}]) is None

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from lotus.common.errors import LotusError
-from lotus.common.memory_headroom import Headroom
 from lotus.reading import missing_data
 from lotus.recording.launcher import ProgramOutcome
 from lotus.reporters.run import closing
@@ -162,10 +161,9 @@ def test_elsewhere_it_is_plain_and_bars_are_what_the_stream_can_write(
 def test_that_the_kernel_killed_for_memory_is_told_with_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    room = Headroom(0, "full", 420 << 20)
-    monkeypatch.setattr("lotus.common.memory_headroom.memory", lambda: room)
+    monkeypatch.setattr("lotus.common.memory_headroom.limit", lambda: 420 << 20)
     ended, out = missing_data.ending(None, 9, 2)
     assert "SIGKILL" in ended
-    assert "killed 2 processes of this cgroup, whose limit is 420 MiB" in out
+    assert "killed 2 processes of this cgroup (memory limit 420 MiB)" in out
     assert len(missing_data.ending(1, None, 0)) == len(missing_data.ending(1, None)) == 1
     assert len(missing_data.ending(0, None, 1)) == 1  # of a worker that the program did without

@@ -465,3 +465,13 @@ def test_processes_that_the_kernel_killed_are_counted(
     files: dict[str, str], killed: int | None, tmp_path: Path
 ) -> None:
     assert memory_headroom.killed(machine(tmp_path, files)) == killed
+
+
+def test_the_limit_at_which_the_kernel_kills_is_not_the_one_that_slows_down(tmp_path: Path) -> None:
+    own = v2(f"{V2}/job", str(4 * GIB), GIB) | {f"{V2}/job/memory.high": f"{2 * GIB}\n"}
+    assert memory_headroom.limit(machine(tmp_path, IN_V2 | own)) == 4 * GIB
+
+
+def test_the_limit_of_a_parent_counts(tmp_path: Path) -> None:
+    files = IN_V1 | v1(f"{V1}/m", 1 << 62, GIB, above=3 * GIB)
+    assert memory_headroom.limit(machine(tmp_path, files)) == 3 * GIB

@@ -14,7 +14,7 @@ def clause(kind: str, evidence: Mapping[str, float]) -> str:
     if kind == STEP_THREADS.kind:
         return "because the training step's threads have fewer cores than they need"
     if kind == AFFINITY.kind:
-        return f"because the program may use only {evidence['cores']:g} of the machine's cores"
+        return f"because the program may use only {evidence['cores']:.3g} of the machine's cores"
     if kind == STEP_DELAY.kind:
         users = who_has_the_cores(Evidence(evidence))
         return f"because {users} use the cores that the training step needs"

@@ -54,7 +54,7 @@ def _reason(evidence: Evidence) -> str:
 
 def _advice(charge: Charge, around: Circumstances) -> str:
     rate = charge.evidence.get("read_bytes_per_s", math.nan)
-    unless = "" if math.isnan(rate) else f" unless {size(rate)} a second is all that it gives"
+    unless = "" if not rate > 0 else f" unless {size(rate)} a second is all that it gives"
     return (
         "The files came from storage, not from the page cache: keep them on a faster or local "
         "disk, in memory, or in fewer and larger files. More workers read more files at once, "

@@ -217,7 +217,7 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
 def _cores_title(charge: Charge, around: Circumstances) -> str:
     cores, whole = (charge.evidence[name] for name in ("cores", "machine_cores"))
     who = "workers" if charge.evidence.get("bound_workers") else "program"
-    return f"the {who} may use only {cores:g} of the machine's {plural(whole, 'core')}"
+    return f"the {who} may use only {cores:.3g} of the machine's {plural(whole, 'core')}"
 
 
 def _cores_reason(evidence: Evidence) -> str:
