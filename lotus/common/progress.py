@@ -38,7 +38,13 @@ class Bar:
         from rich.progress import Progress
 
         console = Console(file=sys.stderr)
-        with Progress(console=console, transient=True, auto_refresh=False) as drawn:
+        with Progress(
+            console=console,
+            transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,  # what the command prints is its result
+            redirect_stderr=False,
+        ) as drawn:
             task = drawn.add_task(self._what, total=None)
             while True:
                 done, whole = self._counts

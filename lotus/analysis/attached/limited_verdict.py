@@ -36,7 +36,7 @@ def limited_verdict(evidence: AttachEvidence) -> Verdict:
     if busy <= _IDLE and max(idle, cores) >= _BUSY:
         text = f"{figures}: most likely the training step binds, and the workers wait for it."
         return _verdict("consumer-bound", "not", text)
-    return _verdict("unknown", "", f"{figures}: both may be.")
+    return _verdict("unknown", "", f"{figures}: which of them waits for the other is not known.")
 
 
 def _wanting(looks: pd.DataFrame) -> float:

@@ -72,3 +72,16 @@ def test_short_work_and_a_file_have_no_bar(monkeypatch: pytest.MonkeyPatch) -> N
         with progress.progress("reading") as bar:
             bar(1, 4)
         assert stream.getvalue() == ""
+
+
+def test_what_is_printed_meanwhile_goes_where_it_would_without_a_bar(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal, out = Terminal("reading"), io.StringIO()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setattr(progress, "_NOTICED_S", 0.0)
+    with progress.progress("reading"):
+        terminal.drawn.wait()
+        print("the result")
+    assert out.getvalue() == "the result\n"
