@@ -7,6 +7,7 @@ that comes then is raised once the import has ended; a second one, a moment late
 import _thread
 import contextlib
 import signal
+import sys
 import time
 from types import CodeType, FrameType
 
@@ -27,7 +28,8 @@ class Interrupts:
         self._outermost = outermost
         self._before: object = None
         self._since_s: float | None = None  # when the one that waits for an import came
-        self._repeated = False
+        self._is_due = False  # the next signal is that one again, as no import runs any more
+        self._main = _thread.get_ident()
 
     def __enter__(self) -> None:
         before = signal.getsignal(signal.SIGINT)
@@ -42,24 +44,29 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        repeated, self._repeated = self._repeated, False
+        is_due, self._is_due = self._is_due, False
         since_s, now_s = self._since_s, time.monotonic()
-        insists = since_s is not None and not repeated and now_s - since_s >= _INSISTS_S
+        insists = since_s is not None and not is_due and now_s - since_s >= _INSISTS_S
         if insists or not self._imports(frame):
             self._since_s = None
             raise KeyboardInterrupt
-        self._since_s = now_s if since_s is None else since_s
+        if since_s is not None:
+            return
+        self._since_s = now_s
         try:
-            _thread.start_new_thread(self._repeat, ())
+            _thread.start_new_thread(self._wait, ())
         except RuntimeError:  # there is no thread to be had
             self._since_s = None
             raise KeyboardInterrupt from None
 
-    def _repeat(self) -> None:
-        time.sleep(_AGAIN_S)
-        if self._since_s is not None:
-            self._repeated = True
-            _thread.interrupt_main()
+    def _wait(self) -> None:
+        """Interrupt the main thread again once it imports nothing."""
+        while self._since_s is not None:
+            time.sleep(_AGAIN_S)
+            frame = sys._current_frames().get(self._main)
+            if self._since_s is not None and not self._imports(frame):
+                self._is_due = True
+                _thread.interrupt_main()
 
     def _imports(self, frame: FrameType | None) -> bool:
         while frame is not None and frame.f_code is not self._outermost:
