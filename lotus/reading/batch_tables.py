@@ -40,6 +40,11 @@ def thin(values: Array) -> Array:
     return np.broadcast_to(values[:1].copy(), values.shape)
 
 
+def alike(values: Array) -> bool:
+    """Whether all of them are one value; False of none."""
+    return len(values) > 0 and bool((values == values[0]).all())
+
+
 def categories(codes: Array, names: Sequence[str]) -> Any:
     """Return a category column from signed codes; -1 is missing."""
     return pd.Categorical.from_codes(codes, pd.Index(list(names), dtype=object))

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.common import long_arrays
-from lotus.reading import sample_tables
+from lotus.reading import process_contents, sample_tables
 from lotus.reading.batch_tables import signed
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Assembly, Ints
@@ -119,7 +119,7 @@ class Pieces(Sequence[Piece]):
         if loose and frames is not None:
             return Piece(number, slice(0, 0), empty(self.run).samples, loose_of(self.run, number))
         part = self._part(place)
-        contents = list(sample_tables.loaded_all(part, with_cpu))
+        contents = list(process_contents.loaded_all(part, with_cpu))
         samples = sample_tables.samples(part, contents)
         if frames is not None:
             start = a.slices[number].start
@@ -139,7 +139,7 @@ def _places(a: Assembly, rows: int) -> Iterator[_Place]:
     """Divide a run into pieces of about so many rows."""
     first, held = 0, 0  # processes that wait for a piece, and their rows
     for number, own in enumerate(a.slices):
-        batch, loose = a.batch[own], _loose_count(a, number)
+        batch, loose = a.batch[own], process_contents.loose_count(a.processes[number])
         size = len(batch) + int(signed(batch["n_samples"]).sum() + signed(batch["n_ops"]).sum())
         if held and held + size + loose > rows:
             yield _Place(first, number)
@@ -182,7 +182,7 @@ def loose_of(run: InProcesses, number: int) -> pd.DataFrame:
     own = a.slices[number]
     frames = np.flatnonzero(a.batch["n_loose"][own] > 0)
     part = _part(a, number, frames, loose=True)
-    count = _loose_count(a, number)
+    count = process_contents.loose_count(a.processes[number])
     if not count:
         return empty(run).ops
     ops = sample_tables.operations(part, run._with_cpu())
@@ -190,16 +190,11 @@ def loose_of(run: InProcesses, number: int) -> pd.DataFrame:
 
 
 def _in_samples(
-    run: InProcesses, part: Assembly, contents: Iterable[sample_tables.Loaded] | None = None
+    run: InProcesses, part: Assembly, contents: Iterable[process_contents.Loaded] | None = None
 ) -> pd.DataFrame:
     ops = sample_tables.operations(part, run._with_cpu(), contents)
     loose = int(signed(part.batch["n_loose"]).sum())
     return ops.iloc[: len(ops) - loose]
-
-
-def _loose_count(a: Assembly, number: int) -> int:
-    fixed = a.processes[number].log.fixed
-    return sum(int(signed(fixed[kind]["n_loose"]).sum()) for kind in sample_tables.LOOSE)
 
 
 def _ranges(a: Assembly, number: int, rows: int) -> Iterator[tuple[int, int]]:
