@@ -125,7 +125,7 @@ def _written(parts: Sequence[Array], size: int) -> Array:
         rows = part.reshape(1) if part.ndim == 0 else part
         some = max(_STEP * len(rows) // max(rows.nbytes, 1), 1)
         for first in range(0, len(rows), some):
-            data = np.ascontiguousarray(rows[first : first + some]).view(np.uint8).data
+            data = np.ascontiguousarray(rows[first : first + some]).reshape(-1).view(np.uint8).data
             while data.nbytes:
                 count = os.pwrite(region.fd, data, at)
                 data, at = data[count:], at + count

@@ -159,3 +159,17 @@ def test_without_room_arrays_stay_in_memory(monkeypatch):
     kept = long_arrays.kept(np.arange(10))
     assert kept.tolist() == list(range(10))
     assert not is_in_file(kept)
+
+
+@pytest.mark.parametrize("shape", [(600,), (200, 3), (20, 10, 3)])
+def test_what_is_written_in_pieces_is_written_whole(shape, monkeypatch):
+    """As by a disk that is nearly full: it takes a part of what it is given."""
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: write(fd, data[:7], at))
+    values = np.arange(600).reshape(shape)
+    kept = long_arrays.kept(values)
+    assert is_in_file(kept)
+    assert (kept == values).all()
+    rows = np.zeros(50, ROWS)
+    rows["number"] = np.arange(50)
+    assert (long_arrays.kept(rows) == rows).all()
