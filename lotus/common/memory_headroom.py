@@ -39,12 +39,9 @@ def limit(root: Path = Path("/"), process: str = "self") -> int | None:
 
     None without one.
     """
-    limits: list[int | None] = []
-    for folder in host.cgroups(root, "memory", process):
-        limits += [_number(folder / name) for name in ("memory.max", "memory.limit_in_bytes")]
-        if not (folder / "memory.max").exists():
-            limits.append(_table(folder / "memory.stat").get("hierarchical_memory_limit"))
-    return min((each for each in limits if each is not None and each < _NO_LIMIT), default=None)
+    folders = host.cgroups(root, "memory", process)
+    limits = (_limit(folder, "memory.max", "memory.limit_in_bytes") for folder in folders)
+    return min((each for each in limits if each is not None), default=None)
 
 
 def killed(root: Path = Path("/"), process: str = "self") -> int | None:
@@ -62,20 +59,24 @@ def _left(folder: Path) -> Headroom | None:
     """The memory that a cgroup still allows; None without a limit."""
     stat = _table(folder / "memory.stat")
     version2 = (folder / "memory.current").exists()
-    names = ("memory.max", "memory.high") if version2 else ("memory.limit_in_bytes",)
-    limits = [_number(folder / name) for name in names]
-    if not version2:
-        limits.append(stat.get("hierarchical_memory_limit"))
-    limit = min(
-        (value for value in limits if value is not None and value < _NO_LIMIT), default=None
-    )
-    if limit is None:
+    most = _limit(folder, "memory.max", "memory.high", "memory.limit_in_bytes")
+    if most is None:
         return None
     used = _number(folder / ("memory.current" if version2 else "memory.usage_in_bytes")) or 0
     # In v1 only the total_ numbers include child cgroups, as the usage does.
     used -= min(stat.get("inactive_file" if version2 else "total_inactive_file", 0), used)
-    why = f"the cgroup's memory limit is {size(limit)} and {size(used)} are in use"
-    return Headroom(max(limit - used, 0), why, limit)
+    why = f"the cgroup's memory limit is {size(most)} and {size(used)} are in use"
+    return Headroom(max(most - used, 0), why, most)
+
+
+def _limit(folder: Path, *names: str) -> int | None:
+    """The least of a cgroup's limits of these names; None without one.
+
+    In v1, where a cgroup tells those of its parents too, also the least of these.
+    """
+    limits = [_number(folder / name) for name in names]
+    limits.append(_table(folder / "memory.stat").get("hierarchical_memory_limit"))
+    return min((each for each in limits if each is not None and each < _NO_LIMIT), default=None)
 
 
 def _number(path: Path) -> int | None:

@@ -1,5 +1,6 @@
 """A large run is read: with a bar on a terminal; Ctrl-C ends it with 130, no words and no files."""
 
+import contextlib
 import os
 import pty
 import signal
@@ -110,8 +111,9 @@ def test_ctrl_c_leaves_nothing(words, run, tmp_path):
     assert sorted(run.rglob("*")) == before
 
 
-@pytest.mark.parametrize("module", ["lotus.cli", "lotus.commands.report", "numpy", "pandas"])
-def test_ctrl_c_within_an_import_says_nothing(module, run):
+@contextlib.contextmanager
+def importing(module, run):
+    """A report that stands still where it imports a module."""
     with subprocess.Popen(
         [sys.executable, "-c", IMPORTING, module, "report", str(run)],
         stdin=subprocess.PIPE,
@@ -121,6 +123,12 @@ def test_ctrl_c_within_an_import_says_nothing(module, run):
     ) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "importing\n"
+        yield process
+
+
+@pytest.mark.parametrize("module", ["lotus.cli", "lotus.commands.report", "numpy", "pandas"])
+def test_ctrl_c_within_an_import_says_nothing(module, run):
+    with importing(module, run) as process:
         process.send_signal(signal.SIGINT)
         printed, words = process.communicate("\n")
     # Before the command itself runs, the signal ends it: 130 in a shell.
@@ -129,15 +137,7 @@ def test_ctrl_c_within_an_import_says_nothing(module, run):
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_import(run):
-    with subprocess.Popen(
-        [sys.executable, "-c", IMPORTING, "pandas", "report", str(run)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == "importing\n"
+    with importing("pandas", run) as process:
         while process.poll() is None:  # the first ones, and one that is not of the same moment
             process.send_signal(signal.SIGINT)
             time.sleep(0.1)

@@ -120,9 +120,14 @@ class CoreUse:
         return not self.full and not alone and self.fetch.delay_share >= LEAST_DELAY
 
 
+def allowed_cores(scope: Scope) -> float:
+    """How many cores the program may use, all of its ranks together; NaN: not known."""
+    return scope.cores * max(len(scope.ranks), 1)
+
+
 def cores_are_few(scope: Scope) -> bool:
     """Whether the program may use only a part of the machine's cores."""
-    return scope.cores < scope.machine_cores / max(len(scope.ranks), 1)
+    return allowed_cores(scope) < scope.machine_cores
 
 
 def core_use(scope: Scope) -> CoreUse:

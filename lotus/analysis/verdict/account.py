@@ -53,7 +53,7 @@ def account(scope: Scope) -> Account:
     for row in CAUSES:
         taken = [charge for charge in _taken(row, ledger) if charge.ns >= _LEAST_NS or row.silent]
         if row.part not in (STEP, SHUTDOWN):
-            ledger.charged_ns += sum(charge.ns - charge.step_ns for charge in taken)
+            ledger.charged_ns += sum(charge.waited_ns for charge in taken)
         charges += taken
     if scope.partial:
         charges = _extrapolated(charges, ledger.uncharged_ns)
@@ -91,15 +91,12 @@ def _taken(row: CauseRow, ledger: Ledger) -> Iterator[Charge]:
 
 def _scaled(charge: Charge, scale: float) -> Charge:
     by_batch = None if charge.by_batch is None else charge.by_batch * scale
-    of_waits = charge.ns - charge.step_ns
-    return replace(charge, ns=charge.step_ns + of_waits * scale, by_batch=by_batch)
+    return replace(charge, ns=charge.step_ns + charge.waited_ns * scale, by_batch=by_batch)
 
 
 def _extrapolated(charges: list[Charge], uncharged_ns: float) -> list[Charge]:
     """Only some batches were to be recorded: the others' waits are divided in the same way."""
-    recorded = sum(
-        charge.ns - charge.step_ns for charge in charges if BY_KIND[charge.kind].part == WAITS
-    )
+    recorded = sum(charge.waited_ns for charge in charges if BY_KIND[charge.kind].part == WAITS)
     if recorded <= 0 or uncharged_ns <= 0:
         return charges
     scale = 1.0 + uncharged_ns / recorded

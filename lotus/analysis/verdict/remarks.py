@@ -1,14 +1,17 @@
 """What is said beside the causes: how far the machine was busy, and flaws that cost no time yet."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.repetition import how_often
+from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS, WORKER_THREADS
 from lotus.common.formatting import plural, size
 
+# Causes that say themselves how many cores there are.
+_TELL_CORES = {AFFINITY.kind, STEP_THREADS.kind, WORKER_THREADS.kind}
 _MUCH_KEPT = 0.25  # cores: processes beside the workers take as much from them
 _NEAR = 0.8  # of a limit
 _SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
@@ -52,12 +55,13 @@ def _kept_cores(use: CoreUse) -> Iterator[str]:
         )
 
 
-def few_cores(around: Circumstances) -> Iterator[str]:
-    """That the program may not use all cores, though it waits for some."""
-    waited = max(around.use.fetch.delay_share, around.use.step.delay_share)
-    if around.few_cores and waited >= LEAST_DELAY:
+def few_cores(around: Circumstances, causes: Collection[str]) -> Iterator[str]:
+    """That the program may not use all cores, though it waits for some; no cause says so."""
+    waits = (around.use.fetch.delay_share, around.use.step.delay_share)
+    waited = any(share >= LEAST_DELAY for share in waits)  # NaN: not measured
+    if waited and around.few_cores > 0 and _TELL_CORES.isdisjoint(causes):
         yield (
-            f"The program may use only {around.cores:.3g} of the machine's "
+            f"The program may use only {around.few_cores:.3g} of the machine's "
             f"{plural(around.machine_cores, 'core')} (os.sched_setaffinity, taskset, or the CPU "
             "limit of a container or job), and waits for these."
         )

@@ -40,8 +40,6 @@ _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
-# Causes that say themselves how many cores there are.
-_TELL_CORES = (AFFINITY.kind, WORKER_THREADS.kind, STEP_THREADS.kind)
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest
@@ -226,11 +224,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         flaws=(
             *_left_out(books),
             *remarks.flaws(around, loop),
-            *(
-                ()
-                if any(cause.kind in _TELL_CORES for cause in causes)
-                else remarks.few_cores(around)
-            ),
+            *remarks.few_cores(around, causes=[cause.kind for cause in causes]),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
         ruled_out=tuple(_ruled_out(books, around, causes)),
@@ -324,7 +318,7 @@ def _is_usual_way(books: Account, around: Circumstances) -> bool:
 def _largest(books: Account) -> float:
     """The largest share of the loop that one cause of waits has, but for other programs."""
     waits = [
-        charge.ns - charge.taken_ns - charge.step_ns
+        charge.waited_ns - charge.taken_ns
         for charge in books.charges
         if BY_KIND[charge.kind].part == WAITS and charge.kind != OTHERS.kind
     ]
@@ -367,9 +361,7 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
     What has no record explains nothing and comes last, unless most of the waiting was broken off:
     then nothing else is the cause.
     """
-    waited = sum(
-        charge.ns - charge.step_ns for charge in charges if BY_KIND[charge.kind].part != STEP
-    )
+    waited = sum(charge.waited_ns for charge in charges if BY_KIND[charge.kind].part != STEP)
 
     def place(charge: Charge) -> tuple[int, float]:
         group, part = 1, BY_KIND[charge.kind].part
@@ -412,7 +404,7 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> 
         kind=charge.kind,
         title=row.full_title(charge, around),
         share=ratio(ns, books.loop_ns),
-        wait_share=float("nan") if row.part == STEP else ratio(charge.ns - charge.step_ns, waited),
+        wait_share=float("nan") if row.part == STEP else ratio(charge.waited_ns, waited),
         ns=ns,
         evidence=charge.evidence,
         advice=row.advice(charge, around),

@@ -50,6 +50,11 @@ class Charge:
     at_once: float = math.nan
     by_batch: Floats | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def waited_ns(self) -> float:
+        """How much of it was not in the training step, of a cause of waits."""
+        return self.ns - self.step_ns
+
 
 Words = Callable[[Charge, Circumstances], str]
 

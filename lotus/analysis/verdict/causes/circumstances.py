@@ -13,7 +13,7 @@ from lotus.analysis.common.columns import flag, integer, median, number, ratio, 
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.data.repeated_samples import divided_data
-from lotus.analysis.machine.core_use import CoreUse, cores_are_few
+from lotus.analysis.machine.core_use import CoreUse, allowed_cores, cores_are_few
 from lotus.analysis.machine.machine_readings import least_memory_share, within_loops
 from lotus.analysis.observations.own_code import (
     HotFunction,
@@ -66,7 +66,7 @@ class Circumstances:
     epochs: int = 1
     left: bool = False  # each of several iterations was left before its end
     machine_cores: float = math.nan  # NaN: not known
-    few_cores: bool = False  # the program may use only a part of them
+    few_cores: float = math.nan  # that the program may use, all ranks; NaN: all, or not known
     torch_threads: int = -1  # in which torch computes in the main process; -1: not known
     threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
     # The operation within each that has most of its time, by its name; "": none has.
@@ -146,7 +146,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         epochs=scope.epoch_count,
         left=scope.each_is_left,
         machine_cores=scope.machine_cores,
-        few_cores=cores_are_few(scope),
+        few_cores=allowed_cores(scope) if cores_are_few(scope) else math.nan,
         torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),
         threads_set_at=str(settings.get("threads_set_at") or ""),
         inner={name: scope.calls.mostly(name) for name in scope.calls.outermost},

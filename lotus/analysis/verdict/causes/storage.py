@@ -20,12 +20,11 @@ def _cold_files(ledger: Ledger) -> Iterable[Charge]:
     parts = [(ledger.take_component(place), names[place]) for place in cold]
     if parts:
         read = total(number(batches, "read_bytes"))
+        # Of a partly recorded loop, what the other batches read is not known.
+        known = not ledger.scope.partial
         evidence = {
             "read_bytes": read,
-            # Of a partly recorded loop, what the other batches read is not known.
-            "read_bytes_per_s": math.nan
-            if ledger.scope.partial
-            else ratio(read * 1e9, ledger.loop_ns),
+            "read_bytes_per_s": ratio(read * 1e9, ledger.loop_ns) if known else math.nan,
             "major_faults": total(number(batches, "major_faults")),
             "fetch_ns": total(ledger.components.fetch),
             "cpu_ns": total(number(batches, "cpu_ns")),
@@ -39,14 +38,10 @@ def _title(charge: Charge, around: Circumstances) -> str:
 
 def _reason(evidence: Evidence) -> str:
     on_cpu = evidence["cpu_ns"] / evidence["fetch_ns"] if evidence["fetch_ns"] else math.nan
+    rate = f", {size(evidence['read_bytes_per_s'])} a second"
     return (
         f"{size(evidence['read_bytes'])} came from storage"
-        + (
-            f", {size(evidence['read_bytes_per_s'])} a second"
-            if evidence.has("read_bytes_per_s")
-            else ""
-        )
-        + f", with "
+        f"{rate if evidence.has('read_bytes_per_s') else ''}, with "
         f"{amount(evidence['major_faults'])} major faults; the fetches spent "
         f"{share(on_cpu)} of their time on a CPU."
     )

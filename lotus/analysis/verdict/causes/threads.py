@@ -7,7 +7,7 @@ import numpy as np
 
 from lotus.analysis.common.columns import integer, number, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.machine.core_use import LEAST_DELAY, Threads, cores_are_few
+from lotus.analysis.machine.core_use import LEAST_DELAY, Threads, allowed_cores, cores_are_few
 from lotus.analysis.machine.machine_readings import within_loops
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
@@ -44,7 +44,7 @@ def crowd_evidence(threads: Threads) -> dict[str, float]:
 def _limits(scope: Scope) -> dict[str, float]:
     """Evidence of the cores that the program may use, of those that the machine has."""
     return {
-        "cores": scope.cores * max(len(scope.ranks), 1),
+        "cores": allowed_cores(scope),
         "machine_cores": scope.machine_cores,
         "throttled_ns": within_loops(scope, "throttled_ns"),
     }
