@@ -35,32 +35,33 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Stderr, on which bars are drawn at once; it awaits the text of the parameter."""
-    made = Terminal(request.param)
-    monkeypatch.setattr("sys.stderr", made)
+def drawn_at_once(monkeypatch: pytest.MonkeyPatch, text: str) -> Terminal:
+    """Return a standard error on which bars are drawn at once, and which awaits `text`."""
+    terminal = Terminal(text)
+    monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr(progress, "_NOTICED_S", 0.0)
-    return made
+    return terminal
 
 
-@pytest.mark.parametrize("terminal", ["reading"], indirect=True)
-def test_work_that_lasts_has_a_bar_though_nothing_of_it_is_done(terminal: Terminal) -> None:
+def test_work_that_lasts_has_a_bar_though_nothing_of_it_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = drawn_at_once(monkeypatch, "reading")
     with progress.progress("reading"):
         terminal.drawn.wait()
     assert "\x1b[2K" in terminal.getvalue()  # it is wiped away
 
 
-@pytest.mark.parametrize("terminal", ["joining"], indirect=True)
-def test_the_bar_names_the_part_that_is_done_now(terminal: Terminal) -> None:
+def test_the_bar_names_the_part_that_is_done_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = drawn_at_once(monkeypatch, "joining")
     with progress.progress("reading") as bar:
         bar(1, 4)
         bar.doing("joining")
         terminal.drawn.wait()
 
 
-@pytest.mark.parametrize("terminal", [" 75%"], indirect=True)
-def test_the_bar_shows_how_much_is_done(terminal: Terminal) -> None:
+def test_the_bar_shows_how_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = drawn_at_once(monkeypatch, " 75%")
     with progress.progress("reading") as bar:
         bar(3, 4)
         terminal.drawn.wait()
@@ -75,10 +76,10 @@ def test_short_work_and_a_file_have_no_bar(monkeypatch: pytest.MonkeyPatch) -> N
         assert stream.getvalue() == ""
 
 
-@pytest.mark.parametrize("terminal", ["reading"], indirect=True)
 def test_what_is_printed_meanwhile_goes_where_it_would_without_a_bar(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    terminal = drawn_at_once(monkeypatch, "reading")
     out = io.StringIO()
     monkeypatch.setattr("sys.stdout", out)
     with progress.progress("reading"):
