@@ -270,6 +270,7 @@ def loaded_all(a: Assembly, with_cpu: bool) -> Iterator[Loaded]:
 
 
 def load_samples(process: Process) -> SampleTable:
+    """Which samples a worker prepared, and when; empty if the log holds none."""
     if not process.log.fixed["batch"]["n_samples"].any():
         return _NO_SAMPLES
     arrays = process.log.arrays("batch", ("samples", "index", "index64"))
