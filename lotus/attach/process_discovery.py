@@ -41,7 +41,9 @@ class ProcessFacts:
     @property
     def words(self) -> str:
         """Its command, shortened, for a line of text."""
-        return plain(brief_command(list(redaction.command(self.command)), 50)) or self.name
+        if not any(self.command):  # a thread of the kernel
+            return plain(self.name)
+        return plain(brief_command(list(redaction.command(self.command)), 50))
 
 
 @dataclass(frozen=True)

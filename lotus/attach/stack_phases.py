@@ -149,12 +149,21 @@ def _site(
     """The loop that calls the loader: the innermost that is also seen outside of `next`.
 
     Not one that only hands on batches, if there is another: the step is in the one that uses them.
+    Code of the program without source, as a notebook's cell, is a loop as a whole.
     """
-    looped = wrapper = None
+    looped = wrapper = unread = None
     for frame in reversed(above):
+        library = stack_frames.LIBRARY.search(frame.file)
+        if unread and library:
+            continue  # its loops run the cells of a notebook
         lines = elsewhere.get((frame.function, frame.file), set())
         loop = sources.loop(frame.file, frame.line)
         if loop is None:
+            if not looped and not library and not sources.text(frame.file, frame.line):
+                site = Site(frame.function, frame.file, frame.line, 0, 0)
+                if lines:
+                    return site
+                unread = unread or site
             continue
         site = Site(frame.function, frame.file, loop.head, loop.first, loop.last)
         if loop.hands_on:
@@ -163,8 +172,8 @@ def _site(
         looped = looped or site
         if any(site.first <= line <= site.last for line in lines):
             return site
-    if looped or wrapper:
-        return looped or wrapper
+    if looped or unread or wrapper:
+        return looped or unread or wrapper
     if any(sources.text(frame.file, frame.line) for frame in above):
         return None  # a batch that is taken outside of any loop
     known = [frame for frame in above if (frame.function, frame.file) in elsewhere]

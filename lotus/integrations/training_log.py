@@ -20,7 +20,8 @@ from lotus.live.tailing import Tail
 from lotus.recording import session
 
 _T = TypeVar("_T")
-# Analysing the run takes longer as it grows: limit it to this share of an epoch.
+# Analysing the run takes longer as it grows: limit it to this share of the time since it was last
+# analysed.
 _JUDGING_SHARE = 0.01
 _MOST_LOG = 64 << 20  # bytes of the logs: about a second to judge
 
@@ -53,8 +54,8 @@ class TrainingLog:
 
         lotus/wait_share: share of the wall time blocked in the loaders' `next`;
         lotus/samples_per_s: samples made; lotus/cause_share/KIND: the first cause of the run so far
-        and its share of the loop. The cause is determined after the first epoch, and again as long
-        as that takes at most a hundredth of an epoch.
+        and its share of the loop. The cause is determined after the first epoch, and again after
+        epochs by whose end a hundred times as long has passed as that took.
         """
         return self._guarded(self._epoch, {}) if self._active else {}
 
@@ -77,9 +78,12 @@ class TrainingLog:
             self._path = recording.__enter__().path
             self._recording = recording
         self._tail, self._digest = Tail(self._path, WANTED), LogDigest()
-        self._since = (time.monotonic_ns(), 0, 0)
-        self._judging_s = 0.0
+        self._begin_values()
         self._active = True
+
+    def _begin_values(self) -> None:
+        self._since = (time.monotonic_ns(), 0, 0)
+        self._judged_ns, self._judging_ns = self._since[0], 0
 
     def _epoch(self) -> dict[str, float]:
         assert self._path is not None
@@ -98,9 +102,11 @@ class TrainingLog:
             "lotus/wait_share": min((waits - waited) / (now - before), 1.0),
             "lotus/samples_per_s": (samples - samples_made) / seconds,
         }
-        if self._judging_s <= _JUDGING_SHARE * seconds and self._size() <= _MOST_LOG:
+        affordable = self._judging_ns <= _JUDGING_SHARE * (now - self._judged_ns)
+        if affordable and self._size() <= _MOST_LOG:
             values |= self._first_cause()
-            self._judging_s = (time.monotonic_ns() - now) / 1e9
+            self._judged_ns = time.monotonic_ns()
+            self._judging_ns = self._judged_ns - now
         self._since = time.monotonic_ns(), waits, samples  # the analysis is not part of an epoch
         self._note(now, self._since[0])
         return values

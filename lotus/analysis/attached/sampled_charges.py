@@ -138,7 +138,7 @@ class _Ledger:
             "workers_ns": whole - in_iter,
             "first_batch_ns": 0.0,
             "first_send_ns": 0.0,
-            "epochs": float(self._shares.starts),
+            "least_epochs": float(self._shares.starts),  # workers of short epochs may not be met
         }
 
     def _interpreter(self) -> dict[str, float]:

@@ -26,6 +26,7 @@ from lotus.analysis.attached.process_table import grouped, processes
 from lotus.analysis.attached.sampled_charges import charged, threads_of
 from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
 from lotus.analysis.attached.standstill import (
+    at_words,
     idle_outside,
     judged_still,
     longest_outside,
@@ -60,6 +61,7 @@ _MOST_LOOPS = 8
 _UNEVEN, _IDLE = 0.5, 0.2  # of the waits, and of the workers' time: batches of unequal cost
 _LEAST_BLOCKED, _LEAST_BLOCKED_AS_IDLE = 0.1, 0.5  # of the looks at an operation
 _Z = z_quantile()
+_CELL = re.compile(r"/ipykernel_\d+/\d+\.py$")
 _OF_LIGHTNING = re.compile(r"lightning/(?:pytorch/)?loops/(?:\w+/)*(\w+)_loop\.py$")
 
 
@@ -156,11 +158,11 @@ def with_loop(summary: AttachedSummary) -> AttachedSummary:
     if summary.stands_at:
         raise LotusError(
             f"process {facts['pid']} did not run in the {seconds:.0f} s that it was watched, and "
-            f"was in no loop over a DataLoader: it stands at {summary.stands_at}; see all stacks "
+            f"was in no loop over a DataLoader: it {at_words(summary.stands_at)}; see all stacks "
             f"with: py-spy dump --native --pid {facts['pid']}"
         )
     at, part = summary.longest_at
-    where = f". It was at {at} for {share(part)} of its stacks" if at else ""
+    where = f". In {share(part)} of its stacks it {at_words(at)}" if at else ""
     raise LotusError(
         f"process {facts['pid']} was in no loop over a DataLoader in the {seconds:.0f} s that it "
         "was watched: it is not there yet, it has none, or loading takes next to none of its time"
@@ -217,7 +219,8 @@ def _names(file: str, head: int) -> tuple[str, str]:
     place = f"{os.path.basename(file)}:{head}"
     kind = _OF_LIGHTNING.search(file)
     if kind is None:
-        return f"the loop at {place}", place
+        cell = " (a notebook's cell)" if _CELL.search(file) else ""
+        return f"the loop at {place}{cell}", place
     name = kind[1].removesuffix("_epoch")
     return f"Lightning's {name} loop ({place})", name
 

@@ -124,6 +124,11 @@ def longest_outside(seen: Sampled) -> tuple[str, float]:
     return at, places[at] / float(weights.sum())
 
 
+def at_words(at: str) -> str:
+    """The predicate of a place, as `stands at f (train.py:8)`."""
+    return at if at in _AT.values() else f"stands at {at}"
+
+
 def places_of(seen: Sampled) -> pd.DataFrame:
     """Where each thread stands: main threads, and others that are in the program's own code."""
     evidence = seen.evidence

@@ -1,7 +1,7 @@
 """The page of a program observed from outside."""
 
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
-from lotus.common.formatting import plain, plural, share
+from lotus.common.formatting import plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of
 from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.run import (
@@ -63,8 +63,7 @@ def _loop(loop: LoopSummary) -> Section:
         [cause.title, share(cause.share), coverage.interval(cause)] for cause in loop.verdict.causes
     ]
     columns = [("cause", LEFT), ("of loop", RIGHT), ("95 % interval", RIGHT)]
-    text = f"{plural(loop.workers, 'worker')}, idle {share(loop.idle_share)} of their time"
-    parts: Parts = [text] if loop.workers else []
+    parts: Parts = [attached_report.worker_words(loop)] if loop.workers else []
     if loader := attached_report.loader_words(loop.settings):
         parts.append(f"Loader: {loader}")
     parts += [Table(columns, causes), Table(*attached_report.operation_cells(loop))]

@@ -114,10 +114,7 @@ def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> N
     if not summary.loops:
         return
     loop = summary.loops[0]
-    text = f"{plain(loop.title)}, {plural(loop.workers, 'worker')}"
-    if loop.workers:
-        text += f", idle {share(loop.idle_share)} of their time"
-    print_paragraph(console, "Loop", text)
+    print_paragraph(console, "Loop", f"{plain(loop.title)}, {worker_words(loop)}")
     if loader := loader_words(loop.settings):
         print_paragraph(console, "Loader", loader)
     if math.isfinite(loop.ceiling) and judged.kind == "input-bound":
@@ -126,6 +123,16 @@ def _verdict(console: "Console", summary: AttachedSummary, judged: Verdict) -> N
             "Ceiling",
             f"with every batch ready, and steps as they are, {factor(loop.ceiling)} times as fast",
         )
+
+
+def worker_words(loop: LoopSummary) -> str:
+    """Return how many workers a loop has, and how idle they are."""
+    words = plural(loop.workers, "worker")
+    if not loop.workers:
+        return words
+    return (
+        f"{words}, idle {share(loop.idle_share)} of {'its' if loop.workers == 1 else 'their'} time"
+    )
 
 
 def loader_words(settings: LoaderSettings) -> str:

@@ -262,6 +262,46 @@ def test_a_loop_whose_source_is_not_there_is_its_function() -> None:
     assert stack_phases.label_main(steps, [site], Sources()).phase == phases.STEP
 
 
+def test_a_loop_in_a_cell_of_a_notebook_is_the_cell_not_what_runs_cells() -> None:
+    class Shell(Sources):
+        """The source of what runs the cells is there, and has a loop around them."""
+
+        def text(self, file: str, line: int) -> str:
+            return "await code()" if file.startswith(LIBRARY) else super().text(file, line)
+
+        def loop(self, file: str, line: int) -> SourceLoop | None:
+            return SourceLoop(3, 4, 5) if file.startswith(LIBRARY) else super().loop(file, line)
+
+    next_ = f"_BaseDataLoaderIter.__next__ {LOADER}:7"
+    runs = ["<module> <frozen runpy>:88", f"run_ast_nodes {LIBRARY}/shell.py:4"]
+    cell = "/tmp/ipykernel_7/4711.py"
+    site = Site("<module>", cell, 18, 0, 0)
+    waits = stack(*runs, f"<module> {cell}:18", next_)
+    steps = stack(*runs, f"<module> {cell}:20", "step /app/model.py:3")
+    before = stack(*runs, "<module> /tmp/ipykernel_7/12.py:1", "rest /app/model.py:9")
+    for stacks in ([waits, steps, before], [waits, before]):
+        assert stack_phases.find_loops(stacks, Shell()) == [site]
+    assert stack_phases.label_main(steps, [site], Shell()).phase == phases.STEP
+    assert stack_phases.label_main(before, [site], Shell()).phase == phases.OUTSIDE
+    # A bar around the loader, whose source is there, is not the loop either.
+    bar = stack(*runs, f"<module> {cell}:18", "tqdm.__iter__ /env/tqdm.py:11", next_)
+    assert stack_phases.find_loops([bar, steps], Shell()) == [site]
+
+
+def test_a_loop_in_code_that_was_executed_from_a_string_is_that_code() -> None:
+    class Known(Sources):
+        """The line that executes the code is known, and in no loop."""
+
+        def text(self, file: str, line: int) -> str:
+            return "exec(code)" if (file, line) == (TRAIN, 70) else super().text(file, line)
+
+    code = "<module> /app/train.py:70"
+    waits = stack(code, "<module> <string>:19", f"_BaseDataLoaderIter.__next__ {LOADER}:7")
+    steps = stack(code, "<module> <string>:21")
+    site = Site("<module>", "<string>", 19, 0, 0)
+    assert stack_phases.find_loops([waits, steps], Known()) == [site]
+
+
 def test_a_loader_that_next_never_shows_is_found_by_its_workers() -> None:
     step = stack("<module> /app/train.py:65", "main /app/train.py:60", "step /app/model.py:3")
     assert stack_phases.find_loops([step, stack(*FORKED, *SAMPLE)], Sources()) == [SITE]

@@ -133,7 +133,15 @@ def _startup_reason(evidence: Evidence) -> str:
         ("first_send_ns", "for sending them"),
     )
     spent = [f"{duration(evidence[key])} {words}" for key, words in parts if evidence[key] > 0]
-    return f"In {plural(evidence['epochs'], 'epoch')}: {', '.join(spent)}."
+    count = "In at least " + plural(evidence["least_epochs"], "epoch")
+    if evidence.has("epochs"):
+        count = "In " + plural(evidence["epochs"], "epoch")
+    return f"{count}: {', '.join(spent)}."
+
+
+def _epochs(evidence: Mapping[str, float]) -> float:
+    """How many epochs; where the run was sampled, how many at least."""
+    return evidence.get("epochs", evidence.get("least_epochs", 1.0))
 
 
 def _startup_title(charge: Charge, around: Circumstances) -> str:
@@ -147,7 +155,7 @@ def _against_startup(charge: Charge, around: Circumstances) -> str:
     evidence = charge.evidence
     parts = ("iter_ns", "workers_ns", "first_batch_ns", "first_send_ns")
     largest = max(parts, key=lambda part: evidence.get(part, 0.0))
-    again = evidence.get("epochs", 1) > 1 and around.workers > 0
+    again = _epochs(evidence) > 1 and around.workers > 0
     text = ""
     if again and around.made > 1:
         where = f" at {around.call_site}" if around.call_site else ""
@@ -238,12 +246,13 @@ STARTUP = CauseRow(
         "first_excess_ns": "Of it, what first batches took beyond later ones, nanoseconds.",
         "first_send_ns": "Waited for the first sending of a process, nanoseconds.",
         "epochs": "How many epochs.",
+        "least_epochs": "How many epochs at least, of a program that was sampled.",
         "import_ns": "Importing the program in a worker that was spawned, median, nanoseconds.",
         "unpickle_ns": "Reading what was pickled for it, median, nanoseconds.",
     },
     reason=_startup_reason,
     advice=_against_startup,
-    remedy=lambda charge, around: _kept_workers(around, charge.evidence.get("epochs", 1.0)),
+    remedy=lambda charge, around: _kept_workers(around, _epochs(charge.evidence)),
 )
 
 

@@ -178,7 +178,7 @@ def test_workers_that_start_anew_in_each_epoch_are_to_be_kept() -> None:
     verdict = judged(Program(main, workers)).verdict
     assert verdict is not None
     assert verdict.causes[0].kind == "start-up"
-    assert "In 5 epochs" in verdict.causes[0].reason
+    assert "In at least 5 epochs" in verdict.causes[0].reason
     assert "persistent_workers=True" in verdict.causes[0].advice
 
 

@@ -150,7 +150,9 @@ def test_a_program_that_computes_outside_of_all_loops() -> None:
     evidence = Program(always(OUTSIDE), blocked={OUTSIDE: "lock"}).evidence()
     evidence = with_frames(evidence, phases.OUTSIDE, ("main", 70))
     busy = replace(evidence, looks=evidence.looks.assign(process_ns=TICK))
-    words = r"was in no loop over a DataLoader.*\. It was at main \(train.py:70\) for 100% of its"
+    words = (
+        r"in no loop over a DataLoader.*\. In 100% of its stacks it stands at main \(train.py:70\)"
+    )
     with pytest.raises(LotusError, match=words):
         with_loop(summarise(busy))
 
