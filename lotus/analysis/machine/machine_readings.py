@@ -8,6 +8,9 @@ import pandas as pd
 from lotus.analysis.common.columns import number
 from lotus.analysis.common.scope import Scope
 
+SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
+ROOM = 0.2  # of the memory: where as much is always left, it is other cgroups that lack some
+
 
 def within_loops(scope: Scope, name: str) -> float:
     """By how much a counter of `Run.machine` grew in the loops; 0.0 where it is not known.

@@ -1,12 +1,14 @@
 """What is said beside the causes: how far the machine was busy, and flaws that cost no time yet."""
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse
+from lotus.analysis.machine.machine_readings import ROOM, SWAPPED
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.repetition import how_often
+from lotus.analysis.verdict.causes.storage import KEEP_LESS, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS, WORKER_THREADS
 from lotus.common.formatting import plural, size
 
@@ -14,9 +16,7 @@ from lotus.common.formatting import plural, size
 _TELL_CORES = {AFFINITY.kind, STEP_THREADS.kind, WORKER_THREADS.kind}
 _MUCH_KEPT = 0.25  # cores: processes beside the workers take as much from them
 _NEAR = 0.8  # of a limit
-_SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
 _STALLED = 0.05  # of the loop in which some thread waited for memory
-_ROOM = 0.2  # of the memory: where as much is always left, it is other cgroups that lack some
 
 
 def doubt(use: CoreUse) -> str:
@@ -36,13 +36,14 @@ def doubt(use: CoreUse) -> str:
     return f"The machine was busy: {others}{waited}. Times are longer than on an idle machine."
 
 
-def flaws(around: Circumstances, loop_ns: float) -> Iterator[str]:
+def flaws(around: Circumstances, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:
     """What is wrong whatever it costs: of processes, data, limits and memory."""
     yield from _kept_cores(around.use)
     if around.times_read > 1:
         yield f"Each sample comes {how_often(around.times_read, around.workers)}."
     yield from _near_limits(around)
-    yield from _short_memory(around, loop_ns)
+    yield from _short_memory(around, loop_ns, causes)
+    yield from _few_cores(around, causes)
 
 
 def _kept_cores(use: CoreUse) -> Iterator[str]:
@@ -55,7 +56,7 @@ def _kept_cores(use: CoreUse) -> Iterator[str]:
         )
 
 
-def few_cores(around: Circumstances, causes: Collection[str]) -> Iterator[str]:
+def _few_cores(around: Circumstances, causes: Sequence[str]) -> Iterator[str]:
     """That the program may not use all cores, though it waits for some; no cause says so."""
     waits = (around.use.fetch.delay_share, around.use.step.delay_share)
     waited = any(share >= LEAST_DELAY for share in waits)  # NaN: not measured
@@ -81,19 +82,17 @@ def _near_limits(around: Circumstances) -> Iterator[str]:
         )
 
 
-def _short_memory(around: Circumstances, loop_ns: float) -> Iterator[str]:
+def _short_memory(around: Circumstances, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:
     """That memory was full while the loader was iterated."""
     stalled = ratio(around.memory_stall_ns, loop_ns)
-    if around.memory_left >= _ROOM:
+    if around.memory_left >= ROOM:
         return
-    if around.swapped_bytes < _SWAPPED and not stalled >= _STALLED:
+    if around.swapped_bytes < SWAPPED and not stalled >= _STALLED:
         return
     parts = []
-    if around.swapped_bytes >= _SWAPPED:
+    if around.swapped_bytes >= SWAPPED:
         parts.append(f"{size(around.swapped_bytes)} were swapped in and out")
     if stalled >= _STALLED:
         parts.append(f"threads waited for memory for {min(stalled, 1.0):.0%} of the time")
-    yield (
-        f"Memory was full: {', '.join(parts)}. Use fewer workers or a smaller prefetch_factor, or "
-        "keep less data in memory."
-    )
+    told = causes[:1] == [SWAPPED_OUT.kind]  # first, with what to do
+    yield f"Memory was full: {', '.join(parts)}.{'' if told else f' {KEEP_LESS}'}"

@@ -223,8 +223,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         doubt=remarks.doubt(around.use),
         flaws=(
             *_left_out(books),
-            *remarks.flaws(around, loop),
-            *remarks.few_cores(around, causes=[cause.kind for cause in causes]),
+            *remarks.flaws(around, loop, causes=[cause.kind for cause in causes]),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
         ruled_out=tuple(_ruled_out(books, around, causes)),

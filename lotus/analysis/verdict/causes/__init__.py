@@ -17,7 +17,7 @@ from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.randomness import SAME_RANDOM
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.step_delay import STEP_DELAY
-from lotus.analysis.verdict.causes.storage import COLD_FILES
+from lotus.analysis.verdict.causes.storage import COLD_FILES, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
 from lotus.analysis.verdict.causes.work import COLLATE, DATASET, FETCH, OPERATION
@@ -38,6 +38,7 @@ CAUSES: tuple[CauseRow, ...] = (
     PINNING,
     HANDOVER,
     INDEX,
+    SWAPPED_OUT,
     SLOW_SAMPLES,
     PREFETCH,
     STALLS,

@@ -1,4 +1,4 @@
-"""Waiting for local storage."""
+"""Waiting for local storage: for files, or for memory that was swapped out."""
 
 import math
 from collections.abc import Iterable
@@ -6,14 +6,37 @@ from collections.abc import Iterable
 import numpy as np
 
 from lotus.analysis.common.columns import number, ratio, total
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.machine.machine_readings import (
+    ROOM,
+    SWAPPED,
+    least_memory_share,
+    within_loops,
+)
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import set_workers
 from lotus.common.formatting import amount, operation_name, share, size
 
+# Memory that was full, and what helps.
+KEEP_LESS = "Use fewer workers or a smaller prefetch_factor, or keep less data in memory."
+_MOSTLY = 0.5  # of what was read from storage, swapped at the same time
+
 
 def _cold_files(ledger: Ledger) -> Iterable[Charge]:
+    yield from _storage(ledger, COLD_FILES.kind)
+
+
+def _swapped_out(ledger: Ledger) -> Iterable[Charge]:
+    scope = ledger.scope
+    swapped = within_loops(scope, "swapped_bytes")
+    full = not least_memory_share(scope.machine, scope.memory_bytes) >= ROOM
+    read = total(number(scope.batches, "read_bytes"))
+    if full and swapped >= max(SWAPPED, _MOSTLY * read):
+        yield from _storage(ledger, SWAPPED_OUT.kind, swapped_bytes=swapped)
+
+
+def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
     """All of the components that wait for storage, as one charge named after the largest."""
     batches, names = ledger.scope.batches, ledger.components.names
     cold = np.flatnonzero(ledger.cold).tolist()
@@ -28,8 +51,9 @@ def _cold_files(ledger: Ledger) -> Iterable[Charge]:
             "major_faults": total(number(batches, "major_faults")),
             "fetch_ns": total(ledger.components.fetch),
             "cpu_ns": total(number(batches, "cpu_ns")),
+            **more,
         }
-        yield Charge(COLD_FILES.kind, max(parts)[1], sum(ns for ns, _ in parts), evidence)
+        yield Charge(kind, max(parts)[1], sum(ns for ns, _ in parts), evidence)
 
 
 def _title(charge: Charge, around: Circumstances) -> str:
@@ -57,19 +81,47 @@ def _advice(charge: Charge, around: Circumstances) -> str:
     )
 
 
+_FACTS = {
+    "read_bytes": "Bytes read from storage.",
+    "read_bytes_per_s": "Bytes read from storage in a second of the loop.",
+    "major_faults": "Pages read from storage.",
+    "fetch_ns": "Time of the fetches, nanoseconds.",
+    "cpu_ns": "CPU time of the fetches, nanoseconds.",
+}
 COLD_FILES = CauseRow(
     kind="cold-files",
     title="cold files",
     full_title=_title,
     charges=_cold_files,
-    facts={
-        "read_bytes": "Bytes read from storage.",
-        "read_bytes_per_s": "Bytes read from storage in a second of the loop.",
-        "major_faults": "Pages read from storage.",
-        "fetch_ns": "Time of the fetches, nanoseconds.",
-        "cpu_ns": "CPU time of the fetches, nanoseconds.",
-    },
+    facts=_FACTS,
     reason=_reason,
     advice=_advice,
     remedy=lambda charge, around: set_workers(around, waits=True, steady=False),
+)
+
+
+def _swap_title(charge: Charge, around: Circumstances) -> str:
+    return f"pages come back from swap, as memory is full (in {operation_name(charge.name)})"
+
+
+def _swap_reason(evidence: Evidence) -> str:
+    on_cpu = ratio(evidence["cpu_ns"], evidence["fetch_ns"])
+    return (
+        f"{size(evidence['swapped_bytes'])} were swapped in and out, with "
+        f"{amount(evidence['major_faults'])} major faults in fetches, which spent {share(on_cpu)} "
+        "of their time on a CPU."
+    )
+
+
+SWAPPED_OUT = CauseRow(
+    kind="swap",
+    title="memory that was swapped out",
+    full_title=_swap_title,
+    charges=_swapped_out,
+    facts=_FACTS | {"swapped_bytes": "Swapped in and out by the machine in the loop, bytes."},
+    reason=_swap_reason,
+    advice=fixed(
+        f"{KEEP_LESS} Smaller types (uint8 instead of float32), compressed samples, or an array in "
+        "a file (numpy.memmap) need less: the pages of a file are dropped and need no swap."
+    ),
 )

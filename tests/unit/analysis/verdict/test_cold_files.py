@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from lotus.analysis.common.scope import scopes
@@ -9,6 +10,7 @@ from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.work import OPERATION
+from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import size
 from lotus.reporters.run.terminal import report
 from tests.unit.analysis.verdict.test_causes import judged
@@ -149,3 +151,25 @@ def test_the_rate_at_which_files_came_is_told_as_more_workers_may_not_raise_it()
     assert f"unless {told} is all that it gives" in first.advice
     run.manifest["every"] = 2
     assert "unless" not in judged(run).causes[0].advice  # what the other batches read is not known
+
+
+def test_pages_that_come_back_from_swap_are_no_files() -> None:
+    run = Plan(operations={"Fetch": 20.0}, cpu=0.1, read_bytes=10_000_000).run()
+    run.manifest["memory_bytes"] = 64e9
+    times = [run.epochs["start_ns"].min(), run.epochs["end_ns"].max()]
+    read = float(run.batches["read_bytes"].sum())
+
+    def with_swap(swapped: float, left: float) -> Verdict:
+        counters = {"swapped_bytes": [0.0, swapped], "available_bytes": left}
+        run.machine = pd.DataFrame({"time_ns": times} | counters)
+        return judged(run)
+
+    full = with_swap(read, left=1e9)
+    first = full.causes[0]
+    assert first.kind == "swap"
+    assert f"{size(read)} were swapped in and out" in first.reason
+    assert "keep less data in memory" in first.advice
+    (flaw,) = full.flaws  # what to do stands once
+    assert flaw == f"Memory was full: {size(read)} were swapped in and out."
+    assert with_swap(0.3 * read, left=1e9).causes[0].kind == "cold-files"
+    assert with_swap(read, left=32e9).causes[0].kind == "cold-files"
