@@ -37,6 +37,7 @@ _LEAST, _MOST = 4, 400  # batches of a block
 _SLOW_S, _LEAST_SLOW = 0.5, 2  # seconds of a batch, from which so few make a block
 _PAUSE = 2  # batches between blocks that do not count (lotus/inside/tune/fed_training.py)
 _SHORT = "the time was too short: give more with --budget"
+_OF_THE_WAIT = {SAME: "storage", UNSENT: "delivery"}  # the part of the wait that a kind shows
 _ENOUGH, _PRECISE = 4, 0.02  # rounds, and half the interval's width, at which it may end
 
 
@@ -121,21 +122,29 @@ class _Blocks:
     def run(self) -> None:
         """Measure rounds until time is up or the ceiling is precise."""
         took_s = 0.0
-        round_s = len(self._kinds) * (self._least + _PAUSE) * self._usual_s
-        if round_s * LEAST_ROUNDS > self._budget_s:
-            self._leave_out_all()
+        kind_s = (self._least + _PAUSE) * self._usual_s
+        if not self._fits(len(self._kinds) * kind_s, LEAST_ROUNDS):
+            self._leave_out(*_OF_THE_WAIT)
+        if not self._fits(len(self._kinds) * kind_s, LEAST_ROUNDS):
+            self._leave_out(EXACT, ALL)
         while self._left_s > took_s:
-            start = self._clock()
+            start, kinds = self._clock(), len(self._kinds)
             if not self._round():
                 return
             took_s = self._clock() - start
-            short = self._left_s < (LEAST_ROUNDS + 1) * took_s
-            if short and len(self._rounds) < LEAST_ROUNDS:
-                whole = len(self._kinds)
-                self._leave_out_all()
-                took_s *= len(self._kinds) / whole
+            if len(self._rounds) < LEAST_ROUNDS:
+                # Where three more do not fit, alternatives are left out last.
+                for needless in (_OF_THE_WAIT, (EXACT, ALL)):
+                    if not self._fits(took_s, LEAST_ROUNDS + 1):
+                        self._leave_out(*needless)
+                        took_s *= len(self._kinds) / kinds
+                        kinds = len(self._kinds)
             if len(self._rounds) >= _ENOUGH and self._is_precise():
                 return
+
+    def _fits(self, round_s: float, rounds: int) -> bool:
+        """Return whether so many rounds fit into the time that is left."""
+        return round_s * rounds <= self._left_s
 
     def _is_precise(self) -> bool:
         result = self.ceilings(False)
@@ -153,7 +162,7 @@ class _Blocks:
             except TrialFailed as error:
                 if kind in (REAL, FREE):
                     raise
-                self._leave_out(kind, str(error))
+                self._leave_out(kind, why=str(error))
                 continue
             if block is not None:
                 done[kind] = block
@@ -162,20 +171,17 @@ class _Blocks:
         self._rounds.append(done)
         return True
 
-    def _leave_out_all(self) -> None:
-        """Keep the time for what the ceiling needs."""
-        for kind in self._kinds:
-            if kind not in (REAL, FREE):
-                self._leave_out(kind, _SHORT)
-
-    def _leave_out(self, kind: str, why: str) -> None:
-        self._kinds = [other for other in self._kinds if other != kind]
-        if kind == SAME:
-            self._notes.append(f"storage cannot be separated from the rest of the wait: {why}")
-        elif kind == UNSENT:
-            self._notes.append(f"delivery cannot be separated from the rest of the wait: {why}")
-        else:
-            self._refused[kind] = why
+    def _leave_out(self, *kinds: str, why: str = _SHORT) -> None:
+        """Measure no more blocks of these kinds, and say why."""
+        for kind in kinds:
+            if kind not in self._kinds:
+                continue
+            self._kinds.remove(kind)
+            if kind in _OF_THE_WAIT:
+                name = _OF_THE_WAIT[kind]
+                self._notes.append(f"{name} cannot be separated from the rest of the wait: {why}")
+            else:
+                self._refused[kind] = why
 
     def _block(self, kind: str) -> FedBlock | None:
         """Measure a block; None if the time was too short for it."""

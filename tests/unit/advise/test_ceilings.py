@@ -175,6 +175,16 @@ def test_a_slow_loop_leaves_out_what_the_ceiling_does_not_need() -> None:
     assert set(result.refused) == {EXACT, ALL}
 
 
+def test_alternatives_are_measured_rather_than_parts_of_the_wait() -> None:
+    program = Fed(slower=17.0)  # 0.6 s a batch: three more rounds of five blocks do not fit
+    result = measured(program, 60.0, alternatives=True)
+    assert program.kinds.count(SAME) == 1
+    assert not result.refused
+    assert [result.over(kind) is not None for kind in (EXACT, ALL)] == [True, True]
+    (note,) = result.notes
+    assert note.startswith("storage cannot be separated from the rest of the wait: the time was")
+
+
 def test_slow_batches_of_many_workers_are_measured() -> None:
     result = measured(Fed(workers=8, slower=40.0), 300.0)
     assert result.speedup is not None
