@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lotus.common.formatting import factor_between
 from lotus.common.statistics import t_quantile
 from lotus.tune.program.program import Watched
 from lotus.tune.search.trial_rates import Speedup, compared
@@ -23,6 +24,7 @@ REAL, SAME, UNSENT, FREE = (
 EXACT, ALL = "exact", "all"  # alternatives that leave values equal, and all
 LEAST_ROUNDS = 2  # for an interval
 _NOTHING = 0.02  # a gain up to this is none
+_LITTLE = 0.1  # a possible gain below this needs no interval
 _UNEVEN = 0.25  # half an interval's width, from which it says little
 _BUSY = (
     "the blocks differ much, as where other programs use the cores: the intervals are wide; "
@@ -157,10 +159,13 @@ class Ceilings:
         shown = self.speedup
         if shown is None:
             return self.failure or "the ceiling is not known: too few blocks were measured"
+        always = "with data always ready this loop would be at most"
         if shown.high < 1 + _NOTHING:
+            return f"Nothing to gain from the loader: {always} {shown.high:.2f} times as fast"
+        if not shown.is_significant and shown.high < 1 + _LITTLE:
             return (
-                "Nothing to gain from the loader: with data always ready this loop would be at "
-                f"most {shown.high:.2f} times as fast"
+                f"No gain from the loader is shown: {always} {shown.high:.2f} times as fast, and "
+                "that it would be faster at all is not significant"
             )
         if shown.low > MOST:
             return (
@@ -168,10 +173,8 @@ class Ceilings:
                 f"than {MOST:.0f} times as fast"
             )
         least = max(shown.low, 1.0)  # data that is always ready slows nothing down
-        text = (
-            f"With data always ready this loop would be at most {max(shown.mean, 1.0):.2f} "
-            f"({least:.2f} to {shown.high:.2f}) times as fast"
-        )
+        between = factor_between(max(shown.mean, 1.0), least, shown.high)
+        text = f"W{always[1:]} {between} times as fast"
         return text if shown.is_significant else f"{text}, which is not significant"
 
     def notes_on(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Advice on what cannot be tried in a program as it is: files, and objects that workers copy.
+"""Advice on what is not tried here: files, objects that workers copy, and threads of libraries.
 
 It rests on what the program was seen to do, and says that nobody has measured here what it gains.
 """
@@ -9,14 +9,16 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from lotus.common.formatting import plural, size
+from lotus.common.formatting import plural, share, size
 
 _SMALL = 256 << 10  # bytes of a file that is small
+_THREADED = 0.1  # share of the CPU time of samples, from which threads of libraries count
 
 
 def known_advice(habits: Mapping[str, Any], workers: int) -> list[str]:
     """Return sentences on what lotus/inside/isolate/data_habits.py saw."""
-    return [*_on_files(habits), *(_on_objects(habits) if workers else [])]
+    of_workers = [*_on_objects(habits), *_on_threads(habits, workers)] if workers else []
+    return [*_on_files(habits), *of_workers]
 
 
 def _on_files(habits: Mapping[str, Any]) -> list[str]:
@@ -45,4 +47,17 @@ def _on_objects(habits: Mapping[str, Any]) -> list[str]:
         "workers that are forked come to copy this memory as they read it; numpy arrays, tensors "
         "or an Arrow table are shared; how much memory that saves was not measured"
         for name, count, kind, known in habits["objects"]
+    ]
+
+
+def _on_threads(habits: Mapping[str, Any], workers: int) -> list[str]:
+    own_ns, library_ns = habits.get("used_ns") or (0, 0)
+    if library_ns < _THREADED * (own_ns + library_ns) or not library_ns:
+        return []
+    each = "each of them has" if workers > 1 else "it has"
+    return [
+        f"threads of libraries, as those of OpenCV or OpenBLAS, had "
+        f"{share(library_ns / (own_ns + library_ns))} of the CPU time of the samples that were "
+        f"taken. With {plural(workers, 'worker')}, {each} such threads, and they compete for the "
+        "cores: lotus tune -- COMMAND tries one thread a worker"
     ]

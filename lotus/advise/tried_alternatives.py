@@ -22,6 +22,7 @@ from lotus.tune.search.trial_rates import Speedup, compared
 
 FOLDER = Path(alternative_files.FOLDER)
 WORTH = 0.02  # the least gain that counts
+COLLATE = "collate"  # the operation that makes a batch
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,19 @@ class Alternatives:
         """CPU seconds of a sample in all operations, with collate and without sending."""
         # Those inside others ("RandomApply/Blur") are a part of these.
         return sum(each for name, each in self.operations.items() if "/" not in name)
+
+    def without_alternative(self) -> tuple[list[str], float]:
+        """Return the operations for which nothing was tried, and their part of a sample's CPU time.
+
+        Not those inside others, and not collate.
+        """
+        known = {name for each in self.tried for name in each.replaces}
+        known |= {title for title, _ in self.untried}
+        names = [
+            name for name in self.operations if name not in {*known, COLLATE} and "/" not in name
+        ]
+        seconds = math.fsum(self.operations[name] for name in names)
+        return names, seconds / self.sample_s if self.sample_s > 0 else 0.0
 
     def predicted(self, alternative: TriedAlternative) -> float | None:
         """How many times as many samples the same cores make with it, if they bind.

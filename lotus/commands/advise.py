@@ -92,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="leave out this alternative, or do not run this operation again (default: none)",
     )
     options.add_output(parser, f"file of settings to write (default: {DEFAULT})", "FILE")
+    options.add_force(parser, "overwrite an earlier file of settings")
     options.add_json(parser, "advise")
     options.add_command(parser, NAME)
 
@@ -108,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     command = options.required_command(args, NAME)
     output = args.output or DEFAULT
     if not args.ceilings:
-        outputs.destination(output, overwrite=True)
+        outputs.destination(output, overwrite=args.force)
     if args.budget > _MOST_S:
         raise LotusError(f"--budget {args.budget:g}s: give at most 5m")
 

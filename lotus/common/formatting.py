@@ -108,6 +108,11 @@ def factor(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
+def factor_between(mean: float, low: float, high: float) -> str:
+    """The same with its interval, at most two digits after the point: `1.87 (1.84 to 1.91)`."""
+    return f"{_three(mean)} ({_three(low)} to {_three(high)})"
+
+
 def plural(count: float, noun: str) -> str:
     """`1 batch`, `2,000 batches`."""
     ending = "es" if noun.endswith(("batch", "process")) else "s"

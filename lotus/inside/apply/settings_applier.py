@@ -16,9 +16,9 @@ import sys
 from contextlib import suppress
 from functools import partial
 
-from ..common import import_hook, loader_description
+from ..common import import_hook, loader_description, worker_threads
 from ..common.process_identity import is_worker
-from . import loader_attributes, worker_threads
+from . import loader_attributes
 from .known_loaders import KnownLoader, KnownLoaders
 from .loader_match import FACTS, Matching
 from .run_notes import RunNotes

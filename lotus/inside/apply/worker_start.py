@@ -4,7 +4,7 @@ import sys
 from contextlib import suppress
 
 from ..common.process_identity import is_worker
-from .worker_threads import set_threads
+from ..common.worker_threads import set_threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from functools import partial
 from ..common import alternative_files
 from ..common.clocks import clock
 from ..common.code_origin import is_installed
+from ..common.worker_threads import set_threads
 from .input_capture import COLLATE, LOADER, CannotCopy, describe, fresh
 from .peak_memory import PeakMemory
 
@@ -98,7 +99,7 @@ class AlternativeBench:
 
         `tell` gets an event `trying` before each, with its `title`, and how many there are.
         """
-        sys.modules["torch"].set_num_threads(1)
+        set_threads(1)
         names = catcher.in_order()
         operations = [Operation(name, catcher.calls[name]) for name in names]
         # Top-level operations of the sample: not nested ones, and not those of its target.

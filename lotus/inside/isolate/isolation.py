@@ -31,6 +31,7 @@ from . import data_habits
 from .alternative_bench import AlternativeBench
 from .cut_bench import CutBench
 from .input_capture import LOADER, CannotCopy, Catcher, describe
+from .library_threads import LibraryThreads
 from .op_bench import Bench
 from .request import IsolationRequest
 
@@ -194,7 +195,9 @@ class Isolator(Tracer):
         threads = [thread.native_id for thread in threading.enumerate()]
         if loader.num_workers > 0:
             sys.modules["torch"].set_num_threads(1)  # as torch does in each worker
+        counted = LibraryThreads()
         catcher.take(loader)
+        used_ns = counted.used_ns()
         for name in self.settings.skipped:
             if catcher.calls.pop(name, None):
                 catcher.failed[name] = "--skip names it"
@@ -215,7 +218,7 @@ class Isolator(Tracer):
         if self.settings.alternatives is not None:
             habits = ask(data_habits.event, loader.dataset, catcher.opened)
             if habits is not None:
-                self.say({**habits, "num_workers": loader.num_workers})
+                self.say({**habits, "num_workers": loader.num_workers, "used_ns": used_ns})
             folder, budget_ns = self.settings.alternatives, self.settings.budget_ns
             bench = AlternativeBench(folder, budget_ns, self.say, self.settings.names)
             bench.try_all(catcher, link.tell)

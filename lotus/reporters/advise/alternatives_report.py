@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from lotus.advise.ceilings import MOST
 from lotus.common import decoder_name, files
-from lotus.common.formatting import duration, plain, plural, size
+from lotus.common.formatting import duration, factor_between, plain, plural, share, size
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.reporters.base.status_line import StatusLine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
@@ -68,10 +68,15 @@ def write(console: Console, result: Alternatives, *, ceiling: Speedup | None) ->
             print_paragraph(console, "not faster", plain(text))
     for title, why in result.untried:
         print_paragraph(console, "not tried", plain(f"{_shown(result, title)}: {why}"))
+    unknown, part = result.without_alternative()
+    if unknown:
+        names = _joined([_shown(result, name) for name in unknown])
+        text = f"no other way was tried for {names}: {share(part)} of the CPU time of a sample"
+        print_paragraph(console, "none", plain(text))
+    elif not result.tried and not result.untried:
+        print_paragraph(console, "none", "no alternative is known for these operations")
     for note in result.notes:
         print_paragraph(console, "note", plain(note))
-    if not result.tried and not result.untried:
-        print_paragraph(console, "none", "no alternative is known for these operations")
     if ceiling is not None and ceiling.low > _GAINS:
         print_paragraph(console, "next", "lotus plan -- COMMAND says whether caching samples pays")
 
@@ -101,7 +106,8 @@ def _write_faster(
         if ceiling is not None and not ceiling.is_significant:
             text += "; that data is waited for was not shown, so the loop may gain nothing"
         elif ceiling is not None and ceiling.mean <= MOST:
-            text += f"; the loop gains at most its ceiling, {ceiling.mean:.2f} times"
+            most = factor_between(ceiling.mean, ceiling.low, ceiling.high)
+            text += f"; the loop gains at most its ceiling, {most} times"
         print_paragraph(console, "predicted", text)
     print_paragraph(console, "known", plain(each.known))
     if each.places:
@@ -115,7 +121,11 @@ def _write_faster(
 
 
 def _replaced(result: Alternatives, each: TriedAlternative) -> str:
-    *others, last = [_shown(result, name) for name in each.replaces]
+    return _joined([_shown(result, name) for name in each.replaces])
+
+
+def _joined(names: Sequence[str]) -> str:
+    *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
 
 
@@ -126,8 +136,7 @@ def _shown(result: Alternatives, operation: str) -> str:
 
 
 def _times(speedup: Speedup) -> str:
-    interval = f"({speedup.low:.2f} to {speedup.high:.2f})"
-    return f"{speedup.mean:.2f} {interval} times as fast"
+    return f"{factor_between(speedup.mean, speedup.low, speedup.high)} times as fast"
 
 
 def _output(output: OutputChange) -> str:

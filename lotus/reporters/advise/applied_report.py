@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lotus.advise import applied_alternatives
 from lotus.advise.ceilings import ALL, EXACT
 from lotus.advise.tried_alternatives import WORTH
-from lotus.common.formatting import plain
+from lotus.common.formatting import factor_between, plain
 from lotus.reporters.base.console import print_paragraph
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ def write(
     for kind, what in _WHAT.items():
         speedup = result.over(kind)
         if speedup is not None:
-            interval = f"({speedup.low:.2f} to {speedup.high:.2f})"
-            text = f"the loop was {speedup.mean:.2f} {interval} times as fast {what}"
-            print_paragraph(console, "in training", text)
+            between = factor_between(speedup.mean, speedup.low, speedup.high)
+            print_paragraph(console, "in training", f"the loop was {between} times as fast {what}")
     _write_refused(console, result)
     if output is None:
         speedups = [speedup for kind in _WHAT if (speedup := result.over(kind)) is not None]

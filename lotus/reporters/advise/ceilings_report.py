@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lotus.advise.ceilings import ALL, EXACT, FREE, MOST, REAL, SAME, STALLS, UNSENT
 from lotus.common import files
-from lotus.common.formatting import MISSING, amount, duration, plain, plural, share
+from lotus.common.formatting import MISSING, amount, duration, factor_between, plain, plural, share
 from lotus.common.stderr import say
 from lotus.reporters.advise import alternatives_report
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
@@ -145,7 +145,7 @@ def _times(speedup: Speedup | None) -> str:
         return MISSING
     if speedup.low > MOST:
         return f"more than {MOST:.0f}"
-    return f"{speedup.mean:.2f} ({speedup.low:.2f} to {speedup.high:.2f})"
+    return factor_between(speedup.mean, speedup.low, speedup.high)
 
 
 def _between(stall: Share) -> str:

@@ -263,6 +263,6 @@ class WithThreads:
 
     def __call__(self, worker: int) -> None:
         _load_inside()
-        importlib.import_module("_lotus_inside.apply.worker_threads").set_threads(self.threads)
+        importlib.import_module("_lotus_inside.common.worker_threads").set_threads(self.threads)
         if self.function is not None:
             self.function(worker)

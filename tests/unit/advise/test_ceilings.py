@@ -250,6 +250,8 @@ def test_a_loop_of_steps_has_nothing_to_gain() -> None:
     assert rounds(*steps).sentence().startswith("Nothing to gain from the loader: ")
     waits = rounds((1.0, 0.001, 0.00001), (1.0, 0.001, 0.000011), (1.0, 0.001, 0.00001))
     assert "more than 100 times" in waits.sentence()
+    little = [(0.0001, 0.02, 0.02), (0.0, 0.0201, 0.0204), (0.0002, 0.02, 0.0199)]
+    assert rounds(*little).sentence().startswith("No gain from the loader is shown: with data ")
     unclear = [(0.01, 0.02, 0.02), (0.0, 0.02, 0.03), (0.01, 0.02, 0.022)]
     assert rounds(*unclear).sentence().endswith("which is not significant")
 

@@ -141,7 +141,7 @@ def test_the_report_is_in_the_order_measured_predicted_known() -> None:
     shown = " ".join(text.getvalue().split())
     places = [shown.index(f" {word} ") for word in ("measured", "output", "predicted", "known")]
     assert places == sorted(places)
-    assert "the loop gains at most its ceiling, 1.40 times" in shown
+    assert "the loop gains at most its ceiling, 1.40 (1.30 to 1.50) times" in shown
     assert "values differ by at most 0.25, 0.125 in the mean, of a range of 4" in shown
     assert "it has another shape" in shown
     assert "at data.py:12" in shown
@@ -150,6 +150,22 @@ def test_the_report_is_in_the_order_measured_predicted_known() -> None:
     assert "PSNR 27.1 dB" in shown  # a range of 4, a mean square of 1/32
     assert "4.00 KiB become 1.00 KiB" in shown
     assert "memory at most 24.0 KiB a sample become 12.0 KiB" in shown
+
+
+def test_operations_for_which_nothing_was_tried_are_told_with_their_part() -> None:
+    events = [
+        *(operation(name, ns) for name, ns in (("Resize", 5e6), ("Noise", 2e6), ("Mix", 1e6))),
+        *(operation(name, ns) for name, ns in (("Mix/Blur", 1e6), ("collate", 2e6))),
+        tried(2.0, replaces=("Resize",)),
+        {"event": "skipped", "operation": "Upload", "why": "it uses the network"},
+    ]
+    result = tried_alternatives.read(events)
+    assert result.without_alternative() == (["Noise", "Mix"], pytest.approx(0.3))
+    text = io.StringIO()
+    alternatives_report.write(plain_console(text, 300), result, ceiling=None)
+    shown = " ".join(text.getvalue().split())
+    assert "not tried Upload: it uses the network" in shown
+    assert "none no other way was tried for Noise and Mix: 30% of the CPU time of a sample" in shown
 
 
 def test_a_pipeline_without_alternatives_says_so() -> None:

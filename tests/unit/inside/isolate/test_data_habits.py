@@ -63,3 +63,14 @@ def test_many_python_objects_are_told_where_there_are_workers(tmp_path: Path) ->
     # AND what is shared is not told.
     records.records = torch.zeros(200_000)
     assert known_advice(data_habits.event(whole, []), workers=2) == []
+
+
+def test_threads_of_libraries_are_told_where_workers_have_them(tmp_path: Path) -> None:
+    habits = {**data_habits.event(Records(tmp_path), []), "used_ns": (6_000, 4_000)}
+    (advice,) = known_advice(habits, workers=2)
+    assert "had 40% of the CPU time of the samples" in advice
+    assert advice.endswith("lotus tune -- COMMAND tries one thread a worker")
+    # AND not without workers, nor where they had next to nothing, nor where nobody knows.
+    assert known_advice(habits, workers=0) == []
+    assert known_advice({**habits, "used_ns": (6_000, 60)}, workers=2) == []
+    assert known_advice({**habits, "used_ns": None}, workers=2) == []

@@ -9,7 +9,7 @@ PROGRAM = """
 import ctypes, os, sys, types
 import numpy
 sys.modules["torch"] = types.SimpleNamespace(set_num_threads=int)  # which takes a second to import
-from lotus.inside.apply.worker_threads import _OPENBLAS, openblas_setters, set_threads
+from lotus.inside.common.worker_threads import _OPENBLAS, openblas_setters, set_threads
 
 def threads():
     with open("/proc/self/maps") as maps:
