@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import provenance
-from hooks import BATCH, counter, run_one
+from hooks import BATCH, counter, of_a_batch
 from overhead import has_counters, measure, pipelines
 
 from lotus.format.manifest import TraceSettings
@@ -61,8 +61,7 @@ def instructions(plan: measurement_plan.MeasurementPlan, batches: int) -> tuple[
     words, costs = counter(), []
     for spec in ("", plan.counters or ""):
         os.environ["LOTUS_COUNTERS"] = spec
-        few, many = (run_one("op", number, words)[0] for number in (batches // 10, batches // 2))
-        costs.append((many - few) / (batches // 2 - batches // 10) / BATCH)
+        costs.append(of_a_batch("op", batches, words) / BATCH)
     del os.environ["LOTUS_COUNTERS"]
     return costs[0], costs[1]
 

@@ -1,6 +1,6 @@
-"""Measures the hooks: instructions and nanoseconds per batch, sample and operation.
+"""Counts the instructions of the hooks per batch, sample and operation.
 
-    python tools/bench/hooks.py [--batches 2000] [--repeat 5]
+    python tools/bench/hooks.py [--batches 2000] [--repeat 3] [--part batch sample operation]
 
 The hooks are those in C if they are built, or those in Python with `LOTUS_HOOKS=python` in the
 environment; the second line says which, and whether C was built as for a release (optimised,
@@ -8,7 +8,8 @@ without assertions). Batches that `--every` and `--batches` leave out are measur
 
 A data set that does nothing is fetched as torch's fetcher does it, without hooks and at each level;
 the differences are the cost of the hooks. Instructions are counted by `perf stat` if the machine
-has counters, else by valgrind; times are the minimum of --repeat runs. Does not import torch.
+has counters, else by valgrind; printed are the median, the least and the most of --repeat counts.
+hooks_time.py times the same. Does not import torch.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import importlib.util
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import sysconfig
@@ -32,6 +34,19 @@ LEVELS = ("plain", "batch", "sample", "op", "op+cpu")
 # Of all batches only the first is recorded.
 FEW = {"every": {"LOTUS_EVERY": str(1 << 40)}, "batches": {"LOTUS_BATCHES": "0:1"}}
 LEFT_OUT = [f"{level}, --{option}" for option in FEW for level in ("batch", "sample", "op")]
+# By part of a program: the level that has its hooks, the one that lacks them, and how many a batch.
+PARTS = {
+    "batch": ("batch", "plain", 1),
+    "sample": ("sample", "batch", BATCH),
+    "operation": ("op", "sample", 2 * BATCH),
+    "operation with CPU time": ("op+cpu", "sample", 2 * BATCH),
+}
+for _end in (f", --{option}" for option in FEW):
+    PARTS |= {
+        f"batch not recorded{_end}": (f"batch{_end}", "plain", 1),
+        f"sample not recorded{_end}": (f"sample{_end}", f"batch{_end}", BATCH),
+        f"operation not recorded{_end}": (f"op{_end}", f"sample{_end}", 2 * BATCH),
+    }
 
 
 class First:
@@ -76,7 +91,7 @@ class Fetcher:
 
 
 def work(level: str, batches: int, run: str) -> float:
-    """Fetch so many batches; return nanoseconds a batch."""
+    """Fetch so many batches; return the seconds that this takes."""
     dataset = Data()
     fetcher: Any = Fetcher(dataset)
     recorder: Any = None
@@ -101,14 +116,14 @@ def work(level: str, batches: int, run: str) -> float:
         inside = importlib.import_module("_lotus_inside.trace.fetches.fetch_hooks")
         fetcher = inside.instrument(fetcher, dataset, recorder, [])
     indices = list(range(1000, 1000 + BATCH))
-    started = time.perf_counter_ns()
+    started = time.perf_counter()
     for batch in range(batches):
         if recorder is not None:
             recorder.here.hand.where = (-1, 0, batch)
         fetcher.fetch(indices)
         if recorder is not None:
             recorder.flush_batch(1)
-    return (time.perf_counter_ns() - started) / batches
+    return time.perf_counter() - started
 
 
 def build() -> str:
@@ -135,8 +150,8 @@ def counter() -> list[str]:
     return []
 
 
-def run_one(level: str, batches: int, words: Sequence[str]) -> tuple[float, float]:
-    """(instructions or NaN, nanoseconds a batch) of one process."""
+def count(level: str, batches: int, words: Sequence[str]) -> float:
+    """Return the instructions of one process that fetches so many batches."""
     with tempfile.TemporaryDirectory() as run:
         command = [sys.executable, __file__, "--work", level, "--batches", str(batches)]
         environ = {**os.environ, "PYTHONHASHSEED": "0", "LOTUS_BENCH_RUN": run}
@@ -144,58 +159,47 @@ def run_one(level: str, batches: int, words: Sequence[str]) -> tuple[float, floa
             [*words, *command], env=environ, capture_output=True, text=True, check=True
         )
     match = re.search(r"I\s+refs:\s+([\d,]+)|^(\d+),", result.stderr, re.M)
-    count = float((match.group(1) or match.group(2)).replace(",", "")) if match else float("nan")
-    return count, float(result.stdout)
+    return float((match.group(1) or match.group(2)).replace(",", "")) if match else float("nan")
+
+
+def of_a_batch(level: str, batches: int, words: Sequence[str]) -> float:
+    """Return the instructions of a batch, without those of the start."""
+    few, many = batches // 10, batches // 2
+    return (count(level, many, words) - count(level, few, words)) / (many - few)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--batches", type=int, default=2000)
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--work", choices=[*LEVELS, *LEFT_OUT], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.work:
-        print(work(args.work, args.batches, os.environ["LOTUS_BENCH_RUN"]))
+        work(args.work, args.batches, os.environ["LOTUS_BENCH_RUN"])
         return
     import provenance
 
     words = counter()
+    if not words:
+        raise SystemExit("neither a perf counter nor valgrind counts here; hooks_time.py times")
     heading = f"{provenance.cpus()}, commit {provenance.commit()}"
-    print(f"{heading}, Python {sys.version.split()[0]}")
-    print(build())
-    print(
-        f"instructions counted by {words[0] if words else 'nothing: no perf counter, no valgrind'}"
+    print(f"{heading}, Python {sys.version.split()[0]}, {time.strftime('%Y-%m-%d')}")
+    print(f"{build()}; counted by {words[0]}", flush=True)
+    chosen = {name: PARTS[name] for name in args.part}
+    levels = dict.fromkeys(
+        level for after, before, _ in chosen.values() for level in (after, before)
     )
-    instructions, times = {}, {}
-    for level in [*LEVELS, *LEFT_OUT]:
-        few, many = args.batches // 10, args.batches // 2
-        if words:
-            low, high = (run_one(level, batches, words)[0] for batches in (few, many))
-            instructions[level] = (high - low) / (many - few)
-        runs = [run_one(level, args.batches, [])[1] for _ in range(args.repeat)]
-        times[level] = min(runs)
+    counts: dict[str, list[float]] = {level: [] for level in levels}
+    for _ in range(args.repeat):
+        for level, found in counts.items():
+            found.append(of_a_batch(level, args.batches, words))
+    for name, (after, before, parts) in chosen.items():
+        costs = [(a - b) / parts for a, b in zip(counts[after], counts[before], strict=True)]
         print(
-            f"  {level:17} {min(runs) / 1000:7.1f} to {max(runs) / 1000:.1f} us a batch of {BATCH}"
+            f"{name:34} {statistics.median(costs):10,.0f} instructions "
+            f"({min(costs):,.0f} to {max(costs):,.0f})"
         )
-    rows = [
-        ("batch", "batch", "plain", 1),
-        ("sample", "sample", "batch", BATCH),
-        ("operation", "op", "sample", 2 * BATCH),
-        ("operation with CPU time", "op+cpu", "sample", 2 * BATCH),
-    ]
-    for option in FEW:
-        end = f", --{option}"
-        rows += [
-            (f"batch not recorded{end}", f"batch{end}", "plain", 1),
-            (f"sample not recorded{end}", f"sample{end}", f"batch{end}", BATCH),
-            (f"operation not recorded{end}", f"op{end}", f"sample{end}", 2 * BATCH),
-        ]
-    for name, after, before, parts in rows:
-        counted = ""
-        if words:
-            counted = f"{(instructions[after] - instructions[before]) / parts:10,.0f} instructions,"
-        took = (times[after] - times[before]) / parts
-        print(f"{name:34} {counted} {took:8,.0f} ns")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ nothing has failed.
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -219,7 +220,10 @@ class Bench:
         failures = {(row.workload, row.tool): row.failed for row in rows if row.failed}
         warmed = None
         results.write(rows)
+        started = time.monotonic()
         for place, (number, name, tool) in enumerate(remaining, 1):
+            if time.monotonic() - started > self.args.minutes * 60:
+                raise SystemExit(f"{len(remaining) - place + 1} measurements remain")
             if warmed != (number, name):
                 warm(data_of(name, self.sizes[name], self.args.data))
                 warmed = (number, name)
@@ -293,6 +297,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=int, default=1, help="N times as many samples (1)")
     parser.add_argument("--workers", type=int, default=2, help="of each loader (2)")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds for one run (240)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so many")
     parser.add_argument("--seed", type=int, default=0, help="of the order (0)")
     parser.add_argument("-o", "--output", type=Path, help="folder of the results")
     parser.add_argument("--data", type=Path, default=Path.home() / ".cache" / "lotus")
