@@ -5,41 +5,27 @@ pair, `native_map.paper.attribution.apply` applies it to a profile without times
 """
 
 import json
-import math
-import re
-from collections.abc import Iterable
 from collections.abc import Mapping as Table
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from native_map.errors import Unusable
-from native_map.paper.function_counts import MAX_NAME, MAX_VALUE, Profile
+from native_map.paper import mapping_document
+from native_map.paper.function_counts import Profile
+from native_map.paper.mapping_document import FORMAT, VERSION, FunctionRow, OperationRow
 from native_map.plain_file import opened
 
-FORMAT = "lotus-mapping"
-VERSION = 1
 MAX_BYTES = 16 << 20
-MAX_SUM = MAX_VALUE * 1e6
 MINIMUM_RUNS = 2
 
 KEYS = ["operation", "module", "function"]
-_COLUMNS = {
-    **dict.fromkeys(KEYS, str),
-    "runs": int,
-    "of": int,
-    "samples": float,
-    "cpu_ns": float,
-    "share": float,
-    "weight": float,
-    "kept": bool,
-    "reason": str,
-}
-_OPERATION = {"name": str, "runs": int, "samples": float, "cpu_ns": float}
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
 @dataclass(frozen=True)
@@ -148,7 +134,7 @@ def build(
             "make more runs, or keep single sightings with a minimum of 1"
         )
     functions["weight"] = weights(functions, measure)
-    functions = functions[list(_COLUMNS)]
+    functions = functions[list(FunctionRow.__struct_fields__)]
     return Mapping(functions, operations, minimum_runs, measure, dict(facts or {}))
 
 
@@ -170,8 +156,8 @@ def to_json(mapping: Mapping) -> str:
         "minimum_runs": mapping.minimum_runs,
         "measure": mapping.measure,
         "facts": mapping.facts,
-        "operations": _records(mapping.operations, _OPERATION),
-        "functions": _records(mapping.functions, _COLUMNS),
+        "operations": _records(mapping.operations, OperationRow),
+        "functions": _records(mapping.functions, FunctionRow),
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
@@ -198,117 +184,58 @@ def read(path: str | Path) -> Mapping:
 def from_json(data: bytes | str, source: str = "the mapping") -> Mapping:
     """Return the mapping of a JSON text. Checks every field; raises Unusable."""
     if len(data) > MAX_BYTES:
-        _damaged(source, f"larger than {MAX_BYTES >> 20} MiB")
+        _refuse(source, f"larger than {MAX_BYTES >> 20} MiB")
     try:
-        document = json.loads(
-            data, parse_int=_integer, parse_constant=_constant, object_pairs_hook=_unique
-        )
-    except (ValueError, RecursionError) as error:
-        _damaged(source, f"not JSON: {str(error)[:80]}")
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        _damaged(source, f"no {FORMAT}")
-    if document.get("version") != VERSION:
-        raise Unusable(
-            f"{source}: this lotus reads version {VERSION} of mappings; build it again: "
-            "lotus map build"
-        )
-    _fields(source, document, {"format", "version", "minimum_runs", "measure", "facts",
-                               "operations", "functions"}, "the mapping")  # fmt: skip
-    minimum, measure, facts = document["minimum_runs"], document["measure"], document["facts"]
-    if type(minimum) is not int or minimum < 1 or measure not in ("cpu_ns", "samples"):
-        _damaged(source, "minimum_runs or measure")
-    if not isinstance(facts, dict) or not all(
-        isinstance(value, str) and not _CONTROL.search(key + value) for key, value in facts.items()
-    ):
-        _damaged(source, "facts")
-    operations = _frame(source, document["operations"], _OPERATION, "operations")
-    functions = _frame(source, document["functions"], _COLUMNS, "functions")
+        document = mapping_document.parse(data)
+    except ValueError as error:
+        _refuse(source, str(error))
+    operations = _frame(document.operations, OperationRow)
+    functions = _frame(document.functions, FunctionRow)
+    minimum, measure = document.minimum_runs, document.measure
     _consistent(source, functions, operations, minimum, measure)
-    return Mapping(functions, operations, minimum, measure, facts)
+    return Mapping(functions, operations, minimum, measure, document.facts)
 
 
 def _consistent(
     source: str, functions: pd.DataFrame, operations: pd.DataFrame, minimum: int, measure: str
 ) -> None:
     """Raise an error for contents that `build` cannot have written."""
-    if functions.duplicated(KEYS).any() or operations["name"].duplicated().any():
-        _damaged(source, "one pair or operation stands there twice")
-    of = functions["operation"].map(operations.set_index("name")["runs"])
-    if not (functions["of"] == of).all():  # also if the operation is missing
-        _damaged(source, "functions and operations tell different numbers of runs")
-    if not functions["runs"].between(1, functions["of"]).all() or operations["runs"].min() < 1:
-        _damaged(source, "numbers of runs")
-    if functions[measure].isna().any() or functions["share"].isna().any():
-        _damaged(source, f"{measure} or share is missing")
-    if functions["share"].gt(1 + 1e-9).any():
-        _damaged(source, "a share above one")
-    if functions["kept"].to_numpy() @ (functions["runs"] < minimum).to_numpy():
-        _damaged(source, "a pair is kept with fewer runs than minimum_runs")
-    if not np.allclose(functions["weight"], weights(functions, measure), atol=1e-9):
-        _damaged(source, "weights that do not follow from the measured times")
+    of = functions["operation"].map(operations.set_index("name")["runs"].groupby(level=0).first())
+    off = ~np.isclose(functions["weight"], weights(functions, measure), atol=1e-9)
+    few = functions["kept"] & (functions["runs"] < minimum)
+    for table, wrong, what in (
+        ("operations", operations["name"].duplicated(), "its name stands there twice"),
+        ("functions", functions.duplicated(KEYS), "the pair stands there twice"),
+        ("functions", functions["of"] != of, "operations tell a different number of runs"),
+        (
+            "functions",
+            functions["runs"] > functions["of"],
+            "it was seen in more runs than there were",
+        ),
+        ("functions", functions[measure].isna(), f"{measure} is missing"),
+        ("functions", few, "it is kept with fewer runs than minimum_runs"),
+        ("functions", off, "its weight does not follow from the measured times"),
+    ):
+        if wrong.any():
+            _refuse(source, f"{table}[{np.argmax(wrong)}]: {what}")
 
 
-def _frame(source: str, rows: Any, fields: dict[str, type], what: str) -> pd.DataFrame:
-    if not isinstance(rows, list) or not rows:
-        _damaged(source, f"{what} is no list or empty")
-    for row in rows:
-        if not isinstance(row, dict):
-            _damaged(source, f"{what} holds something else")
-        _fields(source, row, set(fields), what)
-        for name, kind in fields.items():
-            value = row[name]
-            if kind is float:
-                good = value is None or (type(value) in (int, float) and 0 <= value <= MAX_SUM)
-            elif kind is str:
-                good = (
-                    isinstance(value, str) and len(value) <= MAX_NAME and not _CONTROL.search(value)
-                )
-            else:
-                good = type(value) is kind
-            if not good:
-                _damaged(source, f"{name} of {what}")
-    columns = {name: [row[name] for row in rows] for name in fields}
-    kinds = {float: "float64", int: "int64", bool: "bool"}
-    frame = pd.DataFrame(columns)
-    return frame.astype({name: kinds[kind] for name, kind in fields.items() if kind in kinds})
+def _frame(rows: Sequence[Struct], kind: type[Struct]) -> pd.DataFrame:
+    columns = list(kind.__struct_fields__)
+    frame = pd.DataFrame([astuple(row) for row in rows], columns=columns)
+    return frame.astype({name: "float64" for name in columns if name in ("samples", "cpu_ns")})
 
 
-def _records(frame: pd.DataFrame, fields: dict[str, type]) -> list[dict[str, Any]]:
-    def plain(value: Any, kind: type) -> Any:
-        return None if kind is float and math.isnan(value) else kind(value)
-
-    names = list(fields)
+def _records(frame: pd.DataFrame, kind: type[Struct]) -> list[dict[str, Any]]:
+    names = list(kind.__struct_fields__)
     return [
-        {name: plain(value, fields[name]) for name, value in zip(names, row, strict=True)}
+        {name: None if value != value else value for name, value in zip(names, row, strict=True)}
         for row in frame[names].itertuples(index=False, name=None)
     ]
 
 
-def _fields(source: str, row: dict[str, Any], required: set[str], what: str) -> None:
-    if row.keys() != required:
-        _damaged(source, f"{what} has other fields than {', '.join(sorted(required))}")
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > 19:  # does not fit int64, and int() takes quadratic time
-        raise ValueError("a number of too many digits")
-    value = int(digits)
-    if not -(2**63) <= value < 2**63:
-        raise ValueError("a number of too many digits")
-    return value
-
-
-def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
-def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    pairs = list(pairs)
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("one field stands there twice")
-    return members
-
-
-def _damaged(source: str, what: str) -> NoReturn:
-    raise Unusable(f"{source} is damaged ({what}); build the mapping again: lotus map build")
+def _refuse(source: str, what: str) -> NoReturn:
+    what = "".join(char if char.isprintable() else "?" for char in what)
+    raise Unusable(
+        f"{source} is no mapping that this lotus can use ({what}); build it again: lotus map build"
+    )
