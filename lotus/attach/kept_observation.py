@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lotus.attach import attached_run, function_file
+from lotus.attach import attached_run, function_file, process_discovery
 from lotus.attach.frame_locals import names_of
 from lotus.attach.perf_recorder import PerfRecorder
 from lotus.attach.source_lines import SourceLines
@@ -12,7 +12,6 @@ from lotus.attach.stack_recorder import StackRecorder
 from lotus.attach.stack_table import StackTable
 from lotus.attach.watched_processes import Observation, WatchedProcess
 from lotus.common import redaction
-from lotus.common.errors import LotusError
 from lotus.common.version import __version__
 from lotus.format import manifest
 from lotus.inside.trace.log.log_format import SCHEMA as LOG_SCHEMA
@@ -35,8 +34,10 @@ def keep(
     Raises LotusError where that is nothing.
     """
     readings, counters = session.readings, session.counters
-    sentences = refused, readings.problem, readings.stopped.sentence
+    sentences = refused, readings.problem, readings.stopped.sentence, session.left_over
     missing = [text for text in sentences if text]
+    if state == "ended" and (left := _left_over(session)):
+        missing.append(left)
     settings, cost_ns = session.locals, session.readings.cost_ns
     if settings is not None:
         settings.finish()
@@ -53,10 +54,7 @@ def keep(
     if functions is not None and functions.problem:
         missing.append(f"No C and C++ functions: {functions.problem}")
     if state == "ended" and not len(table.samples) and not session.readings.rows:
-        raise LotusError(
-            f"process {main.pid} ended before anything was seen of it; start it again with: "
-            "lotus trace -- COMMAND"
-        )
+        raise process_discovery.ended_early(main.pid)
     facts |= {
         "lotus": __version__,
         "state": state,
@@ -90,6 +88,18 @@ def keep(
         function_file.write(directory, sampled, table.moments)
     record = {**begun, "schema": LOG_SCHEMA}
     manifest.write(directory, manifest.end(record, None, None, end_ns))
+
+
+def _left_over(session: Observation) -> str:
+    """What to do about workers that outlive their program; "": there are none."""
+    left = [str(each.pid) for each in session.alive if each.worker >= 0]
+    if not left:
+        return ""
+    noun = "Worker" if len(left) == 1 else "Workers"
+    return (
+        f"{noun} {', '.join(left)} still ran when the program had ended. If that lasts for longer "
+        f"than some seconds, end what is left with: kill {' '.join(left)}"
+    )
 
 
 def _stacks(

@@ -1,19 +1,19 @@
 """`lotus attach`: watches running processes for some seconds and keeps what it saw."""
 
+import contextlib
 import os
-import shlex
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lotus.attach import process_discovery, stack_recorder
+from lotus.attach import left_over, permissions, process_discovery, stack_recorder
 from lotus.attach.frame_locals import LocalsReader
+from lotus.attach.process_discovery import Program
 from lotus.attach.stack_recorder import StackRecorder
 from lotus.attach.watched_processes import Observation
 from lotus.common.errors import LotusError
-from lotus.format import manifest, run_directory
+from lotus.format import manifest, run_claim, run_directory
 
 if TYPE_CHECKING:
     from lotus.attach.perf_recorder import PerfRecorder
@@ -49,21 +49,20 @@ def attach(
         from lotus.recording import measurement_plan
 
         counting = measurement_plan.plan("auto,software")
-    programs = (
-        process_discovery.only_program() if pid is None else process_discovery.programs_of(pid)
-    )
+    programs, left = _programs(pid)
     path, problem = stack_recorder.find()
-    refused = may_not_look(programs[0].main.pid)
+    refused = permissions.may_not_look(programs[0].main.pid)
     if problem and not refused:
         raise LotusError(problem)
     command = [*programs[0].main.command]
+    existed = output is not None and output.exists()
     if output is None:
         directory = run_directory.make_default(command or ["attached"])
     else:
         run_directory.make(output, force)
         directory = output
     begun = manifest.begin(command, manifest.TraceSettings(level="batch"), {})
-    session = Observation(programs)
+    session = Observation(programs, left_over=left)
     recorders: list[StackRecorder] = []
     functions: PerfRecorder | None = None
     try:
@@ -91,6 +90,8 @@ def attach(
 
         keep(directory, session, recorders, functions, begun, state, refused, end_ns, counted)
     except OSError as error:
+        if process_discovery.read_process(programs[0].main.pid) is None:
+            raise process_discovery.ended_early(programs[0].main.pid) from None
         raise LotusError(f"cannot watch it: {error.strerror}; see: lotus doctor") from None
     finally:
         session.close()
@@ -100,34 +101,35 @@ def attach(
             recorder.kill()
         if functions is not None:
             functions.kill()
+        if not existed and not (directory / run_directory.ATTACHED).exists():
+            _remove_empty(directory)
     return directory
 
 
-def may_not_look(pid: int) -> str:
-    """Why the kernel lets us read neither stacks nor system calls of a process; "" where it does.
+def _programs(pid: int | None) -> tuple[list[Program], str]:
+    """The programs to watch, and what to do about workers that others have left; "": nothing.
 
-    The reason holds the command that would be allowed to.
+    Raises LotusError, one line with the next step.
     """
+    processes = process_discovery.read_processes()
+    orphans = {facts.pid: facts for facts in left_over.left_over(processes, pid)}
+    left = left_over.sentence(orphans.values())
+    if pid in orphans:
+        raise LotusError(f"process {pid} trains nothing. {left}")
+    if pid is not None:
+        return process_discovery.programs_of(pid, processes), left
+    others = {each: facts for each, facts in processes.items() if each not in orphans}
     try:
-        with open(f"/proc/{pid}/syscall", "rb") as file:
-            file.read(1)
-        return ""
-    except PermissionError:
-        pass
-    except OSError:
-        return ""
-    if os.geteuid() == 0:
-        return (
-            "The kernel refuses stacks and system calls even to root here; start the container "
-            "with docker run --cap-add SYS_PTRACE, or use kubectl debug --profile=sysadmin"
-        )
-    lotus = os.path.join(os.path.dirname(sys.executable), "lotus")
-    words = [lotus] if os.path.exists(lotus) else [sys.executable, "-m", "lotus"]
-    return (
-        "The kernel refuses stacks and system calls to this user; for more: "
-        f"{shlex.join(['sudo', *words, 'attach', str(pid)])}, in a container docker run --cap-add "
-        "SYS_PTRACE, in a cluster kubectl debug"
-    )
+        return process_discovery.only_program(others), left
+    except LotusError as error:
+        raise LotusError(f"{error}. {left}" if left else str(error)) from None
+
+
+def _remove_empty(directory: Path) -> None:
+    """Remove a directory that was made for nothing."""
+    with contextlib.suppress(OSError):
+        (directory / run_claim.NAME).unlink(missing_ok=True)
+        directory.rmdir()
 
 
 def _watch(

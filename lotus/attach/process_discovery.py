@@ -4,9 +4,10 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lotus.attach import permissions
 from lotus.attach.thread_numbers import process_of
 from lotus.common import redaction
 from lotus.common.errors import LotusError
@@ -21,6 +22,7 @@ _AGENT = re.compile(
 _SPAWNED = re.compile(r"multiprocessing\.(spawn|forkserver)|multiprocessing-fork")
 _HELPERS = re.compile(r"multiprocessing\.resource_tracker|multiprocessing\.resource_sharer")
 _MOST_LISTED = 8
+_FORKED = 0x40  # PF_FORKNOEXEC of Linux
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class ProcessFacts:
     python: bool | None
     torch: bool | None
     rank: int = -1
+    forked: bool = False  # and runs the program of who forked it
 
     @property
     def words(self) -> str:
@@ -52,18 +55,21 @@ class Program:
 
     main: ProcessFacts
     workers: tuple[ProcessFacts, ...] = ()
-    remarks: tuple[str, ...] = field(default=())
 
 
-def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> list[Program]:
+def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program]:
     """The programs that a process id stands for: of a worker its parent's, of a launcher's agent
     those of all its ranks.
 
     Raises LotusError, one line with the next step, where there is none.
     """
-    processes = read_processes() if table is None else table
     facts = processes.get(pid)
     if facts is None:
+        if permissions.is_hidden(pid):
+            raise LotusError(
+                f"process {pid} belongs to another user, and nothing of it may be read; try: "
+                f"{permissions.with_more_rights(pid)}"
+            )
         ours = process_of(pid)
         raise LotusError(
             f"there is no process {pid} here; "
@@ -87,6 +93,12 @@ def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> li
     if agent and ranks:
         return _joined([_program(each, processes, children) for each in ranks])
     starts = _starts_ranks(facts)
+    foreign = facts.torch is None and facts.uid != os.geteuid()
+    if foreign and not ranks and (starts or not facts.python):
+        raise LotusError(
+            f"process {pid} ({facts.words}) belongs to {permissions.other_owner(pid)}, and what "
+            f"trains there may not be read; try: {permissions.with_more_rights(pid)}"
+        )
     if starts and (not below or any(_may_be_a_rank(each, facts) for each in below)):
         raise LotusError(
             f"process {pid} ({facts.words}) starts other processes, and none of them has loaded "
@@ -115,6 +127,14 @@ def programs_of(pid: int, table: Mapping[int, ProcessFacts] | None = None) -> li
     return [_program(main, processes, children)]
 
 
+def ended_early(pid: int) -> LotusError:
+    """The error for a process that ended before anything was seen of it."""
+    return LotusError(
+        f"process {pid} ended before anything was seen of it; start it again with: "
+        "lotus trace -- COMMAND"
+    )
+
+
 def _starts_ranks(facts: ProcessFacts) -> bool:
     """Whether the program itself is an agent, not one that has such a word among its arguments."""
     options = itertools.takewhile(lambda word: word.startswith("-"), facts.command[1:])
@@ -127,9 +147,8 @@ def _may_be_a_rank(facts: ProcessFacts, agent: ProcessFacts) -> bool:
     return bool(facts.python) and not facts.torch and not helps
 
 
-def only_program() -> list[Program]:
-    """The one program with torch that this user may look at. Raises LotusError with a list."""
-    processes = read_processes()
+def only_program(processes: Mapping[int, ProcessFacts]) -> list[Program]:
+    """The one program with torch, of these processes. Raises LotusError with a list."""
     children = _children(processes)
     mains = [
         each
@@ -195,11 +214,21 @@ def is_worker_of(facts: ProcessFacts, main: ProcessFacts) -> bool:
 
     A forked one has the command line of its parent; one that was spawned says so.
     """
-    if facts.name.startswith("pt_data_worker"):
+    if is_named_worker(facts):
         return True
     if _HELPERS.search(" ".join(facts.command)):
         return False
-    return facts.command == main.command or bool(_SPAWNED.search(" ".join(facts.command)))
+    return facts.command == main.command or is_spawned(facts)
+
+
+def is_named_worker(facts: ProcessFacts) -> bool:
+    """Whether it has the name that newer torch gives to workers."""
+    return facts.name.startswith("pt_data_worker")
+
+
+def is_spawned(facts: ProcessFacts) -> bool:
+    """Whether multiprocessing started it as a program of its own."""
+    return bool(_SPAWNED.search(" ".join(facts.command)))
 
 
 def _starter(facts: ProcessFacts, processes: Mapping[int, ProcessFacts]) -> ProcessFacts | None:
@@ -218,7 +247,7 @@ def _is_worker(
     parent = _starter(facts, processes)
     if parent is None or not parent.torch or not is_worker_of(facts, parent):
         return False
-    if facts.name.startswith("pt_data_worker"):
+    if is_named_worker(facts):
         return True
     # torch.multiprocessing.spawn starts ranks in the same way: those have workers of their own.
     own = [processes[pid] for pid in children.get(facts.pid, ()) if processes[pid].torch]
@@ -270,6 +299,7 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessFacts | None:
             name=before.partition(b"(")[2].decode("utf-8", "replace"),
             python=None,
             torch=None,
+            forked=bool(int(fields[6]) & _FORKED),
         )
     except (OSError, ValueError, IndexError):
         return None

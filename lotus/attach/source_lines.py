@@ -14,6 +14,20 @@ from pathlib import Path
 from lotus.common import files
 
 _MOST_BYTES, _MOST_FILES = 2 << 20, 400
+GENERATOR = "<genexpr>"
+_FRAMES: Mapping[type[ast.expr], str] = {
+    ast.ListComp: "<listcomp>",
+    ast.SetComp: "<setcomp>",
+    ast.DictComp: "<dictcomp>",
+    ast.GeneratorExp: GENERATOR,
+}
+# Functions that take all of a generator before they return: its loop is theirs.
+_TAKE_ALL = frozenset(
+    "sum list tuple set dict max min any all sorted mean fmean median join extend update".split()
+)
+
+
+_BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 
 
 @dataclass(frozen=True)
@@ -26,9 +40,18 @@ class SourceLoop:
     hands_on: bool = False
 
 
+@dataclass(frozen=True)
+class _Comprehension:
+    """`frame`: the name of its own frame; a list's has one before Python 3.12 only."""
+
+    loop: SourceLoop
+    frame: str
+
+
 @dataclass
 class _SourcePlaces:
     loops: list[SourceLoop] = field(default_factory=list)
+    comprehensions: list[_Comprehension] = field(default_factory=list)
     functions: list[tuple[int, int, str]] = field(default_factory=list)
     bases: dict[str, list[str]] = field(default_factory=dict)  # by name of the class
 
@@ -54,6 +77,21 @@ class SourceLines:
     def loop(self, file: str, line: int) -> SourceLoop | None:
         """The innermost loop with this line in its head or body; None without one."""
         inside = [each for each in self._parsed(file).loops if each.head <= line <= each.last]
+        return max(inside, key=lambda each: (each.head, -each.last)) if inside else None
+
+    def comprehension(self, file: str, line: int, function: str) -> SourceLoop | None:
+        """The innermost comprehension with this line that a frame of this function may run."""
+        frame = function.rpartition(".")[2]
+        own = frame in _FRAMES.values()
+        inside = [
+            each.loop
+            for each in self._parsed(file).comprehensions
+            if each.loop.head <= line <= each.loop.last
+            and (each.frame == frame if own else each.frame != GENERATOR)
+        ]
+        around = self.loop(file, line)
+        if around is not None and around.head == around.first == line:
+            return None  # all of a loop is on this line: the comprehension may be in its body
         return max(inside, key=lambda each: (each.head, -each.last)) if inside else None
 
     def are_kin(self, one: str, other: str, files: Iterable[str]) -> bool:
@@ -102,7 +140,37 @@ def _parsed(text: str) -> _SourcePlaces:
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             end = node.body[-1].end_lineno or last
             places.loops.append(SourceLoop(node.lineno, node.body[0].lineno, end, _hands_on(node)))
+        places.comprehensions += _comprehensions(node)
     return places
+
+
+def _comprehensions(statement: ast.stmt) -> Iterator[_Comprehension]:
+    """Those in the expressions of a statement, not in the statements that it holds."""
+    waiting = [child for child in ast.iter_child_nodes(statement) if not isinstance(child, _BLOCKS)]
+    taken: set[ast.AST] = set()
+    while waiting:
+        node = waiting.pop()
+        waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, _BLOCKS)]
+        if isinstance(node, ast.Call) and len(node.args) == 1 and _name_of(node.func) in _TAKE_ALL:
+            taken.add(node.args[0])
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            frame = _FRAMES[type(node)]
+            hands_on = _calls_next(node) or (frame == GENERATOR and node not in taken)
+            last = node.end_lineno or node.lineno
+            loop = SourceLoop(node.lineno, node.lineno, last, hands_on)
+            if not _calls_next(node.generators[0].iter):  # what takes one batch is a loop's body
+                yield _Comprehension(loop, frame)
+
+
+def _name_of(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _calls_next(tree: ast.AST) -> bool:
+    calls = (each.func for each in ast.walk(tree) if isinstance(each, ast.Call))
+    return any(isinstance(function, ast.Name) and function.id == "next" for function in calls)
 
 
 def _class_names(bases: Sequence[ast.expr]) -> Iterator[str]:
@@ -133,8 +201,7 @@ def _hands_on(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     body = loop.body
     if len(body) == 1 and isinstance(body[0], ast.Try):
         body = body[0].body
-    calls = [each.func for each in ast.walk(body[0]) if isinstance(each, ast.Call)]
-    return len(body) == 1 and any(isinstance(f, ast.Name) and f.id == "next" for f in calls)
+    return len(body) == 1 and _calls_next(body[0])
 
 
 def _named(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
@@ -148,5 +215,5 @@ def _named(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
                 name = f"{around}.{child.name}" if around else child.name
             if isinstance(child, ast.stmt):
                 yield child, name
-            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+            if isinstance(child, _BLOCKS):
                 waiting.append((child, name))

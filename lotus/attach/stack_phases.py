@@ -45,7 +45,7 @@ _STATE = frozenset(("_get_main_state", "_update_worker_snapshot", "_take_snapsho
 _RECEIVING = frozenset(("rebuild_storage_fd", "recv", "recv_bytes", "_recv_bytes", "detach"))
 _ACCESS = frozenset("__getitem__ __getitems__ __iter__ __next__".split())
 _PLAIN = frozenset("<listcomp> <genexpr> <dictcomp>".split())
-_MOST_FRAMES, _MOST_CHARACTERS, _MOST_CHAIN = 500, 2000, 16
+_MOST_CHAIN = 16
 FEEDER = "QueueFeederThread"
 
 
@@ -63,6 +63,9 @@ class Sources(Protocol):
 
     def loop(self, file: str, line: int) -> SourceLoop | None:
         """The innermost loop around a line."""
+
+    def comprehension(self, file: str, line: int, function: str) -> SourceLoop | None:
+        """The innermost comprehension that a frame of this function may run at a line."""
 
 
 @dataclass(frozen=True)
@@ -92,33 +95,6 @@ class Site:
         return not self.last or self.first <= frame.line <= self.last
 
 
-def is_torn(frames: Sequence[Frame]) -> bool:
-    """Whether a stack that was read beside the running program holds what no stack can hold."""
-    if len(frames) > _MOST_FRAMES:
-        return True
-    return any(
-        not frame.function
-        or not frame.function.isprintable()
-        or len(frame.function) > _MOST_CHARACTERS
-        or "\ufffd" in frame.function + frame.file
-        for frame in frames
-    )
-
-
-def qualified(frames: Sequence[Frame], sources: Sources) -> list[Frame]:
-    """Frames with the classes of their functions, which Python before 3.11 does not tell."""
-    if any("." in frame.function for frame in frames):
-        return list(frames)
-    result = []
-    for frame in frames:
-        function = frame.function
-        if "." not in function and not function.startswith("<"):
-            name = sources.qualified_name(frame.file, frame.line)
-            function = name if name.rpartition(".")[2] == function else function
-        result.append(frame._replace(function=function))
-    return result
-
-
 def find_loops(stacks: Iterable[Sequence[Frame]], sources: Sources) -> list[Site]:
     """The loops over loaders, from all stacks of a program.
 
@@ -138,7 +114,7 @@ def find_loops(stacks: Iterable[Sequence[Frame]], sources: Sources) -> list[Site
         ends = at is None or not {"__next__", "__iter__"} & {_last(frame) for frame in frames[at:]}
         site = None if ends else _site(frames[:at], elsewhere, sources)
         if site is not None:
-            loop = sources.loop(site.file, site.head)
+            loop = _loop_at(Frame(site.function, site.file, site.head), sources)
             (wrappers if loop and loop.hands_on else sites)[site] = None
     return list(sites or wrappers)  # a torn stack may end within a wrapper
 
@@ -157,7 +133,7 @@ def _site(
         if unread and library:
             continue  # its loops run the cells of a notebook
         lines = elsewhere.get((frame.function, frame.file), set())
-        loop = sources.loop(frame.file, frame.line)
+        loop = _loop_at(frame, sources)
         if loop is None:
             if not looped and not library and not sources.text(frame.file, frame.line):
                 site = Site(frame.function, frame.file, frame.line, 0, 0)
@@ -179,6 +155,12 @@ def _site(
     known = [frame for frame in above if (frame.function, frame.file) in elsewhere]
     chosen = known[-1] if known else above[-1] if above else None
     return None if chosen is None else Site(chosen.function, chosen.file, chosen.line, 0, 0)
+
+
+def _loop_at(frame: Frame, sources: Sources) -> SourceLoop | None:
+    """The innermost loop that a frame may be in; a comprehension is one."""
+    comprehension = sources.comprehension(frame.file, frame.line, frame.function)
+    return comprehension or sources.loop(frame.file, frame.line)
 
 
 def made_elsewhere(

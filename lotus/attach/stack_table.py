@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached import phases
-from lotus.attach import stack_moments, stack_phases
+from lotus.attach import read_frames, stack_moments, stack_phases
 from lotus.attach.source_lines import SourceLines
 from lotus.attach.stack_phases import FEEDER, Label, Site
 from lotus.attach.stopped_time import StoppedTime
@@ -47,8 +47,8 @@ class StackTable:
         frames: dict[tuple[int, int], list[Frame] | None] = {}
         for part, (stacks, _) in enumerate(self._parts):
             for node, stack in _stacks(stacks).items():
-                torn = stack_phases.is_torn(stack)
-                frames[part, node] = None if torn else stack_phases.qualified(stack, self._sources)
+                torn = read_frames.is_torn(stack)
+                frames[part, node] = None if torn else read_frames.qualified(stack, self._sources)
         every: list[list[Frame]] = []
         for part, (stacks, _) in enumerate(self._parts):
             table = stacks.samples

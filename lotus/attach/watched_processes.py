@@ -52,6 +52,7 @@ class Observation:
     """What is read of the processes of some programs while they are watched."""
 
     programs: list[Program]
+    left_over: str = ""  # what to do about workers that other programs have left
     watched: dict[int, WatchedProcess] = field(default_factory=dict)
     readings: ThreadReadings = field(default_factory=ThreadReadings)
     machine: MachineLoad = field(init=False)  # by the cgroups of the first program

@@ -26,7 +26,8 @@ examples:
 It writes a run directory, by default lotus-runs/SCRIPT-TIME, which lotus
 report shows again.
 
-exit codes: 0 shown, 2 the process cannot be watched
+exit codes: 0 shown, 2 the process cannot be watched, or too little of it was
+seen for a verdict
 
 see also: lotus trace, lotus top, lotus report
 """
@@ -64,12 +65,12 @@ def run(args: argparse.Namespace) -> int:
             args.pid, args.seconds, args.output, args.force, advance, args.perf
         )
     # pandas and rich are slow to import: not before the program was watched.
-    from lotus.analysis.attached.sampled_verdict import summarise, with_loop
+    from lotus.analysis.attached.sampled_verdict import summarise, with_verdict
     from lotus.attach import attached_run
     from lotus.reporters.base.console import plain_console
     from lotus.reporters.run import attached_report
 
-    summary = with_loop(summarise(attached_run.load(directory), str(directory)))
+    summary = with_verdict(summarise(attached_run.load(directory), str(directory)))
     if args.json:
         output.print_document(attached_report.document(summary))
         return 0

@@ -82,7 +82,7 @@ def _process(named: Path | None) -> int | None:
 
 def _look_at(pid: int, args: argparse.Namespace) -> int:
     """Show what samples reveal of a process, once or until it ends."""
-    from lotus.analysis.attached.sampled_verdict import summarise, with_loop
+    from lotus.analysis.attached.sampled_verdict import summarise, with_verdict
     from lotus.attach import attached_run, observation
     from lotus.commands.common import output
     from lotus.common.errors import LotusError
@@ -93,12 +93,18 @@ def _look_at(pid: int, args: argparse.Namespace) -> int:
         raise LotusError(f"the stacks of a process are shown by: py-spy dump --pid {pid}")
     once = args.once or args.json or not sys.stdout.isatty()
     output.replace_unprintable()
+    shown = False
     while True:
         # Nothing is kept; use `lotus attach` for that.
         with tempfile.TemporaryDirectory() as folder:
             directory = Path(folder, "run")
-            observation.attach(pid, max(args.interval, _WINDOW_S), directory)
-            summary = with_loop(summarise(attached_run.load(directory), str(pid)))
+            try:
+                observation.attach(pid, max(args.interval, _WINDOW_S), directory)
+                summary = with_verdict(summarise(attached_run.load(directory), str(pid)))
+            except LotusError:
+                if shown and not Path("/proc", str(pid)).exists():
+                    return 0  # it ended too early for another screen
+                raise
         if args.json:
             output.print_document(attached_report.document(summary))
         else:
@@ -106,6 +112,7 @@ def _look_at(pid: int, args: argparse.Namespace) -> int:
             if not once:
                 console.clear()
             attached_report.write(console, summary)
+        shown = True
         # It ended, or Ctrl-C was pressed; or it ended between two looks.
         over = summary.evidence.facts["state"] != "watched" or not Path("/proc", str(pid)).exists()
         if once or over:

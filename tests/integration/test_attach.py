@@ -7,44 +7,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lotus.attach import attached_run, stack_recorder
+from tests.integration.attaching import (
+    OWN,
+    PROGRAMS,
+    attach,
+    children,
+    is_py_spy,
+    running,
+    sleeping,
+)
 from tests.integration.launched import LOTUS
 from tests.waiting import wait_until
 
-PROGRAMS = Path(__file__).parent / "programs"
-OWN = Path(__file__).parents[1] / "diagnosis" / "own"
 pytestmark = pytest.mark.skipif(bool(stack_recorder.find()[1]), reason="py-spy is needed")
-
-
-@contextlib.contextmanager
-def running(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """A program and what it starts, until the end of the block."""
-    words = [*map(str, command)]
-    program = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True, **options)
-    try:
-        yield program
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGKILL)
-        program.communicate()
-
-
-def children(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
-def attach(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*LOTUS, "attach", *words], capture_output=True, text=True, **options)
-
-
-def sleeping(samples: int) -> list[str | Path]:
-    return [sys.executable, OWN / "sleeping.py", "--samples", str(samples)]
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +100,7 @@ def test_the_program_does_not_notice_and_its_end_is_seen(tmp_path: Path) -> None
         assert program.stdout is not None
         assert program.stdout.read().startswith(b"seconds ")
     assert done.returncode == 0, done.stderr
-    assert "ended while it was watched" in done.stdout
+    assert "The program ended after " in done.stdout
 
 
 def test_the_time_in_which_a_program_is_stopped_is_left_out(tmp_path: Path) -> None:
@@ -128,7 +108,7 @@ def test_the_time_in_which_a_program_is_stopped_is_left_out(tmp_path: Path) -> N
         wait_until(lambda: len(children(program.pid)) == 2, program)
         words = [*LOTUS, "attach", str(program.pid), "--seconds", "15", "-o", str(tmp_path / "r")]
         watcher = subprocess.Popen(words, stdout=subprocess.PIPE)
-        wait_until(lambda: any(_is_py_spy(pid) for pid in children(watcher.pid)), watcher)
+        wait_until(lambda: any(is_py_spy(pid) for pid in children(watcher.pid)), watcher)
         time.sleep(3.0)
         program.send_signal(signal.SIGSTOP)
         begun = time.monotonic_ns()
@@ -156,20 +136,13 @@ def test_a_killed_attach_leaves_nothing_behind(tmp_path: Path) -> None:
         wait_until(lambda: len(children(program.pid)) == 2, program)
         words = [*LOTUS, "attach", str(program.pid), "--seconds", "600", "-o", str(tmp_path / "r")]
         watcher = subprocess.Popen(words, env={**os.environ, "TMPDIR": str(tmp_path)})
-        wait_until(lambda: any(_is_py_spy(pid) for pid in children(watcher.pid)), watcher)
-        beside = [pid for pid in children(watcher.pid) if _is_py_spy(pid)]
+        wait_until(lambda: any(is_py_spy(pid) for pid in children(watcher.pid)), watcher)
+        beside = [pid for pid in children(watcher.pid) if is_py_spy(pid)]
         watcher.kill()
         watcher.wait()
-        wait_until(lambda: not any(map(_is_py_spy, beside)))
+        wait_until(lambda: not any(map(is_py_spy, beside)))
         assert program.poll() is None
     assert set(os.listdir(tmp_path)) - before <= {"r"}
-
-
-def _is_py_spy(pid: str) -> bool:
-    try:
-        return b"py-spy" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
@@ -206,22 +179,6 @@ def test_without_py_spy_it_says_what_to_install(tmp_path: Path) -> None:
         none = attach(str(program.pid), "--seconds", "2", "-o", str(tmp_path / "none"))
         assert none.returncode == 2
         assert "in no loop over a DataLoader" in none.stderr
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="another user's process needs root to be made")
-def test_where_stacks_are_refused_the_way_to_more_is_told() -> None:
-    code = (
-        "import os, sys; from lotus.attach import observation\n"
-        "os.setgid(65534); os.setuid(65534)\n"
-        "print(observation.may_not_look(int(sys.argv[1])))\n"
-    )
-    with running(sys.executable, "-c", "import time; time.sleep(1000)") as program:
-        words = [sys.executable, "-c", code, str(program.pid)]
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
-    # The script beside this Python, unless it lies where that user may not look.
-    ways = (f"{os.path.dirname(sys.executable)}/lotus", f"{sys.executable} -m lotus")
-    assert any(f"sudo {way} attach {program.pid}," in done.stdout for way in ways)
-    assert "--cap-add SYS_PTRACE" in done.stdout
 
 
 def _ranks_with_workers(agent: int) -> list[str]:

@@ -13,8 +13,8 @@ import pytest
 from lotus.attach import stack_recorder
 from lotus.hardware.sampling_probe import sampling_event
 from lotus.recording import measurement_plan
+from tests.integration.attaching import attach, children, running, sleeping
 from tests.integration.launched import LOTUS
-from tests.integration.test_attach import attach, children, running, sleeping
 from tests.waiting import wait_until
 
 PROGRAM = [sys.executable, Path(__file__).parent / "programs" / "native_operations.py"]

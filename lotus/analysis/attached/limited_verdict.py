@@ -10,7 +10,7 @@ from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import share
 
-_BUSY, _IDLE = 0.8, 0.5
+_BUSY, _IDLE, _STILL = 0.8, 0.5, 0.002
 _LEAST_LOOKS = 50
 _DOUBT = (
     "No Python stack could be read, so this is a conclusion from the use of cores alone; what the "
@@ -18,12 +18,15 @@ _DOUBT = (
 )
 
 
-def limited_verdict(evidence: AttachEvidence) -> Verdict:
-    """Who computes and who is blocked: workers that never rest feed a loop that waits."""
+def limited_verdict(evidence: AttachEvidence) -> Verdict | None:
+    """Who computes and who is blocked: workers that never rest feed a loop that waits.
+
+    None where too little could be read.
+    """
     mains = evidence.looks[evidence.looks["pid"].isin(evidence.mains)]
     workers = evidence.looks[~evidence.looks["pid"].isin(evidence.mains)]
     if len(mains) < _LEAST_LOOKS or not len(workers):
-        return _verdict("unknown", "", "Too little could be read for a verdict.")
+        return None
     busy, idle = (_wanting(looks) for looks in (workers, mains))
     cores = _cores_of(evidence)
     figures = (
@@ -36,6 +39,9 @@ def limited_verdict(evidence: AttachEvidence) -> Verdict:
     if busy <= _IDLE and max(idle, cores) >= _BUSY:
         text = f"{figures}: most likely the training step binds, and the workers wait for it."
         return _verdict("consumer-bound", "not", text)
+    if busy + idle + cores <= _STILL:
+        text = f"{figures}: it hangs, or all of it waits for something that is not on a core."
+        return _verdict("unknown", "", text)
     return _verdict("unknown", "", f"{figures}: which of them waits for the other is not known.")
 
 

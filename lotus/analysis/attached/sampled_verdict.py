@@ -22,14 +22,12 @@ from lotus.analysis.attached.loop_shares import (
     loops_of,
     sampled,
 )
+from lotus.analysis.attached.no_verdict import no_verdict
 from lotus.analysis.attached.process_table import grouped, processes
 from lotus.analysis.attached.sampled_charges import charged, threads_of
 from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
 from lotus.analysis.attached.standstill import (
-    at_words,
-    idle_outside,
     judged_still,
-    longest_outside,
     standstill,
 )
 from lotus.analysis.common.columns import ratio
@@ -56,7 +54,8 @@ from lotus.common.formatting import duration, share
 from lotus.common.statistics import wilson, z_quantile
 
 _CLEARLY = 1.5  # times as much waiting puts a loop before the one with the most time
-_FEW = 100  # samples of the thread that iterates: the verdict is rough
+_FEW, _LEAST = 100, 20  # samples of the thread that iterates: the verdict is rough, there is none
+_LEAST_NS, _LEAST_WITHOUT_STEP_NS = 2e9, 5e9  # of a loop that ended: for less there is no verdict
 _MOST_LOOPS = 8
 _UNEVEN, _IDLE = 0.5, 0.2  # of the waits, and of the workers' time: batches of unequal cost
 _LEAST_BLOCKED, _LEAST_BLOCKED_AS_IDLE = 0.1, 0.5  # of the looks at an operation
@@ -95,7 +94,7 @@ class LoopSummary:
 
 @dataclass(frozen=True)
 class AttachedSummary:
-    """A watched program. `verdict` None: no loop over a loader was met."""
+    """A watched program. `verdict` None: `no_verdict` says why."""
 
     path: str
     evidence: AttachEvidence
@@ -108,8 +107,7 @@ class AttachedSummary:
     remarks: tuple[str, ...]
     functions: FunctionSummary | None = None  # what perf sampled
     counters: CounterSummary | None = None  # of its threads
-    stands_at: str = ""  # where the main process stands that does not run, outside of all loops
-    longest_at: tuple[str, float] = ("", 0.0)  # of one without loops: where it was longest, a share
+    no_verdict: str = ""  # why there is none, and the next step
 
 
 def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
@@ -120,11 +118,11 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
     loops = _by_waiting(loops)
     time = _time(seen, loops)
     judged = None
-    if loops:
+    if loops and not _ended_early(evidence, loops[0]):
         judged = loops[0].verdict
         if judged.kind != STANDSTILL:
             judged = with_outside(judged, _within(time))
-    elif not len(evidence.samples):
+    elif not loops and not len(evidence.samples):
         judged = limited_verdict(evidence)
     table = processes(evidence, seen.looks)
     return AttachedSummary(
@@ -139,36 +137,23 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
         remarks=tuple(_remarks(seen, loops)),
         functions=summarise_functions(evidence),
         counters=summarise_counters(evidence),
-        stands_at="" if loops else idle_outside(seen),
-        longest_at=("", 0.0) if loops else longest_outside(seen),
+        no_verdict="" if judged else no_verdict(seen, bool(loops)),
     )
 
 
-def with_loop(summary: AttachedSummary) -> AttachedSummary:
-    """The same. Raises LotusError where no loop over a loader was met, though stacks were read."""
-    if summary.verdict is not None:
-        return summary
-    facts = summary.evidence.facts
-    seconds = summary.evidence.elapsed_ns / 1e9
-    if facts["state"] == "ended":
-        raise LotusError(
-            f"process {facts['pid']} ended after {seconds:.1f} s, before it was met in a loop over "
-            "a DataLoader; start it again with: lotus trace -- COMMAND"
-        )
-    if summary.stands_at:
-        raise LotusError(
-            f"process {facts['pid']} did not run in the {seconds:.0f} s that it was watched, and "
-            f"was in no loop over a DataLoader: it {at_words(summary.stands_at)}; see all stacks "
-            f"with: py-spy dump --native --pid {facts['pid']}"
-        )
-    at, part = summary.longest_at
-    where = f". In {share(part)} of its stacks it {at_words(at)}" if at else ""
-    raise LotusError(
-        f"process {facts['pid']} was in no loop over a DataLoader in the {seconds:.0f} s that it "
-        "was watched: it is not there yet, it has none, or loading takes next to none of its time"
-        f"{where}; look for longer: "
-        f"lotus attach {facts['pid']} --seconds {max(60, round(3 * seconds))}"
-    )
+def _ended_early(evidence: AttachEvidence, loop: LoopSummary) -> bool:
+    """Whether a program ended before enough of its loop was seen for a verdict."""
+    if evidence.facts["state"] != "ended" or loop.verdict.kind == STANDSTILL:
+        return False
+    least = _LEAST_NS if loop.step_ns > 0 else _LEAST_WITHOUT_STEP_NS
+    return loop.loop_ns < least or loop.samples < _LEAST or loop.verdict.kind == "unknown"
+
+
+def with_verdict(summary: AttachedSummary) -> AttachedSummary:
+    """The same. Raises LotusError, one line with the next step, where there is no verdict."""
+    if summary.verdict is None:
+        raise LotusError(summary.no_verdict)
+    return summary
 
 
 def _loop(seen: Sampled, number: int, only: bool) -> LoopSummary:
@@ -177,12 +162,13 @@ def _loop(seen: Sampled, number: int, only: bool) -> LoopSummary:
     last = _held_up_by(seen, parts)
     whole = added([parts[last]] if last else list(parts.values()))
     settings = settings_of(seen, number, only)
-    account = charged(seen, whole, settings)
     ranks = _rank_rows(seen, parts)
-    judged = _cautious(_with_intervals(judge(account.account, account.around), whole))
     still = standstill(seen, whole)
+    judged_part = (seen, whole) if still is None else (still.seen, still.shares)
+    account = charged(*judged_part, settings)
+    judged = _cautious(_with_intervals(judge(account.account, account.around), judged_part[1]))
     if still is not None:
-        judged = judged_still(judged, still, seen.evidence.facts["pid"])
+        judged = judged_still(judged, still, seen.evidence.facts)
     elif whole.begun:
         judged = _only_begun(judged, whole)
     if last:
@@ -446,7 +432,8 @@ def _other_thread(seen: Sampled, loop: LoopSummary) -> str:
 def _remarks(seen: Sampled, loops: list[LoopSummary]) -> list[str]:
     result = []
     if seen.evidence.facts["state"] == "ended":
-        result.append("The program ended while it was watched.")
+        took = duration(seen.evidence.elapsed_ns)
+        result.append(f"The program ended after {took}: this is what was seen until then.")
     if loops and loops[0].samples < _FEW:
         result.append(
             f"Only {loops[0].samples} samples of the loop: the verdict is rough; watch longer "

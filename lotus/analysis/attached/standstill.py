@@ -1,20 +1,24 @@
 """Programs in which nothing moves: by what that is seen, and where each thread stands."""
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.evidence import AttachEvidence
-from lotus.analysis.attached.loop_shares import LoopShares, Sampled
+from lotus.analysis.attached.loop_shares import LoopShares, Sampled, added, loop_shares
+from lotus.analysis.attached.still_part import still_part, without_end
 from lotus.analysis.observations.looks import LOCK, SHARED_LOCK
 from lotus.analysis.observations.own_code import HotFunction, of_program
 from lotus.analysis.verdict.causes.edges import REST
 from lotus.analysis.verdict.verdict import STANDSTILL, Verdict
 from lotus.common.formatting import duration
 
-_ALL, _LEAST_LOOKS = 0.98, 100  # of a loop that stands still, and looks at each process
+_ALL, _LEAST_NS = 0.98, 2_000_000_000  # of a loop that stands still, and looked at, each process
 _LEAST_THREAD = 0.5  # of the time that was watched, at one stack: a thread that stands there
 _AT = {
     phases.WAIT: "waits for the next batch",
@@ -28,29 +32,52 @@ _QUIET = (phases.FEEDER_IDLE, phases.PIN, phases.HELPER_IDLE)  # threads that wa
 class Standstill:
     """`words`: what was seen. `places`: pid, worker, rank, thread, at, reason of each thread.
 
-    `thread` is "" for a main thread.
+    `thread` is "" for a main thread. `seen`, `shares`: of the time in which nothing moved.
     """
 
     words: str
     places: pd.DataFrame
+    seen: Sampled
+    shares: LoopShares
 
 
 def standstill(seen: Sampled, shares: LoopShares) -> Standstill | None:
-    """What is known of a loop in which nothing moved all the time; None: it moves."""
-    words = _words(seen, shares)
-    return Standstill(words, places_of(seen)) if words else None
+    """What is known of a loop in which nothing moves; None: it moves.
+
+    Nothing moved all the time, or from some moment on until the loop was left, by force or at the
+    end of the watch.
+    """
+    loop, whole = shares.loop, without_end(seen)
+    if whole is not seen:
+        shares = _shares(whole, loop)
+    if words := _words(whole, shares):
+        begins = f"Nothing moved in the {duration(whole.evidence.elapsed_ns)} that it was watched:"
+        return Standstill(f"{begins} {words}", places_of(whole), whole, shares)
+    part = still_part(whole, loop)
+    if part is None:
+        return None
+    shares = _shares(part, loop)
+    if not (words := _words(part, shares)):
+        return None
+    begins = f"Nothing moved in the last {duration(part.evidence.elapsed_ns)} of the loop:"
+    return Standstill(f"{begins} {words}", places_of(part), part, shares)
+
+
+def _shares(seen: Sampled, loop: int) -> LoopShares:
+    mains = [main for main in seen.evidence.mains if (seen.samples["pid"] == main).any()]
+    return added([loop_shares(seen, loop, main) for main in mains]) if mains else LoopShares(loop)
 
 
 def _words(seen: Sampled, shares: LoopShares) -> str:
     evidence = seen.evidence
-    took = duration(evidence.elapsed_ns)
-    begins = f"Nothing moved in the {took} that it was watched:"
+    if not shares.loop_ns:
+        return ""
     if shares.of(phases.STEP) >= _ALL * shares.loop_ns:
         if not _used_no_core(seen, evidence.mains):
             return ""
         return (
-            f"{begins} the thread in the training step used no core at all. It hangs, or a single "
-            "step takes longer than that."
+            "the thread in the training step used no core at all. It hangs, or a single step "
+            "takes longer than that."
         )
     if shares.loop_ns - shares.of(phases.STEP) < _ALL * shares.loop_ns:
         return ""
@@ -59,15 +86,15 @@ def _words(seen: Sampled, shares: LoopShares) -> str:
         met = seen.samples["pid"].isin(workers["pid"])
         if not met.any() and shares.of(phases.WAIT) >= _ALL * shares.loop_ns:
             return (
-                f"{begins} the loop waits for workers that have ended, all {len(workers)} of them. "
-                "They were killed, as for want of memory (see: dmesg), or ended by themselves."
+                f"the loop waits for workers that have ended, all {len(workers)} of them. They "
+                "were killed, as for want of memory (see: dmesg), or ended by themselves."
             )
         return ""
     if not _used_no_core(seen, _makers(seen, workers["pid"].tolist()) or evidence.mains):
         return ""
     return (
-        f"{begins} what makes batches used no core at all. It hangs, or a single sample takes "
-        "longer than that."
+        "what makes batches used no core at all. It hangs, or a single sample takes longer than "
+        "that."
     )
 
 
@@ -95,11 +122,12 @@ def _used_no_core(seen: Sampled, pids: list[int]) -> bool:
     still = (each["cpu_ns"] == 0) & (
         each["process_ns"] <= most.where(~each.index.isin(elsewhere), 0.0)
     )
-    return bool(len(each)) and bool((still & (looks.groupby("pid").size() >= _LEAST_LOOKS)).all())
+    return bool(len(each)) and bool((still & (each["wall_ns"] >= _LEAST_NS)).all())
 
 
 def idle_outside(seen: Sampled) -> str:
     """Where a main process stands that did not run at all, outside of all loops; "": it ran."""
+    seen = without_end(seen)
     mains = seen.evidence.mains
     if not _used_no_core(seen, mains):
         return ""
@@ -126,7 +154,7 @@ def longest_outside(seen: Sampled) -> tuple[str, float]:
 
 def at_words(at: str) -> str:
     """The predicate of a place, as `stands at f (train.py:8)`."""
-    return at if at in _AT.values() else f"stands at {at}"
+    return at if at.startswith(tuple(_AT.values())) else f"stands at {at}"
 
 
 def places_of(seen: Sampled) -> pd.DataFrame:
@@ -169,10 +197,17 @@ def _at(evidence: AttachEvidence, label: int) -> str:
     ]
     if frames:
         return str(of_program(frames))
-    return _AT.get(str(evidence.labels["phase"].iloc[label]), "")
+    phase, loop = (
+        str(evidence.labels["phase"].iloc[label]),
+        int(evidence.labels["loop"].iloc[label]),
+    )
+    if phase != phases.WAIT or loop < 0:
+        return _AT.get(phase, "")
+    row = evidence.loops.iloc[loop]
+    return f"{_AT[phase]} ({os.path.basename(str(row['file']))}:{row['head']})"
 
 
-def judged_still(judged: Verdict, still: Standstill, pid: int) -> Verdict:
+def judged_still(judged: Verdict, still: Standstill, facts: Mapping[str, Any]) -> Verdict:
     """The verdict on a loop in which nothing moves: what it stands at, and how to see more."""
     reasons = set(still.places["reason"])
     advice = "Find what it waits for: where each thread stands is below."
@@ -181,7 +216,10 @@ def judged_still(judged: Verdict, still: Standstill, pid: int) -> Verdict:
             "Find who holds the lock: where each thread stands is below. Its holder may wait for "
             "another one, may have ended, or held it when the workers were forked."
         )
-    advice += f" All stacks, with those in C: py-spy dump --native --pid {pid}"
+    if facts["state"] == "ended":
+        advice += " If it hangs again, all stacks, with those in C: py-spy dump --native --pid PID"
+    else:
+        advice += f" All stacks, with those in C: py-spy dump --native --pid {facts['pid']}"
     causes = [replace(cause, advice=advice) for cause in judged.causes[:1]]
     if not causes or causes[0].kind == REST.kind:  # nothing was being made
         causes = []

@@ -20,7 +20,7 @@ def heading(summary: AttachedSummary) -> Section:
     judged = summary.verdict
     lines: Parts = list(attached_report.heading_lines(summary))
     if judged is None:
-        return Section("No verdict (sampled)", [attached_report.no_verdict(), *lines])
+        return Section("No verdict (sampled)", [plain(summary.no_verdict), *lines])
     parts: Parts = [judged.summary, *([judged.doubt] if judged.doubt else []), *judged.flaws]
     if judged.causes:
         first = judged.causes[0]

@@ -45,7 +45,7 @@ def write(console: "Console", summary: AttachedSummary, *, in_full: bool = True)
     console.print()
     if summary.verdict is None:
         console.print("NO VERDICT", style="bold yellow")
-        print_paragraph(console, "", no_verdict())
+        print_paragraph(console, "", plain(summary.no_verdict))
     else:
         _verdict(console, summary, summary.verdict)
     lines = list(time_bars.lines_of(summary.time, time_parts(summary)))
@@ -78,11 +78,6 @@ def heading_lines(summary: AttachedSummary) -> list[str]:
         f"{duration(summary.evidence.elapsed_ns)}",
         f"Sampled from outside: {plural(summary.stacks, 'stack')}, {looks} looks at threads",
     ]
-
-
-def no_verdict() -> str:
-    """Return why there is no verdict."""
-    return "No loop over a DataLoader was met while it was watched."
 
 
 def verdict_words(judged: Verdict) -> str:

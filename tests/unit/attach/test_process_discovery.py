@@ -102,7 +102,6 @@ def test_a_shell_stands_for_the_training_that_it_started() -> None:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        (process(9), "no process 10"),
         (process(10, state="Z"), "has ended"),
         (process(10, state="T"), "kill -CONT 10"),
         (process(10, python=False, torch=False, command=("sleep", "9")), "not a Python program"),
@@ -113,6 +112,11 @@ def test_what_cannot_be_watched_is_refused_with_one_line(facts: ProcessFacts, wo
     with pytest.raises(LotusError, match=words) as refusal:
         process_discovery.programs_of(10, table(facts))
     assert "\n" not in str(refusal.value)
+
+
+def test_a_process_that_is_not_there_is_refused_with_one_line() -> None:
+    with pytest.raises(LotusError, match=f"no process {1 << 22} here"):  # more than Linux has
+        process_discovery.programs_of(1 << 22, table(process(9)))
 
 
 def test_of_a_process_that_we_may_not_look_into_a_little_can_be_read() -> None:

@@ -1,13 +1,14 @@
 """At what a thread is, by the frames of its stack: stacks as py-spy read them of real programs."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from lotus.analysis.attached import phases
-from lotus.attach import stack_phases
-from lotus.attach.source_lines import SourceLoop
+from lotus.attach import read_frames, stack_phases
+from lotus.attach.source_lines import SourceLines, SourceLoop
 from lotus.attach.stack_phases import Label, Site
 from native_map.recording.python_frame import Frame
 
@@ -70,6 +71,9 @@ class Sources:
 
     def are_kin(self, one: str, other: str, files: Iterable[str]) -> bool:
         return one == other or {one, other} == {"Pictures", "Base"}
+
+    def comprehension(self, file: str, line: int, function: str) -> SourceLoop | None:
+        return None
 
     def loop(self, file: str, line: int) -> SourceLoop | None:
         if file == TRAIN and 59 <= line <= 61:
@@ -302,6 +306,34 @@ def test_a_loop_in_code_that_was_executed_from_a_string_is_that_code() -> None:
     assert stack_phases.find_loops([waits, steps], Known()) == [site]
 
 
+IN_LIST = """
+def main(loader):
+    for epoch in range(3):
+        losses = [step(batch) for batch in loader]
+"""
+
+
+@pytest.mark.parametrize("inlined", [True, False])
+def test_a_comprehension_over_a_loader_is_the_loop(tmp_path: Path, inlined: bool) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(IN_LIST)
+    called = f"<module> {file}:9", f"main {file}:4"
+    own = called if inlined else (*called, f"main.<locals>.<listcomp> {file}:4")
+    waits = stack(*own, f"_BaseDataLoaderIter.__next__ {LOADER}:7")
+    steps = stack(*own, "step /app/model.py:3")
+    begins = stack(*called, f"DataLoader.__iter__ {LOADER}:5")
+    sites = stack_phases.find_loops([waits, steps, begins], SourceLines())
+    makers = stack_phases.made_elsewhere([waits, steps, begins], sites, SourceLines())
+    labels = [
+        stack_phases.of_taker(stack_phases.label_main(each, sites, SourceLines()), makers)
+        for each in (waits, steps, begins)
+    ]
+    assert [label.phase for label in labels] == [phases.NEXT, phases.STEP, phases.STARTUP]
+    (loop,) = {label.loop for label in labels}
+    site = sites[loop]
+    assert (site.function, site.head, site.last) == (own[-1].split()[0], 4, 4)
+
+
 def test_a_loader_that_next_never_shows_is_found_by_its_workers() -> None:
     step = stack("<module> /app/train.py:65", "main /app/train.py:60", "step /app/model.py:3")
     assert stack_phases.find_loops([step, stack(*FORKED, *SAMPLE)], Sources()) == [SITE]
@@ -330,14 +362,14 @@ def test_an_iterator_that_is_made_in_another_loop_is_of_the_loop_that_takes_its_
 
 
 def test_python_before_3_11_does_not_tell_classes() -> None:
-    frames = stack_phases.qualified(stack("__call__ /app/data.py:12"), Sources())
+    frames = read_frames.qualified(stack("__call__ /app/data.py:12"), Sources())
     assert frames[0].function == "Blur.__call__"
 
 
 @pytest.mark.parametrize("function", ["", "a\x00b", "x" * 3000, "\ufffd\ufffd"])
 def test_torn_stacks_are_known(function: str) -> None:
-    assert stack_phases.is_torn([Frame("main", TRAIN, 1), Frame(function, TRAIN, 2)])
-    assert not stack_phases.is_torn(stack(*NEXT))
+    assert read_frames.is_torn([Frame("main", TRAIN, 1), Frame(function, TRAIN, 2)])
+    assert not read_frames.is_torn(stack(*NEXT))
 
 
 def test_the_step_of_a_frameworks_loop_is_what_it_calls() -> None:

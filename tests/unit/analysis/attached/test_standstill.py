@@ -1,5 +1,6 @@
 """Programs in which nothing moves, as seen from outside."""
 
+import re
 from dataclasses import replace
 
 import pandas as pd
@@ -7,12 +8,12 @@ import pytest
 
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.evidence import AttachEvidence
-from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise, with_loop
+from lotus.analysis.attached.sampled_verdict import AttachedSummary, summarise, with_verdict
 from lotus.common.errors import LotusError
 from lotus.reporters.run import attached_report
 from tests.unit.sampled_program import IDLE, STEP, TICK, WAIT, At, Program, always, operation
 
-BLUR, OUTSIDE = operation("Blur"), (phases.OUTSIDE, "")
+BLUR, READ, OUTSIDE = operation("Blur"), operation("Read"), (phases.OUTSIDE, "")
 
 
 def with_frames(evidence: AttachEvidence, phase: str, *frames: tuple[str, int]) -> AttachEvidence:
@@ -46,7 +47,7 @@ def test_workers_at_a_lock_that_is_never_released() -> None:
     places = summary.loops[0].places
     assert places is not None
     _, rows = attached_report.place_cells(places)
-    assert rows[0] == ["100", "main", "", "waits for the next batch", "events"]
+    assert rows[0] == ["100", "main", "", "waits for the next batch (train.py:59)", "events"]
     assert rows[1][3:] == ["enter (train.py:9)", "shared-lock"]
 
 
@@ -57,6 +58,47 @@ def test_one_worker_hangs_and_the_others_have_nothing_to_do() -> None:
     wakes = evidence.looks.index[evidence.looks["pid"] == 102][::100]
     evidence.looks.loc[wakes, "cpu_ns"] = 100_000
     assert words_of(summarise(evidence)) == "NOTHING MOVES (sampled)"
+
+
+def hangs_from(first: int) -> Program:
+    """It moves until a tick; then, both workers wait for a lock."""
+    main = lambda tick: (STEP if tick % 2 else WAIT) if tick < first else WAIT  # noqa: E731
+    worker = lambda tick: READ if tick < first else BLUR  # noqa: E731
+    return Program(main, [worker] * 2, blocked={BLUR: "shared-lock"})
+
+
+def test_a_program_that_moved_before_it_hung() -> None:
+    summary = summarise(hangs_from(200).evidence())
+    assert words_of(summary) == "NOTHING MOVES (sampled)"
+    assert summary.verdict is not None
+    took = re.search(r"Nothing moved in the last (\S+) s of the loop", summary.verdict.summary)
+    assert took is not None
+    assert float(took[1]) == pytest.approx(6.0, abs=0.2)
+    assert summary.verdict.causes[0].title.startswith("Blur (waits for a lock")
+    # Less than five seconds may be one slow sample.
+    assert "NOTHING MOVES" not in words_of(summarise(hangs_from(300).evidence()))
+
+
+def test_a_program_that_stood_still_as_long_before() -> None:
+    """As one whose samples sleep for seconds."""
+    main = lambda tick: WAIT if tick % 400 < 300 else STEP  # noqa: E731
+    slow = Program(main, [always(BLUR)], ticks=700, blocked={BLUR: "sleep"})
+    assert "NOTHING MOVES" not in words_of(summarise(slow.evidence()))
+
+
+@pytest.mark.parametrize("first", [0, 150])
+def test_a_program_that_was_killed_as_it_hung(first: int) -> None:
+    """It takes time on a core to be killed."""
+    program = hangs_from(first)
+    program.facts["state"] = "ended"
+    evidence = program.evidence()
+    end = evidence.looks["time_ns"].max()
+    evidence.looks.loc[evidence.looks["time_ns"] > end - 4 * TICK, "cpu_ns"] = TICK // 2
+    summary = summarise(evidence)
+    assert words_of(summary) == "NOTHING MOVES (sampled)"
+    assert summary.verdict is not None
+    assert "If it hangs again" in summary.verdict.causes[0].advice
+    assert any("ended after 10.0 s" in remark for remark in summary.remarks)
 
 
 def test_a_step_that_hangs() -> None:
@@ -154,11 +196,11 @@ def test_a_program_that_computes_outside_of_all_loops() -> None:
         r"in no loop over a DataLoader.*\. In 100% of its stacks it stands at main \(train.py:70\)"
     )
     with pytest.raises(LotusError, match=words):
-        with_loop(summarise(busy))
+        with_verdict(summarise(busy))
 
 
 def test_outside_of_all_loops() -> None:
     evidence = Program(always(OUTSIDE), blocked={OUTSIDE: "lock"}).evidence()
     evidence = with_frames(evidence, phases.OUTSIDE, ("main", 70), ("barrier", 8))
     with pytest.raises(LotusError, match=r"it stands at barrier \(train.py:8\); see"):
-        with_loop(summarise(evidence))
+        with_verdict(summarise(evidence))

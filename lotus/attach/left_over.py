@@ -1,0 +1,70 @@
+"""Workers whose program has ended: they train nothing, and hold memory and cores."""
+
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+
+from lotus.attach import process_discovery, stack_recorder
+from lotus.attach.process_discovery import ProcessFacts
+from lotus.common.formatting import plural
+
+_LOOP = re.compile(r"\b_worker_loop \(.*worker\.py")
+_MOST_ASKED, _PATIENCE_S = 8, 10.0
+
+
+def left_over(
+    processes: Mapping[int, ProcessFacts],
+    named: int | None = None,
+    is_worker: Callable[[int], bool] | None = None,
+) -> list[ProcessFacts]:
+    """Workers of loaders without a program, by process id.
+
+    Newer torch gives its workers a name. Of other processes that were forked and adopted, as a
+    program that put itself into the background, `is_worker` decides, by their stacks; if a process
+    was `named`, only of that.
+    """
+    asked, result = 0, []
+    for facts in sorted(processes.values(), key=lambda each: each.pid):
+        if not facts.torch or facts.state in "ZX" or not _is_adopted(facts, processes):
+            continue
+        certain = process_discovery.is_named_worker(facts)
+        if not certain and asked < _MOST_ASKED and named in (None, facts.pid):
+            asked += 1
+            certain = (is_worker or _runs_worker_loop)(facts.pid)
+        if certain:
+            result.append(facts)
+    return result
+
+
+def sentence(workers: Iterable[ProcessFacts]) -> str:
+    """What they are, and the command that ends them; "" without any."""
+    pids = [str(each.pid) for each in workers]
+    if not pids:
+        return ""
+    are, their = ("is", "its") if len(pids) == 1 else ("are", "their")
+    return (
+        f"{plural(len(pids), 'worker')} ({', '.join(pids)}) {are} left over: {their} program has "
+        f"ended. End what is left with: kill {' '.join(pids)}"
+    )
+
+
+def _is_adopted(facts: ProcessFacts, processes: Mapping[int, ProcessFacts]) -> bool:
+    """Whether a process that was forked, or spawned, is no longer the child of who started it."""
+    if not (facts.forked or process_discovery.is_spawned(facts)):
+        return False
+    parent = processes.get(facts.parent)
+    # Who forks or spawns in this way is a Python program.
+    return parent is None or not parent.python
+
+
+def _runs_worker_loop(pid: int) -> bool:
+    """Whether the stack of a process is that of a worker."""
+    path, problem = stack_recorder.find()
+    if problem:
+        return False
+    try:
+        words = [path, "dump", "--nonblocking", "--pid", str(pid)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return bool(_LOOP.search(done.stdout))

@@ -1,0 +1,68 @@
+"""What the kernel lets this user read of a process, and the command that may read more."""
+
+import contextlib
+import os
+import pwd
+import shlex
+import sys
+
+_CONTAINERS = "in a container docker run --cap-add SYS_PTRACE, in a cluster kubectl debug"
+
+
+def may_not_look(pid: int) -> str:
+    """Why the kernel lets us read neither stacks nor system calls of a process; "" where it does.
+
+    The reason holds the command that would be allowed to.
+    """
+    try:
+        with open(f"/proc/{pid}/syscall", "rb") as file:
+            file.read(1)
+        return ""
+    except PermissionError:
+        pass
+    except OSError:
+        return ""
+    if os.geteuid() == 0:
+        return (
+            "The kernel refuses stacks and system calls even to root here; start the container "
+            "with docker run --cap-add SYS_PTRACE, or use kubectl debug --profile=sysadmin"
+        )
+    owner = other_owner(pid)
+    whose = f"Process {pid} belongs to {owner}: the" if owner else "The"
+    return (
+        f"{whose} kernel refuses its stacks and system calls to this user; for more: "
+        f"{with_more_rights(pid)}, {_CONTAINERS}"
+    )
+
+
+def with_more_rights(pid: int) -> str:
+    """The command that may read all of a process."""
+    lotus = os.path.join(os.path.dirname(sys.executable), "lotus")
+    words = [lotus] if os.path.exists(lotus) else [sys.executable, "-m", "lotus"]
+    return shlex.join(["sudo", *words, "attach", str(pid)])
+
+
+def other_owner(pid: int) -> str:
+    """The user that a process belongs to; "" if that is this user, or is not known."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        with open(f"/proc/{pid}/status", "rb") as file:
+            # Of /proc/PID itself, root is the owner if the process may not be dumped.
+            uid = int(next(line for line in file if line.startswith(b"Uid:")).split()[2])
+        if uid == os.geteuid():
+            return ""
+        try:
+            return pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return f"user {uid}"
+    return ""
+
+
+def is_hidden(pid: int) -> bool:
+    """Whether a process is there of which we may read nothing, as with hidepid."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
