@@ -159,7 +159,7 @@ CLAIMS = [
     ),
     Claim(
         "simulator", "error of whatif, median of 25 settings", "tools/bench/simulate.py --write",
-        "lotus/analysis/replay", f"{RESULTS}/simulate.txt",
+        "lotus/tune/simulation", f"{RESULTS}/simulate.txt",
         DATED + r"[\s\S]*?as recorded  all .*?median error (?P<figure>[\d.]+%), "
         r"(?P<spread>worst [\d.]+%)",
     ),
