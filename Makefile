@@ -25,11 +25,12 @@ PYTEST_AGAIN := -m pytest -n 0 --last-failed --last-failed-no-failures none
 # Tests start Python thousands of times: each would compile all of lotus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-compat test-extras lint docs format bench dist dist-check clean
+.PHONY: help demo test test-nightly test-fast test-compat test-extras lint docs format bench dist dist-check clean
 
 help:
 	@echo 'make demo         trace a small training run on a made data set and print the report'
-	@echo 'make test         every test'
+	@echo 'make test         the tests, but for those of test-nightly'
+	@echo 'make test-nightly the tests that take longest for what they add'
 	@echo 'make test-fast    unit tests in a minute or so, without torch'
 	@echo 'make test-compat  what depends on torch on its oldest supported version (2.2.2)'
 	@echo 'make test-extras  the loaders and callbacks of other libraries, such as lightning'
@@ -45,6 +46,9 @@ demo: $(VENV)/demo.stamp
 
 test: $(VENV)/dev.stamp
 	$(VENV)/bin/python $(PYTEST) || { test $$? = 1 && $(VENV)/bin/python $(PYTEST_AGAIN); }
+
+test-nightly: $(VENV)/dev.stamp
+	$(VENV)/bin/python $(PYTEST) --nightly
 
 test-fast: $(VENV)/dev.stamp
 	$(VENV)/bin/python $(PYTEST) -q --fast tests/unit

@@ -62,6 +62,7 @@ _ON_ANY_TORCH = {
         ),
         ("the same", "recorders_failing recorders_py_spy"),
         ("perf's samples of a process", "map attach_perf"),
+        ("read positions of files, which the kernel keeps", "tune_files"),
         ("what is seen from outside, in lotus's own files", "top top_screen"),
         ("runs of `lotus run`, whose settings test_settings.py looks at", "sweep"),
         ("this machine; models of a loader", "doctor whatif"),
@@ -71,6 +72,13 @@ _ON_ANY_TORCH = {
 }
 # `export --with` merges what torch.profiler writes, in each torch with a clock of its own.
 _OF_ITS_PROFILER = "test_chrome_is_merged_with_a_trace_of_the_profiler"
+
+# What runs only in `make test-nightly`: a test, and why the rest of the suite does without it.
+_NIGHTLY = {
+    "tests/integration/test_notebooks.py::test_it_runs_from_clean[05_advice]": (
+        "test_advise.py and test_plan.py run its commands"
+    ),
+}
 
 # Of tests/unit: what `make test-fast` leaves out, as it needs torch or takes seconds by itself.
 _SLOW = {
@@ -103,6 +111,7 @@ _SLOW = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="unit tests of seconds, without torch")
     parser.addoption("--of-torch", action="store_true", help="what depends on torch's version")
+    parser.addoption("--nightly", action="store_true", help="what `make test` leaves out, alone")
 
 
 class _WithoutTorch(MetaPathFinder):
@@ -126,8 +135,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --of-torch: only the tests that belong to it."""
-    kept = list(items)
+    """Keep what is to run: without --nightly all but its tests; with --of-torch those of torch."""
+    nightly = config.getoption("--nightly")
+    kept = [item for item in items if (item.nodeid in _NIGHTLY) == nightly]
     if config.getoption("--of-torch"):
         kept = [
             item

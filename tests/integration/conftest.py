@@ -24,6 +24,7 @@ from tests.printed import faults, without_tracker
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 # The same with torch imported already, where no start of a program is looked at (tests/warm).
 WARM = warm.interpreter(PYTHON, "torch")
+WARM_VISION = warm.interpreter(PYTHON, "torch", "torchvision")
 SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]  # what a program is sent
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.integration.conftest import LOTUS, PYTHON, Start
+from tests.integration.conftest import LOTUS, WARM, WARM_VISION, Start
 
 # Each step damages its batch; the next one that it gets must be whole.
 PROGRAM = """
@@ -100,7 +100,7 @@ def results(torch, tmp_path_factory):
     def start(name, budget):
         only = [] if name == "both" else ["--ceilings"]
         advise = [*LOTUS, "advise", "--budget", budget, "--json", *only]
-        command = [*advise, "--", PYTHON, str(script), *WORDS[name]]
+        command = [*advise, "--", WARM, str(script), *WORDS[name]]
         return Start(command, folder / name, f"{name}-{budget}", {})
 
     for name in WORDS:
@@ -213,9 +213,9 @@ def test_alternatives_are_measured_in_the_loop(torch, tmp_path, workers):
         image.frombytes("RGB", (800, 600), rows).save(tmp_path / f"pictures/0/{number}.jpg")
     script = tmp_path / "train.py"
     script.write_text(PICTURES)
-    command = [PYTHON, str(script), str(tmp_path / "pictures"), str(workers)]
+    command = [WARM_VISION, str(script), str(tmp_path / "pictures"), str(workers)]
     output = tmp_path / "advice.json"
-    words = [*LOTUS, "advise", "--budget", "20s", "-o", str(output), "--json", "--", *command]
+    words = [*LOTUS, "advise", "--budget", "8s", "-o", str(output), "--json", "--", *command]
     done = Start(words, tmp_path, "advise", {}).end()
     assert done.code == 0, done.err.decode()
     document = json.loads(done.out.decode())

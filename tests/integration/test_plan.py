@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.integration.conftest import LOTUS, PYTHON, Start
+from tests.integration.conftest import LOTUS, PYTHON, WARM_VISION, Start
 from tests.waiting import wait_until
 
 PROGRAM = """
@@ -187,7 +187,7 @@ def results(torch, tmp_path_factory):
         command = [*LOTUS, "plan", "--json", "--samples", "4", "--ram", "100MB", "--disk", "0"]
         command += ["--check", "0s"]
         options = [f"{key}={value}" for key, value in words.items()]
-        starts[name] = Start([*command, "--", PYTHON, str(script), *options], here, name, {})
+        starts[name] = Start([*command, "--", WARM_VISION, str(script), *options], here, name, {})
     made = {}
     for name, start in starts.items():
         done = start.end()
@@ -345,7 +345,7 @@ def test_epochs_are_timed_with_what_is_planned(torch, tmp_path, workers):
     script.write_text(TIMED)
     command = [*LOTUS, "plan", "--json", "--samples", "4", "--ram", "100MB", "--disk", "0"]
     started = Start(
-        [*command, "--", PYTHON, str(script), str(workers), "0.03"], tmp_path, "timed", {}
+        [*command, "--", WARM_VISION, str(script), str(workers), "0.03"], tmp_path, "timed", {}
     )
     done = started.end()
     text = done.out.decode()
@@ -411,7 +411,7 @@ def test_reasons_name_no_options_of_other_verbs(torch, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(ENDS)
     command = [*LOTUS, "plan", "--samples", "4", "--ram", "100MB", "--disk", "0"]
-    done = Start([*command, "--", PYTHON, str(script)], tmp_path, "ends", {}).end()
+    done = Start([*command, "--", WARM_VISION, str(script)], tmp_path, "ends", {}).end()
     text = " ".join(done.out.decode().split())
     assert done.code == 0, text + done.err.decode()
     assert "the program ended (exit code 3) before enough batches" in text

@@ -7,6 +7,7 @@ sample that a data set's own code makes.
 import gc
 import hashlib
 import json
+import multiprocessing
 import os
 import random
 import sys
@@ -133,6 +134,8 @@ def data_set(name):
 
 
 def main():
+    if hasattr(sys, "_warm"):  # tests/warm: workers that are spawned have torch at once, too
+        multiprocessing.set_executable(sys._warm)
     for word in sys.argv[2:]:
         name, method, workers = word.split(":")
         print("==", word, flush=True)

@@ -4,7 +4,6 @@ Arguments: how it reads them, how many workers it has, `call` to tune itself by 
 """
 
 # ruff: noqa: SIM115 - open as long as the data set is
-import mmap
 import os
 import sys
 import time
@@ -19,10 +18,8 @@ HOW = sys.argv[1]
 class Records(Dataset):
     def __init__(self, path):
         self.path, self.file, self.log = path, None, None
-        if HOW in ("init", "mmap", "pread", "log"):
+        if HOW in ("init", "pread", "log"):
             self.file = open(path, "rb", buffering=0)
-        if HOW == "mmap":
-            self.map = mmap.mmap(self.file.fileno(), 0, prot=mmap.PROT_READ)
         if HOW == "log":
             self.log = open("log", "w", buffering=1)
 
@@ -37,12 +34,6 @@ class Records(Dataset):
             self.file.seek(start)
             time.sleep(0.002)  # meanwhile another process may seek
             data = self.file.read(RECORD)
-        elif HOW == "mmap":
-            data = self.map[start : start + RECORD]
-        elif HOW == "each":
-            with open(self.path, "rb") as file:
-                file.seek(start)
-                data = file.read(RECORD)
         else:
             data = os.pread(self.file.fileno(), RECORD, start)
         if self.log is not None:

@@ -54,6 +54,18 @@ def test_the_lists_of_files_name_files_that_are_there():
         assert (ROOT / name).is_file()
 
 
+def test_what_runs_nightly_is_there_and_runs_then_only():
+    files = sorted({name.partition("::")[0] for name in conftest._NIGHTLY})
+    words = [sys.executable, "-m", "pytest", "-q", "--collect-only", *files]
+    names = {
+        options: subprocess.run([*words, *options], cwd=ROOT, capture_output=True, text=True).stdout
+        for options in ((), ("--nightly",))
+    }
+    for name in conftest._NIGHTLY:
+        assert name in names["--nightly",].splitlines()
+        assert name not in names[()]
+
+
 def test_the_slowest_files_are_told():
     words = [sys.executable, "-m", "pytest", "-q", "tests/unit/reading/test_batch_order.py"]
     output = subprocess.run(words, cwd=ROOT, capture_output=True, text=True).stdout

@@ -8,11 +8,13 @@ from lotus.inside.tune.candidates import file_offsets
 
 
 def test_what_a_fetch_moves_or_opens_and_keeps_is_shared(tmp_path: Path) -> None:
-    for name in ("lazy", "mine", "pread", "log", "index"):
+    for name in ("lazy", "mine", "pread", "log", "index", "mapped"):
         (tmp_path / name).write_bytes(b"x" * 100)
     mine, pread = (tmp_path / "mine").open("rb"), (tmp_path / "pread").open("rb")
     log, index = (tmp_path / "log").open("w"), (tmp_path / "index").open("rb")
     index.read(7)  # before the loop
+    mapped = (tmp_path / "mapped").open("rb")
+    mapping = mmap.mmap(mapped.fileno(), 0, prot=mmap.PROT_READ)
     fetching = file_offsets.Fetching()
     lazy = None
     for number in range(3):
@@ -22,6 +24,7 @@ def test_what_a_fetch_moves_or_opens_and_keeps_is_shared(tmp_path: Path) -> None
         if number == 1:
             mine.seek(10)
         os.pread(pread.fileno(), 5, 5)
+        assert mapping[number : number + 5] == b"xxxxx"
         log.write("a line\n")
         log.flush()
         with (tmp_path / "index").open("rb") as again:
@@ -30,7 +33,8 @@ def test_what_a_fetch_moves_or_opens_and_keeps_is_shared(tmp_path: Path) -> None
     assert fetching.shared() == [str(tmp_path / "lazy"), str(tmp_path / "mine")]
     fetching.begin()
     assert fetching.shared() == [str(tmp_path / "lazy"), str(tmp_path / "mine")]
-    for file in (mine, pread, log, index, lazy):
+    mapping.close()
+    for file in (mine, pread, log, index, mapped, lazy):
         assert file is not None
         file.close()
 
