@@ -183,8 +183,8 @@ def _lost(side: Side) -> list[str]:
         if count:
             where = str(getattr(run, "path", side.name))
             notes.append(
-                f"{side.letter} ({where}) lost {count:,} records, or they cannot be read: what is "
-                "shown of it is of the rest; see: lotus report"
+                f"{side.letter} ({where}) lost {count:,} records, or they cannot be read: its "
+                "numbers cover the rest only; see: lotus report"
             )
         if run.manifest.get("state") != "ended" or run.manifest.get("exit_code"):
             where = str(getattr(run, "path", side.name))
@@ -215,10 +215,10 @@ def _loader(
     epochs = [len(np.unique(integer(scope.waits, "epoch"))) for scope in (*mine, *theirs)]
     if min(epochs) < max(epochs):
         least = min(epochs)
-        which = "the first epoch is" if least == 1 else f"the first {least} epochs are"
+        which = "the first epoch is" if least == 1 else f"the first {least} are"
         notes.append(
-            f"the runs have {min(epochs)} to {max(epochs)} epochs: {which} compared, which may pay "
-            "for a cold page cache and for imports"
+            f"the runs have {min(epochs)} to {max(epochs)} epochs: only {which} compared, whose "
+            "times may include a cold page cache and imports"
         )
         mine, theirs = ([_limited(scope, least) for scope in side] for side in (mine, theirs))
     notes += _shared(a, mine) + _shared(b, theirs)
@@ -276,8 +276,8 @@ def _shared(side: Side, loops: Sequence[Scope]) -> list[str]:
     if not any(shares):
         return []
     return [
-        f"others had the cores while {side.letter} was recorded (up to {max(shares):.0%} of its "
-        "waiting): its times depend on them"
+        f"other programs had the cores while {side.letter} was recorded (up to "
+        f"{max(shares):.0%} of its waiting), which affects its times"
     ]
 
 

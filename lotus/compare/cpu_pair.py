@@ -114,7 +114,7 @@ def _gain(rows: pd.DataFrame) -> tuple[str, str, str]:
     """Return a sentence, and the operations that gain most by factor and by time."""
     different = [row for row in records(rows) if row["different"]]
     if not different:
-        return "No operation was shown to take another time.", "", ""
+        return "No operation was shown to take a different time.", "", ""
     best = max(different, key=lambda row: row["times"])
     if best["times"] <= 1:
         worst = min(different, key=lambda row: row["times"])
@@ -141,21 +141,21 @@ def _notes(
     without = [letter for letter, counted in zip(letters, events, strict=True) if not counted]
     if without:
         uncounted = "neither side was" if len(without) == 2 else f"{without[0]} was not"
-        return [f"{uncounted} recorded with --counters: only times are side by side"]
+        return [f"{uncounted} recorded with --counters: only times can be compared"]
     first, second = tables
     vendors = [{models.vendor for models in table.cpus} for table in tables]
     if any("ARM" in names for names in vendors) and vendors[0] != vendors[1]:
         notes.append(
-            "the instruction sets differ: instructions and IPC count other instructions for the "
-            "same work, and only times compare"
+            "the instruction sets differ: the same work takes different instructions, so only "
+            "times can be compared, not instructions or IPC"
         )
     metrics_of = [set(gives(counted, table)) for counted, table in zip(events, tables, strict=True)]
     common = metrics_of[0] & metrics_of[1] & set(TOP_DOWN)
     if common and (first.formula, first.width) != (second.formula, second.width):
-        text = f"shares of slots are of other events on {first.text} and on {second.text}"
+        text = f"shares of slots come from different events on {first.text} and on {second.text}"
         if first.width != second.width:
             text += f" ({first.width} and {second.width} slots a cycle)"
-        notes.append(text + ": compare which is largest, not their digits")
+        notes.append(text + ": compare which is largest, not the values")
     for letter, mine, other in zip(letters, metrics_of, metrics_of[::-1], strict=True):
         only = [name.replace("_", " ") for name in METRICS if name in mine and name not in other]
         if only:

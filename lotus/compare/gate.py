@@ -58,8 +58,8 @@ def judge(comparisons: Sequence[Comparison], metric: str, above: float) -> Regre
             )
     if lone:
         texts.append(
-            "This is of one run a side, and runs of one program differ: for a test to rely on, "
-            "give three or more runs of each."
+            "Each side has one run, and runs of the same program differ: for a reliable test, "
+            "give three or more runs of each side."
         )
     return RegressionGate(metric, above, failed, texts)
 
@@ -70,8 +70,8 @@ def _words(worse: float) -> str:
 
 def _text(slower: bool, what: str, worse: tuple[float, float, float], above: float) -> str:
     value, low, high = worse
-    where = "lies wholly" if slower else "does not lie wholly"
+    part = "the whole interval" if slower else "not the whole interval"
     return (
-        f"{'Failed' if slower else 'Passed'}: {what} is {_words(value)}, and the interval of "
-        f"how much worse ({low:.1%} to {high:.1%}) {where} above {100 * above:g}%"
+        f"{'Failed' if slower else 'Passed'}: {what} is {_words(value)}, and {part} "
+        f"({low:.1%} to {high:.1%} worse) is above {100 * above:g}%"
     )

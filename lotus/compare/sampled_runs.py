@@ -26,14 +26,14 @@ from lotus.reading import run_json
 _OF_MACHINE = ("host", "cpu", "memory_bytes", "kernel", "lotus", "command")
 _OF_RECORDING = ("boot_id", "start_ns", "start_wall_ns")
 _ONE_LOOK = (
-    "one look a side: the intervals know how much the program varied while it was looked at, not "
-    "how much one run differs from the next; look at three or more runs of each and compare them "
-    "as: lotus compare A1,A2,A3 B1,B2,B3"
+    "each side has one run: the intervals cover how much the program varied while lotus watched "
+    "it, not how much runs differ; for that, attach to three or more runs of each side: lotus "
+    "compare A1,A2,A3 B1,B2,B3"
 )
 _SHARES_ONLY = (
     "throughput, times of a sample, sizes and settings need every batch: lotus trace -- COMMAND"
 )
-_NO_SPEED = "which is faster a sampled run does not tell, as it counts no batches"
+_NO_SPEED = "sampled runs count no batches, so they do not show which side is faster"
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _lines(a: Sequence[ShareReplicates], b: Sequence[ShareReplicates]) -> list[M
     shares = [[(replicates.wait, replicates.blocks) for replicates in side] for side in (a, b)]
     add("wait_share", measures.LOOP, "waiting, of the loop", -1, [*map(_mean, shares)])
     shares = [[(replicates.step, replicates.blocks) for replicates in side] for side in (a, b)]
-    add("step_share", measures.LOOP, "the training step, of it", 0, [*map(_mean, shares)])
+    add("step_share", measures.LOOP, "training step, of the loop", 0, [*map(_mean, shares)])
     for key in _shared_components(a, b):
         shares = [
             [(replicates.made[key], replicates.blocks) for replicates in side] for side in (a, b)
@@ -225,8 +225,8 @@ def _verdict(lines: Sequence[MeasureLine], a: Side, b: Side, same: bool) -> Comp
         return ComparisonVerdict("same run", text)
     gap = lines[0].difference
     if not gap.has_interval:
-        text = "the waits' shares have no interval, as too little was seen: lotus attach --seconds"
-        return ComparisonVerdict("unknown", f"cannot tell: {text} 60")
+        text = "cannot tell: too little was seen for an interval of the share of waiting; record "
+        return ComparisonVerdict("unknown", f"{text}longer: lotus attach --seconds 60")
     ends = f"({gap.low * 100:+.1f} to {gap.high * 100:+.1f} points)"
     if unclear(gap, "share"):
         text = f"not clear on which side the loop waits more for data {ends}"

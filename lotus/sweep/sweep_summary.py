@@ -160,12 +160,11 @@ def _others(names: Sequence[str], plan: Any) -> list[str]:
     if not names:
         return []
     target = plan.get("loader") if isinstance(plan, dict) else None
-    why = "the one that --loader names" if target else "the one with most samples"
+    why = "the loader that --loader names" if target else "the loader with the most samples"
     listed = ", ".join(names[:MOST_NAMED])
     listed += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    several = "loaders" if len(names) > 1 else "another loader"
-    hint = "" if target else "; --loader sweeps another"
-    return [f"the program iterates {several} besides, {listed}: this is on {why}{hint}"]
+    hint = "" if target else "; use --loader to sweep another"
+    return [f"the program also iterates {listed}; this sweep covers {why}{hint}"]
 
 
 def built(
@@ -341,9 +340,7 @@ def _few(rows: pd.DataFrame) -> list[str]:
     repeats = int(rows.groupby("setting").size().max()) if len(rows) else 0
     if repeats != 2:
         return []
-    return [
-        "two rounds make intervals of 12.7 standard errors, three of 4.3: --repeat 3 tells more"
-    ]
+    return ["with two rounds, intervals are ±12.7 standard errors; with three (--repeat 3), ±4.3"]
 
 
 def _cold(rows: pd.DataFrame) -> list[str]:
@@ -354,8 +351,8 @@ def _cold(rows: pd.DataFrame) -> list[str]:
     if not first > max(_MUCH_READ, 10 * later):
         return []
     return [
-        f"the first run read {first / 1e9:.1f} GB from storage, the others {later / 1e9:.1f}: it "
-        "found the page cache empty, and is not like them"
+        f"the first run read {first / 1e9:.1f} GB from storage, the others {later / 1e9:.1f}: "
+        "the page cache was empty, so its times cannot be compared with theirs"
     ]
 
 

@@ -196,8 +196,8 @@ def test_a_sweep_of_real_runs_says_what_operations_cost(resumed):
     # A virtual machine that stands still counts that for CPU time; what is counted twice is twice
     # as much in all runs.
     assert 0.99 * 60 * 0.002 < min(costs) < 1.8 * 60 * 0.002
-    (note,) = (note for note in summary.notes if "besides" in note)
-    assert re.search(r"1 check \(train.py:\d+, .* this is on the one with most samples", note)
+    (note,) = (note for note in summary.notes if "also iterates" in note)
+    assert re.search(r"1 check \(train.py:\d+, .* covers the loader with the most samples", note)
 
 
 def test_another_command_or_plan_is_refused_and_nothing_is_run(resumed, program):
@@ -301,9 +301,9 @@ def test_one_loader_alone_can_be_set(one_loader):
     assert loaders.loc["Train", ["num_workers", "prefetch_factor"]].tolist() == [1, 3]
     summary = summarise(sweep)
     assert summary.loaders[0].startswith("check (")
-    (note,) = (note for note in summary.notes if "besides" in note)
+    (note,) = (note for note in summary.notes if "also iterates" in note)
     assert re.search(
-        r"another loader besides, 0 train \(train.py:\d+, iterated at train.py:\d+\): this is on",
+        r"also iterates 0 train \(train.py:\d+, iterated at train.py:\d+\); this sweep covers",
         note,
     )
     assert "that --loader names" in note

@@ -30,22 +30,22 @@ _UNEVEN = 0.02  # sums of level 1 so far from 1 are said
 SMT = "smt_contention"  # of level 1, without nodes below it: a row of its own
 MEANING = {
     "frontend_latency": "instructions come too late: much code runs once, as in Python and in "
-    "library calls for small data; fewer, larger calls help",
-    "frontend_bandwidth": "instructions come, but too few a cycle: branchy or badly laid out code; "
-    "vectorised routines help",
-    "backend_memory": "data comes too late from caches or memory: smaller types (uint8 instead of "
-    "float32), one pass instead of several, and work in place help",
-    "backend_core": "arithmetic waits for itself or for busy units: a vectorised library or a "
-    "cheaper method helps",
+    "library calls for small data; make fewer, larger calls",
+    "frontend_bandwidth": "too few instructions come per cycle: the code has many branches or a "
+    "poor layout; use vectorised routines",
+    "backend_memory": "data comes too late from caches or memory; use smaller types (uint8 instead "
+    "of float32), fewer passes and operations in place",
+    "backend_core": "arithmetic waits for earlier results or for busy units; use a vectorised "
+    "library or a cheaper method",
     "mispredicted_branches": "branches depend on the data, as in decoding compressed pictures or "
-    "text; a faster decoder or smaller inputs help",
-    "pipeline_restarts": "the pipeline restarts, as after memory was read too early",
-    "microcode": "instructions that the CPU runs as small programs, as divisions, copies by rep "
-    "movs and denormal numbers",
-    "heavy_operations": "instructions that take several micro-operations each, as divisions, "
-    "gathers, copies by rep movs and denormal numbers",
-    SMT: "the core's other thread had the slots, often another worker: with a worker a core each "
-    "is faster; whether all together are, lotus tune tells",
+    "text; use a faster decoder or smaller inputs",
+    "pipeline_restarts": "the pipeline restarts, for example because memory was read too early",
+    "microcode": "instructions that the CPU runs as small programs, such as divisions, copies by "
+    "rep movs and operations on denormal numbers",
+    "heavy_operations": "instructions of several micro-operations each, such as divisions, "
+    "gathers, copies by rep movs and operations on denormal numbers",
+    SMT: "the core's other thread had the slots, often another worker's; with one worker per core "
+    "each is faster, and lotus tune shows whether all together are",
 }
 # Files of lotus/inside/alternatives/ that spare what a node stands for, for `lotus advise`.
 ADVICE = {
@@ -124,11 +124,11 @@ def remarks(operations: pd.DataFrame, cpu: str) -> list[str]:
     if len(off) and table.formula == "amd":
         ends = dict.fromkeys(f"{edge:.0%}" for edge in (off.min(), off.max()))
         said.append(
-            f"Shares of level 1 that are each counted by themselves sum to {' to '.join(ends)} of "
-            f"the slots in {len(off)} of {len(sums)} rows"
+            f"The shares of level 1, each counted separately, sum to {' to '.join(ends)} of the "
+            f"slots in {len(off)} of {len(sums)} rows"
         )
         if SMT not in operations and off.max() < 1:
-            said[-1] += "; slots that the core's other thread had are in none of them"
+            said[-1] += "; no share includes slots that the core's other thread had"
     return said
 
 

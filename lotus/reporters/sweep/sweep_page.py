@@ -302,7 +302,7 @@ def _hardware(summary: SweepSummary, measure: str, title: str, unit: str, say: S
                 "line": {"color": COLOURS[number % len(COLOURS)]},
             }
         )
-    note = f"Of {best.name}; the table has all settings." if len(summary.series) > 1 else ""
+    note = f"Shown for {best.name}; the table has all settings." if len(summary.series) > 1 else ""
     if len(means) > _MOST_OPERATIONS:
         note = f"The {_MOST_OPERATIONS} with the most CPU time, of {len(means)}. {note}".strip()
     figure = {"data": data, "layout": _layout(summary, unit, True)}

@@ -85,8 +85,8 @@ def test_that_level_2_was_not_counted_is_said_with_the_reason():
 def test_shares_that_do_not_sum_to_1_are_said():
     text = remarks(level_1(frontend=0.1, frontend_latency=0.1), "amd_zen4")
     assert text == [
-        "Shares of level 1 that are each counted by themselves sum to 90% of the slots in 1 of 1 "
-        "rows; slots that the core's other thread had are in none of them"
+        "The shares of level 1, each counted separately, sum to 90% of the slots in 1 of 1 rows; "
+        "no share includes slots that the core's other thread had"
     ]
     assert (
         remarks(level_1(frontend=0.1, frontend_latency=0.1, smt_contention=0.1), "amd_zen4") == []
