@@ -28,8 +28,8 @@ from lotus.compare.pairing import PairedOperations, SideOperations, as_texts, co
 from lotus.compare.totals import Totals, totals
 
 ONE_RUN = (
-    "one run a side: the intervals know how much batches vary within these two runs, not how much "
-    "one run differs from the next, which is often more. So equal programs can look different; "
+    "each side has one run: the intervals cover how much batches vary within these two runs, not "
+    "how much runs differ, which is often more. Equal programs can therefore look different; "
     "alternate three or more runs of each and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
 )
 MOST_LOADERS = 8

@@ -75,9 +75,9 @@ def test_equal_programs_show_no_difference() -> None:
 
 
 def test_one_run_a_side_is_said_to_know_nothing_of_other_runs() -> None:
-    assert "one run a side" in shown(held(recorded(1), recorded(2)))
+    assert "each side has one run" in shown(held(recorded(1), recorded(2)))
     several = held([recorded(1), recorded(2)], [recorded(3, 1.3), recorded(4, 1.3)])
-    assert "one run a side" not in shown(several)
+    assert "each side has one run" not in shown(several)
 
 
 def test_repeats_speak_of_the_programs() -> None:
@@ -89,7 +89,7 @@ def test_repeats_speak_of_the_programs() -> None:
         comparison, held(recorded(1), recorded(4, 1.5))
     )]  # fmt: skip
     assert [gate.failed for gate in gates] == [True, True]
-    assert ["one run a side" in " ".join(gate.texts) for gate in gates] == [False, True]
+    assert ["Each side has one run" in " ".join(gate.texts) for gate in gates] == [False, True]
 
 
 def test_repeats_that_differ_widen_the_interval() -> None:
@@ -189,7 +189,7 @@ def test_loaders_are_matched_by_what_they_are() -> None:
 
 def test_the_first_epochs_are_compared_where_one_side_has_more() -> None:
     comparison = held(recorded(1, epochs=1), recorded(2, epochs=3))
-    assert "1 to 3 epochs: the first epoch is compared" in " ".join(shown(comparison).split())
+    assert "1 to 3 epochs: only the first epoch is compared" in " ".join(shown(comparison).split())
     throughput = comparison.line("throughput")
     assert throughput is not None
     per_second = summarise(recorded(2, epochs=1)).loaders[0].times["samples_per_s"]
