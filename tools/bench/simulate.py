@@ -1,13 +1,15 @@
 """Measures the error of the simulator under settings that it was not fitted to.
 
     PYTHONPATH=. python tools/bench/simulate.py [--full] [--python PYTHON] [--repeat 3] [--write]
+        [--rows FILE]
 
 For each kind of loop (simulate_program.py) two runs are recorded, with one worker and with two at
 prefetch 2: these are all that is fitted to. Then the loop runs untraced under other settings, in
 random order, and each run is compared with the simulation. All repeats of a kind are measured
 together, because a shared machine drifts. Printed is the error of the samples per second over the
 whole loop, start-up included: the median over the repeats. --write stores the figures in
-tools/bench/results/simulate.txt.
+tools/bench/results/simulate.txt. --rows keeps each repeat of a kind in a file, with which a run
+that was ended continues.
 """
 
 import argparse
@@ -20,11 +22,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from datetime import date
 from pathlib import Path
 
 import provenance
+from row_file import RowFile
 
 import lotus
 from lotus.common.errors import LotusError
@@ -188,15 +190,15 @@ class Fit:
         }
 
 
-def repeat_of(kind, settings, folder, serving, options, random_order, say):
-    """One repeat of a kind: fit, real runs, errors by setting."""
+def repeat_of(kind, settings, folder, serving, options, random_order):
+    """One repeat of a kind: fit, real runs, errors by setting; a row of --rows."""
+    load = os.getloadavg()[0]
     fit = Fit(kind, folder, serving, options)
-    say(f"{kind:14} {fit.words()}")
-    result = {}
+    runs = []
     for setting in random_order.sample(settings, len(settings)):
         run = real(serving, kind, setting, options)
-        result[setting] = {**run, **fit.compared(run, setting)}
-    return result
+        runs.append([settings.index(setting), {**run, **fit.compared(run, setting)}])
+    return {"kind": kind, "load": load, "fit": fit.words(), "runs": runs}
 
 
 def table(results, say):
@@ -240,6 +242,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=3, help="of each run")
     parser.add_argument("--kinds", nargs="*", default=list(QUICK), choices=list(QUICK))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="continue after what is in it")
     parser.add_argument("--write", action="store_true", help=f"to {RESULTS.relative_to(ROOT)} too")
     options = parser.parse_args()
     lines = []
@@ -249,24 +252,31 @@ def main():
         print(line, flush=True)
 
     say(f"{provenance.cpus()}, commit {provenance.commit()}, {date.today()}")
-    say(f"load before: {os.getloadavg()[0]:.1f}; {options.repeat} runs each, medians; spread:")
+    say(f"{options.repeat} runs each, medians; spread:")
     say("(largest - smallest) / median of the real runs; fitted on 1 and 2 workers only\n")
     settings = {
         kind: list(dict.fromkeys(QUICK[kind] + (MORE if options.full else ())))
         for kind in options.kinds
     }
     results = {(kind, setting): [] for kind in settings for setting in settings[kind]}
-    begin = time.monotonic()
+    rows = RowFile(options.rows)
+    before = rows.by("kind", "repeat")
+    loads = []
     order = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as name, server(options) as serving:
-        for _ in range(options.repeat):
+        for repeat in range(options.repeat):
             for kind in order.sample(list(settings), len(settings)):
-                made = repeat_of(kind, settings[kind], Path(name), serving, options, order, say)
-                for setting, result in made.items():
-                    results[kind, setting].append(result)
+                row = before.get((kind, repeat))
+                if row is None:
+                    row = repeat_of(kind, settings[kind], Path(name), serving, options, order)
+                    rows.add({**row, "repeat": repeat})
+                say(f"{kind:14} {row['fit']}")
+                loads.append(row["load"])
+                for place, result in row["runs"]:
+                    results[kind, settings[kind][place]].append(result)
         serving.stdin.close()
     table(results, say)
-    say(f"\nIn {time.monotonic() - begin:.0f} s; load now {os.getloadavg()[0]:.1f}.")
+    say(f"\nload before each kind: {min(loads):.1f} to {max(loads):.1f}")
     if options.write:
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text("\n".join(lines) + "\n")
