@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _RESCAN_S = 1.0
 _FIND_S = 0.2  # between searches for new workers: those of short epochs live for less than a second
-_SAMPLES_PER_S = 400  # of all processes: their stacks are read to the file and from it
-_LEAST_RATE, _MOST_RATE = 10, 50
 _LONGEST_S = 600
 
 Advance = Callable[[int, int], None]
@@ -70,8 +68,7 @@ def attach(
             session.counters = thread_counters.ThreadCounters(counting)
         if not refused:
             session.locals = LocalsReader(path)
-            total = sum(1 + len(program.workers) for program in programs)
-            rate = max(_LEAST_RATE, min(_MOST_RATE, _SAMPLES_PER_S // total))
+            rate = stack_recorder.rate_of(sum(1 + len(each.workers) for each in programs))
             for number, program in enumerate(programs):
                 file = directory / run_directory.STACKS
                 file = file.with_name(f"{number}-{file.name}") if number else file

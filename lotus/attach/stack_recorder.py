@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from native_map.recording.py_spy import PySpyStacks
 
 _OLDEST = (0, 4)  # the first with times in its output
+_SAMPLES_PER_S = 400  # of all processes: their stacks are read to the file and from it
+_LEAST_RATE, _MOST_RATE = 10, 50
 INSTALL = "pip install 'py-spy>=0.4'"
 
 
@@ -37,6 +39,11 @@ def find() -> tuple[str, str]:
     if (int(version[1]), int(version[2])) < _OLDEST:
         return "", f"py-spy {version[0]} is too old; {INSTALL}"
     return path, ""
+
+
+def rate_of(processes: int) -> int:
+    """How many times a second the stacks of so many processes are read."""
+    return max(_LEAST_RATE, min(_MOST_RATE, _SAMPLES_PER_S // processes))
 
 
 class StackRecorder:

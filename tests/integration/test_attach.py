@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from tests.integration.attaching import (
 from tests.integration.launched import LOTUS
 from tests.waiting import wait_until
 
+UV = shutil.which("uv", path=f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}") or ""
 pytestmark = pytest.mark.skipif(bool(stack_recorder.find()[1]), reason="py-spy is needed")
 
 
@@ -179,6 +181,42 @@ def test_without_py_spy_it_says_what_to_install(tmp_path: Path) -> None:
         none = attach(str(program.pid), "--seconds", "2", "-o", str(tmp_path / "none"))
         assert none.returncode == 2
         assert "in no loop over a DataLoader" in none.stderr
+
+
+@pytest.mark.skipif(not UV, reason="uv is needed")
+def test_a_program_that_uv_runs_is_found(tmp_path: Path) -> None:
+    words = [UV, "run", "--no-project", "--no-config", "--offline", "--python", sys.executable]
+    cache = {**os.environ, "UV_CACHE_DIR": str(tmp_path / "cache")}
+    with running(*words, "python", *sleeping(1_000_000)[1:], env=cache) as uv:
+        wait_until(lambda: len(_ranks_with_workers(uv.pid)) == 1, uv)
+        (program,) = _ranks_with_workers(uv.pid)
+        run = ["--seconds", "5", "--json", "-o", str(tmp_path / "run")]
+        done = attach(str(uv.pid), *run)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["run"]["pid"] == int(program)
+    assert document["loops"][0]["title"].startswith("the loop at planted.py:")
+    assert document["verdict"]["causes"][0]["title"] == "Ask (sleeps, not computing)"
+
+
+@pytest.mark.parametrize("form", ["losses", "total"])
+def test_a_comprehension_is_the_loop(tmp_path: Path, form: str) -> None:
+    program = PROGRAMS / "comprehension.py"
+    with running(sys.executable, program, form) as process:
+        wait_until(lambda: len(children(process.pid)) == 2, process)
+        run = ["--seconds", "6", "--json", "-o", str(tmp_path / "run")]
+        done = attach(str(process.pid), *run)
+    assert done.returncode == 0, done.stderr
+    loop = json.loads(done.stdout)["loops"][0]
+    (line,) = (
+        number
+        for number, text in enumerate(program.read_text().splitlines(), 1)
+        if text.strip().startswith(f"{form} = ")
+    )
+    assert loop["title"] == f"the loop at comprehension.py:{line}"
+    assert loop["workers"] == 2
+    assert loop["step_ns"] > 0
+    assert loop["wait_ns"] > 0
 
 
 def _ranks_with_workers(agent: int) -> list[str]:

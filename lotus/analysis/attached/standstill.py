@@ -12,13 +12,14 @@ from lotus.analysis.attached import phases
 from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.loop_shares import LoopShares, Sampled, added, loop_shares
 from lotus.analysis.attached.still_part import still_part, without_end
-from lotus.analysis.observations.looks import LOCK, SHARED_LOCK
+from lotus.analysis.observations.looks import COMPUTING, LOCK, SHARED_LOCK
 from lotus.analysis.observations.own_code import HotFunction, of_program
 from lotus.analysis.verdict.causes.edges import REST
 from lotus.analysis.verdict.verdict import STANDSTILL, Verdict
 from lotus.common.formatting import duration
 
 _ALL, _LEAST_NS = 0.98, 2_000_000_000  # of a loop that stands still, and looked at, each process
+_MOST_READY = 0.1  # of a process that waits for no core
 _LEAST_THREAD = 0.5  # of the time that was watched, at one stack: a thread that stands there
 _AT = {
     phases.WAIT: "waits for the next batch",
@@ -117,12 +118,22 @@ def _used_no_core(seen: Sampled, pids: list[int]) -> bool:
     """
     samples, looks = seen.samples, seen.looks[seen.looks["pid"].isin(pids)]
     elsewhere = samples.loc[(samples["loop"] >= 0) & (samples["tid"] != samples["pid"]), "pid"]
-    each = looks.groupby("pid")[["cpu_ns", "process_ns", "wall_ns"]].sum()
-    most = (1.0 - _ALL) * each["wall_ns"]
-    still = (each["cpu_ns"] == 0) & (
-        each["process_ns"] <= most.where(~each.index.isin(elsewhere), 0.0)
+    ready = looks["wall_ns"].where(
+        looks["reason"] == COMPUTING, 0
+    )  # for a core that it has not got
+    each = (
+        looks.assign(ready_ns=ready)
+        .groupby("pid")[["cpu_ns", "process_ns", "wall_ns", "ready_ns"]]
+        .sum()
     )
-    return bool(len(each)) and bool((still & (each["wall_ns"] >= _LEAST_NS)).all())
+    most = (1.0 - _ALL) * each["wall_ns"]
+    still = (
+        (each["cpu_ns"] == 0)
+        & (each["process_ns"] <= most.where(~each.index.isin(elsewhere), 0.0))
+        & (each["ready_ns"] <= _MOST_READY * each["wall_ns"])
+        & (each["wall_ns"] >= _LEAST_NS)
+    )
+    return bool(len(each)) and bool(still.all())
 
 
 def idle_outside(seen: Sampled) -> str:

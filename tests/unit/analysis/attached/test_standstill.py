@@ -79,6 +79,13 @@ def test_a_program_that_moved_before_it_hung() -> None:
     assert "NOTHING MOVES" not in words_of(summarise(hangs_from(300).evidence()))
 
 
+def test_workers_that_get_no_core_do_not_stand_still() -> None:
+    """The kernel counts the time without a core when it is over."""
+    evidence = Program(always(WAIT), [always(BLUR)] * 2).evidence()
+    starved = replace(evidence, looks=evidence.looks.assign(cpu_ns=0, delay_ns=0, process_ns=0))
+    assert "NOTHING MOVES" not in words_of(summarise(starved))
+
+
 def test_a_program_that_stood_still_as_long_before() -> None:
     """As one whose samples sleep for seconds."""
     main = lambda tick: WAIT if tick % 400 < 300 else STEP  # noqa: E731
@@ -146,6 +153,7 @@ def in_a_thread(evidence: AttachEvidence, used: int) -> AttachEvidence:
         looks=evidence.looks.assign(
             cpu_ns=evidence.looks["cpu_ns"].where(~looked, 0),
             process_ns=evidence.looks["process_ns"].where(~looked, used),
+            reason=evidence.looks["reason"].where(~looked, "lock"),
         ),
     )
 
