@@ -13,6 +13,7 @@ from lotus.common.errors import LotusError
 from lotus.format import job_ranks, run_claim
 from lotus.format.manifest import sound
 from lotus.format.run_directory import ATTACHED
+from lotus.inside.distributed.clock_sync import NOT_COMPARED
 from lotus.joining import python_stacks
 from lotus.reading import batch_tables as batches
 from lotus.reading import (
@@ -457,7 +458,10 @@ class Run:
     def notes(self) -> list[str]:
         """Remarks of the tracer, without repetitions; first, which parts of the job are missing."""
         remarks = [redaction.text(event["text"]) for event in self._events("note")]
-        lacking = job_ranks.missing(self.manifest["ranks"])
+        ranks = self.manifest["ranks"]
+        lacking = job_ranks.missing(ranks)
+        if not lacking and len({rank["host"] for rank in ranks}) == 1:  # and so one clock
+            remarks = [text for text in remarks if not text.startswith(NOT_COMPARED)]
         left = job_ranks.not_merged(self.manifest.get("merged") or ())
         for what, names in left.items():
             lacking.append(f"{what} stayed in the hosts' runs: {', '.join(names)}")

@@ -20,6 +20,9 @@ LEAST_DELAY = 0.1
 # Of a core, or a batch: what feeder threads of workers that mostly wait use is less. Where other
 # programs have the cores, a thread that computes uses little of one, but as much a batch.
 _LEAST_HELPER_CORES, _LEAST_HELPER_NS = 0.05, 5e6
+# How long threads that helped a step wait for more work, each on its core, by libgomp's default;
+# in a process that makes its batches itself, they do so while the next batch is made.
+_SPIN_NS = 6e6
 _LEAST_OTHERS = 0.1  # of the cores' time
 _LEAST_NS = 1e9  # the machine's readings are that far apart
 _MOST_OF_IT = 0.8
@@ -139,9 +142,10 @@ def core_use(scope: Scope) -> CoreUse:
         np.nan_to_num(median(number(batches, name))) for name in ("pickle_ns", "write_ns")
     )
     of_fetch, of_step = _columns("fetch_ns", ""), _columns("step_ns", "step_")
-    fetch = _threads(*(number(batches, name) for name in of_fetch), beside_ns=sending)
     step = _threads(*(number(waits, name) for name in of_step))
     in_workers = integer(batches, "worker") >= 0
+    spinning = _SPIN_NS * int((~in_workers).sum()) if step.helper_share >= LEAST_HELPERS else 0.0
+    fetch = _threads(*(number(batches, name) for name in of_fetch), beside_ns=sending + spinning)
     made = number(batches, "process_cpu_ns")[in_workers]
     # Of a partly recorded loop the mean stands for all batches.
     workers = _mean(made) * len(waits) if made.size else 0.0

@@ -14,6 +14,7 @@ from lotus.analysis.verdict.cause_spread import UNKNOWN, CauseSpread, cause_spre
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, CauseRow, Charge
 from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.common import long_arrays
 
 _LEAST_NS = 1.0
@@ -51,7 +52,10 @@ def account(scope: Scope) -> Account:
     ledger = Ledger(scope)
     charges: list[Charge] = []
     for row in CAUSES:
-        taken = [charge for charge in _taken(row, ledger) if charge.ns >= _LEAST_NS or row.silent]
+        # What other programs took of the steps is listed with what they took of the waits.
+        of_step = row is OTHERS and any(charge.taken_ns >= _LEAST_NS for charge in charges)
+        listed = row.silent or of_step
+        taken = [charge for charge in _taken(row, ledger) if charge.ns >= _LEAST_NS or listed]
         if row.part not in (STEP, SHUTDOWN):
             ledger.charged_ns += sum(charge.waited_ns for charge in taken)
         charges += taken

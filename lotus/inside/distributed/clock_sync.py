@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         def event(self, fact: dict[str, Any]) -> None: ...
 
 
+NOT_COMPARED = "clocks of the job's hosts were not compared"
 _TRIPS = 8  # round trips of a meeting; only the shortest is used
 _PATIENCE = 30_000_000_000  # ns that the first meeting waits for all hosts
 _LATER = 5_000_000_000  # ns that each later meeting waits
@@ -98,7 +99,7 @@ class Meetings:
             thread.join(1.0)
 
     def _note(self, why: str) -> None:
-        text = f"clocks of the job's hosts were not compared: {why}"
+        text = f"{NOT_COMPARED}: {why}"
         self.recorder.event({"event": "note", "text": text})
 
     def _run(self, store: Any, rank: int, stop: threading.Event) -> None:

@@ -22,6 +22,9 @@ from lotus.common.formatting import (
     size,
 )
 
+# A loss that no figure of the verdict lacks: a worker ended before it noted when it had sent its
+# last batch.
+_SLIGHT = "send times of a batch"
 LEAST_INTERVAL = 0.01  # narrower ones are lost in rounding
 
 
@@ -247,9 +250,11 @@ def unseen(summary: Summary) -> Iterator[str]:
         yield f"Not seen: {plain(thing.get('what', '?'))}: {plain(thing.get('why', ''))}"
 
 
-def losses(summary: Summary) -> Iterator[str]:
-    """Yield a line for each kind of loss and each note."""
+def losses(summary: Summary, slight: bool = True) -> Iterator[str]:
+    """Yield a line for each kind of loss and each note; `slight`: also of what changes nothing."""
     lost = summary.lost
+    if not slight:
+        lost = lost[lost["what"].astype(str) != _SLIGHT]
     if len(lost):
         table = lost.assign(
             what=lost["what"].astype(str),

@@ -48,7 +48,7 @@ def lines(summary: Summary) -> list[str]:
     for line in coverage.unseen(summary):
         result += _wrap(line)
     result = [*first, *result]
-    missing = list(coverage.losses(summary))
+    missing = list(coverage.losses(summary, slight=False))
     for line in missing[:_MOST_LOSSES]:
         result += _wrap(line)
     if len(missing) > _MOST_LOSSES:

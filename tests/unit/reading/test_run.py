@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from lotus.common.errors import LotusError
+from lotus.inside.distributed.clock_sync import NOT_COMPARED
 from lotus.inside.trace.log import log_format, state_page
 from lotus.reading.event_log import EventLog
 from lotus.reading.run import load
@@ -89,6 +90,16 @@ def full_run(path):
     main.event("unseen", what="StatefulDataLoader", why="it has its own worker loop")
     main.event("stopped", why="max-log", bytes=500)
     return run.end()
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_clocks_that_were_not_compared_are_told_unless_there_is_one(tmp_path, world):
+    run = RunBuilder(tmp_path / "run")
+    for rank in range(2):
+        process = run.process(100 + rank, rank=rank, local_rank=rank, world_size=world)
+        process.event("note", text=f"{NOT_COMPARED}: the job's store is a FileStore")
+    notes = load(run.end()).notes
+    assert any(note.startswith(NOT_COMPARED) for note in notes) == (world == 3)
 
 
 def test_every_table_has_its_columns(tmp_path):

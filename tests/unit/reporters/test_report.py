@@ -202,6 +202,14 @@ def test_what_was_lost_is_told_in_every_form() -> None:
     assert document["unseen"] == run.unseen
 
 
+def test_a_loss_that_changes_no_figure_is_left_to_the_report() -> None:
+    run = Plan().run()
+    slight = {"what": ["send times of a batch"], "pid": 1, "count": 4, "bytes": 0}
+    run.lost = pd.DataFrame(slight)
+    assert "send times of a batch: 4" in shown(run)
+    assert "send times" not in "\n".join(short_report.short_report(run))
+
+
 def test_a_loader_that_was_not_seen_is_named_however_much_was_lost() -> None:
     run = Plan().run()
     kinds = [f"loss {number}" for number in range(9)]

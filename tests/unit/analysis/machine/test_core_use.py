@@ -71,6 +71,15 @@ def test_helper_threads_without_cores_are_the_first_cause(workers: int) -> None:
     assert ("num_workers" in judgement.causes[0].advice) == (workers == 0)
 
 
+@pytest.mark.parametrize(("step_helpers", "told"), [(0.0, True), (0.6, False)])
+def test_threads_that_spin_after_a_step_make_no_batches(step_helpers: float, told: bool) -> None:
+    """GIVEN a process that makes its batches itself, and other threads of it that run meanwhile
+    THEN they are not said to make the batches where they may be those of the step."""
+    plan = Plan(workers=0, operations={"Slow": 1.0}, cores=2)
+    run = cores(plan.run(), (0.5, 0.5, 0.3), (0.6, 0.1, step_helpers))
+    assert core_use(scopes(run)[0]).fetch.crowded == told
+
+
 def test_threads_that_fight_for_cores_come_before_the_worker_that_lost_most_by_them() -> None:
     plan = Plan(workers=2, operations={"Slow": lambda _, worker: 40.0 if worker else 10.0}, cores=2)
     kinds = {}

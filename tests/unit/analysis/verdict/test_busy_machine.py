@@ -76,6 +76,19 @@ def test_what_the_degree_is_judged_by_is_said(making: float, delay: float) -> No
     assert int(left.split("%")[0]) > 20
 
 
+def test_what_others_took_of_the_steps_is_listed_where_they_took_nothing_else() -> None:
+    plan = Plan(workers=0, batches=200, step=8.0, operations={"Read": 4.0}, collate=0.0)
+    run = on_busy_cores(plan, delay=0.75)
+    run.waits["step_run_delay_ns"] = (0.75 * run.waits["step_ns"]).astype(np.int64)
+    # The threads that make batches lack the cores, and so wait for each other.
+    run.batches["process_cpu_ns"] = 3 * run.batches["cpu_ns"]
+    judged = verdict(scopes(used_by_others(run))[0])
+    shares = {cause.kind: cause.share for cause in judged.causes}
+    assert judged.causes[0].kind == "worker-threads"
+    assert shares["other-programs"] == pytest.approx(0.75 * judged.step_share, abs=0.03)
+    assert sum(shares.values()) == pytest.approx(1.0, abs=0.01)
+
+
 def test_what_threads_took_of_a_step_is_not_taken_again() -> None:
     # GIVEN steps in several threads that are without a core for two fifths of their time
     plan = Plan(workers=0, batches=200, step=20.0, operations={"Read": 4.0}, collate=0.0)
