@@ -253,7 +253,7 @@ def unseen(summary: Summary) -> Iterator[str]:
 def losses(summary: Summary, slight: bool = True) -> Iterator[str]:
     """Yield a line for each kind of loss and each note; `slight`: also of what changes nothing."""
     lost = summary.lost
-    if not slight:
+    if len(lost) and not slight:
         lost = lost[lost["what"].astype(str) != _SLIGHT]
     if len(lost):
         table = lost.assign(
