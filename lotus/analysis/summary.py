@@ -33,7 +33,10 @@ from lotus.analysis.verdict.run_time import RunTime, run_time
 from lotus.analysis.verdict.time_outside import with_outside
 from lotus.analysis.verdict.verdict import MODERATE, Verdict, judge
 from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker_table
+from lotus.common import redaction
+from lotus.common.formatting import command
 
+UNKNOWN_PROGRAM = "COMMAND"
 # A data set that makes loaders of its own may make thousands.
 MOST_LOADERS = 32
 _LONG_NS = 1e9
@@ -105,7 +108,15 @@ class Summary:
         """That on the first loader, unless more is spent outside of all loops."""
         if not self.loaders:
             return None
-        return with_outside(self.loaders[0].verdict, self.time, self.hot_in_pauses)
+        judged = self.loaders[0].verdict
+        return with_outside(judged, self.time, f"-- {self.program}", self.hot_in_pauses)
+
+    @property
+    def program(self) -> str:
+        """The command that was traced; UNKNOWN_PROGRAM where parts of it are hidden, or all."""
+        words = [str(word) for word in self.manifest.get("command") or []]
+        complete = bool(words) and not any(redaction.HIDDEN in word for word in words)
+        return command(words) if complete else UNKNOWN_PROGRAM
 
 
 def summarise(

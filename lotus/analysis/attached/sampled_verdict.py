@@ -121,7 +121,8 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
     if loops and not _ended_early(evidence, loops[0]):
         judged = loops[0].verdict
         if judged.kind != STANDSTILL:
-            judged = with_outside(judged, _within(time))
+            watched = int(evidence.processes["main"].iloc[0])
+            judged = with_outside(judged, _within(time), f"--pid {watched}")
     elif not loops and not len(evidence.samples):
         judged = limited_verdict(evidence)
     table = processes(evidence, seen.looks)

@@ -34,13 +34,14 @@ _MOST = 0.5  # of the time: a line with more is named in the title
 
 
 def with_outside(
-    judged: Verdict, time: RunTime | None, lines: Sequence[HotFunction] = ()
+    judged: Verdict, time: RunTime | None, program: str, lines: Sequence[HotFunction] = ()
 ) -> Verdict:
     """The verdict on a run, by that on the loader that it waits for most.
 
-    `lines`: the program's own, at which it was between its loops, as `hot_lines` has them.
+    `program`: it, as `advice_at` takes it. `lines`: its own, at which it was between its loops, as
+    `hot_lines` has them.
     """
-    cause = None if time is None else _cause(time, lines, busy=bool(judged.doubt))
+    cause = None if time is None else _cause(time, program, lines, busy=bool(judged.doubt))
     if cause is None or time is None:
         return judged
     what = cause.title.partition(",")[0]
@@ -53,7 +54,7 @@ def with_outside(
     )
 
 
-def _cause(time: RunTime, lines: Sequence[HotFunction], busy: bool) -> Cause | None:
+def _cause(time: RunTime, program: str, lines: Sequence[HotFunction], busy: bool) -> Cause | None:
     """Where more than in all waits is spent, and much of the run.
 
     `busy`: other programs had the cores. Imports and the end of a program take many times as long
@@ -70,11 +71,14 @@ def _cause(time: RunTime, lines: Sequence[HotFunction], busy: bool) -> Cause | N
             # What the imports took is not known where they came before the recording.
             much = imports > 0 and ns > max(_LONG * imports, _PART * loops, _LEAST_NS)
         if much and ns > waits and waits < HIGH * time.wall_ns:
-            return _made(part, ns, waits, time, lines if part == BETWEEN else ())
+            known = lines if part == BETWEEN else ()
+            return _made(part, ns, waits, time, known, advice_at(known, program))
     return None
 
 
-def _made(part: str, ns: float, waits: float, time: RunTime, lines: Sequence[HotFunction]) -> Cause:
+def _made(
+    part: str, ns: float, waits: float, time: RunTime, lines: Sequence[HotFunction], advice: str
+) -> Cause:
     evidence = {
         "waits_ns": waits,
         "between_ns": time.of(BETWEEN),
@@ -90,5 +94,5 @@ def _made(part: str, ns: float, waits: float, time: RunTime, lines: Sequence[Hot
         wait_share=float("nan"),
         ns=ns,
         evidence=evidence,
-        advice=advice_at(lines),
+        advice=advice,
     )

@@ -3,12 +3,13 @@
 import os
 import shlex
 
-from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.summary import UNKNOWN_PROGRAM, LoaderSummary, Summary
+from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.remedy import PERSISTENT, PINNED, PREFETCH, WORKERS, Remedy
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS
 from lotus.analysis.verdict.verdict import Cause
-from lotus.common import redaction, tunable_loop
-from lotus.common.formatting import command, factor, plain
+from lotus.common import tunable_loop
+from lotus.common.formatting import factor, plain
 from lotus.format.run_directory import RUNS
 
 _NARROW = 0.02  # an interval of less is not shown
@@ -43,7 +44,8 @@ def trial_command(summary: Summary) -> str:
     There is none for a command that was not recorded or was redacted, nor for a loop that is too
     short for `lotus tune`.
     """
-    if not summary.loaders:
+    judged = summary.verdict
+    if judged is None or judged.kind == OUTSIDE.kind:
         return ""
     loader = summary.loaders[0]
     causes = loader.verdict.causes
@@ -59,10 +61,8 @@ def trial_command(summary: Summary) -> str:
         return (
             "lotus.tune(loader)" if verbs.startswith("lotus tune") else ""
         )  # lotus.trace recorded it
-    words = [str(word) for word in manifest.get("command") or []]
-    complete = bool(words) and not any(redaction.HIDDEN in word for word in words)
-    program = command(words) if complete else "COMMAND"
-    folder = _in_folder(manifest.get("cwd")) if complete else ""
+    program = summary.program
+    folder = _in_folder(manifest.get("cwd")) if program != UNKNOWN_PROGRAM else ""
     after = ""
     if verbs == "lotus trace":
         output, compare = _compare(summary)

@@ -8,13 +8,19 @@ from lotus.common.formatting import duration, plural, share
 
 OUTSIDE_PART = "outside"  # of all loops
 _ADVICE = "No loader setting changes this: look at what the program does there"
-_SEE = "To see its functions: py-spy record -o profile.svg -- python train.py"
 
 
-def advice_at(lines: Sequence[HotFunction]) -> str:
-    """Return the advice; `lines`: the program's own at which the time was spent, if known."""
+def advice_at(lines: Sequence[HotFunction], program: str = "-- python train.py") -> str:
+    """Return the advice.
+
+    `lines`: the program's own at which the time was spent, if known; `program`: the end of a
+    command of py-spy that shows its functions.
+    """
     if not lines:
-        return f"{_ADVICE} (checkpoints, evaluation, logging, loading of data or models). {_SEE}"
+        return (
+            f"{_ADVICE} (checkpoints, evaluation, logging, loading of data or models). To see its "
+            f"functions: py-spy record -o profile.svg {program}"
+        )
     seen = ", ".join(f"{share(line.share)} at {line.quoted}" for line in lines)
     return f"{_ADVICE}, less often or in less time. Stack samples of one pause: {seen}."
 
