@@ -168,7 +168,7 @@ def test_a_long_set_up_is_a_cause_and_a_usual_one_is_not() -> None:
     summary = summarise(run).verdict
     assert summary is not None
     assert summary.causes[0].title == "the set-up before the first loop"
-    assert summary.causes[0].advice.endswith("py-spy record -o profile.svg -- python train.py")
+    assert summary.causes[0].advice.endswith("py-spy record -o profile.svg -- train.py")
     # Lines that were seen in a pause say nothing of it.
     line = HotFunction("keep", "/train.py", 7, 0.9)
     told = replace(summarise(run), hot_in_pauses=[line]).verdict
