@@ -146,6 +146,12 @@ class Ceilings:
             *_of_step(whole),
         ]
 
+    @property
+    def waits_for_storage(self) -> bool:
+        """Whether it may: False only where its share was shown to be next to nothing."""
+        of_storage = (each for each in self.shares() if each.stall == "storage")
+        return all(each.high >= _NOTHING for each in of_storage)
+
     def rates(self) -> dict[str, float]:
         """Return the mean samples/s with data of each kind that was measured."""
         kinds = dict.fromkeys(kind for each in self.rounds for kind in each)

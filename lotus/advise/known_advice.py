@@ -15,13 +15,16 @@ _SMALL = 256 << 10  # bytes of a file that is small
 _THREADED = 0.1  # share of the CPU time of samples, from which threads of libraries count
 
 
-def known_advice(habits: Mapping[str, Any], workers: int) -> list[str]:
-    """Return sentences on what lotus/inside/isolate/data_habits.py saw."""
+def known_advice(habits: Mapping[str, Any], workers: int, *, storage: bool = True) -> list[str]:
+    """Return sentences on what lotus/inside/isolate/data_habits.py saw.
+
+    Without `storage`, the loop was shown not to wait for it.
+    """
     of_workers = [*_on_objects(habits), *_on_threads(habits, workers)] if workers else []
-    return [*_on_files(habits), *of_workers]
+    return [*_on_files(habits, storage), *of_workers]
 
 
-def _on_files(habits: Mapping[str, Any]) -> list[str]:
+def _on_files(habits: Mapping[str, Any], storage: bool) -> list[str]:
     made = []
     samples = habits["samples"]
     for path, known in habits["again"]:
@@ -32,7 +35,8 @@ def _on_files(habits: Mapping[str, Any]) -> list[str]:
             "its first sample, and keep it open; what that gains was not measured"
         )
     small = habits["own_bytes"]
-    if habits["own_files"] >= samples > 1 and small is not None and small <= _SMALL:
+    of_its_own = habits["own_files"] >= samples > 1
+    if storage and of_its_own and small is not None and small <= _SMALL:
         made.append(
             f"each sample has a file of its own, of {size(small)} in the median: where storage has "
             "a share of the loop's time, fewer and larger files (tar, LMDB, Arrow) may be read "

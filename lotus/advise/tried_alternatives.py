@@ -133,14 +133,16 @@ def attempt(
     names: Sequence[str] | None = None,
     skipped: Sequence[str] = (),
     site: str | None = None,
+    storage: bool = True,
     on_event: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> Alternatives:
     """Start a command up to its loader, and try alternatives for `budget_s` each.
 
     `loader` is a loader's number by first iteration, None the largest; `site` is the FILE:LINE that
     makes it. `names` are the alternatives to try, None all. Operations in `skipped` are not run
-    again. `on_event` gets an event before each step. Raises LotusError where the command cannot be
-    started, or where it iterates no loader.
+    again. Without `storage`, the loop was shown not to wait for it. `on_event` gets an event before
+    each step. Raises LotusError where the command cannot be started, or where it iterates no
+    loader.
     """
     with tempfile.TemporaryDirectory(prefix="lotus-advise-") as scratch:
         events, notes = isolated_runner.try_alternatives(
@@ -154,13 +156,16 @@ def attempt(
             skipped=skipped,
             on_event=on_event,
         )
-    return read(events, notes, site)
+    return read(events, notes, site, storage)
 
 
 def read(
-    events: Sequence[Mapping[str, Any]], notes: Sequence[str] = (), site: str | None = None
+    events: Sequence[Mapping[str, Any]],
+    notes: Sequence[str] = (),
+    site: str | None = None,
+    storage: bool = True,
 ) -> Alternatives:
-    """Return what the events of the program say; `site` is the FILE:LINE that makes the loader."""
+    """Return what the events of the program say; `site` and `storage` are those of `attempt`."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for event in events:
         by_kind.setdefault(str(event.get("event")), []).append(event)
@@ -183,7 +188,7 @@ def read(
     untried += [(event["operation"], event["why"]) for event in by_kind.get("skipped", ())]
     notes = [*notes, *(event["error"] for event in by_kind.get("fault", ()))]
     for event in by_kind.get("habits", ()):
-        notes += known_advice(event, event["num_workers"])
+        notes += known_advice(event, event["num_workers"], storage=storage)
     return Alternatives(tuple(tried), tuple(untried), operations, tuple(notes), places, decoder)
 
 

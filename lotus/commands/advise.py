@@ -152,6 +152,7 @@ def run(args: argparse.Namespace) -> int:
                 names=names,
                 skipped=args.skip,
                 site=seen[0].loader.call_site,
+                storage=result.result is None or result.result.waits_for_storage,
                 on_event=bar,
             )
         finally:

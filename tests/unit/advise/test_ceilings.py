@@ -101,6 +101,15 @@ def test_the_ceiling_and_all_shares_hold_the_truth() -> None:
     assert sum(each.mean for each in result.shares()) == pytest.approx(1)
     assert result.sentence().startswith("With data always ready this loop would be at most 1.8")
     assert not result.notes_on()
+    assert result.waits_for_storage
+
+
+def test_a_loop_without_a_share_of_storage_does_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert rounds((0.01, 0.02, 0.02), (0.01, 0.02, 0.02)).waits_for_storage  # nobody knows
+    monkeypatch.setitem(globals(), "STORAGE", 0.0)
+    assert not measured(Fed()).waits_for_storage
 
 
 def test_what_workers_send_is_told_from_what_they_make() -> None:

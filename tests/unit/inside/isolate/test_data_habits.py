@@ -48,6 +48,7 @@ def test_files_that_are_opened_for_each_sample_are_told_from_its_own(tmp_path: P
     assert "a file of its own, of 300 B in the median" in own
     assert "was not measured" in again
     assert "was not measured" in own
+    assert known_advice(habits, workers=2, storage=False) == [again]
 
 
 def test_many_python_objects_are_told_where_there_are_workers(tmp_path: Path) -> None:
