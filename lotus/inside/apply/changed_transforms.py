@@ -123,8 +123,10 @@ class ChangedTransforms:
             try:
                 changes.append(TransformChange(dataset, names, note))
             except CannotChange as reason:
-                # Seen before in the main process; worker_init_fn may have changed the data set.
-                note(f"no alternatives are put in: {reason}")
+                # With a switch, `lotus advise` says why. Without, this was seen before in the main
+                # process, unless worker_init_fn has changed the data set.
+                if plan.switch is None:
+                    note(f"no alternatives are put in: {reason}")
                 changes.append(None)
         return ChangedFetcher(fetcher, changes, None if plan.switch is None else at(plan.switch))
 
