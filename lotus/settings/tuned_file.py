@@ -237,7 +237,12 @@ def code_change(setting: Setting) -> list[str]:
         words.append("in_order=False")
     lines = [f"DataLoader(..., {', '.join(words)})"]
     if setting.threads is not None and setting.num_workers:
-        lines.append(f"torch.set_num_threads({setting.threads})  # first in its worker_init_fn")
+        # What lotus/inside/common/worker_threads.py does.
+        lines += [
+            f"torch.set_num_threads({setting.threads})  # first in its worker_init_fn",
+            f"cv2.setNumThreads({setting.threads})  # there, too, where it uses OpenCV",
+            f"threadpoolctl.threadpool_limits({setting.threads})  # and for numpy's BLAS",
+        ]
     if setting.torch_threads is not None:
         lines.append(f"torch.set_num_threads({setting.torch_threads})  # before training")
     return lines

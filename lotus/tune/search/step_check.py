@@ -47,6 +47,8 @@ def check(
     if len(settings) < 2:
         return result
     single = dataclasses.replace(own, torch_threads=1)
+    spared = torch_threads.leaving_a_core(result)
+    spared = None if spared is None else fitting(spared, own, watched)
     # Once the step's time on one thread is known, so is how many workers that needs.
     settings.sort(key=lambda setting: setting.torch_threads is not None and setting != single)
     comparison = Stretches(settings, own, program, seconds, clock)
@@ -57,7 +59,7 @@ def check(
         if setting != single or step_s is None:
             return
         for other in comparison.untried():
-            if other.num_workers and other.torch_threads == 1:
+            if other.num_workers and other.torch_threads == 1 and other != spared:
                 better = torch_threads.with_known_step(result, other, step_s)
                 comparison.replace(other, fitting(better, own, watched))
 

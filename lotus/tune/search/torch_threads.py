@@ -22,6 +22,7 @@ from lotus.tune.strategies.preference import TIE
 
 _THREADED = 1.1  # cores kept busy by a step, alone, from which it counts as multi-threaded
 _HELPERS = 0.2  # or share of its CPU time in other threads, where others keep it from the cores
+_BESIDE = 1.5  # times as long a batch may be computed to take with a worker fewer
 _EQUAL = 1.05  # rates of loaders alone that count as equal
 _COMPUTES = 0.5  # share of a worker's time, without waits for a core, from which it computes
 
@@ -36,7 +37,8 @@ def variants(result: Result) -> tuple[Setting, ...]:
     """Return settings with fewer torch threads, the most promising first.
 
     They are the setting with workers that may feed the program best and its own one, each with the
-    cores that its workers leave, and with one thread: see also `with_known_step`.
+    cores that its workers leave, and with one thread (see also `with_known_step`), then
+    `leaving_a_core`.
     """
     watched = result.watched
     if not is_threaded(watched) or result.untried or result.failure:
@@ -53,7 +55,31 @@ def variants(result: Result) -> tuple[Setting, ...]:
         for setting, threads in zip(settings, row, strict=True)
         if threads < watched.threads
     ]
-    return tuple(dict.fromkeys(settings_with_fewer))
+    spared = leaving_a_core(result)
+    return tuple(dict.fromkeys((*settings_with_fewer, *([] if spared is None else [spared]))))
+
+
+def leaving_a_core(result: Result) -> Setting | None:
+    """Return the setting whose workers leave a core to a step of one thread, if it may be best.
+
+    That is one with a worker fewer, where the setting with workers that may feed the program best
+    has a worker per core. Nobody can compute which of the two is faster: processes that share
+    caches, or cores with a hypervisor, make less than their cores promise. None if the fewer
+    workers are too slow for the step.
+    """
+    watched, cores, busy = result.watched, int(result.cores), _with_workers(result)
+    seen = _loaders(result).get(busy.normal()) if busy is not None else None
+    if busy is None or seen is None or busy.num_workers != cores or cores < 2:
+        return None
+    fewer = dataclasses.replace(busy.normal(), num_workers=cores - 1)
+    step_s, step_cores = step_of(watched)
+    of_fewer, of_busy = (
+        _batch_s(setting, observed, watched, result.cores, step_s * step_cores)[0]
+        for setting, observed in ((fewer, _scaled(seen, cores, cores - 1)), (busy, seen))
+    )
+    if of_fewer > _BESIDE * of_busy:
+        return None
+    return dataclasses.replace(fewer, torch_threads=1)
 
 
 def is_threaded(watched: Watched) -> bool:

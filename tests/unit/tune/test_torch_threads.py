@@ -23,6 +23,8 @@ from tests.unit.trained_program import BEST, OWN, Trains, result_of
 
 SLOWED = "a step takes 90 ms beside 2 workers"
 OWN_1, BEST_1 = (dataclasses.replace(setting, torch_threads=1) for setting in (OWN, BEST))
+SPARED_1 = dataclasses.replace(BEST_1, num_workers=1)  # leaves a core to the step
+COSTLY_S = 0.3  # CPU time of a batch, for which a worker alone is too slow
 
 
 def threaded(program: Trains, threads: int = 2, busy: float = 1.6) -> Trains:
@@ -42,7 +44,7 @@ def found(program: Trains, trials: float = 1.5, **more: object) -> Result:
 
 def nothing_found(program: Trains) -> Result:
     """A search that tried the best setting, and kept the own one."""
-    rows = (trial(OWN, 0.05), trial(BEST, 0.03))
+    rows = (trial(OWN, 0.05), trial(BEST, 0.03, COSTLY_S))
     return found(program, 1.0, best=OWN, measured=rows)
 
 
@@ -79,7 +81,8 @@ def test_where_threads_of_workers_fight_the_step_alone_cannot_mend_it() -> None:
     program = threaded(Trains(0.1, 0.05))
     own = Setting(2, prefetch_factor=2)
     limited = dataclasses.replace(own, threads=1)
-    result = found(program, own=own, best=limited, measured=(trial(own, 0.3), trial(limited, 0.03)))
+    rows = (trial(own, 0.3), trial(limited, 0.03, COSTLY_S))
+    result = found(program, own=own, best=limited, measured=rows)
     assert variants(result) == (dataclasses.replace(limited, torch_threads=1),)
 
 
@@ -118,6 +121,21 @@ def test_workers_that_compute_get_a_core_each() -> None:
     rows[-1] = trial(Setting(4, 4), 0.05, cpu_s=0.02)  # they wait for storage
     result = found(program, best=Setting(4, 4), measured=tuple(rows))
     assert variants(result)[0] == Setting(4, 4, torch_threads=1)
+
+
+def test_workers_that_leave_the_step_a_core_are_tried_where_they_may_suffice() -> None:
+    program = timed(0.1, 0.12, own_1=0.11, best_1=0.07)
+    program.batch_s[SPARED_1] = 0.06
+    rows = (trial(OWN, 0.05), trial(BEST, 0.03))
+    result = found(program, 1.0, best=OWN, measured=rows)
+    assert variants(result) == (BEST_1, OWN_1, SPARED_1)
+    checked = check(program, result)
+    assert (checked.best, checked.benefit) == (SPARED_1, True)
+    # AND not where they are too slow, nor where the workers leave cores, nor with one core.
+    slow = (trial(OWN, 0.05), trial(BEST, 0.03, COSTLY_S))
+    assert SPARED_1 not in variants(dataclasses.replace(result, measured=slow))
+    assert torch_threads.leaving_a_core(dataclasses.replace(result, cores=4.0)) is None
+    assert torch_threads.leaving_a_core(dataclasses.replace(result, cores=1.0)) is None
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -204,7 +222,7 @@ def test_both_reports_show_the_threads() -> None:
 
 def test_what_was_faster_in_trials_is_accounted_for() -> None:
     program = timed(0.1, 0.12, own_1=0.11, best_1=0.06)
-    rows = (trial(OWN, 0.05), trial(BEST, 0.03), trial(Setting(3, 2), 0.02))
+    rows = (trial(OWN, 0.05), trial(BEST, 0.03, COSTLY_S), trial(Setting(3, 2), 0.02))
     result = check(program, found(program, measured=rows))
     assert result.best == BEST_1
     (why,) = passed_over(result).values()
