@@ -49,6 +49,7 @@ test: $(VENV)/dev.stamp
 
 test-nightly: $(VENV)/dev.stamp
 	$(VENV)/bin/python $(PYTEST) --nightly
+	LOTUS_SEEDS=75 $(VENV)/bin/python $(PYTEST) tests/faults/test_damaged.py
 
 test-fast: $(VENV)/dev.stamp
 	$(VENV)/bin/python $(PYTEST) -q --fast tests/unit

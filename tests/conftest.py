@@ -64,6 +64,7 @@ _ON_ANY_TORCH = {
         ("perf's samples of a process", "map attach_perf"),
         ("read positions of files, which the kernel keeps", "tune_files"),
         ("what is seen from outside, in lotus's own files", "top top_screen"),
+        ("causes of programs, as in test_causes.py", "diagnosis"),
         ("runs of `lotus run`, whose settings test_settings.py looks at", "sweep"),
         ("this machine; models of a loader", "doctor whatif"),
         ("they need what is not installed there", "notebooks"),

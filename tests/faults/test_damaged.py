@@ -1,6 +1,10 @@
-"""Whatever happened to the files of a run: `lotus report` says it in words, never a traceback."""
+"""Whatever happened to the files of a run: `lotus report` says it in words, never a traceback.
+
+LOTUS_SEEDS says how many damages are tried (25); seeds count from 0.
+"""
 
 import json
+import os
 import random
 import shutil
 
@@ -63,7 +67,7 @@ def damaged(path, rng):
     return bytes(data[header:]) != before[header:]
 
 
-@pytest.mark.parametrize("seed", range(75))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("LOTUS_SEEDS", "25"))))
 def test_a_damaged_run_is_told_or_its_loss_is(recorded, report, tmp_path, seed):
     path = tmp_path / "R"
     shutil.copytree(recorded, path)
