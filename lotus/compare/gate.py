@@ -70,8 +70,8 @@ def _words(worse: float) -> str:
 
 def _text(slower: bool, what: str, worse: tuple[float, float, float], above: float) -> str:
     value, low, high = worse
-    part = "the whole interval" if slower else "not the whole interval"
     return (
-        f"{'Failed' if slower else 'Passed'}: {what} is {_words(value)}, and {part} "
-        f"({low:.1%} to {high:.1%} worse) is above {100 * above:g}%"
+        f"{'Failed' if slower else 'Passed'}: {what} is {_words(value)}; the interval of how much "
+        f"worse ({low:.1%} to {high:.1%}) is {'' if slower else 'not '}entirely above "
+        f"{100 * above:g}%"
     )
