@@ -81,7 +81,9 @@ def _loading_keeps_up(around: Circumstances) -> str:
     if around.workers:
         text += f": the workers are idle {around.idle_share:.0%} of the time"
         enough = math.ceil(around.needed * HEADROOM) if around.needed > 0 else 0
-        if 0 < enough < around.workers:
+        # Of work that lacks cores, fewer workers would not do as much in the same time.
+        used = around.workers * (1.0 - around.idle_share)
+        if 0 < enough < around.workers and used <= enough:
             text += f", and {enough} would be enough"
     return f"{text}. To go faster, speed up the training step itself."
 

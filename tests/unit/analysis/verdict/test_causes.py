@@ -230,6 +230,15 @@ def test_too_many_workers_are_told() -> None:
     assert "and 1 would be enough" in judgement.causes[0].advice
 
 
+def test_workers_that_are_never_idle_are_not_too_many() -> None:
+    run = Plan(workers=2, step=100.0).run()
+    of_two = judged(run).causes[0]
+    assert (of_two.kind, "would be enough" in of_two.advice) == ("consumer", True)
+    # GIVEN workers that without a core take as long for their batches as the steps last
+    run.batches["idle_ns"] = run.batches["idle_in_loop_ns"] = 0
+    assert "would be enough" not in judged(run).causes[0].advice
+
+
 @pytest.mark.parametrize("level", ["batch", "sample"])
 def test_lower_levels_still_have_a_verdict(level: str) -> None:
     run = Plan(operations={"Loader": 2.0, "Slow": 20.0}, level=level).run()
