@@ -190,7 +190,7 @@ def test_a_program_that_uv_runs_is_found(tmp_path: Path) -> None:
     cache = {**os.environ, "UV_CACHE_DIR": str(tmp_path / "cache")}
     with running(*words, "python", *sleeping(1_000_000)[1:], env=cache) as uv:
         # It starts the program in a thread of its own.
-        wait_until(lambda: any(map(children_of, children_of(uv.pid))), uv)
+        wait_until(lambda: any(len(children_of(pid)) == 2 for pid in children_of(uv.pid)), uv)
         (program,) = children_of(uv.pid)
         run = ["--seconds", "5", "--json", "-o", str(tmp_path / "run")]
         done = attach(str(uv.pid), *run)
