@@ -60,7 +60,11 @@ def _row(*starts: str, cells: int = 0) -> str:
 
 
 DATED = r"(?P<date>20\d\d-\d\d-\d\d)"
-OF_TOOLS = DATED + r", torch[\s\S]*?" + r"\| {} \|{}[ ~]*(?P<figure>[^(|]*?) \((?P<spread>[^)]*)\)"
+# Of the same table: up to the row, no other date with a torch comes.
+OF_TOOLS = (
+    DATED + r", torch(?:(?!\d, torch)[\s\S])*?"
+    r"\| {} \|{}[ ~]*(?P<figure>[^(|]*?) \((?P<spread>[^)]*)\)"
+)
 REPLAYED = r"replayed on (?:that recorded grid|the grid of)[^|]*?`tune.py`, " + DATED + r"[\s\S]*?"
 REAL = r"[\s\S]*?Real, on[\s\S]*?\n{} +10 +(?P<figure>[\d.]+%) +(?P<spread>.*?%)"
 OF_PEERS = r"commit [0-9a-f]+, " + DATED + r", load[\s\S]*?"
