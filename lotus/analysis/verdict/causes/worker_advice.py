@@ -14,6 +14,8 @@ _MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
 _LEAST_GAIN = 1.05  # times as fast: less is no reason to start processes
 _KEPT = "persistent_workers=True"
 _TRY_FIRST = "; measure it, as workers may cost more here than they save"
+# Each worker of an iterable data set reads all of it, unless the data set asks which one it is.
+_DIVIDED = "the data set divides its data among them (torch.utils.data.get_worker_info)"
 _LITTLE_STEP = 10.0  # times as long as a step: making a batch gains little from running beside it
 
 
@@ -47,6 +49,8 @@ def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
     reason = _futile(around, waits)
     if reason:
         return WorkerAdvice(reason)
+    if around.iterable and around.workers == 1:  # of one, it is not known whether it does
+        return WorkerAdvice(f"Raise num_workers from 1 only where {_DIVIDED}.", advised=False)
     cores = _cores(around, waits)
     wanted = _wanted(around)
     if not wanted > around.workers:
@@ -98,6 +102,7 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
     cores = _cores(around, waits)
     wanted = _wanted(around)
     most = min(cores, around.affordable, _most_for_waiting(around))
+    most = 1 if around.iterable else most
     known = wanted < 1000 or math.isfinite(cores)
     count = max(1, int(min(math.ceil(wanted), most) if wanted < 1000 else most)) if known else None
     kept = count is not None and _worth_keeping(around, count)
@@ -112,11 +117,14 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
         if around.use.much_taken:
             taken = "other programs leave no core for workers"
             text = f"{text}, and {taken}: when they are not running, try {shown}."
+        elif around.iterable and wanted > 1:
+            text = f"{text}: set num_workers to 2 or more, but only where {_DIVIDED}."
         else:
             text = f"{text}, and workers would cost about what they save, or more."
         return WorkerAdvice(text, advised=False)
     doubt = "" if gain.is_shown or not gain.is_possible else _TRY_FIRST
-    return WorkerAdvice(f"{text}: set {shown} {why}{doubt}.", count, kept)
+    more = f" More of them help only where {_DIVIDED}." if around.iterable and wanted > 1 else ""
+    return WorkerAdvice(f"{text}: set {shown} {why}{doubt}.{more}", count, kept)
 
 
 def _worth_keeping(around: Circumstances, workers: int) -> bool:

@@ -224,6 +224,17 @@ def test_no_more_workers_are_advised_than_an_epoch_has_batches() -> None:
     assert "num_workers=32 " in judged(run).causes[0].advice  # four for each of the 8 cores
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_workers_that_would_each_read_all_of_the_data_are_not_advised(workers: int) -> None:
+    plan = Plan(workers=workers, batches=60, operations={"Slow": 20.0}, step=5.0, cpu=0.0)
+    run = plan.run()
+    assert judged(run).causes[0].remedy.setting["num_workers"] > 1
+    run.loaders["dataset_kind"] = "iterable"
+    first = judged(run).causes[0]
+    assert "torch.utils.data.get_worker_info" in first.advice
+    assert first.remedy.setting.get("num_workers", 1) == 1
+
+
 def test_too_many_workers_are_told() -> None:
     judgement = judged(Plan(workers=8, batches=100, step=30).run())
     assert judgement.kind == "consumer-bound"
