@@ -31,7 +31,7 @@ from row_file import RowFile, printed
 
 PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
 CORPORA = tuple(
-    "own open blind sealed variants users night dawn dusk noon tide ebb neap fjord".split()
+    "own open blind sealed variants users night dawn dusk noon tide ebb neap fjord skerry".split()
 )
 SETTING = "num_workers prefetch_factor persistent_workers pin_memory".split()
 _LIMIT_S = 600
