@@ -14,6 +14,7 @@ from ..log.log_format import FAILED, ITEMS, MANY, STOPPED
 from ..profiler_ranges import COLLATE, FETCH, ranged
 from ..transforms.transform_finder import Finder
 from . import first_batches, sample_digests, whole_batches
+from .subset_view import view_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,6 +98,11 @@ def _time_samples(fetcher: Any, dataset: Any, timers: Any) -> bool:
     if not hasattr(type(dataset), "__getitem__"):
         return False
     get_batch = ask(getattr, fetcher.dataset, "__getitems__", None, default=_UNKNOWN)
+    if get_batch and fetcher.auto_collation:
+        view = ask(view_of, fetcher.dataset, timers.Samples)
+        if view is not None:
+            fetcher.dataset = view
+            return False
     if get_batch is not _UNKNOWN:
         fetcher.dataset = (timers.Items if get_batch else timers.Samples)(fetcher.dataset)
     return bool(fetcher.auto_collation and get_batch)
