@@ -125,9 +125,11 @@ def _site(
     """The loop that calls the loader: the innermost that is also seen outside of `next`.
 
     Not one that only hands on batches, if there is another: the step is in the one that uses them.
-    Code of the program without source, as a notebook's cell, is a loop as a whole.
+    Code of the program without source, as a notebook's cell, is a loop as a whole; but not what
+    only calls the loader for a loop whose source is there.
     """
     looped = wrapper = unread = None
+    unread_elsewhere = False  # whether it is also seen outside of `next`
     for frame in reversed(above):
         library = stack_frames.LIBRARY.search(frame.file)
         if unread and library:
@@ -137,9 +139,8 @@ def _site(
         if loop is None:
             if not looped and not library and not sources.text(frame.file, frame.line):
                 site = Site(frame.function, frame.file, frame.line, 0, 0)
-                if lines:
-                    return site
-                unread = unread or site
+                if unread is None or (lines and not unread_elsewhere):
+                    unread, unread_elsewhere = site, bool(lines)
             continue
         site = Site(frame.function, frame.file, loop.head, loop.first, loop.last)
         if loop.hands_on:

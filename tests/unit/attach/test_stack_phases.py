@@ -306,6 +306,15 @@ def test_a_loop_in_code_that_was_executed_from_a_string_is_that_code() -> None:
     assert stack_phases.find_loops([waits, steps], Known()) == [site]
 
 
+def test_code_without_source_that_calls_the_loader_for_a_loop_is_not_the_loop() -> None:
+    """As what wraps `next` and was made by exec."""
+    wrap = "stamped <string>:15"
+    waits = stack(*MAIN, wrap, f"_BaseDataLoaderIter.__next__ {LOADER}:7")
+    stamps = stack(*MAIN, wrap, "stamp <string>:5")
+    steps = stack("<module> /app/train.py:65", "main /app/train.py:60", "step /app/model.py:3")
+    assert stack_phases.find_loops([waits, stamps, steps], Sources()) == [SITE]
+
+
 IN_LIST = """
 def main(loader):
     for epoch in range(3):
