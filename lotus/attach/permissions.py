@@ -6,7 +6,8 @@ import pwd
 import shlex
 import sys
 
-_CONTAINERS = "in a container docker run --cap-add SYS_PTRACE, in a cluster kubectl debug"
+_POD = "kubectl debug --target=CONTAINER --profile=sysadmin"
+_CONTAINERS = f"in a container docker run --cap-add SYS_PTRACE, in a cluster {_POD}"
 
 
 def may_not_look(pid: int) -> str:
@@ -25,7 +26,7 @@ def may_not_look(pid: int) -> str:
     if os.geteuid() == 0:
         return (
             "The kernel refuses stacks and system calls even to root here; start the container "
-            "with docker run --cap-add SYS_PTRACE, or use kubectl debug --profile=sysadmin"
+            f"with docker run --cap-add SYS_PTRACE, or use {_POD}"
         )
     owner = other_owner(pid)
     whose = f"Process {pid} belongs to {owner}: the" if owner else "The"
