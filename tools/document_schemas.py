@@ -14,10 +14,11 @@ from typing import Annotated, Any, Union
 
 import msgspec
 
+from lotus.sweep.sweep_document import SweepDocument
 from native_map.paper.mapping_document import MappingDocument
 
 FOLDER = Path(__file__).parents[1] / "lotus" / "schemas"
-DOCUMENTS: dict[str, type] = {"mapping": MappingDocument}
+DOCUMENTS: dict[str, type] = {"mapping": MappingDocument, "sweep": SweepDocument}
 _WIDTH = 110  # of a line; what fits is not broken
 
 

@@ -11,6 +11,7 @@ Model = TypeVar("Model")
 
 _PLACE = re.compile(r"(?P<problem>.*) - at `\$\.?(?P<place>[^`]*)`", re.DOTALL)
 _TYPE = re.compile(r"Expected `(?P<wanted>.*)`, got `(?P<found>.*)`")
+_LIMIT = re.compile(r"Expected `(?P<wanted>\w+)` (?P<limit>(of length )?[<>]=? .*)")
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
 _KINDS = {
     "array": "a list",
@@ -33,14 +34,14 @@ def read_as(model: type[Model], content: object, name: str = "the document") -> 
     try:
         made = msgspec.convert(content, model)
     except msgspec.ValidationError as error:
-        raise ValueError(_message(str(error), name)) from None
+        raise ValueError(_message(str(error), name, content)) from None
     except UnicodeEncodeError:  # JSON can name half of a surrogate pair
         raise ValueError(f"{name} has a text that is not Unicode") from None
     _refuse_unknown(content, made, "", name)
     return made
 
 
-def _message(error: str, name: str) -> str:
+def _message(error: str, name: str, content: object) -> str:
     """Return what msgspec says in words for who edits the document: "$" is its whole."""
     located = _PLACE.fullmatch(error)
     place, problem = (located["place"], located["problem"]) if located else ("", error)
@@ -53,13 +54,25 @@ def _message(error: str, name: str) -> str:
         return f"{place or name} must be {wanted}, not {found}"
     if missing := _MISSING.fullmatch(problem):
         return f"{place or name} has no {missing['name']}"
+    if limit := _LIMIT.fullmatch(problem):
+        wanted = _KINDS.get(limit["wanted"], limit["wanted"])
+        return f"{place} must be {wanted} {limit['limit']}, not {_at(place, content)!r:.50}"
     problem = problem[:1].lower() + problem[1:]
     return f"in {place}, {problem}" if place else problem
 
 
+def _at(place: str, content: Any) -> object:
+    for name, index in re.findall(r"(\w+)|\[(\d+)\]", place):
+        content = content[name] if name else content[int(index)]
+    return content
+
+
 def _refuse_unknown(content: Any, made: Any, place: str, name: str) -> None:
-    """Raise ValueError for a field of an object that its class does not have."""
-    if isinstance(made, tuple):
+    """Raise ValueError for a field of an object that its dataclass does not have.
+
+    A `msgspec.Struct` ignores such fields: a newer lotus may have added them.
+    """
+    if isinstance(made, (tuple, list)):
         for index, (item, of_item) in enumerate(zip(content, made, strict=True)):
             _refuse_unknown(item, of_item, f"{place}[{index}]", name)
     elif dataclasses.is_dataclass(made):
@@ -71,3 +84,6 @@ def _refuse_unknown(content: Any, made: Any, place: str, name: str) -> None:
             )
         for key, item in content.items():
             _refuse_unknown(item, getattr(made, key), f"{place}.{key}".lstrip("."), name)
+    elif fields := getattr(made, "__struct_fields__", ()):
+        for key in content.keys() & set(fields):
+            _refuse_unknown(content[key], getattr(made, key), f"{place}.{key}".lstrip("."), name)

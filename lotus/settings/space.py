@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from lotus.common import declared
 
@@ -31,14 +31,28 @@ class Setting:
     Raises ValueError for values that no loader can have.
     """
 
-    num_workers: int
-    prefetch_factor: int | None = None  # batches per worker made ahead; no effect without workers
-    pin_memory: bool = False
-    persistent_workers: bool = False
-    start_method: str | None = None  # "fork", "spawn", "forkserver"
-    in_order: bool | None = None  # torch >= 2.6
-    threads: int | None = None  # of torch, OpenMP and cv2, in each worker
-    torch_threads: int | None = None  # of torch in the training process
+    num_workers: Annotated[int, "Worker processes; 0: the main process makes the batches."]
+    prefetch_factor: Annotated[
+        int | None, "Batches each worker makes ahead; null: torch's default, 2, or no workers."
+    ] = None
+    pin_memory: Annotated[bool, "Whether batches are copied to pinned memory."] = False
+    persistent_workers: Annotated[bool, "Whether workers stay between epochs."] = False
+    start_method: Annotated[
+        str | None,
+        "How workers start: fork, spawn or forkserver; null: as the program has it.",
+    ] = None
+    in_order: Annotated[
+        bool | None,
+        "Whether batches are handed out in order (torch 2.6 and later); null: as the program has "
+        "it.",
+    ] = None
+    threads: Annotated[
+        int | None,
+        "Threads of torch, OpenMP and cv2 in each worker; null: as the program has it.",
+    ] = None
+    torch_threads: Annotated[
+        int | None, "Threads of torch in the training process; null: as the program has them."
+    ] = None
 
     def __post_init__(self) -> None:
         for name, least in (

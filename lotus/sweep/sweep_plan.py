@@ -137,11 +137,10 @@ def _same(sweep: "Sweep", command: Sequence[str], plan: SweepPlan, seed: int | N
     """Raise LotusError if a directory holds a different sweep."""
     message = f"{sweep.path} holds another sweep"
     manifest = sweep.manifest
-    recorded_plan, expected = manifest.get("plan"), json.loads(json.dumps(plan.as_json()))
-    if redaction.command(list(command)) != redaction.command(_words(manifest)):
+    recorded_plan, expected = manifest["plan"], json.loads(json.dumps(plan.as_json()))
+    if redaction.command(list(command)) != redaction.command(manifest["command"]):
         raise LotusError(f"{message}, of another command; choose another directory with -o")
     if recorded_plan != expected:
-        recorded_plan = recorded_plan if isinstance(recorded_plan, dict) else {}
         names = ", ".join(name for name in expected if recorded_plan.get(name) != expected[name])
         raise LotusError(
             f"{message}: {names} are not the same; choose another directory with -o, or resume it "
@@ -151,19 +150,13 @@ def _same(sweep: "Sweep", command: Sequence[str], plan: SweepPlan, seed: int | N
         raise LotusError(f"{message}: its seed is {manifest.get('seed')}; resume it without --seed")
 
 
-def _words(manifest: Mapping[str, Any]) -> list[str]:
-    """Return the manifest's command; earlier versions may have redacted it differently."""
-    words = manifest.get("command")
-    return [str(word) for word in words] if isinstance(words, list) else []
-
-
 def command_of(sweep: "Sweep", command: Sequence[str]) -> list[str]:
     """`command` if it is not empty, else the recorded one. Raises LotusError."""
     from lotus.sweep import sweep_record
 
     status = (sweep.path / sweep_record.NAME).lstat()
     shared = status.st_mode & 0o022
-    words = _words(sweep.manifest)
+    words: list[str] = sweep.manifest["command"]
     if command:
         if redaction.command(list(command)) != redaction.command(words):
             raise LotusError(

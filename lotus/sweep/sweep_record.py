@@ -12,21 +12,26 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from msgspec.structs import asdict
 
-from lotus.common import files
+from lotus.common import declared, files
 from lotus.common.errors import LotusError
 from lotus.format.run_directory import SWEEP
 from lotus.reading.run import Run
 from lotus.reading.run import load as load_run
 from lotus.settings.space import PARAMETERS, Setting
+from lotus.sweep.sweep_document import SweepDocument, SweptRun
 
 NAME = SWEEP
 SCHEMA = 1
-STATES = ("done", "failed", "pending")
-_MOST = 100_000  # settings, runs
-# Fields of a run besides its setting: name -> allowed types.
-_RUN = {"exit_code": int, "signal": int, "elapsed_ns": int, "cpu_s": float}
-_LARGE = 1 << 31  # above all numbers of settings and repeats
+_LARGE = 1 << 31  # above all numbers of settings
+# Fields of a run that the table has, and types of its columns.
+_RUN = ("setting", "repeat", "directory", "state", "exit_code", "signal", "elapsed_ns", "cpu_s")
+_TYPES = {
+    **dict.fromkeys(("num_workers", "setting", "repeat"), "int64"),
+    **dict.fromkeys(("exit_code", "signal", "elapsed_ns"), "Int64"),
+    "cpu_s": "float64",
+}
 
 
 class Sweep:
@@ -53,8 +58,7 @@ class Sweep:
     @cached_property
     def varied(self) -> tuple[str, ...]:
         """The parameters that the sweep sets; all others are the program's own."""
-        named = self.manifest.get("varied")
-        names = named if isinstance(named, list) else []
+        names = self.manifest["varied"]
         return tuple(name for name in PARAMETERS if name in names or name == "num_workers")
 
     def settings(self) -> list[Setting]:
@@ -123,30 +127,36 @@ def _manifest(path: Path) -> dict[str, Any]:
 def _checked(path: Path, manifest: Mapping[str, Any]) -> tuple[list[Setting], pd.DataFrame]:
     """Return the settings and runs of a manifest. Raises LotusError if they are not valid."""
     try:
-        _known_words(manifest)
-        listed = _list(manifest, "settings")
-        settings = [Setting.from_json(entry) for entry in listed]
-        for value in (
-            parameter for setting in settings for parameter in setting.as_json().values()
-        ):
-            if isinstance(value, int) and value >= _LARGE:
-                raise ValueError(f"a setting has the number {value!r:.50}")
-        if len(set(settings)) < len(settings):
-            raise ValueError("a setting stands there twice")
-        rows = [_row(entry, settings) for entry in _list(manifest, "runs")]
-        if len({os.path.normpath(row["directory"]) for row in rows}) < len(rows):
-            raise ValueError("two runs lie in one directory")
-    except (ValueError, TypeError) as error:
+        document = declared.read_as(SweepDocument, manifest, NAME)
+        settings, runs = list(document.settings), document.runs
+        _consistent(settings, runs)
+    except ValueError as error:
         why = "".join(char if char.isprintable() else "?" for char in str(error))[:300]
         raise LotusError(
-            f"{path / NAME} is damaged: {why}; its runs can be read: lotus report {path}/runs/NAME"
+            f"{path / NAME} is damaged: {why}; what it holds: lotus schema sweep; "
+            f"its runs can be read: lotus report {path}/runs/NAME"
         ) from None
-    _not_elsewhere(path, {row["directory"] for row in rows})
-    columns = [*PARAMETERS, "setting", "repeat", "directory", "state", *_RUN]
-    table = pd.DataFrame(rows, columns=columns)
-    types = {"num_workers": "int64", "setting": "int64", "repeat": "int64"}
-    run_types = {name: "Int64" if kind is int else "float64" for name, kind in _RUN.items()}
-    return settings, table.astype({**types, **run_types})
+    _not_elsewhere(path, {run.directory for run in runs})
+    rows = [{**dataclasses.asdict(settings[run.setting]), **asdict(run)} for run in runs]
+    return settings, pd.DataFrame(rows, columns=[*PARAMETERS, *_RUN]).astype(_TYPES)
+
+
+def _consistent(settings: Sequence[Setting], runs: Sequence[SweptRun]) -> None:
+    """Raise ValueError for settings and runs that do not fit each other, or lie elsewhere."""
+    for number, setting in enumerate(settings):
+        for name, value in setting.as_json().items():
+            if isinstance(value, int) and value >= _LARGE:
+                raise ValueError(f"settings[{number}].{name} is {value!r:.50}")
+    if len(set(settings)) < len(settings):
+        raise ValueError("a setting stands there twice")
+    for number, run in enumerate(runs):
+        if run.setting >= len(settings):
+            raise ValueError(f"runs[{number}] is of setting {run.setting}, which is not there")
+        directory = run.directory  # never read anything outside the sweep
+        if not directory.isprintable() or os.path.isabs(directory) or ".." in Path(directory).parts:
+            raise ValueError(f"runs[{number}] lies in {directory!r:.100}")
+    if len({os.path.normpath(run.directory) for run in runs}) < len(runs):
+        raise ValueError("two runs lie in one directory")
 
 
 def _not_elsewhere(path: Path, directories: Iterable[str]) -> None:
@@ -158,49 +168,3 @@ def _not_elsewhere(path: Path, directories: Iterable[str]) -> None:
                 f"{path / NAME} names {what}, which is a link, and nothing outside of a sweep is "
                 "read; move the run itself there"
             )
-
-
-def _known_words(manifest: Mapping[str, Any]) -> None:
-    """Raise ValueError if the command, the notes or the plan have the wrong type."""
-    for name in ("command", "notes"):
-        words = manifest.get(name) or []
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise ValueError(f"{name} is no list of texts")
-    plan = manifest.get("plan") or {}
-    if not isinstance(plan, dict):
-        raise ValueError("plan is no object")
-    if type(plan.get("repeat", 1)) is not int:
-        raise ValueError(f"repeat of the plan is {plan['repeat']!r:.50}")
-
-
-def _list(manifest: Mapping[str, Any], name: str) -> list[Any]:
-    items = manifest.get(name)
-    if not isinstance(items, list) or not 0 < len(items) <= _MOST:
-        raise ValueError(f"{name} is not a list of one to {_MOST}")
-    return items
-
-
-def _row(run: Any, settings: Sequence[Setting]) -> dict[str, Any]:
-    if not isinstance(run, dict):
-        raise ValueError("a run is not an object")
-    place, repeat, directory = run.get("setting"), run.get("repeat"), run.get("directory")
-    if type(place) is not int or not 0 <= place < len(settings):
-        raise ValueError(f"a run is of setting {place!r:.50}, which is not there")
-    if type(repeat) is not int or not 0 <= repeat < _LARGE:
-        raise ValueError(f"a run is repeat {repeat!r:.50}")
-    # Never read anything outside the directory.
-    if not isinstance(directory, str) or not directory or not directory.isprintable():
-        raise ValueError(f"a run lies in {directory!r:.100}")
-    if os.path.isabs(directory) or ".." in Path(directory).parts:
-        raise ValueError(f"a run lies in {directory!r:.100}")
-    if run.get("state") not in STATES:
-        raise ValueError(f"a run is {run.get('state')!r:.50}")
-    for name, kind in _RUN.items():
-        value: Any = run.get(name)
-        number = isinstance(value, (int, float)) and 0 <= value < 1 << 62
-        if value is not None and not (number and type(value) is kind):
-            raise ValueError(f"{name} of a run is {run[name]!r:.50}")
-    facts = {name: run.get(name) for name in _RUN}
-    fields = dataclasses.asdict(settings[place])
-    row = {"setting": place, "repeat": repeat, "directory": directory, "state": run["state"]}
-    return {**fields, **row, **facts}

@@ -109,11 +109,6 @@ def run(
                 f"the sweep began in another working directory; first: cd {shlex.quote(str(cwd))}"
             )
         manifest: dict[str, Any] = {**recorded.manifest, "state": "running"}
-        if not _can_go_on(manifest):
-            raise LotusError(
-                f"{path / sweep.NAME} is damaged: it does not say how to go on; "
-                f"what was done can be read: lotus report {shlex.quote(str(path))}"
-            )
         runs = manifest["runs"]
         for record in runs:
             if record["state"] == "failed":
@@ -166,15 +161,6 @@ def _set_aside(where: Path) -> None:
             f"cannot move {where} aside: {error.strerror}; remove it, then go on with: "
             "lotus sweep --resume SWEEP"
         ) from None
-
-
-def _can_go_on(manifest: Mapping[str, Any]) -> bool:
-    """Whether a manifest has all fields that a run needs."""
-    plan = manifest.get("plan")
-    needed = {"loader", "varied", "batches", "perf", "iterable_safe"}
-    if not isinstance(plan, dict) or not needed <= plan.keys():
-        return False
-    return {"level", "counters", "cpu_events", "varied"} <= manifest.keys()
 
 
 @contextlib.contextmanager

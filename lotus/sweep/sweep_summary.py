@@ -125,7 +125,7 @@ def summarise(
         if reduced.lost:
             notes.append(f"{row['directory']}: {reduced.lost} records were lost")
     progress(len(done_runs), len(done_runs))
-    notes += _others(list(other_loaders), sweep.manifest.get("plan"))
+    notes += _others(list(other_loaders), sweep.manifest["plan"]["loader"])
     frame = pd.DataFrame(rows, columns=None if rows else ["setting", "repeat"])
     operations = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return built(sweep, frame, operations, list(loaders), notes, settings)
@@ -134,12 +134,10 @@ def summarise(
 def _reduced(
     where: Path, sweep: Sweep, record: Mapping[str, Any], notes: list[str]
 ) -> Reduced | None:
-    plan = sweep.manifest.get("plan")
-    target = plan.get("loader") if isinstance(plan, dict) else None
+    target = sweep.manifest["plan"]["loader"]
     elapsed, used = record.get("elapsed_ns"), record.get("cpu_s")
     try:
         run = runs.load(where)
-        target = target if isinstance(target, dict) else None
         loader = chosen(run, target)
         if loader is None:
             notes.append(f"{record['directory']}: {missing(run, target)}")
@@ -147,19 +145,18 @@ def _reduced(
         return reduce(
             run,
             loader,
-            elapsed / 1e9 if isinstance(elapsed, int) else math.nan,
-            float(used) if isinstance(used, (int, float)) else math.nan,
+            math.nan if elapsed is None else elapsed / 1e9,
+            math.nan if used is None else float(used),
         )
     except LotusError as error:
         notes.append(str(error))
         return None
 
 
-def _others(names: Sequence[str], plan: Any) -> list[str]:
+def _others(names: Sequence[str], target: Any) -> list[str]:
     """Return a note on the loaders that the report does not cover."""
     if not names:
         return []
-    target = plan.get("loader") if isinstance(plan, dict) else None
     why = "the loader that --loader names" if target else "the loader with the most samples"
     listed = ", ".join(names[:MOST_NAMED])
     listed += f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
@@ -329,10 +326,10 @@ def _failed(sweep: Sweep, settings: Sequence[Setting]) -> list[dict[str, Any]]:
 
 
 def _cores(manifest: Mapping[str, Any]) -> float:
-    cpu = manifest.get("cpu")
-    known = cpu if isinstance(cpu, dict) else {}
+    cpu: Mapping[str, Any] | None = manifest.get("cpu")
+    known = cpu or {}
     bounds = [known.get("affinity") or known.get("logical"), known.get("quota")]
-    numbers = [float(bound) for bound in bounds if isinstance(bound, (int, float)) and bound > 0]
+    numbers = [float(bound) for bound in bounds if bound]
     return min(numbers, default=math.nan)
 
 
@@ -357,5 +354,4 @@ def _cold(rows: pd.DataFrame) -> list[str]:
 
 
 def _notes(manifest: Mapping[str, Any]) -> list[str]:
-    notes = manifest.get("notes")
-    return [str(note)[:1000] for note in notes] if isinstance(notes, list) else []
+    return [note[:1000] for note in manifest["notes"]]

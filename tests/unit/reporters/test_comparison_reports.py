@@ -16,6 +16,7 @@ from lotus.reporters.compare import comparison_report as reporter
 from lotus.settings.space import Setting
 from lotus.sweep import sweep_record
 from tests.unit.sides import held, hostile, recorded, shown
+from tests.unit.sweep.test_sweep_record import sweep_content
 
 # ── what is shown ────────────────────────────────────────────────────────────────────────────
 
@@ -144,7 +145,7 @@ def test_sweeps_are_compared_setting_by_setting(
         ]  # fmt: skip
         settings = [Setting(count, 2 if count else None).as_json() for count in workers]
         (tmp_path / name).mkdir()
-        manifest = {"settings": settings, "varied": ["num_workers"], "runs": runs}
+        manifest = sweep_content(settings, ["num_workers"], runs)
         sweep_record.write(tmp_path / name, manifest)
         return str(tmp_path / name)
 

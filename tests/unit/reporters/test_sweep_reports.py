@@ -18,6 +18,7 @@ from lotus.settings.space import Setting
 from lotus.sweep import sweep_record
 from lotus.sweep.run_numbers import OPERATION_MEASURES
 from lotus.sweep.sweep_summary import SweepSummary, built, label, summarise
+from tests.unit.sweep.test_sweep_record import sweep_content
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m"
 RATES = {1: 100.0, 2: 200.0, 4: 300.0, 8: 303.0}
@@ -29,8 +30,8 @@ def manifest(settings: list[Setting], repeat: int, varied: list[str]) -> dict[st
          "state": "done", "exit_code": 0}
         for number in range(repeat) for place in range(len(settings))
     ]  # fmt: skip
-    return {"settings": [setting.as_json() for setting in settings], "varied": varied, "runs": runs,
-            "command": ["python", HOSTILE], "host": "h", "torch": "2.14.1", "seed": 3,
+    whole = sweep_content([setting.as_json() for setting in settings], varied, runs)
+    return {**whole, "command": ["python", HOSTILE], "host": "h", "torch": "2.14.1", "seed": 3,
             "cpu": {"model": "A CPU", "affinity": 16, "logical": 16}}  # fmt: skip
 
 

@@ -145,7 +145,7 @@ def test_a_resumed_sweep_may_be_told_what_it_is(tmp_path: Path) -> None:
 def test_a_damaged_sweep_does_not_go_on(tmp_path: Path) -> None:
     sweep = begun(tmp_path, PLAN)
     sweep_record.write(tmp_path, {**sweep.manifest, "plan": {"loader": None}})
-    with pytest.raises(LotusError, match="does not say how to go on"):
+    with pytest.raises(LotusError, match="damaged: plan has no settings"):
         sweep_runner.run(tmp_path, ["true"])
 
 

@@ -22,7 +22,17 @@ def _manifest(**changed: Any) -> dict[str, Any]:
         {"setting": 0, "repeat": 1, "directory": "runs/workers0-1", "state": "pending"},
     ]  # fmt: skip
     settings = [setting.as_json() for setting in SETTINGS]
-    return {"settings": settings, "varied": ["num_workers"], "runs": runs, **changed}
+    return {**sweep_content(settings, ["num_workers"], runs), **changed}
+
+
+def sweep_content(settings: list[Any], varied: list[str], runs: list[Any]) -> dict[str, Any]:
+    """A sweep.json, but for its schema, of settings and runs."""
+    plan = {"settings": settings, "varied": varied, "repeat": 2, "loader": None, "batches": None,
+            "counters": None, "perf": False, "iterable_safe": False}  # fmt: skip
+    runs = [{"exit_code": None, "signal": None, **run} for run in runs]
+    return {"lotus": "0.2.0", "state": "ended", "command": ["true"], "seed": 3, "plan": plan,
+            "level": "op+cpu", "counters": None, "cpu_events": {}, "notes": [],
+            "settings": settings, "varied": varied, "runs": runs}  # fmt: skip
 
 
 def test_a_sweep_reads_as_it_was_written(tmp_path: Path) -> None:
