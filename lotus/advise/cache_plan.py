@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from lotus.advise.cache_timing import CacheTiming, EpochShares
+from lotus.advise.cache_timing import CacheTiming, EpochShares, Ratio
 from lotus.advise.sample_accesses import Floats, SampleAccesses
 from lotus.common import bootstrap, declared
-from lotus.common.formatting import plural
+from lotus.common.formatting import duration, plural
 from lotus.inside.cache.sample_store import BLOCK, FOLDERS, HEADER_BYTES
 from lotus.settings.tuned_file import Target
 
 RAM, DISK = "RAM", "disk"
 LEAST_SAVED = 0.05  # of a sample's time: less is not worth a cache
+STEP_BINDS = 0.05  # part of a loop's time that is the wait for data, below which the step binds
 _LEAST_SELECTED = 0.1  # of the saving, that leaving samples out has to add
 
 
@@ -108,7 +109,7 @@ class Offer:
     """What caching samples at one cut in one place gives, in ns of a sample in its worker.
 
     It is computed from what was measured of a sample's parts, and decides between offers. What an
-    epoch gains is timed afterwards (`CachePlanning.timing`).
+    epoch gains is measured afterwards, in training (`CachePlanning.timing`).
     """
 
     cut: Cut
@@ -171,7 +172,7 @@ class CachePlanning:
     notes: tuple[str, ...] = ()
     shared: tuple[SharedCache, ...] = ()
     timing: CacheTiming | None = None  # of what was chosen; None: nothing was
-    is_unknown: bool = False  # whether epochs were to be timed, and leave open whether it pays
+    is_unknown: bool = False  # whether what was timed leaves open whether it pays
 
     @property
     def interrupted(self) -> bool:
@@ -370,26 +371,44 @@ def _offer(
 
 
 def with_timing(planning: CachePlanning, timing: CacheTiming) -> CachePlanning:
-    """Return the choice with what its epochs took; none where they show that it does not pay."""
+    """Return the choice with what was timed of it; none where it shows that it does not pay."""
     planning, epochs = replace(planning, timing=timing), planning.epochs
-    saving = timing.saving(epochs)
-    if saving is not None and saving.low > 0 and saving.mean >= LEAST_SAVED:
-        return planning
-    if saving is None or saving.high >= LEAST_SAVED:
-        what = planning.reason.replace("Cache", "to cache", 1)
-        reason = f"It is not known whether it pays {what}"
+    what = planning.reason.removeprefix("Cache ")
+    saving, plain, later = timing.saving(epochs), timing.plain_s, timing.later_s
+    if saving is None or plain is None or later is None:
+        reason = f"It is not known whether it pays to cache {what}: {timing.why_unknown()}"
         return replace(planning, reason=reason, is_unknown=True)
-    what = planning.reason.replace("Cache", "caching", 1)
-    time = f"the time of {plural(epochs, 'epoch')}"
-    if saving.mean < 0:
-        shown = f"adds {-saving.mean:.1%} ({-saving.high:.1%} to {-saving.low:.1%}) to {time}"
-    else:
-        shown = (
-            f"saves {saving.mean:.1%} ({saving.low:.1%} to {saving.high:.1%}) of {time}, less than "
-            f"{LEAST_SAVED:.0%}"
+    measured = f"measured in {plural(len(timing.rounds), 'block')} each"
+    saves = (
+        f"it saves {_between(saving, 1)} of the time of {plural(epochs, 'epoch')}, {measured}"
+        if saving.mean >= 0
+        else f"it adds {_between(Ratio(-saving.mean, -saving.high, -saving.low), 1)} to the time "
+        f"of {plural(epochs, 'epoch')}, {measured}"
+    )
+    if saving.low > 0 and saving.mean >= LEAST_SAVED:
+        reason = (
+            f"Cache {what}: an epoch takes {duration(later.mean * 1e9)} "
+            f"({duration(max(later.low, 0.0) * 1e9)} to {duration(later.high * 1e9)}) instead of "
+            f"{duration(plain.mean * 1e9)} from the second on, {measured}"
         )
-    reason = f"Do not cache samples: timed epochs show that {what}, {shown}"
-    return replace(planning, chosen=None, reason=reason)
+        even = timing.break_even(epochs)
+        if even is not None:
+            reason += f"; it pays after {plural(even, 'epoch')}"
+        return replace(planning, reason=reason)
+    if saving.high >= LEAST_SAVED:
+        reason = f"It is not known whether it pays to cache {what}: {saves}"
+        return replace(planning, reason=reason, is_unknown=True)
+    why = f"caching {what} does not pay: "
+    if timing.waiting < STEP_BINDS:
+        why = (
+            f"the step binds, the program waits for data in {timing.waiting:.1%} of its time; "
+            f"with {what}, "
+        )
+    return replace(planning, chosen=None, reason=f"Do not cache samples: {why}{saves}")
+
+
+def _between(ratio: Ratio, digits: int) -> str:
+    return f"{ratio.mean:.{digits}%} ({ratio.low:.{digits}%} to {ratio.high:.{digits}%})"
 
 
 def file_bytes(sizes: Floats) -> Floats:

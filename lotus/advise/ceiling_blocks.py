@@ -6,12 +6,9 @@ each kind has its turn at every place of a round.
 
 from __future__ import annotations
 
-import math
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from lotus.advise.ceilings import (
     ALL,
@@ -22,32 +19,17 @@ from lotus.advise.ceilings import (
     SAME,
     UNSENT,
     Ceilings,
-    FedBlock,
     Round,
 )
+from lotus.advise.fed_blocks import LONGEST_S, BlockTimer, FedBlock, Feeds
 from lotus.common.formatting import duration, share
-from lotus.inside.tune.candidates.trial_requests import Feed, Reply, Request, TrainedBatches
-from lotus.settings.space import TORCH_PREFETCH, Setting
-from lotus.tune.program.program import TrialFailed, Watched
+from lotus.tune.program.program import TrialFailed
 from lotus.tune.search.trial_rates import Speedup
 
 _ROUNDS = 8  # to be aimed at
-_LONGEST_S = 2.5  # of a block, unless a few batches take longer
-_LEAST, _MOST = 4, 400  # batches of a block
-_SLOW_S, _LEAST_SLOW = 0.5, 2  # seconds of a batch, from which so few make a block
-_PAUSE = 2  # batches between blocks that do not count (lotus/inside/tune/fed_training.py)
 _SHORT = "the time was too short: give more with --budget"
 _OF_THE_WAIT = {SAME: "storage", UNSENT: "delivery"}  # the part of the wait that a kind shows
 _ENOUGH, _PRECISE = 4, 0.02  # rounds, and half the interval's width, at which it may end
-
-
-class Feeds(Protocol):
-    """A program that trains on with data of one kind for a while."""
-
-    watched: Watched
-    problem: str  # why it has ended, or ""
-
-    def perform(self, setting: Setting, request: Request[Reply]) -> Reply: ...
 
 
 @dataclass(frozen=True)
@@ -107,13 +89,8 @@ class _Blocks:
         self._kinds = kinds
         self._notes: list[str] = []
         self._refused: dict[str, str] = {}  # why alternatives of a kind were not measured
-        watched = program.watched
-        times = [wait + step for wait, step in zip(watched.waits_s, watched.steps_s, strict=False)]
-        self._batch_s = dict.fromkeys(self._kinds, max(times, default=0.0))
-        self._block_s = min(_LONGEST_S, budget_s / (_ROUNDS * len(self._kinds)))
-        # The first batch waits for workers to start.
-        self._usual_s = statistics.median(times[1:] or times or [0.0])
-        self._least = _LEAST if self._usual_s < _SLOW_S else _LEAST_SLOW
+        block_s = min(LONGEST_S, budget_s / (_ROUNDS * len(kinds)))
+        self._timer = BlockTimer(program, kinds, block_s)
 
     @property
     def _left_s(self) -> float:
@@ -122,10 +99,9 @@ class _Blocks:
     def run(self) -> None:
         """Measure rounds until time is up or the ceiling is precise."""
         took_s = 0.0
-        kind_s = (self._least + _PAUSE) * self._usual_s
-        if not self._fits(len(self._kinds) * kind_s, LEAST_ROUNDS):
+        if not self._fits(self._timer.least_s(self._kinds), LEAST_ROUNDS):
             self._leave_out(*_OF_THE_WAIT)
-        if not self._fits(len(self._kinds) * kind_s, LEAST_ROUNDS):
+        if not self._fits(self._timer.least_s(self._kinds), LEAST_ROUNDS):
             self._leave_out(EXACT, ALL)
         while self._left_s > took_s:
             start, kinds = self._clock(), len(self._kinds)
@@ -186,35 +162,14 @@ class _Blocks:
     def _block(self, kind: str) -> FedBlock | None:
         """Measure a block; None if the time was too short for it."""
         self._say(kind)
-        setting, batch_s = self._program.watched.setting, self._batch_s[kind]
-        burst = max(setting.num_workers, 1)
-        wanted = int(self._block_s / batch_s) if batch_s > 0 else _MOST
-        batches = math.ceil(min(max(wanted, self._least), _MOST) / burst) * burst
-        # In a slow loop, what was requested before and is not counted takes as long again.
-        ahead = setting.num_workers * (setting.prefetch_factor or TORCH_PREFETCH)
-        patience_s = 3 * (batches + ahead + self._least) * max(self._batch_s.values())
-        seconds = max(min(patience_s, self._left_s), self._block_s)
-        reply = self._program.perform(setting, Feed(kind, batches, seconds))
-        if reply.refused:
-            raise TrialFailed(reply.refused)
-        self._heed(reply)
-        count = len(reply.steps_s) // burst * burst  # workers give their batches in bursts
-        if count < min(self._least, batches):
-            return None
-        samples = sum(reply.sizes[:count])
-        wait_s, step_s = sum(reply.waits_s[:count]), sum(reply.steps_s[:count])
-        if samples <= 0 or wait_s + step_s <= 0:
-            return None
-        self._batch_s[kind] = (wait_s + step_s) / count
-        return FedBlock(kind, wait_s / samples, step_s / samples, count, samples)
-
-    def _heed(self, reply: TrainedBatches) -> None:
+        block = self._timer.time(kind, lambda: self._left_s)
         note = (
             "the epoch was over meanwhile: its samples were read once more, as in a second epoch, "
             "with what of them the page cache holds"
         )
-        if reply.over and note not in self._notes:
+        if self._timer.over and note not in self._notes:
             self._notes.append(note)
+        return block
 
     def _shown(self) -> Speedup | None:
         return self.ceilings(False).speedup
@@ -230,7 +185,7 @@ class _Blocks:
         """Say why there is no answer, and what the watched batches tell."""
         budget, batch = (
             duration(seconds * 1e9)
-            for seconds in (self._budget_s, self._usual_s or max(self._batch_s.values()))
+            for seconds in (self._budget_s, self._timer.usual_s or self._timer.slowest_s)
         )
         return (
             f"too few blocks fitted into {budget}, as a batch takes {batch}; {self._watched()}give "

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lotus.advise.fed_blocks import FedBlock
 from lotus.common.formatting import factor_between
 from lotus.common.statistics import t_quantile
 from lotus.tune.program.program import Watched
@@ -45,22 +46,6 @@ STALLS = {
     "interference": "the step is slower while the loader works, or after it has",
     "step": "the training step alone, with data always ready",
 }
-
-
-@dataclass(frozen=True)
-class FedBlock:
-    """Consecutive batches with data of one kind: means, in seconds per sample."""
-
-    kind: str
-    wait_s: float  # in `next`
-    step_s: float  # from one `next` to the following
-    batches: int
-    samples: int
-
-    @property
-    def sample_s(self) -> float:
-        """Seconds of a sample, wait and step together."""
-        return self.wait_s + self.step_s
 
 
 Round = Mapping[str, FedBlock]  # a block of each kind, measured next to each other

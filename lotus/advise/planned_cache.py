@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from lotus.advise import cache_plan, cache_room, cache_timing
+from lotus.advise import cache_blocks, cache_plan, cache_room
 from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Offer, SharedCache
 from lotus.advise.cache_timing import CacheTiming
 from lotus.common import memory_headroom
@@ -31,15 +31,16 @@ def attempt(
     ram_bytes: int | None = None,
     disk_bytes: int | None = None,
     folder: Path | None = None,
+    samples_s: float = 60.0,
     budget_s: float = 60.0,
-    check_s: float = 60.0,
 ) -> CachePlanning:
     """Start a command up to its loader, measure its samples and choose.
 
     `loader` is a loader's number by first iteration, the class of its data set, the place that
     makes it or its name; None the largest. `ram_bytes` and `disk_bytes` bound what is cached there,
-    0: nothing. `folder` is on the disk. Epochs are timed for `check_s`; 0: not at all. Raises
-    LotusError where the command cannot be started, or where it iterates no such loader.
+    0: nothing. `folder` is on the disk. Samples are measured for at most `samples_s`, and blocks of
+    training for `budget_s`; 0: none is. Raises LotusError where the command cannot be started, or
+    where it iterates no such loader.
     """
     headroom = memory_headroom.memory()
     in_memory = cache_room.SHARED_MEMORY.is_dir()
@@ -51,7 +52,7 @@ def attempt(
             loader=loader,
             samples=samples,
             epochs=epochs,
-            budget_s=budget_s,
+            budget_s=samples_s,
         )
     notes += [str(event["error"]) for event in events if event.get("event") == "fault"]
     try:
@@ -59,7 +60,7 @@ def attempt(
     except (LookupError, ValueError) as error:
         raise LotusError("; ".join([str(error.args[0]), *notes])) from None
     if data.refused is None and data.samples < min(samples, data.length or 0):
-        notes.append(f"only {plural(data.samples, 'sample')} could be measured in {budget_s:g} s")
+        notes.append(f"only {plural(data.samples, 'sample')} could be measured in {samples_s:g} s")
     places: list[CachePlace] = []
     if data.refused is None:
         room, more = cache_room.ram(ram_bytes, data.program_bytes)
@@ -74,42 +75,47 @@ def attempt(
     planning = replace(planning, shared=shared_caches(cuts, places))
     if planning.chosen is None:
         return planning
-    return cache_plan.with_timing(planning, _timed(planning, command, loader, check_s))
+    return cache_plan.with_timing(planning, _timed(planning, command, loader, budget_s))
 
 
 def _timed(
     planning: CachePlanning, command: Sequence[str], loader: int | str | None, budget_s: float
 ) -> CacheTiming:
-    """Start the command again, and time epochs with what was chosen and without it."""
+    """Start the command again, and measure blocks with what was chosen and without it."""
     chosen = planning.chosen
     assert chosen is not None
     shares = chosen.first_shares, chosen.later_shares
 
     def unknown(why: str, interrupted: bool = False) -> CacheTiming:
-        return CacheTiming((), 0, 0, 0.0, *shares, interrupted, why)
+        return CacheTiming((), 0, 0, 0.0, *shares, interrupted=interrupted, ended=why)
 
     if not budget_s:
-        return unknown("no epoch was timed, as --check 0s says")
+        return unknown("no block was timed, as --budget 0s says")
     if not chosen.warm:
         return unknown("the cache is larger than free memory, and is read from the disk")
-    cache, timings = _cache(planning, chosen), []
-    say("lotus: the program is started again; epochs are timed with cached samples and without")
+    timings: list[CacheTiming] = []
+    say(
+        "lotus: the program is started again, and trains with cached samples and without, in turn, "
+        f"for about {budget_s:g} s"
+    )
     with _scratch(Path(chosen.place.folder or users_root())) as scratch:
 
         def measure(program: subprocess_tuning.PipedProgram) -> CacheTiming:
-            timings.append(cache_timing.measure(program, cache, scratch, shares, budget_s))
+            timings.append(
+                cache_blocks.measure(program, scratch, shares, budget_s, planning.epochs)
+            )
             return timings[0]
 
         result = subprocess_tuning.measure(
             command,
             measure,
             loader=planning.data.loader.call_site if loader is None else loader,
-            feed=False,
+            cache={**asdict(_cache(planning, chosen)), "folder": str(scratch)},
             hints=subprocess_tuning.NO_HINTS,
         )
     if not timings:  # also rounds before a failure or Ctrl-C count
         why = "it was interrupted" if result.interrupted else result.problem
-        return unknown(why or "the program ended before an epoch was timed", result.interrupted)
+        return unknown(why or "the program ended before a block was timed", result.interrupted)
     return replace(timings[0], interrupted=timings[0].interrupted or result.interrupted)
 
 

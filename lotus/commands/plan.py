@@ -25,17 +25,17 @@ data set are made several times in its main process, with other random numbers,
 and cached and read again in memory. After that it is ended at once: none of its
 `finally` blocks and atexit functions runs.
 
-Where a cut is worth a cache, the program is started once more, for some
-batches. Then epochs of its loader are timed in turn (--check): without a cache,
-filling one, and with all samples from it. Its workers, the store and the
-sending are real, the training step is emulated. What is predicted are whole
-epochs, with the 95 % interval for one of them, or it is said why they are not
-predictable. What all epochs save together decides whether it pays, with the
-95 % interval for a training like one of these rounds: it does, or does not, as
-where the step binds, or it is not known.
+Where a cut is worth a cache, the program is started once more and trains, for
+about --budget. Blocks of its own batches and steps are timed in turn: without
+the cache, while samples are written to it, and with these samples from it. So
+the gain of a sample and the cost of writing are measured; whole epochs are
+computed from them. What all --epochs save together decides whether it pays,
+with the 95 % interval for a training like one of these rounds: it does, it does
+not, or it is not known. Then it is ended at once again.
 
-Ctrl-C ends the timing; epochs that were timed by then count. What a plan that
-was killed leaves in memory, `lotus cache ls` lists, and the next plan removes.
+Ctrl-C ends the timing; rounds that were complete by then count. What a plan
+that was killed leaves in memory, `lotus cache ls` lists, and the next plan
+removes.
 
 writes: the file of -o, if caching samples pays, or if that is not known
 
@@ -84,14 +84,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many samples to measure, for at most a minute (default: 24)",
     )
     add(
-        "--check",
+        "--budget",
         type=arguments.seconds,
         default=60.0,
         metavar="TIME",
-        help="how long epochs are timed with cached samples and without, up to twice as long if "
-        "few fit; if none do, it says what would be enough; 0s: they are not (default: 60s)",
+        help="time for all blocks of training together, up to twice as long if too few fit; if "
+        "none do, it says what would be enough; 0s: they are not timed (default: 60s)",
     )
     options.add_output(parser, f"file of settings to write (default: {DEFAULT})", "FILE")
+    options.add_force(parser, "overwrite an earlier file of settings")
     options.add_json(parser, "plan")
     options.add_command(parser, NAME)
 
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
 
     command = options.required_command(args, NAME)
     output = args.output or DEFAULT
-    outputs.destination(output, overwrite=True)
+    outputs.destination(output, overwrite=args.force)
     say("lotus: the program runs to its first batch; then its samples are measured")
     planning = planned_cache.attempt(
         command,
@@ -115,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
         ram_bytes=args.ram,
         disk_bytes=args.disk,
         folder=args.folder,
-        check_s=args.check,
+        budget_s=args.budget,
     )
     tuned = planned_cache.settings(planning, command)
     if tuned is not None:

@@ -1,7 +1,13 @@
-"""Puts cached samples in place of a loader's data set, where its settings say so."""
+"""Puts cached samples in place of a loader's data set, where its settings say so.
+
+While lotus measures a cache, a byte in a file that this process and its workers map says for each
+fetch whether samples come from there, or are cached, or neither.
+"""
 
 import os
 import sys
+from contextlib import suppress
+from functools import partial
 from multiprocessing.util import Finalize
 
 from ..cache import cache_folder
@@ -10,8 +16,10 @@ from ..cache.fingerprints import NoFingerprint
 from ..cache.loader_refusal import refusal
 from ..cache.sample_store import SampleStore
 from ..cache.transform_place import NoTransform, TransformPlace
+from ..common import patching
 from ..common.guard import edge, hook
 from ..common.loader_description import words
+from .changed_transforms import at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +30,8 @@ if TYPE_CHECKING:
 # States of a data set: of a few loaders that are made at one place, or of one that changes with its
 # epochs. Each has a folder with the whole budget.
 _MOST_KEYS = 3
+
+KINDS = ("filling", "cached")  # what the byte may say; 0: neither
 
 active: "SampleCaching | None" = None  # of this process
 
@@ -63,28 +73,33 @@ class SampleCaching:
 
         def create_fetcher(kind: "Any", dataset: "Any", *args: "Any", **kwargs: "Any") -> "Any":
             fetcher = original(kind, dataset, *args, **kwargs)
-            edge(self._applier, self._place, fetcher, dataset)
-            return fetcher
+            return edge(self._applier, self._place, fetcher, dataset) or fetcher
 
         return hook(create_fetcher)
 
-    def _place(self, fetcher: "Any", dataset: "Any") -> None:
+    def _place(self, fetcher: "Any", dataset: "Any") -> "SwitchedFetcher | None":
+        """Let a fetcher use cached samples; return what stands for it, if anything does."""
         if self.pending is None or self.pending[0] is not dataset:
-            return
+            return None
         _, plan, run = self.pending
+        note = self._applier.note if plan.switch is None else partial(_tell_problem, plan.switch)
         try:
             if run and key_of(dataset, plan.path, plan.cut) != plan.key:
                 raise NotCached("worker_init_fn changes the data set")
-            count, note = self._counted(), self._applier.note
+            count = self._counted()
             store = self._stores.get(plan.folder)
             if store is None:
                 store = SampleStore(plan.folder, plan.budget_bytes, note, plan.about)
                 self._stores[plan.folder] = store
             maker = SampleMaker(dataset, plan, store, note, count)
         except (OSError, NoTransform, NoFingerprint, NotCached) as error:
-            self._applier.note(f"samples are not cached: {error}")
-            return
-        fetcher.dataset = CachedSamples(dataset, maker)
+            note(f"samples are not cached: {error}")
+            return None
+        cached = CachedSamples(dataset, maker)
+        if plan.switch is not None:
+            return SwitchedFetcher(fetcher, cached, maker, at(plan.switch))
+        fetcher.dataset = cached
+        return None
 
     def _counted(self) -> SampleCount:
         """Return the count of this process, which is recorded when it ends."""
@@ -100,6 +115,48 @@ class SampleCaching:
                 store.close()
             fact = {"process": count.pid, "kept": count.kept, "made": count.made}
             self._applier.tell(fact)
+
+
+class SwitchedFetcher:
+    """Stands for a fetcher, and gives it cached samples or its own data set, as a byte says."""
+
+    def __init__(
+        self, fetcher: "Any", cached: CachedSamples, maker: SampleMaker, byte: "Any"
+    ) -> None:
+        self.__dict__.update(
+            _fetcher=fetcher, _own=fetcher.dataset, _cached=cached, _maker=maker, _byte=byte
+        )
+
+    def fetch(self, index: "Any") -> "Any":
+        number = self._byte[0]
+        self._maker.anew = number == 1
+        self._fetcher.dataset = self._cached if number else self._own
+        try:
+            return self._fetcher.fetch(index)
+        except BaseException as error:
+            patching.hide(error)
+            raise
+
+    def __getattr__(self, name: str) -> "Any":
+        return getattr(self._fetcher, name)
+
+
+hook(SwitchedFetcher.fetch)
+
+
+def _tell_problem(switch: str, text: str) -> None:
+    """Leave beside the switch why samples are not cached, for `problem`."""
+    with suppress(OSError):
+        cache_folder.write_whole(f"{switch}.problem", text.encode("utf-8", "backslashreplace"))
+
+
+def problem(switch: str) -> str:
+    """Return why samples are not cached although a switch says so; "" if nothing is known."""
+    try:
+        with open(f"{switch}.problem", encoding="utf-8", errors="replace") as file:
+            return file.read(1000)
+    except OSError:
+        return ""
 
 
 def plan_of(loader: "Any", cache: "dict[str, Any]") -> CachePlan:

@@ -118,7 +118,7 @@ class Applier:
             around = partial(make, applier=self)
             self.undo.append(patching.listen(owner, name, "settings", around))
         if any(entry.get("cache") for entry in self.entries):
-            self._hook_samples(module)
+            self.hook_samples(module)
         if any(entry.get("alternatives") for entry in self.entries):
             self.hook_transforms(module)
         for name, make in self.features.items():
@@ -129,7 +129,8 @@ class Applier:
         if fields.get("torch") not in (None, torch):
             self.note(f"the settings were found with torch {fields['torch']}, this is {torch}")
 
-    def _hook_samples(self, module: "Any") -> None:
+    def hook_samples(self, module: "Any") -> None:
+        """Let samples be cached, where a loader's plan says so."""
         from ..common import patching, worker_errors
         from . import sample_caching
 

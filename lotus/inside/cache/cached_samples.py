@@ -48,6 +48,8 @@ class CachePlan:
         self.least_ns_per_byte = 0.0  # what saves less is not cached
         self.compression: str | None = None  # one of compression.METHODS; None: none
         self.about: Mapping[str, Any] = {}  # for people: see sample_store.py
+        # The file that says, while lotus measures, whether it is used; None: it always is.
+        self.switch: str | None = None
 
 
 def key_of(dataset: Any, path: Sequence[str] | None, cut: int) -> str:
@@ -123,6 +125,7 @@ class SampleMaker:
         count: SampleCount,
     ) -> None:
         self.on = True
+        self.anew = False  # whether samples that are cached are made and cached again
         self._count = count
         self._dataset, self._plan, self._store, self._note = dataset, plan, store, note
         self._place = None if plan.path is None else TransformPlace(dataset, plan.path)
@@ -134,7 +137,7 @@ class SampleMaker:
         name = self._looked_up(index)
         if name is None:
             return self._dataset[index]
-        entry = self._entry(name)
+        entry = None if self.anew else self._entry(name)
         if entry is None:
             self._count.made += 1
             return self._make(index, _Making(name))

@@ -16,12 +16,14 @@ from ..apply import epoch_handover, settings_applier
 from ..common import exchange, patching, worker_errors
 from ..common.guard import edge
 from ..common.process_identity import is_worker
-from . import endless_indices, iterator_hooks, switched_alternatives, unsent_batches
+from . import endless_indices, iterator_hooks, switched_fetches, unsent_batches
 from .fed_training import FedTraining
 from .live_validation import LiveValidation
 from .loader_choice import LoaderChoice
 from .observer import KEY, LoaderObserver, clock
 from .program_end import end
+from .switched_alternatives import SwitchedAlternatives
+from .switched_cache import SwitchedCache
 from .timed_training import TimedTraining
 from .trial_signals import TrialSignals
 from .tune_config import TuneConfig
@@ -61,7 +63,7 @@ class Agent:
         )
         self.loaders = LoaderChoice(self.config.loader, self.applier)
         self.signals = TrialSignals()
-        self.switched: switched_alternatives.SwitchedAlternatives | None = None
+        self.switched: switched_fetches.SwitchedFetches | None = None
         self._recording = recording
         self._session: TrialSession | None = None
         self._described: set[str] = set()  # descriptions of loaders that were reported
@@ -100,12 +102,14 @@ class Agent:
                 (module._utils.worker, "ExceptionWrapper", errors),
             ):
                 self.undo.append(patching.listen(owner, name, "trials", other))
+        path = os.path.join(self.config.exchange, "switch")
         if self.config.choices:
             self.applier.hook_transforms(module)
-            path = os.path.join(self.config.exchange, "switch")
-            switched_alternatives.active = self.switched = (
-                switched_alternatives.SwitchedAlternatives(self.applier, self.config.choices, path)
-            )
+            self.switched = SwitchedAlternatives(self.applier, self.config.choices, path)
+        elif self.config.cache is not None:
+            self.applier.hook_samples(module)
+            self.switched = SwitchedCache(self.applier, self.config.cache, path)
+        switched_fetches.active = self.switched
         self._mention({"event": "torch", "torch": str(version)})
 
     def _mention(self, event: Mapping[str, object]) -> None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class EndlessIndices:
     """A sampler's iterator that goes on for ever: at the end of the epoch it begins again.
 
-    While `repeats`, it gives the latest `again` indices again and again. While `unsent`, it marks
-    them. Where `again` is 0, as for a stream, it repeats nothing and ends as before; so it does
-    where `goes_on` says at its end that it shall not begin again. `afresh` gives the indices of
-    another epoch, for where none were left of this one.
+    While `repeats`, it gives the latest `again` indices again and again, or those since `mark`.
+    While `unsent`, it marks them. Where `again` is 0, as for a stream, it repeats nothing and ends
+    as before; so it does where `goes_on` says at its end that it shall not begin again. `afresh`
+    gives the indices of another epoch, for where none were left of this one.
     """
 
     def __init__(
@@ -38,7 +38,12 @@ class EndlessIndices:
         self._indices, self._again, self._goes_on = indices, again, goes_on
         self._afresh = afresh
         self._past: list[Any] = []
+        self._marked: list[Any] | None = None
         self._number = 0
+
+    def mark(self) -> None:
+        """Let the indices that follow be those that are repeated later."""
+        self._marked, self._number = [], 0
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -49,7 +54,7 @@ class EndlessIndices:
 
     def _next(self) -> Any:
         if self.repeats and self._past:
-            latest = self._past[-self._again :]
+            latest = self._marked or self._past[-self._again :]
             self._number += 1
             return latest[self._number % len(latest)]
         try:
@@ -66,6 +71,8 @@ class EndlessIndices:
             batch = next(self._indices)
         if not self.wrapped and self._again:
             self._past.append(batch)
+        if self._marked is not None:
+            self._marked.append(batch)
         return batch
 
 

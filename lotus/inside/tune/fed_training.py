@@ -1,4 +1,4 @@
-"""Times training with data of one kind and another, for `lotus advise --ceilings`.
+"""Times training with data of one kind and another, for `lotus advise` and `lotus plan`.
 
 real  what the loader gives
 same  the samples of a few batches, made again and again: their files are in memory
@@ -6,6 +6,8 @@ unsent  the same samples, or those of a stream, whose batches the workers make a
       program gets those that it received before
 free  batches that were received before: the loader does nothing
 exact, all  what the loader gives, made with alternatives: see switched_alternatives.py
+filling  what the loader gives; its samples are cached anew: see switched_cache.py
+cached  the samples of the last block of filling, from the cache
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import threading
 import weakref
 
 from ..apply import epoch_handover
-from . import switched_alternatives
+from . import switched_fetches
 from .endless_indices import EndlessIndices
 from .observer import KEY
 from .pausing import wait_until_idle
@@ -68,9 +70,12 @@ class FedTraining(TimedTraining):
 
     def _set(self) -> None:
         """Let the indices be those of the kind of data."""
-        if self._indices is not None:
-            self._indices.repeats = self._kind in ("same", "unsent")
-            self._indices.unsent = self._kind == "unsent"
+        if self._indices is None:
+            return
+        if self._kind == "filling":
+            self._indices.mark()
+        self._indices.repeats = self._kind in ("same", "unsent", "cached")
+        self._indices.unsent = self._kind == "unsent"
 
     def fetch_begins(self) -> None:
         """The program's call of `next` begins: persistent workers may have begun another epoch."""
@@ -91,8 +96,8 @@ class FedTraining(TimedTraining):
         iterator.__dict__[KEY] = self
         self._sent = 0
         self._set()
-        if switched_alternatives.active is not None:
-            switched_alternatives.active.switch(request.kind)
+        if switched_fetches.active is not None:
+            switched_fetches.active.switch(request.kind)
         if request.kind == "free":
             wait_until_idle(iterator)
             self.replacement = self._given
@@ -143,6 +148,8 @@ class FedTraining(TimedTraining):
         self.over = self._indices is not None and self._indices.wrapped
         if self._sent:
             self.refused = "its workers send all that they make"
+        if switched_fetches.active is not None:
+            self.refused = self.refused or switched_fetches.active.problem()
         return super().reply()
 
     def release_workers(self, begins: Any = None) -> None:
@@ -155,13 +162,15 @@ def why_not(observer: object, iterator: Any, kind: str) -> str:
     loader: Any = getattr(observer, "loader", None)
     if kind == "unsent" and not iterator._num_workers:
         return "there are no workers, so nothing is sent"
-    if kind in ("same", "unsent"):
+    if kind in ("same", "unsent", "filling", "cached"):
         why = epoch_handover.why_not_fed(loader, iterator)
-        if kind == "same" or (why and not _is_stream(iterator)):
+        if why and not (kind == "unsent" and _is_stream(iterator)):
             return why
-    if kind in ("exact", "all"):
-        switched = switched_alternatives.active
-        return "there are none" if switched is None else switched.why_not(loader, kind)
+    switched = switched_fetches.active
+    if switched is not None and switched.has(kind):
+        return switched.why_not(loader, kind)
+    if kind in ("exact", "all", "filling", "cached"):
+        return "there are none"
     if kind in ("free", "unsent") and not (isinstance(observer, FedTraining) and observer.kept):
         return "no batch was received before"
     return ""

@@ -9,6 +9,7 @@ watch     the number of batches to observe; null: the default
 apply     whether the program continues afterwards
 feed      whether the program only gets data of one kind and another (fed_training.py)
 choices   alternatives by kind of data (switched_alternatives.py); empty: none
+cache     a cache of samples (switched_cache.py), as in an entry of settings; null: none
 record    the environment for recording the trials; empty: they are not recorded
 """
 
@@ -41,6 +42,7 @@ class TuneConfig:
         self.apply: bool = fields["apply"]
         self.feed: bool = fields.get("feed", False)
         self.choices: dict[str, list[str]] = fields.get("choices") or {}
+        self.cache: dict[str, Any] | None = fields.get("cache")
         self.record: dict[str, str] = fields.get("record") or {}
 
     def ranks(self) -> int:

@@ -79,6 +79,12 @@ def _timing(timing: CacheTiming, epochs: int) -> dict[str, Any]:
         "break_even_epochs": timing.break_even(epochs),
         "why": timing.why_unknown() or None,
         "ended": timing.ended or None,
+        "epoch_s": ratio(timing.plain_s),
+        "first_epoch_s": ratio(timing.first_s),
+        "later_epoch_s": ratio(timing.later_s),
+        "waiting_share": timing.waiting,
+        "start_s": timing.start_s,
+        "epoch_over": timing.over,
         "batches": timing.batches,
         "epoch_batches": timing.epoch_batches,
         "rounds": [
@@ -86,6 +92,7 @@ def _timing(timing: CacheTiming, epochs: int) -> dict[str, Any]:
                 "plain_s": each.plain_s,
                 "filling_s": each.filling_s,
                 "cached_s": each.cached_s,
+                "waiting_share": each.waiting,
             }
             for each in timing.rounds
         ],
@@ -291,9 +298,11 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
         if offer.least_ns_per_byte:
             choice += ": those that save most for their size"
     print_paragraph(console, "cache", plain(choice))
-    print_paragraph(console, "now", f"{_span(offer.now)} a sample in its worker")
-    print_paragraph(console, "epoch 1", f"{_span(offer.first)}: samples are written")
-    print_paragraph(console, "later", _span(offer.later))
+    text = (
+        f"{_span(offer.now)} now, {_span(offer.first)} in the first epoch, which writes, and "
+        f"{_span(offer.later)} in later ones; in its worker, computed from its parts"
+    )
+    print_paragraph(console, "a sample", text)
     for label, text in _hits(planning, offer):
         print_paragraph(console, label, plain(text))
     for label, text in _predicted(planning):
@@ -310,21 +319,24 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
 
 
 def _predicted(planning: CachePlanning) -> list[tuple[str, str]]:
-    """Return what epochs gain, from those that were timed."""
+    """Return what was timed in training, and what epochs gain by it."""
     timing, epochs = planning.timing, planning.epochs
     if timing is None:
         return []
     lines = []
-    why, times, first = timing.why_unknown(), timing.speedup, timing.first_longer
-    if why or times is None or first is None:
-        lines.append(("predicted", f"the gain of an epoch is not predictable: {why}"))
+    plain, first, later = timing.plain_s, timing.first_s, timing.later_s
+    if plain is None or first is None or later is None:
+        lines.append(("epochs", f"what they gain is not known: {timing.why_unknown()}"))
     else:
         text = (
-            f"from epoch 2 on an epoch is {times.mean:.2f} ({times.low:.2f} to {times.high:.2f}) "
-            f"times as fast, and epoch 1 takes {first.mean:.2f} ({first.low:.2f} to "
-            f"{first.high:.2f}) times as long; 95 % intervals for one epoch"
+            f"{_seconds(plain)} without a cache; with it {_seconds(first)} for the first, which "
+            f"writes, and {_seconds(later)} from the second on"
         )
-        lines.append(("predicted", text))
+        lines.append(("epochs", text))
+    times = timing.speedup
+    if times is not None and not timing.why_unknown():
+        text = f"{times.mean:.2f} ({times.low:.2f} to {times.high:.2f}) times as fast"
+        lines.append(("gain", f"{text} from the second epoch on"))
     saving = timing.saving(epochs)
     if saving is not None:
         text = (
@@ -336,12 +348,26 @@ def _predicted(planning: CachePlanning) -> list[tuple[str, str]]:
             text += f"; it has saved what it cost after {plural(even, 'epoch')}"
         lines.append(("saves", text))
     if timing.rounds:
-        how = f"{plural(len(timing.rounds), 'epoch')} of its loader each way"
-        if timing.batches < timing.epoch_batches:
-            how += f", of {timing.batches} of {timing.epoch_batches} batches"
-        ended = f"; {timing.ended}" if timing.ended and not why else ""
-        lines.append(("timed", f"{how}, with an emulated training step{ended}"))
+        text = (
+            f"{plural(len(timing.rounds), 'block')} of training each way, in turn, "
+            f"{plural(timing.batches, 'batch')} in all; epochs of "
+            f"{plural(timing.epoch_batches, 'batch')} are computed from them"
+        )
+        if timing.start_s:
+            text += f", with {duration(timing.start_s * 1e9)} for the start of workers"
+        text += ". Intervals are for one further epoch, 95 %"
+        lines.append(("timed", text + (f"; {timing.ended}" if timing.ended else "")))
+    if timing.over:
+        text = "the epoch was over meanwhile: its samples were read again, as in a second epoch"
+        lines.append(("timed", text))
     return lines
+
+
+def _seconds(value: Ratio) -> str:
+    mean, low, high = (
+        duration(max(each, 0.0) * 1e9) for each in (value.mean, value.low, value.high)
+    )
+    return f"{mean} ({low} to {high})"
 
 
 def _hits(planning: CachePlanning, offer: Offer) -> list[tuple[str, str]]:

@@ -151,17 +151,24 @@ def measure(
     loader: int | str | None = None,
     watch: int | None = None,
     choices: Mapping[str, Sequence[str]] | None = None,
-    feed: bool = True,
+    cache: Mapping[str, Any] | None = None,
     hints: Hints = Hints(),
 ) -> Tuning:
     """Start a command and call `experiment` when the program iterates its loader; then end it.
 
-    With `feed` the program trains on with data of one kind and another (see
-    lotus/inside/tune/fed_training.py), else it stays paused. `choices` names alternatives by kind.
-    `hints` are added to reasons why it ended too early. The other arguments and errors are those
-    of `tune`. Nothing is written.
+    The program trains on with data of one kind and another: see
+    lotus/inside/tune/fed_training.py. `choices` names alternatives by kind; `cache` is a cache of
+    samples as in an entry of settings. `hints` are added to reasons why it ended too early. The
+    other arguments and errors are those of `tune`. Nothing is written.
     """
-    fields = {"loader": loader, "watch": watch, "apply": False, "feed": feed, "choices": choices}
+    fields = {
+        "loader": loader,
+        "watch": watch,
+        "apply": False,
+        "feed": True,
+        "choices": choices,
+        "cache": cache,
+    }
     return _run(command, experiment, fields, hints=hints)
 
 

@@ -87,15 +87,6 @@ class TrainedBatches:
     refused: str = ""  # why the setting could not be applied after all
 
 
-@dataclass(frozen=True)
-class TimedEpoch:
-    """An epoch of the own loader with steps: seconds since `iter()`."""
-
-    batches_s: tuple[float, ...]  # when the program got each batch
-    total_s: float  # when the epoch was over, with its workers unless they persist
-    drawn: int  # batches of a whole epoch of which it has some, or the first of them
-
-
 class Request(Generic[Reply]):
     """A request that is answered with a `Reply`."""
 
@@ -141,23 +132,6 @@ class CompareEpochs(Request[EpochComparison]):
 
 
 @dataclass(frozen=True)
-class TimeEpoch(Request[TimedEpoch]):
-    """Time an epoch of `batches` of the own loader, with a step after each of them.
-
-    It has those from the batch `skip` of a whole epoch on, whose first batch follows its last one.
-    It has fewer if fewer were drawn. `cache` is an entry's cache of samples, as for `lotus run`;
-    None: samples are not cached; `filled`: they were in an epoch before. `limit_s` is how long a
-    batch may take. Workers that persist are there already, and have cached nothing.
-    """
-
-    batches: int
-    skip: int
-    cache: dict[str, Any] | None
-    filled: bool
-    limit_s: float
-
-
-@dataclass(frozen=True)
 class Train(Request[TrainedBatches]):
     """Let the program train on with a setting until so many `batches` are counted.
 
@@ -189,7 +163,6 @@ REQUESTS: dict[str, tuple[type[Request[Any]], type]] = {
     "measure": (Measure, TrialBlock),
     "close": (Close, float),
     "compare_epochs": (CompareEpochs, EpochComparison),
-    "time_epoch": (TimeEpoch, TimedEpoch),
     "train": (Train, TrainedBatches),
     "feed": (Feed, TrainedBatches),
 }

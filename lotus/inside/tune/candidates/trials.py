@@ -19,7 +19,6 @@ from ...common import loader_description
 from ...common.guard import ask
 from . import file_offsets, stream_epochs, teardown, worker_processes
 from .candidate_loader import Loading, accelerator, copy_of
-from .epoch_timer import EpochTimer
 from .forked_child import once
 from .index_replay import Cycle, draw
 from .open_candidates import ForkedCandidate, LocalCandidate
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
         Measure,
         Open,
         Opened,
-        TimedEpoch,
-        TimeEpoch,
         TrialBlock,
     )  # fmt: skip
 
@@ -91,7 +88,6 @@ class Trials:
         self._open: dict[_Key, _Candidate] = {}
         self._helpers = teardown.HelperProcesses()
         self._files = file_offsets.Trial()
-        self._epochs = EpochTimer()
         self._forbidden = ""
 
     @property
@@ -277,36 +273,6 @@ class Trials:
             return Failed(dead or str(error))
         return Failed(dead or words(error))
 
-    def time_epoch(self, setting: _Setting, request: TimeEpoch) -> TimedEpoch:
-        """Time an epoch of the own loader. No candidate is open meanwhile."""
-        _refuse_pipes(self.loader)
-        self._draw()
-        if self._cycle is None:
-            raise Failed("its data set is iterable")
-        whole = self._cycle.batches
-        skip = request.skip % len(whole)
-        ordered = whole[skip:] + whole[:skip]
-        batches, others = ordered[: request.batches], ordered[request.batches :]
-        self._begin()
-        with held(signal.SIGCHLD):
-            try:
-                pinned = _pinned_where_possible(setting)
-                made = copy_of(self.loader, pinned, Cycle(batches, forever=False))
-                loading = Loading(made, None, self.say, self.folder)
-                timed = self._epochs.time(loading, request, self._step_work, others)
-                self._unshared()
-                return replace(timed, drawn=len(whole))  # the loader knows its own ones only
-            except Failed:
-                raise
-            except BaseException as error:
-                if interrupts(error):
-                    raise
-                let_go(error)
-                failed = Failed(words(error))
-            finally:
-                self._helpers.unsettle()
-            raise failed
-
     def compare_epochs(self, setting: _Setting, request: CompareEpochs) -> EpochComparison:
         """Compare the samples of an epoch with the number of workers of `setting`."""
         if not loader_description.is_iterable(self.loader):
@@ -331,7 +297,6 @@ class Trials:
                 candidate = self._open.pop(key)
                 candidate.shut(0)
         finally:
-            self._epochs.end()
             self._helpers.end()
 
 
