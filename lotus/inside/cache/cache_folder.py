@@ -153,15 +153,6 @@ def open_folder(folder: str, about: Mapping[str, Any]) -> None:
         write_whole(path, json.dumps(document).encode() + b"\n")
 
 
-def remove_entries(folder: str) -> None:
-    """Remove all entries of a cache, which no process writes meanwhile. Raises OSError."""
-    import shutil
-
-    for subfolder in _entry_folders(folder):
-        shutil.rmtree(subfolder.path)
-    os.truncate(os.path.join(folder, "used"), 0)  # so that it is counted anew
-
-
 def _entry_folders(folder: str) -> list[os.DirEntry[str]]:
     return [
         subfolder

@@ -44,6 +44,9 @@ class FedTraining(TimedTraining):
     def __init__(self, loader: Any, iterator: Any) -> None:
         super().__init__(loader, iterator)
         self.kept = RepeatedBatches()
+        switched = switched_fetches.active
+        # With a cache no batch is given again, and memory is kept for the cache.
+        self._keeps = switched is None or not switched.has("cached")
         self._indices: EndlessIndices | None = None  # of an epoch that goes on for ever
         self._kind = "real"
         self._unsent = False  # whether the batch that is received now was not sent
@@ -136,7 +139,8 @@ class FedTraining(TimedTraining):
     def batch_received(self, start: float, now: float, batch: Any) -> None:
         """It got a batch; one that was given again was there at once."""
         unsent, self._unsent = self._unsent, False
-        if self.replacement is None and not unsent and not self.kept.full():
+        again = unsent or self.replacement is not None
+        if self._keeps and not again and not self.kept.full():
             self.kept.keep(batch)
         counted = len(self.waits)
         super().batch_received(now if self.replacement is not None else start, now, batch)

@@ -90,7 +90,7 @@ class Hints:
     few: str = "; --watch {batches} makes do with these"
 
 
-NO_HINTS = Hints("", "")  # of a verb without these options
+NO_HINTS = Hints("", "")  # of a verb that has no --watch
 
 
 @dataclass

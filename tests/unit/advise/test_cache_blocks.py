@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def test_what_is_read_was_written_just_before_and_the_plain_block_changes_sides(
     timed(program)
     kinds = [each.kind for each in program.asked]
     assert kinds[:6] == ["real", "filling", "cached", "filling", "cached", "real"]
-    for before, kind in zip(kinds, kinds[1:], strict=False):
+    for before, kind in itertools.pairwise(kinds):
         assert (kind == "cached") == (before == "filling")
 
 

@@ -42,14 +42,13 @@ def draw(sampler: Any) -> tuple[list[Any], bool]:
 
 
 class Cycle:
-    """A sampler that repeats the same batches of indices, `forever` or once an epoch."""
+    """A sampler that repeats the same batches of indices for ever."""
 
-    def __init__(self, batches: list[Any], *, forever: bool = True) -> None:
-        self.batches, self._forever = batches, forever
+    def __init__(self, batches: list[Any]) -> None:
+        self.batches = batches
 
     def __iter__(self) -> Iterator[Any]:
-        yield from self.batches
-        while self._forever:
+        while True:
             yield from self.batches
 
     def __len__(self) -> int:

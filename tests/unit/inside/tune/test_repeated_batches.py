@@ -120,6 +120,20 @@ def test_indices_repeat_while_they_shall_and_go_on_where_they_were() -> None:
     assert next(indices) == [4]
 
 
+def test_indices_since_a_mark_repeat_also_where_the_epoch_has_begun_again() -> None:
+    indices = EndlessIndices(iter([[number] for number in range(5)]), again=2)
+    assert [next(indices) for _ in range(4)] == [[0], [1], [2], [3]]
+    indices.mark()
+    assert [next(indices) for _ in range(3)] == [[4], [0], [1]]
+    indices.repeats = True
+    assert {tuple(next(indices)) for _ in range(6)} == {(4,), (0,), (1,)}
+    indices.repeats = False
+    assert next(indices) == [2]
+    indices.mark()
+    indices.repeats = True  # none since: the latest ones
+    assert {tuple(next(indices)) for _ in range(4)} == {(3,), (4,)}
+
+
 def test_indices_of_batches_that_are_not_sent_are_marked_also_of_streams() -> None:
     for again in (2, 0):
         indices = EndlessIndices(iter([[number] for number in range(3)]), again)
