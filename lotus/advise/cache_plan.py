@@ -396,8 +396,9 @@ def with_timing(planning: CachePlanning, timing: CacheTiming) -> CachePlanning:
             reason += f"; it pays after {plural(even, 'epoch')}"
         return replace(planning, reason=reason)
     if saving.high >= LEAST_SAVED:
-        reason = f"It is not known whether it pays to cache {what}: {saves}; a larger --budget tells more"
-        return replace(planning, reason=reason, is_unknown=True)
+        reason = f"It is not known whether it pays to cache {what}: {saves}"
+        more = "a larger --budget tells more"
+        return replace(planning, reason=f"{reason}; {more}", is_unknown=True)
     why = f"caching {what} does not pay: "
     if timing.waiting < STEP_BINDS:
         why = (
