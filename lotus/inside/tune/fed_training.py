@@ -63,13 +63,18 @@ class FedTraining(TimedTraining):
 
     def _wrap(self, iterator: Any) -> None:
         """Let its epoch go on for ever, if it can: else it ends, and the next one goes on."""
-        again = max(_AGAIN, 2 * _in_flight(iterator))
+        again, afresh = max(_AGAIN, 2 * _in_flight(iterator)), self._another_epoch
         if epoch_handover.why_not_fed(self.loader, iterator):
             if not _is_stream(iterator):
                 return
-            again = 0
-        self._indices = iterator._sampler_iter = EndlessIndices(iterator._sampler_iter, again)
+            again, afresh = 0, None
+        # Workers may have all batches of a short epoch in flight: then none of it would be left.
+        indices = EndlessIndices(iterator._sampler_iter, again, afresh=afresh)
+        self._indices = iterator._sampler_iter = indices
         self._set()
+
+    def _another_epoch(self) -> Any:
+        return iter(self.loader._index_sampler)
 
     def _set(self) -> None:
         """Let the indices be those of the kind of data."""
