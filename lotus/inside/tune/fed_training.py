@@ -63,12 +63,13 @@ class FedTraining(TimedTraining):
 
     def _wrap(self, iterator: Any) -> None:
         """Let its epoch go on for ever, if it can: else it ends, and the next one goes on."""
-        again, afresh = max(_AGAIN, 2 * _in_flight(iterator)), self._another_epoch
+        again = max(_AGAIN, 2 * _in_flight(iterator))
         if epoch_handover.why_not_fed(self.loader, iterator):
             if not _is_stream(iterator):
                 return
-            again, afresh = 0, None
+            again = 0
         # Workers may have all batches of a short epoch in flight: then none of it would be left.
+        afresh = self._another_epoch if again else None
         indices = EndlessIndices(iterator._sampler_iter, again, afresh=afresh)
         self._indices = iterator._sampler_iter = indices
         self._set()
