@@ -41,7 +41,7 @@ def measure(
     `epochs` save is known within 2 %. `shares` are those of the first epoch and of later ones.
     Rounds that were complete when it failed or was interrupted count.
     """
-    blocks = _Blocks(program, folder, shares, budget_s, clock)
+    blocks = _CacheBlocks(program, folder, shares, budget_s, clock)
     interrupted, ended = False, ""
     try:
         blocks.run(epochs)
@@ -52,7 +52,7 @@ def measure(
     return blocks.timing(interrupted, ended)
 
 
-class _Blocks:
+class _CacheBlocks:
     """The rounds so far."""
 
     def __init__(
