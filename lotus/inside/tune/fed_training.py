@@ -73,6 +73,10 @@ class FedTraining(TimedTraining):
         indices = EndlessIndices(iterator._sampler_iter, again, afresh=afresh)
         self._indices = iterator._sampler_iter = indices
         self._set()
+        if iterator._num_workers and not iterator._tasks_outstanding:
+            # The program has all of its epoch: without a request the iterator would end.
+            for _ in range(_in_flight(iterator)):
+                iterator._try_put_index()
 
     def _another_epoch(self) -> Any:
         return iter(self.loader._index_sampler)
