@@ -116,7 +116,9 @@ def _timed(
     if not timings:  # also rounds before a failure or Ctrl-C count
         why = "it was interrupted" if result.interrupted else result.problem
         return unknown(why or "the program ended before a block was timed", result.interrupted)
-    return replace(timings[0], interrupted=timings[0].interrupted or result.interrupted)
+    if result.interrupted:  # also in the program's own code, which has ended then
+        return replace(timings[0], interrupted=True, ended="it was interrupted")
+    return timings[0]
 
 
 @contextlib.contextmanager
