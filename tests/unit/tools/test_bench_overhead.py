@@ -1,6 +1,7 @@
 """tools/bench/overhead.py: what it says of a tool is what its runs did, and failures are told."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -172,7 +173,7 @@ def test_a_run_that_was_stopped_goes_on_and_what_fails_is_tried_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Args:
-        quick, seed, pairs, scale, data = False, 0, 4, 1, tmp_path
+        quick, seed, pairs, scale, data, minutes = False, 0, 4, 1, tmp_path, math.inf
         workload = ("text",)
 
     class Bench(overhead.Bench):
@@ -189,6 +190,13 @@ def test_a_run_that_was_stopped_goes_on_and_what_fails_is_tried_twice(
     monkeypatch.setattr(overhead, "data_of", lambda *_: tmp_path / "none")
     some = [tools.BY_NAME[name] for name in ("nothing", "lotus", "cProfile")]
     kept = measurements.Measurements(tmp_path, "overhead", overhead.Row)
+    ended = Args()
+    ended.minutes = -1.0  # they are over
+    none = Bench(ended, False)
+    none.made = []
+    with pytest.raises(SystemExit, match="15 measurements remain"):
+        none.run(some, kept)
+    assert none.made == []
     first = Bench(Args(), False)
     first.made = []
     with pytest.raises(KeyboardInterrupt):
