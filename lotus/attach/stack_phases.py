@@ -5,7 +5,7 @@ the training loop tell a step from what is outside of the loop.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -111,8 +111,11 @@ def find_loops(stacks: Iterable[Sequence[Frame]], sources: Sources) -> list[Site
     wrappers: dict[Site, None] = {}
     for frames in stacks:
         at = _loader_frame(frames)
-        ends = at is None or not {"__next__", "__iter__"} & {_last(frame) for frame in frames[at:]}
-        site = None if ends else _site(frames[:at], elsewhere, sources)
+        called = set() if at is None else {_last(frame) for frame in frames[at:]}
+        ends = not {"__next__", "__iter__"} & called
+        # A comprehension that calls `iter` makes iterators for a loop elsewhere, as in Lightning.
+        find = _loop_at if "__next__" in called else _statement_at
+        site = None if ends else _site(frames[:at], elsewhere, sources, find)
         if site is not None:
             loop = _loop_at(Frame(site.function, site.file, site.head), sources)
             (wrappers if loop and loop.hands_on else sites)[site] = None
@@ -120,7 +123,10 @@ def find_loops(stacks: Iterable[Sequence[Frame]], sources: Sources) -> list[Site
 
 
 def _site(
-    above: Sequence[Frame], elsewhere: Mapping[tuple[str, str], set[int]], sources: Sources
+    above: Sequence[Frame],
+    elsewhere: Mapping[tuple[str, str], set[int]],
+    sources: Sources,
+    find: Callable[[Frame, Sources], SourceLoop | None],
 ) -> Site | None:
     """The loop that calls the loader: the innermost that is also seen outside of `next`.
 
@@ -135,7 +141,7 @@ def _site(
         if unread and library:
             continue  # its loops run the cells of a notebook
         lines = elsewhere.get((frame.function, frame.file), set())
-        loop = _loop_at(frame, sources)
+        loop = find(frame, sources)
         if loop is None:
             if not looped and not library and not sources.text(frame.file, frame.line):
                 site = Site(frame.function, frame.file, frame.line, 0, 0)
@@ -162,6 +168,11 @@ def _loop_at(frame: Frame, sources: Sources) -> SourceLoop | None:
     """The innermost loop that a frame may be in; a comprehension is one."""
     comprehension = sources.comprehension(frame.file, frame.line, frame.function)
     return comprehension or sources.loop(frame.file, frame.line)
+
+
+def _statement_at(frame: Frame, sources: Sources) -> SourceLoop | None:
+    """The innermost loop around a frame's line that is no comprehension."""
+    return sources.loop(frame.file, frame.line)
 
 
 def made_elsewhere(
