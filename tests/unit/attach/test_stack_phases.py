@@ -343,6 +343,25 @@ def test_a_comprehension_over_a_loader_is_the_loop(tmp_path: Path, inlined: bool
     assert (site.function, site.head, site.last) == (own[-1].split()[0], 4, 4)
 
 
+@pytest.mark.parametrize("inlined", [True, False])
+def test_a_comprehension_that_only_makes_iterators_is_no_loop(
+    tmp_path: Path, inlined: bool
+) -> None:
+    combined = tmp_path / "combined.py"
+    combined.write_text("def begin(loaders):\n    return [iter(loader) for loader in loaders]\n")
+    file = tmp_path / "train.py"
+    file.write_text("def main(data):\n    for batch in data:\n        step(batch)\n")
+    main = f"main {file}:2"
+    making = (
+        f"begin {combined}:2",
+        *(() if inlined else (f"begin.<locals>.<listcomp> {combined}:2",)),
+    )
+    begins = stack(main, *making, f"DataLoader.__iter__ {LOADER}:5")
+    waits = stack(main, f"_BaseDataLoaderIter.__next__ {LOADER}:7")
+    (site,) = stack_phases.find_loops([begins, waits], SourceLines())
+    assert (site.function, site.head) == ("main", 2)
+
+
 def test_a_loader_that_next_never_shows_is_found_by_its_workers() -> None:
     step = stack("<module> /app/train.py:65", "main /app/train.py:60", "step /app/model.py:3")
     assert stack_phases.find_loops([step, stack(*FORKED, *SAMPLE)], Sources()) == [SITE]
