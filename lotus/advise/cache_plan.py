@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from lotus.advise.cache_timing import CacheTiming, EpochShares, Ratio
+from lotus.advise.cache_timing import CacheTiming, EpochShares
 from lotus.advise.sample_accesses import Floats, SampleAccesses
 from lotus.common import bootstrap, declared
-from lotus.common.formatting import duration, plural
+from lotus.common.formatting import plural
 from lotus.inside.cache.sample_store import BLOCK, FOLDERS, HEADER_BYTES
 from lotus.settings.tuned_file import Target
 
 RAM, DISK = "RAM", "disk"
 LEAST_SAVED = 0.05  # of a sample's time: less is not worth a cache
-STEP_BINDS = 0.05  # part of a loop's time that is the wait for data, below which the step binds
 _LEAST_SELECTED = 0.1  # of the saving, that leaving samples out has to add
 
 
@@ -368,48 +367,6 @@ def _offer(
         first_shares=EpochShares(float(hits[0]), float(written[0])),
         later_shares=EpochShares(later_mean(hits), later_mean(written)),
     )
-
-
-def with_timing(planning: CachePlanning, timing: CacheTiming) -> CachePlanning:
-    """Return the choice with what was timed of it; none where it shows that it does not pay."""
-    planning, epochs = replace(planning, timing=timing), planning.epochs
-    what = planning.reason.removeprefix("Cache ")
-    saving, plain, later = timing.saving(epochs), timing.plain_s, timing.later_s
-    if saving is None or plain is None or later is None:
-        reason = f"It is not known whether it pays to cache {what}: {timing.why_unknown()}"
-        return replace(planning, reason=reason, is_unknown=True)
-    measured = f"measured in {plural(len(timing.rounds), 'block')} each"
-    saves = (
-        f"it saves {_between(saving, 1)} of the time of {plural(epochs, 'epoch')}, {measured}"
-        if saving.mean >= 0
-        else f"it adds {_between(Ratio(-saving.mean, -saving.high, -saving.low), 1)} to the time "
-        f"of {plural(epochs, 'epoch')}, {measured}"
-    )
-    if saving.low > 0 and saving.mean >= LEAST_SAVED:
-        reason = (
-            f"Cache {what}: an epoch takes {duration(later.mean * 1e9)} "
-            f"({duration(max(later.low, 0.0) * 1e9)} to {duration(later.high * 1e9)}) instead of "
-            f"{duration(plain.mean * 1e9)} from the second on, {measured}"
-        )
-        even = timing.break_even(epochs)
-        if even is not None:
-            reason += f"; it pays after {plural(even, 'epoch')}"
-        return replace(planning, reason=reason)
-    if saving.high >= LEAST_SAVED:
-        reason = f"It is not known whether it pays to cache {what}: {saves}"
-        more = "a larger --budget tells more"
-        return replace(planning, reason=f"{reason}; {more}", is_unknown=True)
-    why = f"caching {what} does not pay: "
-    if timing.waiting < STEP_BINDS:
-        why = (
-            f"the step binds, the program waits for data in {timing.waiting:.1%} of its time; "
-            f"with {what}, "
-        )
-    return replace(planning, chosen=None, reason=f"Do not cache samples: {why}{saves}")
-
-
-def _between(ratio: Ratio, digits: int) -> str:
-    return f"{ratio.mean:.{digits}%} ({ratio.low:.{digits}%} to {ratio.high:.{digits}%})"
 
 
 def file_bytes(sizes: Floats) -> Floats:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from lotus.advise import cache_blocks, cache_plan, cache_room
+from lotus.advise import cache_blocks, cache_decision, cache_plan, cache_room
 from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Offer, SharedCache
 from lotus.advise.cache_timing import CacheTiming
 from lotus.common import memory_headroom
@@ -19,7 +19,7 @@ from lotus.mapping import isolated_runner
 from lotus.settings import sample_caches, scratch_folders, tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, SampleCache, Tuned
-from lotus.tune.session import subprocess_tuning
+from lotus.tune.session import program_pipe, subprocess_tuning
 
 
 def attempt(
@@ -75,7 +75,7 @@ def attempt(
     planning = replace(planning, shared=shared_caches(cuts, places))
     if planning.chosen is None:
         return planning
-    return cache_plan.with_timing(planning, _timed(planning, command, loader, budget_s))
+    return cache_decision.with_timing(planning, _timed(planning, command, loader, budget_s))
 
 
 def _timed(
@@ -100,7 +100,7 @@ def _timed(
     )
     with _scratch(Path(chosen.place.folder or users_root())) as scratch:
 
-        def measure(program: subprocess_tuning.PipedProgram) -> CacheTiming:
+        def measure(program: program_pipe.PipedProgram) -> CacheTiming:
             timings.append(
                 cache_blocks.measure(program, scratch, shares, budget_s, planning.epochs)
             )
@@ -111,7 +111,7 @@ def _timed(
             measure,
             loader=planning.data.loader.call_site if loader is None else loader,
             cache={**asdict(_cache(planning, chosen)), "folder": str(scratch)},
-            hints=subprocess_tuning.NO_HINTS,
+            hints=program_pipe.NO_HINTS,
         )
     if not timings:  # also rounds before a failure or Ctrl-C count
         why = "it was interrupted" if result.interrupted else result.problem

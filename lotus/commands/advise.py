@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     from lotus.reporters.advise import alternatives_report, applied_report, ceilings_report
     from lotus.reporters.base.console import plain_console
     from lotus.settings import tuned_file
-    from lotus.tune.session import subprocess_tuning
+    from lotus.tune.session import program_pipe, subprocess_tuning
 
     command = options.required_command(args, NAME)
     output = args.output or DEFAULT
@@ -115,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
 
     seen: list[Any] = []
 
-    def measure(program: subprocess_tuning.PipedProgram) -> Any:
+    def measure(program: program_pipe.PipedProgram) -> Any:
         live = ceilings_report.CeilingProgress(sys.stderr.isatty())
         seen.append(program.watched)
         what = program.watched.title()

@@ -132,11 +132,11 @@ def run(args: argparse.Namespace) -> int:
     from lotus.common.stderr import say
     from lotus.recording import launcher
     from lotus.tune.search import loop_length, trial_recording
-    from lotus.tune.session import subprocess_tuning
+    from lotus.tune.session import program_pipe, subprocess_tuning
 
     command = options.required_command(args, NAME)
 
-    def search_settings(program: subprocess_tuning.PipedProgram) -> Any:
+    def search_settings(program: program_pipe.PipedProgram) -> Any:
         if not args.force:
             loop_length.check(program.watched)
         # These import pandas, for which the program should not wait before it starts.

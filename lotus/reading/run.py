@@ -13,7 +13,6 @@ from lotus.common.errors import LotusError
 from lotus.format import job_ranks, run_claim
 from lotus.format.manifest import sound
 from lotus.format.run_directory import ATTACHED
-from lotus.inside.distributed.clock_sync import NOT_COMPARED
 from lotus.joining import python_stacks
 from lotus.reading import batch_tables as batches
 from lotus.reading import (
@@ -22,9 +21,9 @@ from lotus.reading import (
     intervals,
     launcher_readings,
     launcher_record,
-    missing_data,
     own_code_table,
     process_states,
+    recorded_notes,
     run_json,
     run_logs,
     sample_tables,
@@ -458,17 +457,9 @@ class Run:
     def notes(self) -> list[str]:
         """Remarks of the tracer, without repetitions; first, which parts of the job are missing."""
         remarks = [redaction.text(event["text"]) for event in self._events("note")]
-        ranks = self.manifest["ranks"]
-        lacking = job_ranks.missing(ranks)
-        if not lacking and len({rank["host"] for rank in ranks}) == 1:  # and so one clock
-            remarks = [text for text in remarks if not text.startswith(NOT_COMPARED)]
-        left = job_ranks.not_merged(self.manifest.get("merged") or ())
-        for what, names in left.items():
-            lacking.append(f"{what} stayed in the hosts' runs: {', '.join(names)}")
-        apart = missing_data.notes(missing_data.processes(self.path))
-        problem = self._launcher_record.problem
-        unseen = [problem] if problem else []
-        return list(dict.fromkeys([*lacking, *apart, *remarks, *unseen]))
+        return recorded_notes.notes(
+            self.path, self.manifest, remarks, self._launcher_record.problem
+        )
 
     @cached_property
     def open_waits(self) -> pd.DataFrame:

@@ -33,7 +33,7 @@ _PRECISE = 0.03  # half the interval's width over the mean, at which the check e
 
 class Trains(Protocol):
     """A program that can train on for a while, as
-    `lotus.tune.session.subprocess_tuning.PipedProgram` does.
+    `lotus.tune.session.program_pipe.PipedProgram` does.
     """
 
     watched: Watched

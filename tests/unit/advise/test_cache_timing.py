@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lotus.advise import cache_plan, cache_timing
+from lotus.advise import cache_decision, cache_plan, cache_timing
 from lotus.advise.cache_timing import CacheTiming, EpochRound, EpochShares
 from lotus.reporters.advise import plan_report
 from lotus.reporters.base.console import plain_console
@@ -70,7 +70,7 @@ def test_what_is_not_predictable_has_its_reason(shown: CacheTiming, why: str) ->
 
 
 def planned(shown: CacheTiming) -> cache_plan.CachePlanning:
-    return cache_plan.with_timing(chosen_of(cut(0, "own", [5.0] * 4)), shown)
+    return cache_decision.with_timing(chosen_of(cut(0, "own", [5.0] * 4)), shown)
 
 
 def printed(shown: CacheTiming) -> str:
@@ -98,7 +98,7 @@ def test_a_cache_that_did_not_make_epochs_faster_is_not_planned() -> None:
     assert "adds 1.1% (1.1% to 1.1%) to the time of 10 epochs" in planning.reason
     assert "the step binds, the program waits for data in 0.0% of its time" in planning.reason
     one = dataclasses.replace(chosen_of(cut(0, "own", [5.0] * 4)), epochs=1)
-    once = cache_plan.with_timing(one, timing(*[(1.0, 1.0, 1.0)] * 6))
+    once = cache_decision.with_timing(one, timing(*[(1.0, 1.0, 1.0)] * 6))
     assert "saves 0.0% (0.0% to 0.0%) of the time of 1 epoch, measured in 6 blocks" in once.reason
     # THEN what was timed is shown all the same
     text = printed(timing(*[(1.0, 1.2, 0.99)] * 6))
@@ -166,7 +166,11 @@ def test_epochs_may_show_that_it_pays_where_one_of_them_is_not_predictable() -> 
 
 def test_epochs_that_are_still_to_come_have_to_pay_for_the_first() -> None:
     slow = [(1.0, 9.0, 0.5)] * 6
-    planning = cache_plan.with_timing(chosen_of(cut(0, "own", [5.0] * 4), epochs=10), timing(*slow))
+    planning = cache_decision.with_timing(
+        chosen_of(cut(0, "own", [5.0] * 4), epochs=10), timing(*slow)
+    )
     assert planning.chosen is None
-    planning = cache_plan.with_timing(chosen_of(cut(0, "own", [5.0] * 4), epochs=99), timing(*slow))
+    planning = cache_decision.with_timing(
+        chosen_of(cut(0, "own", [5.0] * 4), epochs=99), timing(*slow)
+    )
     assert planning.chosen is not None
