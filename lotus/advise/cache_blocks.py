@@ -13,12 +13,11 @@ from pathlib import Path
 
 from lotus.advise.cache_timing import LEAST_ROUNDS, CacheTiming, EpochRound, EpochShares
 from lotus.advise.ceilings import REAL
-from lotus.advise.fed_blocks import LONGEST_S, BlockTimer, FedBlock, Feeds
+from lotus.advise.fed_blocks import BlockTimer, FedBlock, Feeds
 from lotus.settings import sample_caches
 from lotus.tune.program.program import TrialFailed
 
 FILLING, CACHED = "filling", "cached"  # as lotus/inside/tune/fed_training.py has them
-_ROUNDS = 8  # to be aimed at
 _ENOUGH, _PRECISE = 6, 0.02  # rounds, and half the interval's width, at which it may end
 _LONGER = 2  # times the budget, where fewer than LEAST_ROUNDS fit into it
 
@@ -66,8 +65,7 @@ class _CacheBlocks:
         self._program, self._folder, self._shares = program, folder, shares
         self._budget_s, self._clock, self._began = budget_s, clock, clock()
         self._kinds = (REAL, FILLING, CACHED)
-        block_s = min(LONGEST_S, budget_s / (_ROUNDS * len(self._kinds)))
-        self._timer = BlockTimer(program, self._kinds, block_s)
+        self._timer = BlockTimer(program, self._kinds, budget_s)
         self._rounds: list[dict[str, FedBlock]] = []
 
     def _spent_s(self) -> float:

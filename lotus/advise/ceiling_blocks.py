@@ -21,12 +21,11 @@ from lotus.advise.ceilings import (
     Ceilings,
     Round,
 )
-from lotus.advise.fed_blocks import LONGEST_S, BlockTimer, FedBlock, Feeds
+from lotus.advise.fed_blocks import BlockTimer, FedBlock, Feeds
 from lotus.common.formatting import duration, share
 from lotus.tune.program.program import TrialFailed
 from lotus.tune.search.trial_rates import Speedup
 
-_ROUNDS = 8  # to be aimed at
 _SHORT = "the time was too short: give more with --budget"
 _OF_THE_WAIT = {SAME: "storage", UNSENT: "delivery"}  # the part of the wait that a kind shows
 _ENOUGH, _PRECISE = 4, 0.02  # rounds, and half the interval's width, at which it may end
@@ -89,8 +88,7 @@ class _Blocks:
         self._kinds = kinds
         self._notes: list[str] = []
         self._refused: dict[str, str] = {}  # why alternatives of a kind were not measured
-        block_s = min(LONGEST_S, budget_s / (_ROUNDS * len(kinds)))
-        self._timer = BlockTimer(program, kinds, block_s)
+        self._timer = BlockTimer(program, kinds, budget_s)
 
     @property
     def _left_s(self) -> float:

@@ -12,7 +12,8 @@ from lotus.inside.tune.candidates.trial_requests import Feed, Reply, Request
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.program.program import TrialFailed, Watched
 
-LONGEST_S = 2.5  # of a block, unless a few batches take longer
+_ROUNDS = 8  # to be aimed at
+_LONGEST_S = 2.5  # of a block, unless a few batches take longer
 _LEAST, _MOST = 4, 400  # batches of a block
 _SLOW_S, _LEAST_SLOW = 0.5, 2  # seconds of a batch, from which so few make a block
 _PAUSE = 2  # batches between blocks that do not count (lotus/inside/tune/fed_training.py)
@@ -44,14 +45,15 @@ class FedBlock:
 
 
 class BlockTimer:
-    """Times blocks of `kinds`, each of about `block_s`.
+    """Times blocks of `kinds`, each so long that enough rounds of all fit into `budget_s`.
 
     usual_s  seconds of a batch, as it was watched
     over  whether the epoch was over in some block, and has begun again
     """
 
-    def __init__(self, program: Feeds, kinds: Sequence[str], block_s: float) -> None:
-        self._program, self._block_s = program, block_s
+    def __init__(self, program: Feeds, kinds: Sequence[str], budget_s: float) -> None:
+        self._program = program
+        self._block_s = min(_LONGEST_S, budget_s / (_ROUNDS * len(kinds)))
         watched = program.watched
         times = [wait + step for wait, step in zip(watched.waits_s, watched.steps_s, strict=False)]
         self._batch_s = dict.fromkeys(kinds, max(times, default=0.0))

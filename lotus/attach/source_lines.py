@@ -25,8 +25,6 @@ _FRAMES: Mapping[type[ast.expr], str] = {
 _TAKE_ALL = frozenset(
     "sum list tuple set dict max min any all sorted mean fmean median join extend update".split()
 )
-
-
 _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 
 

@@ -5,7 +5,7 @@ the training loop tell a step from what is outside of the loop.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -113,9 +113,7 @@ def find_loops(stacks: Iterable[Sequence[Frame]], sources: Sources) -> list[Site
         at = _loader_frame(frames)
         called = set() if at is None else {_last(frame) for frame in frames[at:]}
         ends = not {"__next__", "__iter__"} & called
-        # A comprehension that calls `iter` makes iterators for a loop elsewhere, as in Lightning.
-        find = _loop_at if "__next__" in called else _statement_at
-        site = None if ends else _site(frames[:at], elsewhere, sources, find)
+        site = None if ends else _site(frames[:at], elsewhere, sources, "__next__" in called)
         if site is not None:
             loop = _loop_at(Frame(site.function, site.file, site.head), sources)
             (wrappers if loop and loop.hands_on else sites)[site] = None
@@ -126,13 +124,13 @@ def _site(
     above: Sequence[Frame],
     elsewhere: Mapping[tuple[str, str], set[int]],
     sources: Sources,
-    find: Callable[[Frame, Sources], SourceLoop | None],
+    takes: bool,
 ) -> Site | None:
     """The loop that calls the loader: the innermost that is also seen outside of `next`.
 
     Not one that only hands on batches, if there is another: the step is in the one that uses them.
     Code of the program without source, as a notebook's cell, is a loop as a whole; but not what
-    only calls the loader for a loop whose source is there.
+    only calls the loader for a loop whose source is there. `takes`: it calls `next`, not `iter`.
     """
     looped = wrapper = unread = None
     unread_elsewhere = False  # whether it is also seen outside of `next`
@@ -141,7 +139,7 @@ def _site(
         if unread and library:
             continue  # its loops run the cells of a notebook
         lines = elsewhere.get((frame.function, frame.file), set())
-        loop = find(frame, sources)
+        loop = _loop_at(frame, sources, takes)
         if loop is None:
             if not looped and not library and not sources.text(frame.file, frame.line):
                 site = Site(frame.function, frame.file, frame.line, 0, 0)
@@ -164,15 +162,13 @@ def _site(
     return None if chosen is None else Site(chosen.function, chosen.file, chosen.line, 0, 0)
 
 
-def _loop_at(frame: Frame, sources: Sources) -> SourceLoop | None:
-    """The innermost loop that a frame may be in; a comprehension is one."""
-    comprehension = sources.comprehension(frame.file, frame.line, frame.function)
+def _loop_at(frame: Frame, sources: Sources, takes: bool = True) -> SourceLoop | None:
+    """The innermost loop that a frame may be in; a comprehension is one if it takes batches.
+
+    One that calls `iter` makes iterators for a loop elsewhere, as in Lightning.
+    """
+    comprehension = takes and sources.comprehension(frame.file, frame.line, frame.function)
     return comprehension or sources.loop(frame.file, frame.line)
-
-
-def _statement_at(frame: Frame, sources: Sources) -> SourceLoop | None:
-    """The innermost loop around a frame's line that is no comprehension."""
-    return sources.loop(frame.file, frame.line)
 
 
 def made_elsewhere(

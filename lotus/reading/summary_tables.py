@@ -15,7 +15,7 @@ from lotus.format import process_reports
 from lotus.inside.trace.log.log_format import FAILED, SENDS, STOPPED, UNMEASURED
 from lotus.reading import counter_tables
 from lotus.reading.batch_tables import frame, repeat, signed, whose
-from lotus.reading.event_log import Lost
+from lotus.reading.event_log import SEND_TIMES, Lost
 from lotus.reading.frame_scanner import Array
 from lotus.reading.process_tree import Assembly, Process, groups, is_a
 
@@ -397,7 +397,7 @@ def losses(a: Assembly) -> list[Lost]:
     _, send = a.sends
     owner, count = np.unique(a.batch_process[made[send[made] < 0]], return_counts=True)
     for number, missing in zip(owner.tolist(), count.tolist(), strict=True):
-        lost.append(Lost("send times of a batch", a.processes[number].pid, missing, 0))
+        lost.append(Lost(SEND_TIMES, a.processes[number].pid, missing, 0))
     return lost
 
 

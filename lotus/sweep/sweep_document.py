@@ -11,10 +11,10 @@ from msgspec import Meta, Struct
 from lotus.settings.space import Setting
 
 MOST = 100_000  # settings, runs
-_LARGE = 1 << 31  # above all numbers of settings and repeats
+LARGE = 1 << 31  # above all numbers of settings and repeats
 State = Literal["done", "failed", "pending"]
 Words = list[Annotated[str, "A text."]]
-Count = Annotated[int, Meta(ge=0, lt=_LARGE)]
+Count = Annotated[int, Meta(ge=0, lt=LARGE)]
 Large = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Cores = Annotated[int, Meta(ge=1, lt=1 << 20)]
 Settings = Annotated[list[Setting], Meta(min_length=1, max_length=MOST)]

@@ -20,11 +20,10 @@ from lotus.format.run_directory import SWEEP
 from lotus.reading.run import Run
 from lotus.reading.run import load as load_run
 from lotus.settings.space import PARAMETERS, Setting
-from lotus.sweep.sweep_document import SweepDocument, SweptRun
+from lotus.sweep.sweep_document import LARGE, SweepDocument, SweptRun
 
 NAME = SWEEP
 SCHEMA = 1
-_LARGE = 1 << 31  # above all numbers of settings
 # Fields of a run that the table has, and types of its columns.
 _RUN = ("setting", "repeat", "directory", "state", "exit_code", "signal", "elapsed_ns", "cpu_s")
 _TYPES = {
@@ -145,7 +144,7 @@ def _consistent(settings: Sequence[Setting], runs: Sequence[SweptRun]) -> None:
     """Raise ValueError for settings and runs that do not fit each other, or lie elsewhere."""
     for number, setting in enumerate(settings):
         for name, value in setting.as_json().items():
-            if isinstance(value, int) and value >= _LARGE:
+            if isinstance(value, int) and value >= LARGE:
                 raise ValueError(f"settings[{number}].{name} is {value!r:.50}")
     if len(set(settings)) < len(settings):
         raise ValueError("a setting stands there twice")

@@ -118,14 +118,9 @@ def _used_no_core(seen: Sampled, pids: list[int]) -> bool:
     """
     samples, looks = seen.samples, seen.looks[seen.looks["pid"].isin(pids)]
     elsewhere = samples.loc[(samples["loop"] >= 0) & (samples["tid"] != samples["pid"]), "pid"]
-    ready = looks["wall_ns"].where(
-        looks["reason"] == COMPUTING, 0
-    )  # for a core that it has not got
-    each = (
-        looks.assign(ready_ns=ready)
-        .groupby("pid")[["cpu_ns", "process_ns", "wall_ns", "ready_ns"]]
-        .sum()
-    )
+    # It waits for a core where it is said to compute.
+    times = looks.assign(ready_ns=looks["wall_ns"].where(looks["reason"] == COMPUTING, 0))
+    each = times.groupby("pid")[["cpu_ns", "process_ns", "wall_ns", "ready_ns"]].sum()
     most = (1.0 - _ALL) * each["wall_ns"]
     still = (
         (each["cpu_ns"] == 0)
@@ -208,14 +203,12 @@ def _at(evidence: AttachEvidence, label: int) -> str:
     ]
     if frames:
         return str(of_program(frames))
-    phase, loop = (
-        str(evidence.labels["phase"].iloc[label]),
-        int(evidence.labels["loop"].iloc[label]),
-    )
+    row = evidence.labels.iloc[label]
+    phase, loop = str(row["phase"]), int(row["loop"])
     if phase != phases.WAIT or loop < 0:
         return _AT.get(phase, "")
-    row = evidence.loops.iloc[loop]
-    return f"{_AT[phase]} ({os.path.basename(str(row['file']))}:{row['head']})"
+    at = evidence.loops.iloc[loop]
+    return f"{_AT[phase]} ({os.path.basename(str(at['file']))}:{at['head']})"
 
 
 def judged_still(judged: Verdict, still: Standstill, facts: Mapping[str, Any]) -> Verdict:

@@ -94,5 +94,5 @@ def _short_memory(around: Circumstances, loop_ns: float, causes: Sequence[str]) 
         parts.append(f"{size(around.swapped_bytes)} were swapped in and out")
     if stalled >= _STALLED:
         parts.append(f"threads waited for memory for {min(stalled, 1.0):.0%} of the time")
-    told = causes[:1] == [SWAPPED_OUT.kind]  # first, with what to do
-    yield f"Memory was full: {', '.join(parts)}.{'' if told else f' {KEEP_LESS}'}"
+    text = f"Memory was full: {', '.join(parts)}."
+    yield text if causes[:1] == [SWAPPED_OUT.kind] else f"{text} {KEEP_LESS}"

@@ -26,11 +26,13 @@ class SwitchedCache(SwitchedFetches):
         self._checked: tuple[Any, str] = (None, "")  # a loader, and why its samples are not cached
 
     def _plan(self, loader: Any) -> CachePlan | None:
+        plan = why = None
         try:
             plan = sample_caching.plan_of(loader, self._cache)
-        except (NotCached, NoFingerprint, NoTransform):
-            return None
-        plan.switch = self._path
+            plan.switch = self._path
+        except (NotCached, NoFingerprint, NoTransform) as reason:
+            why = str(reason)
+        self._checked = loader, why or ""
         return plan
 
     def _pending(self, loader: Any, plan: CachePlan) -> tuple[Any, Any]:
@@ -42,12 +44,7 @@ class SwitchedCache(SwitchedFetches):
     def why_not(self, loader: Any, kind: str) -> str:
         """Return why no block with this kind is measured; "" if it can be."""
         if self._checked[0] is not loader:
-            why = ""
-            try:
-                sample_caching.plan_of(loader, self._cache)
-            except (NotCached, NoFingerprint, NoTransform) as reason:
-                why = str(reason)
-            self._checked = loader, why
+            self._plan(loader)
         return self._checked[1] or self.problem()
 
     def problem(self) -> str:

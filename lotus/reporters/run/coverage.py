@@ -21,10 +21,8 @@ from lotus.common.formatting import (
     share,
     size,
 )
+from lotus.reading.event_log import SEND_TIMES
 
-# A loss that no figure of the verdict lacks: a worker ended before it noted when it had sent its
-# last batch.
-_SLIGHT = "send times of a batch"
 LEAST_INTERVAL = 0.01  # narrower ones are lost in rounding
 
 
@@ -254,7 +252,7 @@ def losses(summary: Summary, slight: bool = True) -> Iterator[str]:
     """Yield a line for each kind of loss and each note; `slight`: also of what changes nothing."""
     lost = summary.lost
     if len(lost) and not slight:
-        lost = lost[lost["what"].astype(str) != _SLIGHT]
+        lost = lost[lost["what"].astype(str) != SEND_TIMES]
     if len(lost):
         table = lost.assign(
             what=lost["what"].astype(str),
