@@ -13,9 +13,8 @@ from lotus.settings.tuned_file import Entry, Target, Tuned
 def combined(documents: Mapping[Path, Tuned]) -> Tuned:
     """Return one document whose entries are those of all files, one for each loader.
 
-    Of the files with an entry for a loader, one may change its settings, one may cache samples, or
-    they may have alternatives. Raises LotusError where two files change the same thing, or where
-    samples would be cached that alternatives make.
+    Of the files with an entry for a loader, one may change its settings, one may cache samples, and
+    they may have alternatives. Raises LotusError where two files change the same thing.
     """
     entries: list[tuple[Path, Entry]] = []
     for path, document in documents.items():
@@ -57,11 +56,6 @@ def _joined(first: Path, one: Entry, second: Path, other: Entry) -> Entry:
         raise refuse("cache samples of")
     cache = one.cache or other.cache
     alternatives = tuple(dict.fromkeys((*one.alternatives, *other.alternatives)))
-    if cache is not None and alternatives:
-        raise LotusError(
-            f"{first} and {second} cannot be combined: one caches samples of {one.loader.words()}, "
-            "the other makes them in another way; apply one of them"
-        )
     source = other if _changes_setting(other) else one
     return replace(source, cache=cache, alternatives=alternatives)
 

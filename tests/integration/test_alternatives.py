@@ -1,13 +1,14 @@
 """`lotus run` with alternatives: batches stay equal, or nearly so where that was allowed."""
 
 import random
+import re
 
 import pytest
 
 import lotus
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting
-from lotus.settings.tuned_file import AlternativeUse, Entry, Target, Tuned
+from lotus.settings.tuned_file import AlternativeUse, Entry, SampleCache, Target, Tuned
 from tests.integration.conftest import LOTUS, Start, command_of
 
 USES = (AlternativeUse("in_place_normalize", True), AlternativeUse("uint8_tensors", False))
@@ -16,6 +17,7 @@ SETTINGS = {
     "Forked": Setting(2, start_method="fork"),
     "Spawned": Setting(1, start_method="spawn"),
 }
+OPERATIONS = ("RandomResizedCrop", "RandomHorizontalFlip", "ToTensor", "Normalize")
 LEVEL = 1 / 255 / 0.2  # of a pixel, normalised
 
 
@@ -44,16 +46,18 @@ def means(ended):
 
 
 def test_batches_are_equal_or_as_near_as_was_allowed(torch, tmp_path, pictures):
-    entries = [
-        Entry(Target(dataset=kind), setting, alternatives=USES)
-        for kind, setting in SETTINGS.items()
-    ]
-    tuned_file.write(tmp_path / "advice.json", Tuned(tuple(entries)))
+    cache = SampleCache(("transform",), 0, OPERATIONS, str(tmp_path / "cache"), 1 << 28)
+    for name, changes in (("advice", {"alternatives": USES}), ("plan", {"cache": cache})):
+        entries = [Entry(Target(dataset=kind), SETTINGS[kind], **changes) for kind in SETTINGS]
+        tuned_file.write(tmp_path / f"{name}.json", Tuned(tuple(entries)))
     run = [*LOTUS, "run", "--settings", str(tmp_path / "advice.json")]
     with_all = [*run, "--allow", "uint8_tensors", "--"]
     traced = [*with_all, *LOTUS, "trace", "-q", "-o", str(tmp_path / "run"), "--"]
+    caching = [*run, "--settings", str(tmp_path / "plan.json")]
+    caching_all = [*caching, "--allow", "uint8_tensors", "--"]
+    cached = [*caching, "--"], caching_all, [*caching_all, *LOTUS, "trace", "-q", "--"]
     ended = []
-    for number, before in enumerate(([], [*run, "--"], with_all, traced)):
+    for number, before in enumerate(([], [*run, "--"], with_all, traced, *cached)):
         copy = tmp_path / str(number) / "pictures"  # the program damages one
         copy.mkdir(parents=True)
         for path in pictures.rglob("*.*"):
@@ -61,7 +65,7 @@ def test_batches_are_equal_or_as_near_as_was_allowed(torch, tmp_path, pictures):
             (copy / path.parent.name / path.name).write_bytes(path.read_bytes())
         command = [*before, *command_of("pictured.py", [str(copy)])]
         ended.append(Start(command, tmp_path / str(number), "run", {}).end())
-    plain, exact, allowed, traced_too = ended
+    plain, exact, allowed, traced_too, cached_exact, cached_allowed, both_traced = ended
 
     # Without --allow nothing changes, and one line says what was left out.
     assert plain.code == exact.code == allowed.code == 1
@@ -79,6 +83,18 @@ def test_batches_are_equal_or_as_near_as_was_allowed(torch, tmp_path, pictures):
     assert max(abs(new - own) for new, own in pairs) < LEVEL
     assert ": uint8_tensors\n" in allowed.err.decode()
 
+    # What alternatives make can be cached, and is then the same again: decoded pictures, in each
+    # second epoch. The damaged one is read again.
+    for kept, made in ((cached_exact, exact), (cached_allowed, allowed), (both_traced, allowed)):
+        assert lines(kept, "bits") == lines(made, "bits")
+        text = kept.err.decode()
+        assert text.count(" are cached as RandomResizedCrop") == len(SETTINGS), text
+        assert "samples are not cached" not in text
+        counted = re.search(r"(\d+) of \d+ samples came from the cache", text)
+        assert counted is not None, text
+        assert int(counted[1]) >= 7 * len(SETTINGS)
+    assert "as RandomResizedCropTensor gets them" in cached_allowed.err.decode()
+
     # A trace changes nothing of that, and shows what makes the samples.
     for kind in ("bits", "means"):
         assert lines(traced_too, kind) == lines(allowed, kind)
@@ -95,7 +111,7 @@ def test_batches_are_equal_or_as_near_as_was_allowed(torch, tmp_path, pictures):
 
     # The program's own error, as it stands without lotus.
     rows = [row for row in plain.err.decode().splitlines() if "UnidentifiedImageError" in row]
-    for other in (exact, allowed):
+    for other in (exact, allowed, cached_exact, cached_allowed):
         error = other.err.decode()
         assert "UnidentifiedImageError" in error
         assert "alternatives" not in error.partition("Traceback")[2], error

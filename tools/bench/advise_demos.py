@@ -8,14 +8,18 @@ The cases are the six scripts of `lotus demo`, run as by `lotus demo`, and image
 a step so light that the loop waits for its input (cached_samples_train.py: the same pictures and
 operations, one linear layer), with two workers and without. `lotus advise` runs once in each case.
 If it writes settings, the script trains with them: those that change no value (`exact`), and with
-all names allowed (`allowed`). If ideal data loading would make it faster, `lotus plan` runs too; if
-that advises to cache samples, they are cached on disk, from an empty cache (`kept`). In each round
-each variant trains once, in random order. Printed are the seconds of an epoch after the first,
-medians and ranges over the rounds, and the speed-up over the unchanged script of the same round.
+all names allowed (`allowed`). If ideal data loading would make it faster, `lotus plan` and
+`lotus tune` run too. If the plan is to cache samples, they are cached on disk, from an empty cache
+(`kept`), also what allowed alternatives make (`both`). If a better setting of the loader was found,
+the script trains with it (`tuned`). In each round each variant trains once, in random order.
+Printed are the seconds of an epoch after the first, medians and ranges over the rounds, and the
+speed-up over the unchanged script of the same round. What was asked and trained before it was
+stopped counts.
 """
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -44,7 +48,7 @@ NAME = "advise_demos"
 LIGHT = "light step"
 LIGHTS = {f"{LIGHT}, 2 workers": 2, f"{LIGHT}, no workers": 0}
 CASES = [*WORKLOADS, *LIGHTS]
-OWN, EXACT, ALLOWED, KEPT = "own", "exact", "allowed", "kept"
+OWN, EXACT, ALLOWED, KEPT, BOTH, TUNED = "own", "exact", "allowed", "kept", "both", "tuned"
 EPOCH = re.compile(r"^epoch \d+ ([\d.]+) s, loss (\S+)", re.M)  # of cached_samples_train.py
 _GAINS = 1.05  # the least ceiling with which `lotus plan` is asked, as `lotus advise` has it
 
@@ -72,6 +76,7 @@ class Bench:
         self.commit = provenance.commit()
         self.folder = args.output / NAME  # a folder of each case: what was said, and settings
         self.kept = args.data / f"{NAME}-kept"
+        self.until = time.monotonic() + args.stop_after
 
     def command(self, case: str, epochs: int) -> list[str]:
         """Return the unchanged training script."""
@@ -87,50 +92,69 @@ class Bench:
         return [sys.executable, *words, "--epochs", str(epochs)]
 
     def ask(self, case: str) -> None:
-        """Store the advice of `lotus advise` and `lotus plan` for a case, unless it exists."""
-        folder = self.folder / case.replace(", ", "-").replace(" ", "_")
-        if (folder / "said.json").exists():
-            return
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        """Store what `lotus advise`, `plan` and `tune` say about a case, unless it is stored."""
+        folder = self.folder_of(case)
+        folder.mkdir(parents=True, exist_ok=True)
         command = ["--", *self.command(case, epochs=1000)]
-        load, began = os.getloadavg()[0], time.perf_counter()
-        words = ["advise", "--json", "--budget", f"{self.args.budget:g}s"]
-        advice = document(lotus(*words, "-o", str(folder / "advice.json"), *command))
-        advice_found = {
-            "commit": self.commit,
-            "at": time.strftime("%F %T"),
-            "load": load,
-            "advice": advice,
+        found = self.said(case) or {}
+        asked = {
+            "advise": ["--budget", f"{self.args.budget:g}s", "-o", str(folder / "advice.json")],
+            "plan": ["--ram", "0", "--folder", str(self.kept), "-o", str(folder / "plan.json")],
+            "tune": ["-o", str(folder / "tuned.json")],
         }
-        advice_found["seconds"] = time.perf_counter() - began
-        ceiling = advice.get("ceiling")
-        if ceiling is not None and ceiling["low"] > _GAINS:
-            words = ["plan", "--json", "--ram", "0", "--folder", str(self.kept)]
-            words += ["-o", str(folder / "plan.json")]
-            advice_found["plan"] = document(lotus(*words, *command))
-        files.replace(folder / "said.json", json.dumps(advice_found, indent=1) + "\n")
+        for verb, words in asked.items():
+            if verb in found or (verb != "advise" and not gains(found["advise"])):
+                continue
+            self.go_on()
+            load, began = os.getloadavg()[0], time.perf_counter()
+            answer = document(lotus(verb, "--json", "-f", *words, *command))
+            found[verb] = {
+                **answer,
+                "commit": self.commit,
+                "at": time.strftime("%F %T"),
+                "load": load,
+                "seconds": time.perf_counter() - began,
+            }
+            files.replace(folder / "said.json", json.dumps(found, indent=1) + "\n")
+
+    def go_on(self) -> None:
+        """Stop if nothing more is to be begun."""
+        if time.monotonic() >= self.until:
+            raise KeyboardInterrupt
+
+    def folder_of(self, case: str) -> Path:
+        return self.folder / case.replace(", ", "-").replace(" ", "_")
 
     def said(self, case: str) -> Any:
-        """Return the stored advice for a case; None if there is none."""
-        path = self.folder / case.replace(", ", "-").replace(" ", "_") / "said.json"
+        """Return what is stored of a case, by verb; None if there is nothing."""
+        path = self.folder_of(case) / "said.json"
         return json.loads(path.read_text()) if path.exists() else None
 
     def ways(self, case: str) -> dict[str, list[str]]:
         """Return the words before the script's command for each way to train it."""
-        folder = self.folder / case.replace(", ", "-").replace(" ", "_")
+        said = self.said(case)
+        folder = self.folder_of(case)
         ways: dict[str, list[str]] = {OWN: []}
-        advice, plan = folder / "advice.json", folder / "plan.json"
+        advice, plan, tuned = (folder / f"{name}.json" for name in ("advice", "plan", "tuned"))
+
+        def run(*paths: Path, allowed: Sequence[str] = ()) -> list[str]:
+            words = [word for path in paths for word in ("--settings", str(path))]
+            return lotus("run", "-q", *words, *(f"--allow={name}" for name in allowed), "--")
+
+        allowed: list[str] = []
         if advice.exists():
-            words = lotus("run", "-q", "--settings", str(advice))
             uses = [use for entry in tuned_file.read(advice).loaders for use in entry.alternatives]
             allowed = [use.name for use in uses if not use.exact]
             if len(allowed) < len(uses):
-                ways[EXACT] = [*words, "--"]
+                ways[EXACT] = run(advice)
             if allowed:
-                ways[ALLOWED] = [*words, *(f"--allow={name}" for name in allowed), "--"]
+                ways[ALLOWED] = run(advice, allowed=allowed)
         if plan.exists():
-            ways[KEPT] = [*lotus("run", "-q", "--settings", str(plan)), "--"]
+            ways[KEPT] = run(plan)
+            if advice.exists():
+                ways[BOTH] = run(advice, plan, allowed=allowed)
+        if tuned.exists() and said["tune"]["benefit"]:
+            ways[TUNED] = run(tuned)
         return ways
 
     def train(self, number: int, case: str, way: str, before: Sequence[str]) -> Row:
@@ -156,6 +180,7 @@ class Bench:
                 ways = self.ways(case)
                 for way in chance.sample(list(ways), len(ways)):
                     if (number, case, way) not in existing:
+                        self.go_on()
                         row = self.train(number, case, way, ways[way])
                         results.append(row)
                         print(f"round {number} {case} {way}: {row.later_s:.3f} s", flush=True)
@@ -225,8 +250,8 @@ def line_of(way: str, pairs: Sequence[tuple[Row, Row]]) -> str:
 
 def answer(case_advice: Mapping[str, Any]) -> list[str]:
     """Return the advice for a case as lines."""
-    advice = case_advice["advice"]
-    when = f"({case_advice['seconds']:.0f} s, load {case_advice['load']:.1f})"
+    advice = case_advice["advise"]
+    when = f"({advice['seconds']:.0f} s, load {advice['load']:.1f})"
     if "failed" in advice:
         return [f"{advice['failed']} {when}"]
     shares = (f"{each['stall']} {each['mean']:.0%}" for each in advice["shares"])
@@ -237,11 +262,26 @@ def answer(case_advice: Mapping[str, Any]) -> list[str]:
             lines.append(f"{kind} alternatives in training {speedup['mean']:.2f} ({interval})")
     faster = [each for each in advice.get("alternatives", {}).get("tried", ()) if each["faster"]]
     lines += [f"alone: {each['name']} {each['speedup']['mean']:.2f}" for each in faster]
-    if "plan" in case_advice:
-        lines.append(
-            f"plan: {case_advice['plan'].get('sentence') or case_advice['plan'].get('failed')}"
-        )
+    for verb in ("plan", "tune"):
+        if verb in case_advice:
+            said = case_advice[verb]
+            lines.append(f"{verb}: {said.get('sentence') or said.get('failed') or tuned(said)}")
     return [line for line in lines if line]
+
+
+def gains(advice: Mapping[str, Any]) -> bool:
+    """Return whether ideal data loading was shown to make a case faster."""
+    ceiling = advice.get("ceiling")
+    return ceiling is not None and ceiling["low"] > _GAINS
+
+
+def tuned(said: Mapping[str, Any]) -> str:
+    """Return the answer of `lotus tune` in words."""
+    if not said["benefit"]:
+        return "no other setting was shown to be faster"
+    changes = [f"{name} {value}" for name, value in said["best"].items() if value is not None]
+    speedup = (said["checked"] or said)["speedup"]
+    return f"{speedup['mean']:.2f} times as fast with {', '.join(changes)}"
 
 
 def words_of(values: Sequence[float]) -> str:
@@ -258,6 +298,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=4, help="of each training")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of lotus advise (60)")
+    parser.add_argument(
+        "--stop-after", type=float, default=math.inf, metavar="SECONDS", help="begin no more then"
+    )
     parser.add_argument("-o", "--output", type=Path, default=overhead.RESULTS)
     parser.add_argument("--data", type=Path, default=Path.home() / ".cache" / "lotus")
     args = parser.parse_args()

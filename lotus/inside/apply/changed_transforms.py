@@ -28,8 +28,13 @@ active: ChangedTransforms | None = None  # of this process
 class AlternativePlan:
     """Which alternatives are put in; it is pickled for workers that are spawned.
 
-    Without a switch it is the first choice. With one, a byte there says which: 0 is none.
+    Without a switch it is the first choice. With one, a byte there says which: 0 is none. `steps`
+    are the names of what the changed `Compose` calls, and `cut` is before which of them samples are
+    cached; None: they are not.
     """
+
+    steps: Sequence[str] = ()
+    cut: int | None = None
 
     def __init__(self, choices: Sequence[Sequence[str]], switch: str | None = None) -> None:
         self.choices = [list(names) for names in choices]
@@ -47,6 +52,10 @@ class ChangedFetcher:
     def __init__(self, fetcher: Any, changes: Sequence[TransformChange | None], at: Any) -> None:
         for name, value in (("_fetcher", fetcher), ("_changes", changes), ("_at", at)):
             object.__setattr__(self, name, value)
+
+    def has(self, names: Sequence[str]) -> bool:
+        """Return whether just these alternatives make all samples."""
+        return [change and change.names for change in self._changes] == [list(names)]
 
     def as_fetched(self, look: Callable[[], object]) -> None:
         """Call `look` once for each state in which the data set is when samples are made."""
@@ -90,18 +99,28 @@ class ChangedTransforms:
         self._applier = applier
         self.pending: tuple[Any, AlternativePlan] | None = None  # data set, and what starts now
 
-    def plan(self, loader: Any, names: Sequence[str], site: str) -> AlternativePlan | None:
-        """Return the plan for a loader that is iterated now, or note why there is none."""
+    def plan(
+        self, loader: Any, names: Sequence[str], site: str, cache: dict[str, Any] | None
+    ) -> AlternativePlan | None:
+        """Return the plan for a loader that is iterated now, or note why there is none.
+
+        Its samples are cached as `cache` says, with what the alternatives make there.
+        """
         what = words(loader, site)
         try:
             change = change_of(loader, names, self._applier.note)
+            cut = None if cache is None else change.cut(cache["path"] or (), cache["cut"])
+            if cache is not None and cut is None:
+                raise CannotChange("the place at which samples are cached lies within what they do")
         except CannotChange as reason:
             self._applier.note(f"no alternatives are put in for {what}: {reason}")
             return None
         for name in change.left:
             self._applier.note(f"{name} is not put in for {what}: it does not fit")
         self._applier.note(f"put in for {what}: {', '.join(change.names)}")
-        return AlternativePlan([change.names])
+        plan = AlternativePlan([change.names])
+        plan.steps, plan.cut = change.names_of_steps(), cut
+        return plan
 
     def create_fetcher(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Hook for `_DatasetKind.create_fetcher`, which workers and the main process call."""

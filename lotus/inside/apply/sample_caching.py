@@ -19,13 +19,14 @@ from ..cache.transform_place import NoTransform, TransformPlace
 from ..common import patching
 from ..common.guard import edge, hook
 from ..common.loader_description import words
-from .changed_transforms import at
+from .changed_transforms import ChangedFetcher, at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .changed_transforms import AlternativePlan
 
 # States of a data set: of a few loaders that are made at one place, or of one that changes with its
 # epochs. Each has a folder with the whole budget.
@@ -51,20 +52,25 @@ class SampleCaching:
         self._stores: dict[str, SampleStore] = {}  # by folder
         self._keys: dict[int, set[str]] = {}  # by entry
 
-    def plan(self, loader: "Any", entry: int, site: str) -> "CachePlan | None":
-        """Return the plan for a loader that is iterated now, or note why there is none."""
+    def plan(
+        self, loader: "Any", entry: int, site: str, made_by: "AlternativePlan | None" = None
+    ) -> "CachePlan | None":
+        """Return the plan for a loader that is iterated now, or note why there is none.
+
+        `made_by` are the alternatives that make its samples.
+        """
         cache = self._applier.entries[entry].get("cache")
         if cache is None:
             return None
         try:
-            plan = plan_of(loader, cache)
+            plan = plan_of(loader, cache, made_by)
             keys = self._keys.setdefault(entry, set())
             keys.add(plan.key)
             if len(keys) > _MOST_KEYS:
                 raise NotCached("its data set is another one from epoch to epoch")
-            self._applier.note(_words(loader, cache, plan))
+            self._applier.note(_words(loader, plan))
             return plan
-        except (NotCached, NoFingerprint, NoTransform) as reason:
+        except (OSError, NotCached, NoFingerprint, NoTransform) as reason:
             self._applier.note(f"samples of {words(loader, site)} are not cached: {reason}")
             return None
 
@@ -84,14 +90,14 @@ class SampleCaching:
         _, plan, run = self.pending
         note = self._applier.note if plan.switch is None else partial(_tell_problem, plan.switch)
         try:
-            if run and key_of(dataset, plan.path, plan.cut) != plan.key:
+            if run and key_of(dataset, plan.path, plan.cut, plan.alternatives) != plan.key:
                 raise NotCached("worker_init_fn changes the data set")
             count = self._counted()
             store = self._stores.get(plan.folder)
             if store is None:
                 store = SampleStore(plan.folder, plan.budget_bytes, note, plan.about)
                 self._stores[plan.folder] = store
-            maker = SampleMaker(dataset, plan, store, note, count)
+            maker = _maker(fetcher, plan, lambda: SampleMaker(dataset, plan, store, note, count))
         except (OSError, NoTransform, NoFingerprint, NotCached) as error:
             note(f"samples are not cached: {error}")
             return None
@@ -115,6 +121,17 @@ class SampleCaching:
                 store.close()
             fact = {"process": count.pid, "kept": count.kept, "made": count.made}
             self._applier.tell(fact)
+
+
+def _maker(fetcher: "Any", plan: CachePlan, make: "Callable[[], SampleMaker]") -> SampleMaker:
+    """Make it while the data set is as it is when the fetcher makes samples."""
+    if not plan.alternatives:
+        return make()
+    if not isinstance(fetcher, ChangedFetcher) or not fetcher.has(plan.alternatives):
+        raise NotCached("alternatives that make them cannot be put in")
+    made: list[SampleMaker] = []
+    fetcher.as_fetched(lambda: made.append(make()))
+    return made[0]
 
 
 class SwitchedFetcher:
@@ -159,34 +176,43 @@ def problem(switch: str) -> str:
         return ""
 
 
-def plan_of(loader: "Any", cache: "dict[str, Any]") -> CachePlan:
-    """Return the plan for a loader. Raises NotCached, NoFingerprint or NoTransform."""
+def plan_of(
+    loader: "Any", cache: "dict[str, Any]", made_by: "AlternativePlan | None" = None
+) -> CachePlan:
+    """Return the plan for a loader, whose samples alternatives make.
+
+    Raises NotCached, NoFingerprint, NoTransform, OSError.
+    """
     dataset = loader.dataset
     why = refusal(loader)
     if why is not None:
         raise NotCached(why)
-    path, cut = cache["path"], cache["cut"]
+    path, cut, steps = cache["path"], cache["cut"], list(cache["operations"])
     if path is not None:
         names = TransformPlace(dataset, path).names()
-        if names != list(cache["operations"]):
+        if names != steps:
             raise NotCached(f"its transform is {names}, the settings are for {cache['operations']}")
-    key = key_of(dataset, path, cut)
+    alternatives: tuple[str, ...] = ()
+    if made_by is not None and made_by.cut is not None:
+        cut, steps, alternatives = made_by.cut, list(made_by.steps), tuple(made_by.choices[0])
+    key = key_of(dataset, path, cut, alternatives)
     root = cache["folder"] or cache_folder.users_root()
     plan = CachePlan(path, cut, key, os.path.join(root, cache_folder.cache_name(key)))
+    plan.alternatives = alternatives
     plan.budget_bytes, plan.least_ns_per_byte = cache["budget_bytes"], cache["least_ns_per_byte"]
     plan.compression = cache.get("compression")
     plan.about = {
         "data_set": type(dataset).__name__,
-        "operations": list(cache["operations"]),
+        "operations": steps,
         "cut": cut,
         "command": [os.path.basename(word) for word in sys.argv[:1]],
     }
     return plan
 
 
-def _words(loader: "Any", cache: "dict[str, Any]", plan: CachePlan) -> str:
+def _words(loader: "Any", plan: CachePlan) -> str:
     kind = type(loader.dataset).__name__
-    what, after = f"whole samples of {kind} are cached", cache["operations"][plan.cut :]
+    what, after = f"whole samples of {kind} are cached", plan.about["operations"][plan.cut :]
     if after:
         what = f"samples of {kind} are cached as {after[0]} gets them"
     root = os.path.dirname(plan.folder)

@@ -117,10 +117,10 @@ class Applier:
         for owner, name, make in plan:
             around = partial(make, applier=self)
             self.undo.append(patching.listen(owner, name, "settings", around))
-        if any(entry.get("cache") for entry in self.entries):
-            self.hook_samples(module)
         if any(entry.get("alternatives") for entry in self.entries):
             self.hook_transforms(module)
+        if any(entry.get("cache") for entry in self.entries):
+            self.hook_samples(module)  # outermost: what alternatives make is cached
         for name, make in self.features.items():
             if fields.get(name) is not None:
                 feature = make(self, fields[name])
@@ -319,11 +319,13 @@ class Applier:
         worker_threads.openblas_setters()  # before a fork
         return threads
 
-    def cache_plan(self, loader: "Any", known: KnownLoader) -> "CachePlan | None":
+    def cache_plan(
+        self, loader: "Any", known: KnownLoader, made_by: "AlternativePlan | None"
+    ) -> "CachePlan | None":
         """Return what to cache of a loader's samples; None: nothing."""
         if self.caching is None or known.entry is None:
             return None
-        return self.caching.plan(loader, known.entry, known.site)
+        return self.caching.plan(loader, known.entry, known.site, made_by)
 
     def alternatives(self, loader: "Any", known: KnownLoader) -> "AlternativePlan | None":
         """Return which alternatives make a loader's samples; None: none."""
@@ -333,10 +335,7 @@ class Applier:
         names = entry.get("alternatives")
         if not names:
             return None
-        if entry.get("cache") is not None:
-            self.note("no alternatives are put in where samples are cached")
-            return None
-        return self.changed.plan(loader, names, known.site)
+        return self.changed.plan(loader, names, known.site, entry.get("cache"))
 
 
 def install(

@@ -36,19 +36,21 @@ def get_iterator(original: "Callable[..., Any]", applier: "Any") -> "Callable[..
         own = known.before["num_workers"] == self.num_workers
         make = original if own else loader_attributes.unwarned(original)
         threads = edge(applier, applier.threads, self, known)
-        plan = edge(applier, applier.cache_plan, self, known)
         others = edge(applier, applier.alternatives, self, known)
+        plan = edge(applier, applier.cache_plan, self, known, others)
         if threads is None and plan is None and others is None:
             return make(self)
         if not self.num_workers:
-            feature = applier.caching if plan is not None else applier.changed
-            feature.pending = (
-                (self.dataset, others) if plan is None else (self.dataset, plan, False)
-            )
+            if others is not None:
+                applier.changed.pending = (self.dataset, others)
+            if plan is not None:
+                applier.caching.pending = (self.dataset, plan, False)
             try:
                 return make(self)
             finally:
-                feature.pending = None
+                for feature in (applier.changed, applier.caching):
+                    if feature is not None:
+                        feature.pending = None
         function = self.worker_init_fn
         self.worker_init_fn = WorkerInit(threads, function, plan, others)
         try:

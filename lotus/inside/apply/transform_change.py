@@ -109,26 +109,36 @@ class TransformChange:
         has_decoder = callable(decoder)
         held = [decoder, *transforms] if has_decoder else transforms
         operations = [KnownOperation(transform) for transform in held]
+        # The own operation that each begins with, and the end; None: with a part of some.
+        begins: list[int | None] = list(range(len(held) + 1))
         if has_decoder:
             operations[0].inputs = _some_paths(owner)
         self._place, self._own = place, transforms
         for name in wanted:
-            self._put_in(name, operations, held)
+            self._put_in(name, operations, held, begins)
         if not self.names:
             raise CannotChange("no alternative fits its operations")
         after: list[Any] = [operation.transform for operation in operations]
         self._attributes: list[_ChangedAttribute] = []
         if has_decoder:
+            begins = [0, *(None if each is None else each - 1 for each in begins[2:])]
             stand_in = after.pop(0)
             if stand_in is not decoder:
                 self._attributes.append(_ChangedAttribute(owner, _DECODER, decoder, stand_in))
+        self._steps, self._begins = after, begins
         changed = copy.copy(place.transform)
         attributes(changed)["transforms"] = after
         self._attributes += [
             _ChangedAttribute(held, name, place.transform, changed) for held, name in place.owners
         ]
 
-    def _put_in(self, name: str, operations: list[KnownOperation], own: Sequence[Any]) -> None:
+    def _put_in(
+        self,
+        name: str,
+        operations: list[KnownOperation],
+        own: Sequence[Any],
+        begins: list[int | None],
+    ) -> None:
         """Replace operations by an alternative's steps, where it has some."""
         try:
             module = alternative_files.load(name)
@@ -142,6 +152,7 @@ class TransformChange:
             if module.EXACT:
                 steps = [self._checked(name, replaced, steps, module.DRAWS)]
             operations[first : first + count] = [KnownOperation(step) for step in steps]
+            begins[first + 1 : first + count] = [None] * (len(steps) - 1)
         if found:
             self.names.append(name)
         elif not fits:
@@ -161,6 +172,20 @@ class TransformChange:
         kind = type(type(steps[-1]).__name__, (ExactStep,), {})
         made: ExactStep = kind(replaced, steps, differs, draws)
         return made
+
+    def cut(self, path: Sequence[str], number: int) -> int | None:
+        """Return before which of its steps the own operation `number` begins.
+
+        None where alternatives do together what comes before and after, or where the transform at
+        `path` is not the one that is changed. The number of operations stands for the end.
+        """
+        if list(path) != self._place.path or number not in self._begins:
+            return None
+        return self._begins.index(number)
+
+    def names_of_steps(self) -> list[str]:
+        """Return the names of what the changed `Compose` calls in turn."""
+        return [KnownOperation(step).name for step in self._steps]
 
     def put(self) -> None:
         """Put the alternatives in, where the data set still has what they stand for."""

@@ -12,7 +12,7 @@ import hashlib
 import os
 import time
 
-from ..common import patching
+from ..common import alternative_files, patching
 from ..common.guard import first_line, hook, of_the_program
 from ..common.objects import attributes
 from . import opened_files, random_sources
@@ -43,6 +43,7 @@ class CachePlan:
     def __init__(self, path: Sequence[str] | None, cut: int, key: str, folder: str) -> None:
         self.path, self.cut = path, cut
         self.key = key  # of the data set's state and code, and of the operations before the cut
+        self.alternatives: tuple[str, ...] = ()  # that make the samples; `cut` is among their steps
         self.folder = folder
         self.budget_bytes = 0
         self.least_ns_per_byte = 0.0  # what saves less is not cached
@@ -52,12 +53,20 @@ class CachePlan:
         self.switch: str | None = None
 
 
-def key_of(dataset: Any, path: Sequence[str] | None, cut: int) -> str:
+def key_of(
+    dataset: Any, path: Sequence[str] | None, cut: int, alternatives: Sequence[str] = ()
+) -> str:
     """Return the key under which samples of a data set are cached.
 
-    Parts of one data set (torch's Subset) share it. Raises NoFingerprint, NoTransform.
+    Parts of one data set (torch's Subset) share it. Samples that alternatives make have a key of
+    their own, which includes all operations: draft mode, say, decodes as a later Resize needs it.
+    Raises NoFingerprint, NoTransform, OSError.
     """
     inner, _ = _unwrapped(dataset, 0)
+    if path is not None and alternatives:
+        place, code = TransformPlace(dataset, path), alternative_files.code(alternatives)
+        made = (list(alternatives), code, place.operations())
+        return fingerprint(_FORMAT, versions(), cut, made, inner, without=[place.transform])
     if path is None:
         return fingerprint(_FORMAT, versions(), inner)
     place = TransformPlace(dataset, path)

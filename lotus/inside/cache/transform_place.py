@@ -61,6 +61,7 @@ class TransformPlace:
     """A transform, and all attributes that hold it. Raises NoTransform."""
 
     def __init__(self, dataset: object, path: Sequence[str]) -> None:
+        self.path = list(path)
         owner = dataset
         for name in path[:-1]:
             owner = attributes(owner).get(name)

@@ -46,6 +46,15 @@ def load(name: str, folder: str = FOLDER) -> Any:
     return module
 
 
+def code(names: Iterable[str], folder: str = FOLDER) -> list[bytes]:
+    """Return the code of alternatives and of what they share. Raises OSError."""
+    files = []
+    for name in ("_operations", *names):
+        with open(os.path.join(folder, f"{name}.py"), "rb") as file:
+            files.append(file.read())
+    return files
+
+
 def in_turn(functions: Iterable[Any], value: Any) -> Any:
     """Apply functions of one value, one after the other."""
     for function in functions:

@@ -40,6 +40,11 @@ def test_the_setting_of_one_and_the_cache_of_the_other_are_used() -> None:
     assert (entry.setting, entry.cache) == (TUNED.setting, CACHE.cache)
 
 
+def test_samples_that_alternatives_make_are_cached() -> None:
+    (entry,) = combined(files(plan=CACHE, advice=ADVICE, tuned=TUNED)).loaders
+    assert (entry.setting, entry.cache, entry.alternatives) == (TUNED.setting, CACHE.cache, USES)
+
+
 def test_entries_of_different_loaders_stay_apart() -> None:
     document = combined(files(tuned=TUNED, other=OTHER))
     assert document.loaders == (TUNED, OTHER)
@@ -66,7 +71,6 @@ def test_one_file_and_none_stay_as_they_are() -> None:
     [
         (TUNED, replace(TUNED, setting=Setting(4)), "both change the setting of the loader of"),
         (CACHE, replace(CACHE, cache=replace(CACHE.cache, cut=0)), "both cache samples of"),
-        (CACHE, ADVICE, "cannot be combined: one caches samples of the loader of ImageFolder"),
     ],
 )
 def test_what_contradicts_is_refused(first: Entry, second: Entry, message: str) -> None:

@@ -18,11 +18,16 @@ def test_rows_that_were_written_are_read_again_and_paired_by_round(tmp_path: Pat
     kept.write(rows)
     kept.append(row(1, "exact", 1.0, "0.2"), row(2, "exact", 9.0, "0.1"))
     advice = {"sentence": "At most 3 times", "shares": [], "alternative_speedups": {}}
-    said = {"text": {"seconds": 60.0, "load": 0.1, "advice": advice}}
+    plan = {"sentence": "Do not cache"}
+    tune = {"benefit": True, "best": {"num_workers": 1, "threads": None}, "checked": None}
+    tune["speedup"] = {"mean": 1.5}
+    said = {"text": {"advise": {"seconds": 60.0, "load": 0.1, **advice}}}
+    said["text"] |= {"plan": plan, "tune": tune}
     text = demos.table(kept.read(), said)
     assert "3.000 (2.000 to 4.000)" in text  # the script's own
     assert "3.000 (2.000 to 4.000) others" in text  # 2 and 4 times; round 2 has no pair
     assert "At most 3 times (60 s, load 0.1)" in text
+    assert "plan: Do not cache\n    tune: 1.50 times as fast with num_workers 1\n" in text
 
 
 def test_epochs_of_both_kinds_of_scripts_are_read() -> None:

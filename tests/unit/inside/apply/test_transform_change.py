@@ -46,6 +46,23 @@ def test_a_transform_is_changed_only_between_put_and_restore():
     assert len(steps) == 3
 
 
+def test_a_place_among_the_operations_is_found_among_the_steps(tmp_path):
+    for number in range(2):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "0.jpg").write_bytes(b"")
+    resize, flip = transforms.Resize(8), transforms.RandomHorizontalFlip()
+    data = Data([resize, flip, *FLOATS, flip])
+    exact, _ = change(data, "in_place_normalize")
+    assert [exact.cut(["transform"], number) for number in range(6)] == [0, 1, 2, None, 3, 4]
+    assert exact.names_of_steps()[2] == "InPlaceNormalize"
+    assert exact.cut(["other"], 0) is None
+    # What takes the decoder's place gives the transform its input.
+    folder = datasets.ImageFolder(str(tmp_path), data.transform)
+    tensors, _ = change(folder, "uint8_tensors")
+    cuts = [tensors.cut(["transform"], number) for number in range(6)]
+    assert cuts == [0, None, None, None, 3, 4]
+
+
 def test_what_the_program_sets_meanwhile_stays():
     data = Data(FLOATS)
     changed, _ = change(data, "in_place_normalize")

@@ -13,6 +13,7 @@ from lotus.inside.cache.cached_samples import (
     SampleCount,
     SampleMaker,
     entry_parts,
+    key_of,
 )
 from lotus.inside.cache.entry_codec import HOLE, encode
 from lotus.inside.cache.sample_template import filled, with_hole
@@ -219,6 +220,18 @@ def test_it_has_the_attributes_of_its_data_set(made):
     data = Data()
     assert made(data).made is data.made
     assert not hasattr(made(data), "__getitems__")
+
+
+def test_samples_of_alternatives_have_a_key_of_their_own():
+    transforms = pytest.importorskip("torchvision.transforms")
+    data, path = Data(), ("transform",)
+    data.transform = transforms.Compose([transforms.Resize(8)])
+    own, other = key_of(data, path, 0), key_of(data, path, 0, ["uint8_tensors"])
+    assert len({own, other, key_of(data, path, 0, ["in_place_normalize"])}) == 3
+    assert key_of(data, path, 0, ["uint8_tensors"]) == other
+    data.transform.transforms.append(transforms.ToTensor())  # comes after what is cached
+    assert key_of(data, path, 0) == own
+    assert key_of(data, path, 0, ["uint8_tensors"]) != other
 
 
 def test_holes():
