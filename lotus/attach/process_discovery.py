@@ -1,5 +1,6 @@
 """Finds running programs that use torch, and which of their processes are workers or ranks."""
 
+import contextlib
 import itertools
 import os
 import re
@@ -20,6 +21,8 @@ _AGENT = re.compile(
     r"torch/distributed/(run|launch)\.py"
 )
 _SPAWNED = re.compile(r"multiprocessing\.(spawn|forkserver)|multiprocessing-fork")
+# Threads of torch.distributed: whoever runs them has joined a process group.
+_GROUP_THREAD = re.compile(r"pt_(gloo|nccl)")
 _HELPERS = re.compile(r"multiprocessing\.resource_tracker|multiprocessing\.resource_sharer")
 _MOST_LISTED = 8
 _FORKED = 0x40  # PF_FORKNOEXEC of Linux
@@ -40,6 +43,7 @@ class ProcessFacts:
     torch: bool | None
     rank: int = -1
     forked: bool = False  # and runs the program of who forked it
+    joined: bool = False  # a process group of torch.distributed
 
     @property
     def words(self) -> str:
@@ -58,8 +62,8 @@ class Program:
 
 
 def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program]:
-    """The programs that a process id stands for: of a worker its parent's, of a launcher's agent
-    those of all its ranks.
+    """The programs that a process id stands for: of a worker its parent's, of who started ranks
+    (torchrun, torch.multiprocessing.spawn) those of all of them.
 
     Raises LotusError, one line with the next step, where there is none.
     """
@@ -112,6 +116,8 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
             "lists those with torch"
         )
     if facts.torch is False and ranks:  # a shell, uv, or a launcher of its own
+        if job := _spawned_job(ranks, processes, children):
+            return job
         programs = _joined([_program(each, processes, children) for each in ranks])
         if len(programs) > 1 and not _of_agent(programs):
             raise _several(programs)
@@ -124,7 +130,47 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
     main = facts
     while _is_worker(main, processes, children):
         main = _starter(main, processes) or main
+    if job := _spawned_job([facts], processes, children):
+        return job
     return [_program(main, processes, children)]
+
+
+def _spawned_ranks(
+    facts: ProcessFacts,
+    processes: Mapping[int, ProcessFacts],
+    children: Mapping[int, list[int]],
+) -> list[ProcessFacts]:
+    """The ranks that a training started from Python, as torch.multiprocessing.spawn does, and
+    itself where it is one of them; [] where it started none.
+
+    Where the environment does not tell their numbers, they are numbered as they started.
+    """
+    own = [processes[pid] for pid in children.get(facts.pid, ()) if processes[pid].torch]
+    if not facts.joined and any(is_named_worker(each) for each in own):
+        return []  # it trains itself
+    own = [each for each in own if is_worker_of(each, facts)]
+    ranks = [each for each in own if each.joined]
+    if not ranks:  # an older torch, which does not name its threads
+        ranks = [each for each in own if not _is_worker(each, processes, children)]
+        if len(ranks) < 2:
+            return []
+    ranks = sorted([facts] * facts.joined + ranks, key=lambda each: (each.start_ticks, each.pid))
+    if all(each.rank >= 0 for each in ranks):
+        return sorted(ranks, key=lambda each: each.rank)
+    return [replace(each, rank=number) for number, each in enumerate(ranks)]
+
+
+def _spawned_job(
+    mains: list[ProcessFacts],
+    processes: Mapping[int, ProcessFacts],
+    children: Mapping[int, list[int]],
+) -> list[Program]:
+    """The ranks' programs where these processes are one that started ranks, and those; else []."""
+    for each in mains:
+        ranks = _spawned_ranks(each, processes, children)
+        if ranks and {main.pid for main in mains} <= {each.pid, *(rank.pid for rank in ranks)}:
+            return [_program(rank, processes, children) for rank in ranks]
+    return []
 
 
 def ended_early(pid: int) -> LotusError:
@@ -158,6 +204,8 @@ def only_program(processes: Mapping[int, ProcessFacts]) -> list[Program]:
         and not _is_worker(each, processes, children)
         and not _AGENT.search(" ".join(each.command))
     ]
+    if job := _spawned_job(mains, processes, children):
+        return job
     programs = _joined([_program(each, processes, children) for each in mains])
     with_workers = [each for each in programs if each.workers]
     if not programs:
@@ -204,7 +252,7 @@ def _program(
             workers = [each for each in workers if each.pid != pid]
             workers += [processes[each] for each in children.get(pid, ())]
     workers = [each for each in workers if each.torch is not False and each.state not in "ZX"]
-    workers = [each for each in workers if is_worker_of(each, main)]
+    workers = [each for each in workers if is_worker_of(each, main) and not each.joined]
     workers.sort(key=lambda each: (each.start_ticks, each.pid))
     return Program(main, tuple(workers))
 
@@ -249,6 +297,8 @@ def _is_worker(
         return False
     if is_named_worker(facts):
         return True
+    if facts.joined:
+        return False
     # torch.multiprocessing.spawn starts ranks in the same way: those have workers of their own.
     own = [processes[pid] for pid in children.get(facts.pid, ()) if processes[pid].torch]
     return not any(is_worker_of(each, facts) for each in own)
@@ -312,7 +362,17 @@ def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessFacts | None:
         return replace(facts, python=python or None)
     python = python or bool(re.search(r"libpython\d|/python\d", maps))
     torch = bool(_TORCH.search(maps))
-    return replace(facts, python=python, torch=torch, rank=_rank(folder) if torch else -1)
+    if not torch:
+        return replace(facts, python=python, torch=False)
+    return replace(facts, python=python, torch=True, rank=_rank(folder), joined=_joins(folder))
+
+
+def _joins(folder: Path) -> bool:
+    names = []
+    for task in folder.glob("task/*/comm"):
+        with contextlib.suppress(OSError):  # a thread that has ended
+            names.append(task.read_text(errors="replace"))
+    return any(_GROUP_THREAD.match(name) for name in names)
 
 
 def _rank(folder: Path) -> int:

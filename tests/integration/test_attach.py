@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.attach import attached_run, stack_recorder
+from lotus.attach import attached_run, process_discovery, stack_recorder
 from lotus.attach.thread_readings import children_of
 from tests.integration.attaching import (
     OWN,
@@ -242,6 +242,25 @@ def test_the_agent_of_a_job_stands_for_all_ranks(tmp_path: Path) -> None:
     assert set(pids) == {0, 1}
     assert loop["held_up_by"] == pids[1]
     assert loop["verdict"]["kind"] == "input-bound"
+
+
+def test_a_program_that_spawns_ranks_stands_for_all_of_them(tmp_path: Path) -> None:
+    with running(sys.executable, PROGRAMS / "spawned_ranks.py") as program:
+        # They have no workers: that both iterate is seen by the threads of their process group.
+        wait_until(lambda: sum(_joined(int(each)) for each in children(program.pid)) == 2, program)
+        done = attach(str(program.pid), "--seconds", "5", "--json", "-o", str(tmp_path / "run"))
+        ranks = sorted(int(each) for each in children(program.pid) if _joined(int(each)))
+    assert done.returncode == 0, done.stderr
+    loop = json.loads(done.stdout)["loops"][0]
+    pids = {row["rank"]: row["pid"] for row in loop["ranks"]}
+    assert pids == dict(enumerate(ranks))
+    assert loop["verdict"]["kind"] == "input-bound"
+    assert loop["held_up_by"] == pids[1]
+
+
+def _joined(pid: int) -> bool:
+    facts = process_discovery.read_process(pid)
+    return facts is not None and facts.joined
 
 
 _IN_A_NAMESPACE = """

@@ -80,6 +80,50 @@ def test_an_agent_stands_for_its_ranks() -> None:
     assert [worker.pid for worker in programs[1].workers] == [30]
 
 
+def test_a_program_that_spawns_ranks_stands_for_them() -> None:
+    spawner = process(10, 2)
+    ranks = [process(pid, 10, command=SPAWNED, joined=True) for pid in (12, 11)]
+    beside = process(13, 10, command=SPAWNED)  # a pool of its own, say
+    worker = process(20, 12, command=SPAWNED, name="pt_data_worker:0")
+    processes = table(spawner, *ranks, beside, worker)
+    for programs in (
+        process_discovery.programs_of(10, processes),
+        process_discovery.only_program(table(spawner, *ranks, worker)),
+        process_discovery.programs_of(2, table(SHELL, spawner, *ranks, worker)),
+    ):
+        assert [(each.main.pid, each.main.rank) for each in programs] == [(11, 0), (12, 1)]
+        assert [each.pid for each in programs[1].workers] == [20]
+    # A rank stands for itself, and so does its worker.
+    for pid in (12, 20):
+        assert [each.main.pid for each in process_discovery.programs_of(pid, processes)] == [12]
+
+
+def test_a_rank_that_starts_the_others_is_one_of_them() -> None:
+    first = process(10, joined=True)
+    second = process(11, 10, joined=True)
+    worker = process(12, 10, name="pt_data_worker:0")
+    programs = process_discovery.programs_of(10, table(first, second, worker))
+    assert [each.main.pid for each in programs] == [10, 11]
+    assert [each.pid for each in programs[0].workers] == [12]
+
+
+def test_ranks_of_an_older_torch_are_known_by_their_workers() -> None:
+    ranks = [process(pid, 10, command=SPAWNED) for pid in (11, 12)]
+    workers = [process(pid, pid - 10, command=SPAWNED) for pid in (21, 22)]
+    programs = process_discovery.programs_of(10, table(process(10), *ranks, *workers))
+    assert [each.main.pid for each in programs] == [11, 12]
+    # One spawned worker that starts a process is no job.
+    (program,) = process_discovery.programs_of(10, table(process(10), ranks[0], workers[0]))
+    assert program.main.pid == 10
+
+
+def test_a_training_that_spawns_another_beside_its_workers_is_no_agent() -> None:
+    worker = process(11, 10, name="pt_data_worker:0")
+    other = process(12, 10, command=SPAWNED, joined=True)
+    (program,) = process_discovery.programs_of(10, table(process(10), worker, other))
+    assert (program.main.pid, [each.pid for each in program.workers]) == (10, [11])
+
+
 def test_a_shell_of_several_trainings_lists_them() -> None:
     processes = table(SHELL, process(10, 2), process(11, 2, command=("python", "other.py")))
     with pytest.raises(LotusError, match=r"name one: 10 \(.*; 11 \("):
