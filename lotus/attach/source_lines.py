@@ -40,10 +40,14 @@ class SourceLoop:
 
 @dataclass(frozen=True)
 class _Comprehension:
-    """`frame`: the name of its own frame; a list's has one before Python 3.12 only."""
+    """`frame`: the name of its own frame; a list's has one before Python 3.12 only.
+
+    `makes_iterators`: it calls `iter` itself.
+    """
 
     loop: SourceLoop
     frame: str
+    makes_iterators: bool
 
 
 @dataclass
@@ -77,15 +81,22 @@ class SourceLines:
         inside = [each for each in self._parsed(file).loops if each.head <= line <= each.last]
         return max(inside, key=lambda each: (each.head, -each.last)) if inside else None
 
-    def comprehension(self, file: str, line: int, function: str) -> SourceLoop | None:
-        """The innermost comprehension with this line that a frame of this function may run."""
+    def comprehension(
+        self, file: str, line: int, function: str, *, begins: bool = False
+    ) -> SourceLoop | None:
+        """The innermost comprehension with this line that a frame of this function may run.
+
+        `begins`: or that it calls `iter` for, which is done in the function around; but not one
+        that calls `iter` itself, as for a loop elsewhere.
+        """
         frame = function.rpartition(".")[2]
         own = frame in _FRAMES.values()
         inside = [
             each.loop
             for each in self._parsed(file).comprehensions
             if each.loop.head <= line <= each.loop.last
-            and (each.frame == frame if own else each.frame != GENERATOR)
+            and (each.frame == frame if own else begins or each.frame != GENERATOR)
+            and not (begins and each.makes_iterators)
         ]
         around = self.loop(file, line)
         if around is not None and around.head == around.first == line:
@@ -153,11 +164,11 @@ def _comprehensions(statement: ast.stmt) -> Iterator[_Comprehension]:
             taken.add(node.args[0])
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             frame = _FRAMES[type(node)]
-            hands_on = _calls_next(node) or (frame == GENERATOR and node not in taken)
+            hands_on = _calls(node, "next") or (frame == GENERATOR and node not in taken)
             last = node.end_lineno or node.lineno
             loop = SourceLoop(node.lineno, node.lineno, last, hands_on)
-            if not _calls_next(node.generators[0].iter):  # what takes one batch is a loop's body
-                yield _Comprehension(loop, frame)
+            if not _calls(node.generators[0].iter, "next"):  # what takes one batch is a loop's body
+                yield _Comprehension(loop, frame, _calls(node, "iter"))
 
 
 def _name_of(function: ast.expr) -> str:
@@ -166,9 +177,9 @@ def _name_of(function: ast.expr) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _calls_next(tree: ast.AST) -> bool:
+def _calls(tree: ast.AST, name: str) -> bool:
     calls = (each.func for each in ast.walk(tree) if isinstance(each, ast.Call))
-    return any(isinstance(function, ast.Name) and function.id == "next" for function in calls)
+    return any(isinstance(function, ast.Name) and function.id == name for function in calls)
 
 
 def _class_names(bases: Sequence[ast.expr]) -> Iterator[str]:
@@ -199,7 +210,7 @@ def _hands_on(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     body = loop.body
     if len(body) == 1 and isinstance(body[0], ast.Try):
         body = body[0].body
-    return len(body) == 1 and _calls_next(body[0])
+    return len(body) == 1 and _calls(body[0], "next")
 
 
 def _named(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:

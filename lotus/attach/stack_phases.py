@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lotus.analysis.attached import phases
+from lotus.analysis.attached.inner_operations import BASES, CONTAINERS
 from lotus.attach.source_lines import SourceLoop
 from lotus.format import stack_frames
 from native_map.recording.python_frame import Frame
@@ -30,13 +31,7 @@ _ONLY_TRANSFORM_CALL = re.compile(
 _NESTED = re.compile(r"(\.<locals>\.[^.]+)+$")
 _LIST_LOOP = re.compile(r"\bin\s+.*\bself\.\w*(transforms|augment|ops\b|steps\b|stages\b)")
 _LOADER_CALL = re.compile(r"\bself\.loader\(")
-_CONTAINERS = frozenset(
-    "Compose Sequential StandardTransform RandomApply RandomChoice RandomOrder OneOf SomeOf".split()
-)
 _LISTS = frozenset("Compose Sequential StandardTransform".split())  # what is in them is named
-_BASES = frozenset(
-    "Transform BasicTransform ImageOnlyTransform DualTransform BaseWaveformTransform Module".split()
-)
 _DRAWING = frozenset(("_next_index",))
 _ITERATES_SAMPLER = "iter(self._index_sampler)"
 # Of torchdata's StatefulDataLoader, in a worker and in `next`.
@@ -64,8 +59,13 @@ class Sources(Protocol):
     def loop(self, file: str, line: int) -> SourceLoop | None:
         """The innermost loop around a line."""
 
-    def comprehension(self, file: str, line: int, function: str) -> SourceLoop | None:
-        """The innermost comprehension that a frame of this function may run at a line."""
+    def comprehension(
+        self, file: str, line: int, function: str, *, begins: bool = False
+    ) -> SourceLoop | None:
+        """The innermost comprehension that a frame of this function may run, or begin, at a line.
+
+        That calls `iter` itself is none that is begun: it makes iterators for a loop elsewhere.
+        """
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,15 @@ def _site(
     only calls the loader for a loop whose source is there. `takes`: it calls `next`, not `iter`.
     """
     looped = wrapper = unread = None
+    begins = not takes  # whether the frame itself calls `iter`, or one that hands on its batches
     unread_elsewhere = False  # whether it is also seen outside of `next`
     for frame in reversed(above):
         library = stack_frames.LIBRARY.search(frame.file)
         if unread and library:
             continue  # its loops run the cells of a notebook
         lines = elsewhere.get((frame.function, frame.file), set())
-        loop = _loop_at(frame, sources, takes)
+        loop = _loop_at(frame, sources, takes, begins)
+        begins = begins and loop is not None and loop.hands_on
         if loop is None:
             if not looped and not library and not sources.text(frame.file, frame.line):
                 site = Site(frame.function, frame.file, frame.line, 0, 0)
@@ -162,12 +164,16 @@ def _site(
     return None if chosen is None else Site(chosen.function, chosen.file, chosen.line, 0, 0)
 
 
-def _loop_at(frame: Frame, sources: Sources, takes: bool = True) -> SourceLoop | None:
-    """The innermost loop that a frame may be in; a comprehension is one if it takes batches.
-
-    One that calls `iter` makes iterators for a loop elsewhere, as in Lightning.
+def _loop_at(
+    frame: Frame, sources: Sources, takes: bool = True, begins: bool = False
+) -> SourceLoop | None:
+    """The innermost loop that a frame may be in; a comprehension is one if it takes batches, or
+    if the frame `begins` it. One whose body makes iterators makes them for a loop elsewhere.
     """
-    comprehension = takes and sources.comprehension(frame.file, frame.line, frame.function)
+    comprehension = None
+    if takes or begins:
+        places = frame.file, frame.line, frame.function
+        comprehension = sources.comprehension(*places, begins=begins)
     return comprehension or sources.loop(frame.file, frame.line)
 
 
@@ -211,7 +217,7 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
     """What a thread of a main process is at."""
     at = _loader_frame(frames)
     if at is None:
-        return _outside_of_next(frames, sites)
+        return _outside_of_next(frames, sites, sources)
     loop = _loop_of(frames[: at + 1], sites, sources)
     below = frames[at:]
     names = _names(below)
@@ -275,18 +281,32 @@ def _sent(frames: Sequence[Frame]) -> str:
     return phases.TENSORS if shared else ""
 
 
-def _outside_of_next(frames: Sequence[Frame], sites: Sequence[Site]) -> Label:
+def _outside_of_next(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> Label:
     for place in reversed(range(len(frames))):
         frame = frames[place]
         if _last(frame) in ("_shutdown_workers",) and _LOADER.search(frame.file):
             return Label(phases.SHUTDOWN)
         for number, site in enumerate(sites):
-            if site.holds(frame):
+            if site.holds(frame) or _hands_on(site, frames[place:], sources):
                 # What called the loop, as a framework's, is no part of the step.
                 return Label(phases.STEP, loop=number, chain=_of_step(frames[place:]))
     if any(frame.file.startswith("<frozen importlib") for frame in frames):
         return Label(phases.IMPORTS)
     return Label(phases.OUTSIDE, chain=_of_program(frames))
+
+
+def _hands_on(site: Site, frames: Sequence[Frame], sources: Sources) -> bool:
+    """Whether a loop takes its batches from a generator that does something to each of them.
+
+    Its time between two calls of the loader's `next` is part of the step.
+    """
+    at = frames[0]
+    if (at.function, at.file) != (site.function, site.file):
+        return False
+    if not site.head <= at.line < site.first:
+        return False
+    within = ((frame, sources.loop(frame.file, frame.line)) for frame in frames[1:])
+    return any(loop and loop.hands_on and frame.line >= loop.first for frame, loop in within)
 
 
 def _of_step(frames: Sequence[Frame]) -> tuple[Frame, ...]:
@@ -431,7 +451,7 @@ def _is_list(frame: Frame, below: Sequence[Frame], sources: Sources) -> bool:
     owner = _owner(frame)
     if owner in _LISTS:
         return True
-    loop = sources.loop(frame.file, frame.line) if below and owner not in _CONTAINERS else None
+    loop = sources.loop(frame.file, frame.line) if below and owner not in CONTAINERS else None
     return loop is not None and bool(_LIST_LOOP.search(sources.text(frame.file, loop.head)))
 
 
@@ -469,7 +489,7 @@ def _shown(frames: Sequence[Frame]) -> str:
         owner = _owner(frame)
         if owner == "Lambda":
             continue
-        if owner not in _BASES:
+        if owner not in BASES:
             return owner or _last(frame)
     return _owner(frames[0]) or _last(frames[0])
 
@@ -477,7 +497,7 @@ def _shown(frames: Sequence[Frame]) -> str:
 def _of_calls(frames: Sequence[Frame]) -> Iterator[Frame]:
     yield frames[0]
     for frame in frames[1:8]:
-        if _owner(frames[0]) not in _BASES | {"Lambda"}:
+        if _owner(frames[0]) not in BASES | {"Lambda"}:
             return
         if _last(frame) not in ("_wrapped_call_impl", "_call_impl") and _last(frame) not in _PLAIN:
             yield frame

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from lotus.analysis.attached import phases
+from lotus.analysis.attached.inner_operations import inner_operations
 from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.loop_shares import Component, LoopShares, Sampled, idle_share
 from lotus.analysis.attached.wait_interval import wait_spread
@@ -478,4 +479,5 @@ def _circumstances(
             seen.evidence.machine, seen.evidence.facts.get("memory_bytes") or math.nan
         ),
         affordable=math.inf,
+        inner=inner_operations(seen, shares),
     )

@@ -72,7 +72,9 @@ class Sources:
     def are_kin(self, one: str, other: str, files: Iterable[str]) -> bool:
         return one == other or {one, other} == {"Pictures", "Base"}
 
-    def comprehension(self, file: str, line: int, function: str) -> SourceLoop | None:
+    def comprehension(
+        self, file: str, line: int, function: str, *, begins: bool = False
+    ) -> SourceLoop | None:
         return None
 
     def loop(self, file: str, line: int) -> SourceLoop | None:
@@ -360,6 +362,71 @@ def test_a_comprehension_that_only_makes_iterators_is_no_loop(
     waits = stack(main, f"_BaseDataLoaderIter.__next__ {LOADER}:7")
     (site,) = stack_phases.find_loops([begins, waits], SourceLines())
     assert (site.function, site.head) == ("main", 2)
+
+
+TWO_LOOPS = """
+def main(first, second):
+    for epoch in range(3):
+        for batch in first:
+            train(batch)
+        errors = [
+            test(batch)
+            for batch in second
+        ]
+"""
+
+
+def test_workers_that_a_comprehension_starts_are_not_those_of_the_loop_before(
+    tmp_path: Path,
+) -> None:
+    """It calls `iter` in the function around, before it has a frame of its own."""
+    file = tmp_path / "train.py"
+    file.write_text(TWO_LOOPS)
+    in_list = f"main {file}:7", f"main.<locals>.<listcomp> {file}:8"
+    next_ = f"_BaseDataLoaderIter.__next__ {LOADER}:7"
+    waits, tests = stack(*in_list, next_), stack(*in_list, "test /app/model.py:3")
+    trains = stack(f"main {file}:4", next_)
+    stacks = [*[trains] * 9, stack(f"main {file}:5", "train /app/model.py:5"), waits, tests]
+    begins = stack(f"main {file}:8", *FORKED[2:], *SAMPLE)
+    sources = SourceLines()
+    sites = stack_phases.find_loops([*stacks, begins], sources)
+    makers = stack_phases.made_elsewhere([*stacks, begins], sites, sources)
+    worker, test, train = (
+        stack_phases.of_taker(of_thread(each, sites, sources), makers).loop
+        for of_thread, each in (
+            (stack_phases.label_worker, begins),
+            (stack_phases.label_main, tests),
+            (stack_phases.label_main, trains),
+        )
+    )
+    assert worker == test != train
+
+
+ON_THE_WAY = """
+def batches(loader):
+    for batch in loader:
+        yield vary(batch)
+
+def main(loader):
+    for batch in batches(loader):
+        step(batch)
+"""
+
+
+def test_what_a_generator_does_to_each_batch_is_part_of_the_step(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(ON_THE_WAY)
+    wraps = f"main {file}:7", f"batches {file}:4"
+    waits = stack(f"main {file}:7", f"batches {file}:3", f"_BaseDataLoaderIter.__next__ {LOADER}:7")
+    steps, varies = stack(f"main {file}:8"), stack(*wraps, "vary /app/data.py:9")
+    sources = SourceLines()
+    (site,) = stack_phases.find_loops([waits, steps, varies], sources)
+    label = stack_phases.label_main(varies, [site], sources)
+    assert (label.phase, label.loop) == (phases.STEP, 0)
+    assert label.chain[-1].function == "vary"
+    # What another function does at the loop's first line, before a batch is asked for, is not.
+    before = stack(f"main {file}:7", "make_loader /app/data.py:20")
+    assert stack_phases.label_main(before, [site], sources).phase == phases.OUTSIDE
 
 
 def test_a_loader_that_next_never_shows_is_found_by_its_workers() -> None:

@@ -1,0 +1,56 @@
+"""Which operation within another one takes most of its time, from the frames of its stacks."""
+
+from collections import Counter
+
+from lotus.analysis.attached import phases
+from lotus.analysis.attached.loop_shares import LoopShares, Sampled
+
+_MOST = 0.5  # of the stacks of the one around
+_CALLS = ("__call__", "forward")
+# Classes of transforms that call others, and do nothing themselves.
+CONTAINERS = frozenset(
+    "Compose Sequential StandardTransform RandomApply RandomChoice RandomOrder OneOf SomeOf".split()
+)
+# Those that others are derived from.
+BASES = frozenset(
+    "Transform BasicTransform ImageOnlyTransform DualTransform BaseWaveformTransform Module".split()
+)
+
+
+def inner_operations(seen: Sampled, shares: LoopShares) -> dict[str, str]:
+    """The innermost operation that has most of the stacks of each operation, by its name.
+
+    An operation within is a call of another object: a `__call__` or `forward` of another class.
+    """
+    samples = seen.samples
+    mine = samples[(samples["phase"] == phases.OPERATION) & samples["loop"].isin((shares.loop, -1))]
+    counts = mine.groupby("label").size().to_dict()
+    names = dict(zip(mine["label"].tolist(), mine["name"].tolist(), strict=True))
+    chains = seen.evidence.chains
+    chains = chains[chains["label"].isin(counts)].sort_values(["label", "depth"])
+    within: dict[str, Counter[str]] = {}
+    depths: dict[tuple[str, str], int] = {}
+    for label, rows in chains.groupby("label"):
+        name, owners = names[label], {}
+        for depth, function in enumerate(rows["function"].tolist()):
+            owner = _owner(str(function))
+            if owner and owner != name and owner not in CONTAINERS | BASES:
+                owners[owner] = depth
+        for owner, depth in owners.items():
+            within.setdefault(name, Counter())[owner] += counts[label]
+            depths[name, owner] = max(depths.get((name, owner), 0), depth)
+    wholes: Counter[str] = Counter()
+    for label, count in counts.items():
+        wholes[names[label]] += count
+    result = {}
+    for name, found in within.items():
+        most = [owner for owner, count in found.items() if count > _MOST * wholes[name]]
+        if most:
+            result[name] = max(most, key=lambda owner: depths[name, owner])
+    return result
+
+
+def _owner(function: str) -> str:
+    """The class of a call of an object; "" of other functions."""
+    parts = function.split(".")
+    return parts[-2] if len(parts) > 1 and parts[-1] in _CALLS and parts[-2] != "<locals>" else ""
