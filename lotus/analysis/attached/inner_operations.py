@@ -30,15 +30,16 @@ def inner_operations(seen: Sampled, shares: LoopShares) -> dict[str, str]:
     chains = chains[chains["label"].isin(counts)].sort_values(["label", "depth"])
     within: dict[str, Counter[str]] = {}
     depths: dict[tuple[str, str], int] = {}
-    for label, rows in chains.groupby("label"):
-        name, owners = names[label], {}
-        for depth, function in enumerate(rows["function"].tolist()):
-            owner = _owner(str(function))
-            if owner and owner != name and owner not in CONTAINERS | BASES:
-                owners[owner] = depth
-        for owner, depth in owners.items():
-            within.setdefault(name, Counter())[owner] += counts[label]
-            depths[name, owner] = max(depths.get((name, owner), 0), depth)
+    calls: dict[tuple[int, str], int] = {}  # the depth of each within
+    rows = zip(chains["label"].tolist(), chains["depth"].tolist(), chains["function"], strict=True)
+    for label, depth, function in rows:
+        owner = _owner(str(function))
+        if owner and owner != names[label] and owner not in CONTAINERS | BASES:
+            calls[int(label), owner] = int(depth)
+    for (label, owner), depth in calls.items():
+        name = names[label]
+        within.setdefault(name, Counter())[owner] += counts[label]
+        depths[name, owner] = max(depths.get((name, owner), 0), depth)
     wholes: Counter[str] = Counter()
     for label, count in counts.items():
         wholes[names[label]] += count
