@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lotus.analysis.attached import phases
-from lotus.analysis.attached.inner_operations import BASES, CONTAINERS
+from lotus.analysis.attached.transform_classes import BASES, CONTAINERS
 from lotus.attach.source_lines import SourceLoop
 from lotus.format import stack_frames
 from native_map.recording.python_frame import Frame

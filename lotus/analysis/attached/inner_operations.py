@@ -4,17 +4,10 @@ from collections import Counter
 
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.loop_shares import LoopShares, Sampled
+from lotus.analysis.attached.transform_classes import BASES, CONTAINERS
 
 _MOST = 0.5  # of the stacks of the one around
 _CALLS = ("__call__", "forward")
-# Classes of transforms that call others, and do nothing themselves.
-CONTAINERS = frozenset(
-    "Compose Sequential StandardTransform RandomApply RandomChoice RandomOrder OneOf SomeOf".split()
-)
-# Those that others are derived from.
-BASES = frozenset(
-    "Transform BasicTransform ImageOnlyTransform DualTransform BaseWaveformTransform Module".split()
-)
 
 
 def inner_operations(seen: Sampled, shares: LoopShares) -> dict[str, str]:

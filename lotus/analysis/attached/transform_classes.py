@@ -1,0 +1,10 @@
+"""Classes of transforms, by name, that are no operations of their own."""
+
+# They call others, and do nothing themselves.
+CONTAINERS = frozenset(
+    "Compose Sequential StandardTransform RandomApply RandomChoice RandomOrder OneOf SomeOf".split()
+)
+# Others are derived from them.
+BASES = frozenset(
+    "Transform BasicTransform ImageOnlyTransform DualTransform BaseWaveformTransform Module".split()
+)
