@@ -14,22 +14,37 @@ from typing import Annotated, Any, Union
 
 import msgspec
 
+from lotus.common.declared import Length, OneOf, Pattern, Range
+from lotus.settings.share_plan import PlanHead, SharePlan
+from lotus.settings.tuned_file import Tuned, TunedHead
 from lotus.sweep.sweep_document import SweepDocument
 from native_map.paper.mapping_document import MappingDocument
 
 FOLDER = Path(__file__).parents[1] / "lotus" / "schemas"
-DOCUMENTS: dict[str, type] = {"mapping": MappingDocument, "sweep": SweepDocument}
+# The class of a document last, before it one of the fields that stand beside its content.
+DOCUMENTS: dict[str, tuple[type, ...]] = {
+    "balance": (PlanHead, SharePlan),
+    "mapping": (MappingDocument,),
+    "sweep": (SweepDocument,),
+    "tuned": (TunedHead, Tuned),
+}
 _WIDTH = 110  # of a line; what fits is not broken
 
 
 def text(name: str) -> str:
     """The text of a schema's file."""
     made: dict[type, type] = {}
+    models = DOCUMENTS[name]
     (_, parts) = msgspec.json.schema_components(
-        [_described(DOCUMENTS[name], made)], ref_template="#/$defs/{name}"
+        [_described(model, made) for model in models], ref_template="#/$defs/{name}"
     )
     parts = {part: _plain(schema) for part, schema in parts.items()}
-    whole = parts.pop(DOCUMENTS[name].__name__)
+    *heads, whole = (parts.pop(model.__name__) for model in models)
+    for head in heads:
+        whole["properties"] = head["properties"] | whole["properties"]
+        whole["required"] = head["required"] + whole["required"]
+    if name == "tuned":
+        whole["properties"]["evidence"] |= _of_earlier_versions_too()
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:lotus:{name}:1",
@@ -43,9 +58,10 @@ def _described(kind: Any, made: dict[type, type]) -> Any:
     """The same type for msgspec, which takes descriptions only as its own; `made`: its classes."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
-        notes = (msgspec.Meta(description=note) if isinstance(note, str) else note
-                 for note in kind.__metadata__)  # fmt: skip
-        return Annotated[(_described(kind.__origin__, made), *notes)]
+        plain = _described(kind.__origin__, made)
+        for note in kind.__metadata__:
+            plain = _noted(plain, note)
+        return plain
     if origin in (Union, types.UnionType):
         return Union[tuple(_described(choice, made) for choice in inner)]  # noqa: UP007
     if inner and origin is not typing.Literal:
@@ -55,6 +71,43 @@ def _described(kind: Any, made: dict[type, type]) -> Any:
             made[kind] = _struct(kind, made)
         return made[kind]
     return kind
+
+
+def _noted(kind: Any, note: Any) -> Any:
+    """A type with a note of its annotation, as msgspec has it."""
+    if isinstance(note, str):
+        return Annotated[kind, msgspec.Meta(description=note)]
+    if isinstance(note, OneOf):
+        return typing.Literal[note.choices]
+    if isinstance(note, Range):
+        most = {} if note.most is None else {"le": note.most}
+        return Annotated[kind, msgspec.Meta(ge=note.least, **most)]
+    if isinstance(note, Length):
+        return Annotated[kind, msgspec.Meta(min_length=note.least, max_length=note.most)]
+    if isinstance(note, Pattern):
+        return Annotated[kind, msgspec.Meta(pattern=f"^{note.regex}$")]
+    return Annotated[kind, note]
+
+
+def _of_earlier_versions_too() -> dict[str, Any]:
+    """What tune.json says of the evidence in tuned.json, without which fields it must have."""
+
+    def optional(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [optional(item) for item in schema]
+        if not isinstance(schema, dict):
+            return schema
+        if "$ref" in schema:  # tuned.json calls its parts as the classes
+            return schema | {"$ref": f"#/$defs/{schema['$ref'].rpartition('/')[2].capitalize()}"}
+        return {
+            key: optional(item)
+            for key, item in schema.items()
+            if key != "required" or not isinstance(item, list)
+        }
+
+    properties = json.loads((FOLDER / "tune.json").read_text(encoding="utf-8"))["properties"]
+    own = {name: value for name, value in properties.items() if name not in ("schema", "settings")}
+    return {"properties": optional(own), "additionalProperties": False}
 
 
 def _struct(model: Any, made: dict[type, type]) -> type:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from lotus.analysis.common.scope import RunLike
 from lotus.balance import bno_quantities
@@ -16,9 +15,8 @@ from lotus.balance.more_workers import MoreWorkers, tuned
 from lotus.balance.rank_measurements import Job, measure
 from lotus.balance.step_prediction import Predicted, collective, predict
 from lotus.balance.time_fit import Curve, LinearFit, curve
-from lotus.common import files
 from lotus.common.errors import LotusError
-from lotus.settings.share_plan import MOST_SAMPLES, SharePlan
+from lotus.settings.share_plan import MOST_SAMPLES, PredictedStep, Prediction, SharePlan
 
 _MATTERS = 0.8  # of the slowest rank's time: what is quicker holds nobody up
 _MOST_TUNED = 8  # ranks whose input is simulated, those with the slowest first
@@ -86,21 +84,20 @@ class BatchSplit:
 
     def plan(self) -> SharePlan:
         """Return the content of balance.json."""
-        measured = self.job.measured_ns / 1e9
-        predicted: dict[str, Any] = {
-            "step_before_s": asdict(self.before),
-            "step_after_s": asdict(self.after),
-            "measured_step_s": measured,
-            "times_the_samples_per_second": self.times,
-            "global_batch_before": self.job.global_batch,
-            "batch_sizes_before": list(self.job.batch_sizes),
-        }
+        predicted = Prediction(
+            step_before_s=PredictedStep(**asdict(self.before)),
+            step_after_s=PredictedStep(**asdict(self.after)),
+            measured_step_s=self.job.measured_ns / 1e9,
+            times_the_samples_per_second=self.times,
+            global_batch_before=self.job.global_batch,
+            batch_sizes_before=tuple(self.job.batch_sizes),
+        )
         return SharePlan(
             batch_sizes=self.batch_sizes,
             strategy=self.question.strategy,
             loader=self.job.loader,
             model=self.job.model,
-            predicted=files.json_value(predicted),
+            predicted=predicted,
             notes=self.notes,
         )
 

@@ -1,12 +1,21 @@
 """Reads documents into dataclasses, whose annotations declare what each field may be.
 
-msgspec checks types and required fields, and `__post_init__` of each class its values.
+msgspec checks types and required fields. `check`, which `__post_init__` of a class calls, checks
+values by the `Limit`s in its annotations, also of what is made in Python. From the same
+annotations tools/document_schemas.py writes the JSON schemas.
 """
 
 import dataclasses
+import functools
+import math
 import re
-from typing import Any, TypeVar
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, Union
 
+Head = TypeVar("Head")
 Model = TypeVar("Model")
 
 _PLACE = re.compile(r"(?P<problem>.*) - at `\$\.?(?P<place>[^`]*)`", re.DOTALL)
@@ -21,6 +30,128 @@ _KINDS = {
     "object": "an object",
     "str": "a text",
 }
+
+
+_LEAVES = {
+    bool: ("true or false", (bool,)),
+    float: ("a number", (int, float)),
+    int: ("a whole number", (int,)),
+    str: ("a text", (str,)),
+}
+
+
+class Limit:
+    """A note in an annotation that limits the values of its type."""
+
+    def problem(self, value: Any, place: str) -> str:
+        """Return what is wrong with a value; "" if it is allowed."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Range(Limit):
+    """The numbers from `least` to `most`, both included; without `most` all finite ones."""
+
+    least: int
+    most: int | None = None
+
+    def problem(self, value: Any, place: str) -> str:
+        """Return what is wrong with a number."""
+        if self.least <= value < math.inf and (self.most is None or value <= self.most):
+            return ""
+        kind = "a whole number" if isinstance(value, int) else "a number"
+        end = "on" if self.most is None else f"to {self.most}"
+        return f"{place} is {value!r:.50}: it must be {kind} from {self.least} {end}"
+
+
+@dataclass(frozen=True)
+class Length(Limit):
+    """Texts and lists of `least` to `most` characters or items; None: any number of them."""
+
+    least: int
+    most: int | None = None
+
+    def problem(self, value: Sequence[Any], place: str) -> str:
+        """Return what is wrong with a text or a list."""
+        if self.least <= len(value) and (self.most is None or len(value) <= self.most):
+            return ""
+        unit = "characters" if isinstance(value, str) else "items"
+        wanted = f"at least {self.least}" if self.most is None else f"{self.least} to {self.most}"
+        return f"{place} has {len(value)} {unit}: it must have {wanted}"
+
+
+@dataclass(frozen=True)
+class OneOf(Limit):
+    """One of these texts."""
+
+    choices: tuple[str, ...]
+
+    def problem(self, value: str, place: str) -> str:
+        """Return what is wrong with a text."""
+        if value in self.choices:
+            return ""
+        wanted = ", ".join(self.choices)
+        if len(self.choices) > 1:
+            wanted = f"one of {wanted}"
+        return f"{place} is {value!r:.50}: it must be {wanted}"
+
+
+@dataclass(frozen=True)
+class Pattern(Limit):
+    """Texts that a regular expression describes from begin to end; `words` say the same."""
+
+    regex: str
+    words: str
+
+    def problem(self, value: str, place: str) -> str:
+        """Return what is wrong with a text."""
+        if re.fullmatch(self.regex, value):
+            return ""
+        return f"{place} is {value!r:.50}: it must be {self.words}"
+
+
+def check(made: object) -> None:
+    """Raise ValueError for the first field of a dataclass with a value that is not allowed."""
+    for name, kind in _hints(type(made)):
+        if problem := _problem(kind, getattr(made, name), name):
+            raise ValueError(problem)
+
+
+@functools.cache
+def _hints(model: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple(typing.get_type_hints(model, include_extras=True).items())
+
+
+def _problem(kind: Any, value: Any, place: str) -> str:
+    """Return what a type and its limits find wrong with a value."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        problem = _problem(inner[0], value, place)
+        for limit in inner[1:]:
+            if not problem and isinstance(limit, Limit):
+                problem = limit.problem(value, place)
+        return problem
+    if origin in (Union, types.UnionType):
+        return "" if value is None else _problem(inner[0], value, place)
+    if origin is tuple:
+        problems = (_problem(inner[0], each, f"{place}[{n}]") for n, each in enumerate(value))
+        return next(filter(None, problems), "")
+    words, allowed = _LEAVES.get(kind, ("", ()))
+    if words and (isinstance(value, bool) != (kind is bool) or not isinstance(value, allowed)):
+        return f"{place} is {value!r:.50}: it must be {words}"
+    return ""
+
+
+def read_head(head: type[Head], content: object, name: str = "the document") -> tuple[Head, Any]:
+    """Return the fields of a document that stand beside its content, as `head`, and all others.
+
+    Raises ValueError as `read_as` does.
+    """
+    if not isinstance(content, dict):
+        return read_as(head, content, name), {}
+    own = {field.name for field in dataclasses.fields(head)}  # type: ignore[arg-type]
+    made = read_as(head, {key: content[key] for key in content.keys() & own}, name)
+    return made, {key: value for key, value in content.items() if key not in own}
 
 
 def read_as(model: type[Model], content: object, name: str = "the document") -> Model:

@@ -4,12 +4,12 @@
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from lotus.common import declared, files
+from lotus.common.declared import Length, OneOf, Range
 from lotus.common.errors import LotusError
 from lotus.settings.tuned_file import Target
 
@@ -17,49 +17,95 @@ FORMAT, VERSION = "lotus-balance", 1
 DEFAULT = Path("balance.json")
 STRATEGIES = ("lotus", "bno", "equal", "random")
 _MOST = 16 << 20  # bytes of a document
-_BESIDE_PLAN = {"format", "version", "world_size", "global_batch"}  # fields of the file alone
 MOST_RANKS = 1 << 16
 MOST_SAMPLES = 1 << 40
 
 
 @dataclass(frozen=True)
 class ModelSignature:
-    """Identifies the model of a plan. Raises ValueError for invalid values."""
+    """Identifies the model of a plan.
 
-    parameters: int  # number of trained values
-    shapes: str  # hexadecimal SHA-256 of the parameters' names and shapes
+    Raises ValueError for invalid values.
+    """
+
+    parameters: Annotated[Annotated[int, Range(0, MOST_SAMPLES)], "Numbers that are trained."]
+    shapes: Annotated[
+        Annotated[str, Length(1, 200)], "SHA-256 of the parameters' names and shapes."
+    ]
 
     def __post_init__(self) -> None:
-        _whole(self.parameters, "parameters", 0)
-        if not 0 < len(self.shapes) <= 200:
-            raise ValueError("shapes must have 1 to 200 characters")
+        declared.check(self)
+
+
+@dataclass(frozen=True)
+class PredictedStep:
+    """A step of the whole job."""
+
+    seconds: Annotated[float | None, "Mean, seconds."]
+    low: Annotated[float | None, "Lower end of its 95 % interval, seconds."]
+    high: Annotated[float | None, "Upper end, seconds."]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a plan should bring, for people to read."""
+
+    step_before_s: Annotated[PredictedStep | None, "A step before, seconds."] = None
+    step_after_s: Annotated[PredictedStep | None, "A step after, seconds."] = None
+    measured_step_s: Annotated[float | None, "A step as it was measured, seconds."] = None
+    times_the_samples_per_second: Annotated[
+        float | None, "Samples a second after, over before."
+    ] = None
+    global_batch_before: Annotated[int | None, "Samples of all ranks in a step before."] = None
+    batch_sizes_before: Annotated[
+        tuple[Annotated[float | None, "Samples."], ...],
+        "Samples of each rank in a step before.",
+    ] = ()
+
+
+@dataclass(frozen=True)
+class PlanHead:
+    """What a balance.json says of its plan. Raises ValueError for a layout of another lotus."""
+
+    format: Annotated[Annotated[str, OneOf((FORMAT,))], "What it is."]
+    version: Annotated[int, "Number of this layout."]
+    world_size: Annotated[int, "Ranks."]
+    global_batch: Annotated[int, "Samples of all ranks in a step."]
+
+    def __post_init__(self) -> None:
+        declared.check(self)
+        if self.version != VERSION:
+            raise ValueError(f"its version is {self.version!r:.50}, this lotus reads {VERSION}")
 
 
 @dataclass(frozen=True)
 class SharePlan:
-    """The contents of balance.json. Raises ValueError if they are inconsistent.
+    """How many samples of each global batch every rank takes.
+
+    It is the content of balance.json, as lotus balance writes and lotus run reads it.
 
     `batch_sizes[rank]` is the number of samples of a rank in each global batch; `global_batch` is
     their sum, the samples per step when the plan is applied. It may differ from the traced one, as
     `bno` does not keep it; `notes` and `predicted` then say so. `loader` None: the only loader.
+    Raises ValueError for values that no plan can have.
     """
 
-    batch_sizes: tuple[int, ...]
-    strategy: str
-    loader: Target | None = None
-    model: ModelSignature | None = None
-    predicted: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    batch_sizes: Annotated[
+        Annotated[
+            tuple[Annotated[int, Range(1, MOST_SAMPLES), "Samples."], ...], Length(1, MOST_RANKS)
+        ],
+        "Samples of each rank in a step.",
+    ]
+    strategy: Annotated[Annotated[str, OneOf(STRATEGIES)], "What chose them."]
+    loader: Annotated[Target | None, "Which loader; null: the program's only one."] = None
+    model: Annotated[ModelSignature | None, "Which model; null: not known."] = None
+    predicted: Annotated[Prediction, "What it should bring, for people to read."] = Prediction()
+    notes: Annotated[tuple[Annotated[str, "A remark."], ...], "Remarks."] = ()
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.batch_sizes) <= MOST_RANKS:
-            raise ValueError("batch_sizes must have a number for each rank")
-        for rank, size in enumerate(self.batch_sizes):
-            if size == 0:
-                raise ValueError(f"rank {rank} would have no samples: batch_sizes[{rank}] is 0")
-            _whole(size, f"batch_sizes[{rank}]", 1)
-        if self.strategy not in STRATEGIES:
-            raise ValueError(f"strategy is {self.strategy!r:.50}: not {', '.join(STRATEGIES)}")
+        if 0 in self.batch_sizes:
+            raise ValueError(f"rank {self.batch_sizes.index(0)} would have no samples")
+        declared.check(self)
 
     @property
     def world_size(self) -> int:
@@ -88,7 +134,7 @@ def document(plan: SharePlan) -> dict[str, Any]:
         "strategy": plan.strategy,
         "loader": None if plan.loader is None else asdict(plan.loader),
         "model": None if plan.model is None else asdict(plan.model),
-        "predicted": dict(plan.predicted),
+        "predicted": files.json_value(asdict(plan.predicted)),
         "notes": list(plan.notes),
     }
 
@@ -123,27 +169,14 @@ def read(path: Path) -> SharePlan:
 
 def parse(content: object) -> SharePlan:
     """Return the plan in the content of a balance.json. Raises ValueError."""
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(f'its "format" is not "{FORMAT}"')
-    if type(content.get("version")) is not int or content["version"] != VERSION:
-        raise ValueError(
-            f"its version is {content.get('version')!r:.50}, this lotus reads {VERSION}"
-        )
-    plan = declared.read_as(
-        SharePlan, {name: value for name, value in content.items() if name not in _BESIDE_PLAN}
-    )
-    for name, is_so in (("world_size", plan.world_size), ("global_batch", plan.global_batch)):
-        if type(content.get(name)) is not int or content[name] != is_so:
-            raise ValueError(
-                f'"{name}" is {content.get(name)!r:.50}, but its batch_sizes give {is_so}'
-            )
+    head, fields = declared.read_head(PlanHead, content)
+    plan = declared.read_as(SharePlan, fields)
+    for name in ("world_size", "global_batch"):
+        value, is_so = getattr(head, name), getattr(plan, name)
+        if value != is_so:
+            raise ValueError(f'"{name}" is {value!r:.50}, but its batch_sizes give {is_so}')
     return plan
 
 
 def _bytes(path: Path) -> bytes:
     return files.read(path, _MOST + 1, follow=True)
-
-
-def _whole(value: int, name: str, least: int) -> None:
-    if not least <= value <= MOST_SAMPLES:
-        raise ValueError(f"{name} is {value!r:.50}: it must be a whole number from {least} on")

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from lotus.common import declared
+from lotus.common.declared import OneOf, Range
 
 # The default of torch.utils.data.DataLoader with workers.
 TORCH_PREFETCH = 2
 START_METHODS = ("fork", "spawn", "forkserver")
 
 Value = int | bool | str | None
+Positive = Annotated[int, Range(1)]
 
 
 @functools.total_ordering
@@ -31,14 +33,16 @@ class Setting:
     Raises ValueError for values that no loader can have.
     """
 
-    num_workers: Annotated[int, "Worker processes; 0: the main process makes the batches."]
+    num_workers: Annotated[
+        Annotated[int, Range(0)], "Worker processes; 0: the main process makes the batches."
+    ]
     prefetch_factor: Annotated[
-        int | None, "Batches each worker makes ahead; null: torch's default, 2, or no workers."
+        Positive | None, "Batches each worker makes ahead; null: torch's default, 2, or no workers."
     ] = None
     pin_memory: Annotated[bool, "Whether batches are copied to pinned memory."] = False
     persistent_workers: Annotated[bool, "Whether workers stay between epochs."] = False
     start_method: Annotated[
-        str | None,
+        Annotated[str, OneOf(START_METHODS)] | None,
         "How workers start: fork, spawn or forkserver; null: as the program has it.",
     ] = None
     in_order: Annotated[
@@ -47,34 +51,15 @@ class Setting:
         "it.",
     ] = None
     threads: Annotated[
-        int | None,
+        Positive | None,
         "Threads of torch, OpenMP and cv2 in each worker; null: as the program has it.",
     ] = None
     torch_threads: Annotated[
-        int | None, "Threads of torch in the training process; null: as the program has them."
+        Positive | None, "Threads of torch in the training process; null: as the program has them."
     ] = None
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("num_workers", 0),
-            ("prefetch_factor", 1),
-            ("threads", 1),
-            ("torch_threads", 1),
-        ):
-            value = getattr(self, name)
-            if value is None and name != "num_workers":
-                continue
-            if type(value) is not int or value < least:
-                raise ValueError(f"{name} is {value!r}: it must be a whole number from {least} on")
-        for name in ("pin_memory", "persistent_workers", "in_order"):
-            value = getattr(self, name)
-            if type(value) is not bool and not (value is None and name == "in_order"):
-                raise ValueError(f"{name} is {value!r}: it must be true or false")
-        if self.start_method is not None and self.start_method not in START_METHODS:
-            raise ValueError(
-                f"start_method is {self.start_method!r}: it must be one of "
-                + ", ".join(START_METHODS)
-            )
+        declared.check(self)
 
     def normal(self) -> Setting:
         """Return the canonical setting: settings that make the same loader become equal."""

@@ -1,14 +1,14 @@
 """tuned.json: loader settings, the loaders they are for, and how they were found."""
 
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from lotus.common import declared, files, host, redaction
+from lotus.common.declared import Length, OneOf, Pattern, Range
 from lotus.common.errors import LotusError
 from lotus.inside.cache.compression import METHODS
 from lotus.settings.program_name import program_of
@@ -17,8 +17,9 @@ from lotus.settings.space import Setting
 SCHEMA = 1
 DEFAULT = Path("tuned.json")
 _MOST = 16 << 20  # bytes of a document
-_MOST_ALTERNATIVES = 100
-_MOST_NAMES, _LONGEST_NAME = 1000, 1000  # of a transform's operations; characters
+_MOST_NAMES = 1000  # of a transform's operations
+Count = Annotated[int, Range(0)]
+Name = Annotated[str, Length(1, 1000)]
 
 
 @dataclass(frozen=True)
@@ -32,21 +33,14 @@ class Target:
     ValueError.
     """
 
-    number: int | None = None
-    call_site: str | None = None
-    dataset: str | None = None
-    dataset_length: int | None = None
-    sampler: str | None = None
+    number: Annotated[Count | None, "Its number by first iteration."] = None
+    call_site: Annotated[Name | None, "FILE:LINE that makes it."] = None
+    dataset: Annotated[Name | None, "The data set's class."] = None
+    dataset_length: Annotated[Count | None, "Samples of the data set."] = None
+    sampler: Annotated[Name | None, "The sampler's class."] = None
 
     def __post_init__(self) -> None:
-        for name in ("number", "dataset_length"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"{name} is {value!r}: it must be a whole number from 0 on")
-        for name in ("call_site", "dataset", "sampler"):
-            value = getattr(self, name)
-            if value is not None and not 0 < len(value) <= _LONGEST_NAME:
-                raise ValueError(f"{name} must have 1 to {_LONGEST_NAME} characters")
+        declared.check(self)
         if all(value is None for value in asdict(self).values()):
             raise ValueError("nothing says which loader it is: give number, call_site or dataset")
 
@@ -66,55 +60,46 @@ class Target:
 
 @dataclass(frozen=True)
 class SampleCache:
-    """Which part of each sample of a loader's data set is cached, and where. Raises ValueError.
+    """Which part of each sample of a loader's data set is cached, and where.
 
     `path` are the attributes that lead from the data set to its transform, and `operations` are the
     transform's; None: it has none. What goes into operation `cut` is cached; after the last one, or
     without a transform, whole samples are. What saves less than `least_ns_per_byte` nanoseconds
-    per byte is not cached.
+    per byte is not cached. Raises ValueError.
     """
 
-    path: tuple[str, ...] | None
-    cut: int
-    operations: tuple[str, ...]
-    folder: str | None  # None: in the user's cache folder
-    budget_bytes: int
-    least_ns_per_byte: float = 0.0
-    compression: str | None = None  # None: none
+    path: Annotated[
+        Annotated[tuple[Annotated[Name, "An attribute."], ...], Length(1, _MOST_NAMES)] | None,
+        "Attributes from the data set to its transform; null: it has none.",
+    ]
+    cut: Annotated[Count, "What goes into this operation is cached; after the last: whole samples."]
+    operations: Annotated[
+        tuple[Annotated[Name, "Its name."], ...],
+        Length(0, _MOST_NAMES),
+        "Operations of the transform, in their order.",
+    ]
+    folder: Annotated[
+        Annotated[str, Pattern(r"/[^\0]*", "an absolute path, or null")] | None,
+        "Where samples are cached; null: the user's cache folder.",
+    ]
+    budget_bytes: Annotated[Annotated[int, Range(1)], "What may be cached at most, in bytes."]
+    least_ns_per_byte: Annotated[
+        Annotated[float, Range(0)], "A sample that saves fewer nanoseconds per byte is not cached."
+    ] = 0.0
+    compression: Annotated[
+        Annotated[str, OneOf(METHODS)] | None,
+        "Method by which samples are compressed; absent: they are not.",
+    ] = None
 
     def __post_init__(self) -> None:
-        if self.path is not None:
-            _check_names("path", self.path)
-            if not self.path:
-                raise ValueError("path is empty: it must have an attribute, or be null")
-        _check_names("operations", self.operations)
+        declared.check(self)
         if self.path is None and self.operations:
             raise ValueError("operations need a path to the transform that has them")
-        if not 0 <= self.cut <= len(self.operations):
+        if self.cut > len(self.operations):
             raise ValueError(
                 f"cut is {self.cut!r:.50}: it must be a whole number from 0 to the number of "
                 f"operations, {len(self.operations)}"
             )
-        folder = self.folder
-        if folder is not None and (not os.path.isabs(folder) or "\0" in folder):
-            raise ValueError("folder must be an absolute path, or null")
-        if self.budget_bytes < 1:
-            raise ValueError(f"budget_bytes is {self.budget_bytes!r:.50}: it must be above 0")
-        if not 0 <= self.least_ns_per_byte < math.inf:
-            raise ValueError(
-                f"least_ns_per_byte is {self.least_ns_per_byte!r}: it must be finite and at least 0"
-            )
-        if self.compression is not None and self.compression not in METHODS:
-            raise ValueError(
-                f"compression is {self.compression!r:.50}: it must be one of {', '.join(METHODS)}"
-            )
-
-
-def _check_names(field_name: str, names: Sequence[str]) -> None:
-    if len(names) > _MOST_NAMES or not all(0 < len(name) <= _LONGEST_NAME for name in names):
-        raise ValueError(
-            f"{field_name} must have at most {_MOST_NAMES} texts of 1 to {_LONGEST_NAME} characters"
-        )
 
 
 @dataclass(frozen=True)
@@ -124,12 +109,14 @@ class AlternativeUse:
     Samples are meant to stay equal bit for bit where it is `exact`. Raises ValueError.
     """
 
-    name: str
-    exact: bool
+    name: Annotated[
+        Annotated[str, Pattern(r"[a-z][a-z0-9_]{0,99}", "one that lotus advise names")],
+        "Its name, as lotus advise gives it.",
+    ]
+    exact: Annotated[bool, "Whether samples are meant to stay equal bit for bit."]
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z][a-z0-9_]{0,99}", self.name):
-            raise ValueError(f"an alternative is called {self.name!r:.50}")
+        declared.check(self)
 
 
 @dataclass(frozen=True)
@@ -140,30 +127,54 @@ class Entry:
     the program's own.
     """
 
-    loader: Target
-    setting: Setting
-    before: Setting | None = None
-    iterable_safe: bool = False  # whether an epoch was shown to keep its samples
-    cache: SampleCache | None = None
-    alternatives: tuple[AlternativeUse, ...] = ()
+    loader: Annotated[Target, "Which loader."]
+    setting: Annotated[Setting, "What it is given."]
+    before: Annotated[Setting | None, "What the program gave it."] = None
+    iterable_safe: Annotated[
+        bool, "Whether an epoch of an iterable data set was shown to keep its samples."
+    ] = False
+    cache: Annotated[
+        SampleCache | None, "Which part of each sample is cached; absent: nothing is."
+    ] = None
+    alternatives: Annotated[
+        tuple[AlternativeUse, ...],
+        Length(0, 100),
+        "Other ways to make its samples; absent: none.",
+    ] = ()
 
     def __post_init__(self) -> None:
-        if len(self.alternatives) > _MOST_ALTERNATIVES:
-            raise ValueError(f"alternatives must be at most {_MOST_ALTERNATIVES}")
+        declared.check(self)
+
+
+@dataclass(frozen=True)
+class TunedHead:
+    """The layout of a tuned.json. Raises ValueError for one that this lotus does not read."""
+
+    schema: Annotated[int, "Number of this layout; fields are only ever added within one."]
+
+    def __post_init__(self) -> None:
+        if self.schema != SCHEMA:
+            raise ValueError(f"its schema is {self.schema!r:.50}, this lotus reads {SCHEMA}")
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The contents of tuned.json."""
+    """Loader settings, as lotus tune writes and lotus run --settings reads them."""
 
-    loaders: tuple[Entry, ...]
-    command: tuple[str, ...] = ()  # of the program, with secrets redacted
-    cwd: str | None = None  # working directory of the program
-    host: str | None = None
-    cores: float | None = None  # that the program could use at once
-    torch: str | None = None
-    # How the settings were found, for the reader: trials, rates, reasons.
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    loaders: Annotated[tuple[Entry, ...], Length(1), "Settings, a loader each."]
+    command: Annotated[
+        tuple[Annotated[str, "A word."], ...],
+        "Words of the command that they were found for, secrets replaced.",
+    ] = ()
+    cwd: Annotated[str | None, "Working directory of the command; null: not known."] = None
+    host: Annotated[str | None, "Where they were found."] = None
+    cores: Annotated[float | None, "Cores that the program could use at once."] = None
+    torch: Annotated[str | None, "Version of torch."] = None
+    evidence: Annotated[
+        Mapping[str, Any],
+        "How the settings were found: as of lotus tune --json, of which a file of an earlier "
+        "version may lack fields; empty: not by lotus tune.",
+    ] = field(default_factory=dict)
 
 
 def machine() -> dict[str, Any]:
@@ -217,14 +228,9 @@ def read(path: Path) -> Tuned:
 
 
 def _tuned(content: object) -> Tuned:
-    if not isinstance(content, dict) or "schema" not in content:
-        raise ValueError('it must be an object with "schema"')
-    if content["schema"] != SCHEMA:
-        raise ValueError(f"its schema is {content['schema']!r:.50}, this lotus reads {SCHEMA}")
-    fields = {key: value for key, value in content.items() if key != "schema"}
+    _, fields = declared.read_head(TunedHead, content)
     tuned = declared.read_as(Tuned, fields)
-    if not tuned.loaders:
-        raise ValueError("loaders is empty: it must have at least one")
+    declared.check(tuned)  # `combined_settings` makes one without loaders
     return tuned
 
 

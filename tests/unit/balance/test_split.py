@@ -143,8 +143,9 @@ def test_the_plan_is_a_sound_document() -> None:
     made = balance(job([Costs(1.0), Costs(3.0)], synced=False), SplitOptions()).plan()
     assert made.global_batch == 16
     assert made.loader is not None
-    assert made.predicted["step_before_s"]["seconds"] > 0
-    assert made.predicted["batch_sizes_before"] == [8, 8]
+    assert made.predicted.step_before_s is not None
+    assert (made.predicted.step_before_s.seconds or 0) > 0
+    assert made.predicted.batch_sizes_before == (8, 8)
 
 
 def test_fewer_samples_than_ranks() -> None:

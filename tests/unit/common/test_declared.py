@@ -1,18 +1,15 @@
-"""Documents as dataclasses: what is wrong has a place, and their schemas say what is declared."""
+"""Documents as dataclasses: what is wrong has a place, and limits hold wherever one is made."""
 
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lotus.common import declared
-from lotus.schemas import documents
-from lotus.settings.share_plan import SharePlan
-from lotus.settings.tuned_file import Tuned
+from lotus.common.declared import Length, OneOf, Pattern, Range
 
 
 @dataclass(frozen=True)
@@ -89,52 +86,55 @@ def test_anything_is_read_or_refused(content: object) -> None:
     assert all(part.size >= 0 for part in whole.parts)
 
 
-def differences(schema: Any, wanted: Any, defs: Any, wanted_defs: Any, at: str) -> Iterator[str]:
-    """What a schema of a file says otherwise than the one of its class, `wanted`."""
-    schema, nullable = one_of(schema, defs)
-    wanted, may_be_null = one_of(wanted, wanted_defs)
-    kinds = {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])
-    if (kinds - {"null"}, nullable or "null" in kinds) != ({wanted["type"]}, may_be_null):
-        yield f"{at} is {kinds}, declared {wanted['type']}"
-    if "items" in wanted:
-        yield from differences(schema["items"], wanted["items"], defs, wanted_defs, f"{at}[]")
-    if "properties" in wanted:
-        names, declared_names = set(schema["properties"]), set(wanted["properties"])
-        if names != declared_names or schema["additionalProperties"] is not False:
-            yield f"{at} has {names}, declared {declared_names}"
-        if set(schema.get("required", ())) != set(wanted["required"]):
-            yield f"{at} requires {schema.get('required')}, declared {wanted['required']}"
-        for name in names & declared_names:
-            fields = schema["properties"][name], wanted["properties"][name]
-            yield from differences(*fields, defs, wanted_defs, f"{at}.{name}")
+@dataclass(frozen=True)
+class Limited:
+    count: Annotated[Annotated[int, Range(0, 9)] | None, "How many."] = None
+    weight: Annotated[float, Range(0)] = 0.0
+    names: Annotated[tuple[Annotated[str, Length(1, 3)], ...], Length(0, 2)] = ()
+    kind: Annotated[str, OneOf(("a", "b"))] = "a"
+    path: Annotated[str, Pattern(r"/.*", "an absolute path")] = "/"
+    sure: bool = False
 
-
-def one_of(schema: Any, defs: Any) -> tuple[Any, bool]:
-    """The schema that is not that of null, its reference followed; whether null is allowed."""
-    choices = schema.get("anyOf", [schema])
-    others = [choice for choice in choices if choice.get("type") != "null"]
-    (schema,) = others
-    name = schema.get("$ref", "").removeprefix("#/$defs/")
-    return defs[name] if name else schema, len(others) < len(choices)
+    def __post_init__(self) -> None:
+        declared.check(self)
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "beside"),
+    ("fields", "message"),
     [
-        ("tuned", Tuned, {"schema"}),
-        ("balance", SharePlan, {"format", "version", "world_size", "global_batch"}),
+        ({"count": 10}, "count is 10: it must be a whole number from 0 to 9"),
+        ({"count": True}, "count is True: it must be a whole number"),
+        ({"weight": -0.5}, "weight is -0.5: it must be a number from 0 on"),
+        ({"weight": float("nan")}, "weight is nan: it must be a number from 0 on"),
+        ({"weight": float("inf")}, "weight is inf: it must be a number from 0 on"),
+        ({"names": ("a", "")}, "names[1] has 0 characters: it must have 1 to 3"),
+        ({"names": ("a", "b", "c")}, "names has 3 items: it must have 0 to 2"),
+        ({"kind": "c"}, "kind is 'c': it must be one of a, b"),
+        ({"path": "x"}, "path is 'x': it must be an absolute path"),
+        ({"path": "/x\n"}, "path is '/x\\n': it must be an absolute path"),
+        ({"sure": 1}, "sure is 1: it must be true or false"),
     ],
 )
-def test_schemas_say_what_is_declared(name: str, model: type, beside: set[str]) -> None:
-    """`beside`: what only the file has."""
-    (reference,), defs = msgspec.json.schema_components([model], ref_template="#/$defs/{name}")
-    schema = documents.schema(name)
-    schema["properties"] = {
-        field: value for field, value in schema["properties"].items() if field not in beside
-    }
-    assert beside <= set(schema["required"])
-    schema["required"] = [field for field in schema["required"] if field not in beside]
-    own = schema.get("$defs", {})
-    assert list(differences(schema, reference, own, defs, name)) == []
-    schema["properties"]["evidence" if name == "tuned" else "predicted"]["type"] = "array"
-    assert len(list(differences(schema, reference, own, defs, name))) == 1
+def test_limits_hold_for_what_is_made_and_what_is_read(
+    fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Limited(**fields)
+    if "count is True" not in message and "sure" not in message:  # types, of which msgspec says it
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            declared.read_as(Limited, fields)
+
+
+def test_what_limits_allow_is_made_and_read() -> None:
+    fields: dict[str, Any] = {"count": 9, "weight": 1, "names": ("a", "abc"), "kind": "b"}
+    assert declared.read_as(Limited, fields) == Limited(**fields)
+    assert Limited().count is None
+
+
+def test_a_head_is_read_apart_from_its_content() -> None:
+    head, others = declared.read_head(Part, {"size": 3, "more": 4})
+    assert (head, others) == (Part(3), {"more": 4})
+    with pytest.raises(ValueError, match="the plan must be an object, not a list"):
+        declared.read_head(Part, [], "the plan")
+    with pytest.raises(ValueError, match="the plan has no size"):
+        declared.read_head(Part, {"more": 4}, "the plan")

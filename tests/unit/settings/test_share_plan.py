@@ -10,7 +10,7 @@ import pytest
 
 from lotus.common.errors import LotusError
 from lotus.settings import share_plan
-from lotus.settings.share_plan import ModelSignature, SharePlan
+from lotus.settings.share_plan import ModelSignature, PredictedStep, Prediction, SharePlan
 from lotus.settings.tuned_file import Target
 
 PLAN = SharePlan(
@@ -18,7 +18,7 @@ PLAN = SharePlan(
     strategy="lotus",
     loader=Target(call_site="train.py:3", dataset="Images", dataset_length=100),
     model=ModelSignature(12, "ab" * 32),
-    predicted={"before_s": 0.25, "low": None},
+    predicted=Prediction(PredictedStep(0.25, None, None)),
     notes=("one",),
 )
 
@@ -48,11 +48,13 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
             {"batch_sizes": [10, 1.5, 20.5]},
             "batch_sizes[1] must be a whole number, not a decimal one",
         ),
-        ({"batch_sizes": []}, "batch_sizes must have a number for each rank"),
+        ({"batch_sizes": []}, "batch_sizes has 0 items: it must have 1 to 65536"),
         ({"batch_sizes": None}, "batch_sizes must be a list, not null"),
         ({"version": 2}, "its version is 2, this lotus reads 1"),
-        ({"format": "other"}, 'its "format" is not "lotus-balance"'),
-        ({"strategy": "best"}, "strategy is 'best'"),
+        ({"format": "other"}, "format is 'other': it must be lotus-balance"),
+        ({"strategy": "best"}, "strategy is 'best': it must be one of lotus, bno, equal, random"),
+        ({"world_size": True}, "world_size must be a whole number, not true or false"),
+        ({"predicted": {"gain": 2}}, "predicted has unknown fields: gain; it may have step_before"),
         (
             {"loader": {"number": 3, "line": 3}},
             "loader has unknown fields: line; it may have number,",
