@@ -6,7 +6,6 @@ annotations tools/document_schemas.py writes the JSON schemas.
 """
 
 import dataclasses
-import functools
 import math
 import re
 import types
@@ -38,6 +37,7 @@ _LEAVES = {
     int: ("a whole number", (int,)),
     str: ("a text", (str,)),
 }
+_HINTS: dict[type, dict[str, Any]] = {}  # annotations of classes that were checked
 
 
 class Limit:
@@ -112,14 +112,12 @@ class Pattern(Limit):
 
 def check(made: object) -> None:
     """Raise ValueError for the first field of a dataclass with a value that is not allowed."""
-    for name, kind in _hints(type(made)):
+    model = type(made)
+    if model not in _HINTS:
+        _HINTS[model] = typing.get_type_hints(model, include_extras=True)
+    for name, kind in _HINTS[model].items():
         if problem := _problem(kind, getattr(made, name), name):
             raise ValueError(problem)
-
-
-@functools.cache
-def _hints(model: Any) -> tuple[tuple[str, Any], ...]:
-    return tuple(typing.get_type_hints(model, include_extras=True).items())
 
 
 def _problem(kind: Any, value: Any, place: str) -> str:
