@@ -80,8 +80,7 @@ def _noted(kind: Any, note: Any) -> Any:
     if isinstance(note, OneOf):
         return typing.Literal[note.choices]
     if isinstance(note, Range):
-        most = {} if note.most is None else {"le": note.most}
-        return Annotated[kind, msgspec.Meta(ge=note.least, **most)]
+        return Annotated[kind, msgspec.Meta(ge=note.least, le=note.most)]
     if isinstance(note, Length):
         return Annotated[kind, msgspec.Meta(min_length=note.least, max_length=note.most)]
     if isinstance(note, Pattern):

@@ -16,7 +16,7 @@ from lotus.balance.rank_measurements import Job, measure
 from lotus.balance.step_prediction import Predicted, collective, predict
 from lotus.balance.time_fit import Curve, LinearFit, curve
 from lotus.common.errors import LotusError
-from lotus.settings.share_plan import MOST_SAMPLES, PredictedStep, Prediction, SharePlan
+from lotus.settings.share_plan import MOST_SAMPLES, PredictedStep, PlanPrediction, SharePlan
 
 _MATTERS = 0.8  # of the slowest rank's time: what is quicker holds nobody up
 _MOST_TUNED = 8  # ranks whose input is simulated, those with the slowest first
@@ -84,7 +84,7 @@ class BatchSplit:
 
     def plan(self) -> SharePlan:
         """Return the content of balance.json."""
-        predicted = Prediction(
+        predicted = PlanPrediction(
             step_before_s=PredictedStep(**asdict(self.before)),
             step_after_s=PredictedStep(**asdict(self.after)),
             measured_step_s=self.job.measured_ns / 1e9,

@@ -1,7 +1,7 @@
 """Reads documents into dataclasses, whose annotations declare what each field may be.
 
 msgspec checks types and required fields. `check`, which `__post_init__` of a class calls, checks
-values by the `Limit`s in its annotations, also of what is made in Python. From the same
+values by the `ValueLimit`s in its annotations, also of what is made in Python. From the same
 annotations tools/document_schemas.py writes the JSON schemas.
 """
 
@@ -40,7 +40,7 @@ _LEAVES = {
 _HINTS: dict[type, dict[str, Any]] = {}  # annotations of classes that were checked
 
 
-class Limit:
+class ValueLimit:
     """A note in an annotation that limits the values of its type."""
 
     def problem(self, value: Any, place: str) -> str:
@@ -49,7 +49,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Range(Limit):
+class Range(ValueLimit):
     """The numbers from `least` to `most`, both included; without `most` all finite ones."""
 
     least: int
@@ -65,7 +65,7 @@ class Range(Limit):
 
 
 @dataclass(frozen=True)
-class Length(Limit):
+class Length(ValueLimit):
     """Texts and lists of `least` to `most` characters or items; None: any number of them."""
 
     least: int
@@ -81,7 +81,7 @@ class Length(Limit):
 
 
 @dataclass(frozen=True)
-class OneOf(Limit):
+class OneOf(ValueLimit):
     """One of these texts."""
 
     choices: tuple[str, ...]
@@ -97,7 +97,7 @@ class OneOf(Limit):
 
 
 @dataclass(frozen=True)
-class Pattern(Limit):
+class Pattern(ValueLimit):
     """Texts that a regular expression describes from begin to end; `words` say the same."""
 
     regex: str
@@ -126,7 +126,7 @@ def _problem(kind: Any, value: Any, place: str) -> str:
     if origin is Annotated:
         problem = _problem(inner[0], value, place)
         for limit in inner[1:]:
-            if not problem and isinstance(limit, Limit):
+            if not problem and isinstance(limit, ValueLimit):
                 problem = limit.problem(value, place)
         return problem
     if origin in (Union, types.UnionType):

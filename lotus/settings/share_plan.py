@@ -47,7 +47,7 @@ class PredictedStep:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PlanPrediction:
     """What a plan should bring, for people to read."""
 
     step_before_s: Annotated[PredictedStep | None, "A step before, seconds."] = None
@@ -99,7 +99,9 @@ class SharePlan:
     strategy: Annotated[Annotated[str, OneOf(STRATEGIES)], "What chose them."]
     loader: Annotated[Target | None, "Which loader; null: the program's only one."] = None
     model: Annotated[ModelSignature | None, "Which model; null: not known."] = None
-    predicted: Annotated[Prediction, "What it should bring, for people to read."] = Prediction()
+    predicted: Annotated[PlanPrediction, "What it should bring, for people to read."] = (
+        PlanPrediction()
+    )
     notes: Annotated[tuple[Annotated[str, "A remark."], ...], "Remarks."] = ()
 
     def __post_init__(self) -> None:

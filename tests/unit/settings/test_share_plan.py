@@ -10,7 +10,7 @@ import pytest
 
 from lotus.common.errors import LotusError
 from lotus.settings import share_plan
-from lotus.settings.share_plan import ModelSignature, PredictedStep, Prediction, SharePlan
+from lotus.settings.share_plan import ModelSignature, PredictedStep, PlanPrediction, SharePlan
 from lotus.settings.tuned_file import Target
 
 PLAN = SharePlan(
@@ -18,7 +18,7 @@ PLAN = SharePlan(
     strategy="lotus",
     loader=Target(call_site="train.py:3", dataset="Images", dataset_length=100),
     model=ModelSignature(12, "ab" * 32),
-    predicted=Prediction(PredictedStep(0.25, None, None)),
+    predicted=PlanPrediction(PredictedStep(0.25, None, None)),
     notes=("one",),
 )
 
