@@ -16,7 +16,7 @@ from lotus.balance.rank_measurements import Job, measure
 from lotus.balance.step_prediction import Predicted, collective, predict
 from lotus.balance.time_fit import Curve, LinearFit, curve
 from lotus.common.errors import LotusError
-from lotus.settings.share_plan import MOST_SAMPLES, PredictedStep, PlanPrediction, SharePlan
+from lotus.settings.share_plan import MOST_SAMPLES, PlanPrediction, PredictedStep, SharePlan
 
 _MATTERS = 0.8  # of the slowest rank's time: what is quicker holds nobody up
 _MOST_TUNED = 8  # ranks whose input is simulated, those with the slowest first

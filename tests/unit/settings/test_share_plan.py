@@ -10,7 +10,7 @@ import pytest
 
 from lotus.common.errors import LotusError
 from lotus.settings import share_plan
-from lotus.settings.share_plan import ModelSignature, PredictedStep, PlanPrediction, SharePlan
+from lotus.settings.share_plan import ModelSignature, PlanPrediction, PredictedStep, SharePlan
 from lotus.settings.tuned_file import Target
 
 PLAN = SharePlan(
