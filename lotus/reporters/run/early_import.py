@@ -1,8 +1,9 @@
 """Imports what the end of `lotus trace` needs while the program still runs.
 
 pandas takes half a second of CPU time to import, longer than analysing a small run. It is imported
-once the program records its data loading, so that the user does not wait for it at the end. The
-import has normal priority: at a lower one it would delay the end if other programs use the cores.
+while the program still imports torch and what follows, with one thread: later it would take a core
+from the loop, and at the end the user would wait for it. The import has normal priority: at a lower
+one it would delay the end if other programs use the cores.
 """
 
 import contextlib
@@ -11,15 +12,18 @@ import importlib
 import threading
 from pathlib import Path
 
-_LOOK_S = 0.5
+from lotus.format import process_reports
+
+_TORCH = b'{"event": "torch"'  # as inside/trace/tracer.py begins the line
+_LOOK_S = 0.1  # importing torch goes on for longer after it is reported
 _NEEDED = ("lotus.reading.run", "lotus.reporters.run.short_report")
 
 
 class EarlyImport:
-    """A context around waiting for the program. Imports nothing without a log of events."""
+    """A context around waiting for the program. Imports nothing if that has no loader of torch."""
 
     def __init__(self, directory: Path) -> None:
-        self._events = directory / "events"
+        self._directory = directory
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lotus-import", daemon=True)
 
@@ -35,9 +39,8 @@ class EarlyImport:
         self._ended.set()
 
     def _run(self) -> None:
-        while not self._events.is_dir():
-            if self._ended.wait(_LOOK_S):
-                return
+        if not self._sees_torch():
+            return
         with contextlib.suppress(Exception):  # whoever needs it gets the error, and reports it
             gc.disable()  # modules stay: a search for garbage in them costs a tenth of the import
             try:
@@ -46,3 +49,16 @@ class EarlyImport:
             finally:
                 gc.freeze()
                 gc.enable()
+
+    def _sees_torch(self) -> bool:
+        """Wait until a process imports torch's loader; False: the program ended before."""
+        read = 0
+        while not self._ended.wait(_LOOK_S):
+            with contextlib.suppress(OSError):  # no Python has started yet
+                with open(self._directory / process_reports.NAME, "rb") as file:
+                    file.seek(read)
+                    new = file.read()
+                if _TORCH in new:  # a line is written at once
+                    return True
+                read += len(new)
+        return False
