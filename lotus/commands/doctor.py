@@ -3,6 +3,7 @@
 import argparse
 
 from lotus.commands.common import options, output
+from lotus.common.progress import progress
 
 NAME = "doctor"
 HELP = "show what this machine can measure, and how to enable the rest"
@@ -33,7 +34,8 @@ def run(args: argparse.Namespace) -> int:
     from lotus.reporters import doctor_report
     from lotus.reporters.base import console
 
-    examined = examination.examine()
+    with progress("examining this machine"):
+        examined = examination.examine()
     if args.json:
         output.print_document(examined.document())
         return 0

@@ -343,15 +343,17 @@ def _perf(facts: MachineFacts, area: _Area) -> None:
         return
     text = f"{perf.version} ({perf.path})"
     text += ", whose file has capabilities" if perf.capable else ""
+    event, rate, _ = facts.sampling
+    again = f"perf record -N -e {event} -F {rate} -k CLOCK_MONOTONIC -o /tmp/perf.data true"
     if perf.recorded is False:
-        event, rate, _ = facts.sampling
         fixes = sysctl(machine) if machine.paranoid is not None and machine.paranoid > 1 else ()
-        again = f"perf record -e {event} -F {rate} -k CLOCK_MONOTONIC -o /tmp/perf.data true"
         why = perf.trouble or "it does not say why"
         text += f" did not record: {why}"
         area.add(GAP, "perf", text, *fixes, f"{again}   # shows why", still=still)
     elif perf.recorded:
         area.add(OK, "perf", f"{text} records samples (tried)")
+    elif perf.trouble:
+        area.add(NOTE, "perf", f"{text} was tried, but {perf.trouble}", f"{again}   # to try it")
     else:
         area.add(NOTE, "perf", f"{text}, not tried")
 

@@ -22,7 +22,7 @@ from typing import Any
 from lotus.common import host
 from lotus.hardware.sampling_probe import perf_has_rights
 
-_PATIENCE_S = 10  # for programs that are asked for their version
+_PATIENCE_S = 10  # for programs that are asked for their version, or tried
 _CAPABILITIES = {19: "SYS_PTRACE", 21: "SYS_ADMIN", 34: "SYSLOG", 38: "PERFMON"}
 _LIBRARIES = (
     ("torch", "torch/lib/libtorch_cpu.so"),
@@ -73,7 +73,7 @@ class PerfTool:
 
     path: str | None
     version: str = ""
-    trouble: str = ""  # why it cannot be used, as it says itself
+    trouble: str = ""  # why it cannot be used, or was not tried to the end
     capable: bool = False  # whether its file has capabilities
     recorded: bool | None = None  # whether a trial recorded samples on CLOCK_MONOTONIC
 
@@ -220,11 +220,14 @@ def perf_tool(trial: Sequence[str] | None = None) -> PerfTool:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "perf.data")
         command = [path, "record", "-q", "-e", event, "-F", frequency, "-k", "CLOCK_MONOTONIC"]
-        command += ["-o", str(file), "--no-bpf-event"]  # its thread ends only after a second
+        # The thread for BPF ends only after a second; copies in ~/.debug stay.
+        command += ["-o", str(file), "--no-bpf-event", "--no-buildid-cache"]
         loop = [sys.executable, "-ISc", "for _ in range(1_000_000): pass"]
         code, out, err = _ask([*command, "--", *loop])
         recorded = code == 0 and file.exists() and file.stat().st_size > 0
     words = "" if recorded else " ".join((err or out).split())[:300]
+    if code is None:  # on a busy machine, which is no refusal
+        return PerfTool(path, version, words, capable)
     return PerfTool(path, version, words, capable, recorded)
 
 
@@ -343,12 +346,14 @@ def _list_paths(pattern: str) -> list[str]:
     return sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")))
 
 
-def _ask(command: Sequence[str]) -> tuple[int, str, str]:
-    """Return the exit code and output of a program; -1 if it cannot be run."""
+def _ask(command: Sequence[str]) -> tuple[int | None, str, str]:
+    """Return the exit code and output of a program: -1 if it cannot be run, None if it is slow."""
     try:
         completed = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_S, cwd="/"
         )
+    except subprocess.TimeoutExpired:
+        return None, "", f"it did not end within {_PATIENCE_S} s"
     except (OSError, subprocess.SubprocessError) as error:
         return -1, "", str(error)
     return (

@@ -278,19 +278,47 @@ def test_a_wrapper_without_its_perf_is_a_gap_in_its_own_words(tmp_path: Path, mo
     assert "perf not found for kernel 5.15" in gap.text
 
 
-def test_a_perf_that_cannot_record_says_why(tmp_path: Path, monkeypatch):
-    script = tmp_path / "perf"
+def _perf(folder: Path, monkeypatch, record: str) -> None:
+    """A perf of version 9.9 that does this when it is to record."""
+    script = folder / "perf"
     script.write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && { echo perf version 9.9; exit 0; }\n'
-        "echo 'No permission to enable cycles event.' >&2\nexit 255\n"
+        f'#!/bin/sh\n[ "$1" = --version ] && {{ echo perf version 9.9; exit 0; }}\n{record}\n'
     )
     script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+
+
+def test_a_perf_that_cannot_record_says_why(tmp_path: Path, monkeypatch):
+    _perf(tmp_path, monkeypatch, "echo 'No permission to enable cycles event.' >&2; exit 255")
     tool = environment.perf_tool(("cycles:u", "997"))
     assert (tool.version, tool.recorded) == ("9.9", False)
     facts = dataclasses.replace(machine(paranoid=2), perf=tool)
     assert "No permission" in gaps(facts)["perf"].text
     assert examination.report(facts).summary["sampling"].startswith("no:")
+
+
+def test_a_trial_that_does_not_end_in_time_is_no_refusal(tmp_path: Path, monkeypatch):
+    _perf(tmp_path, monkeypatch, "exec sleep 1000")
+    ask = environment._ask
+
+    def at_once(command):  # once it has started
+        if command[1] == "record":
+            monkeypatch.setattr(environment, "_PATIENCE_S", 0.01)
+        return ask(command)
+
+    monkeypatch.setattr(environment, "_ask", at_once)
+    tool = environment.perf_tool(("cpu-clock:u", "997"))
+    assert (tool.version, tool.recorded) == ("9.9", None)
+    report = examination.report(dataclasses.replace(WHOLE, perf=tool))
+    (note,) = [finding for finding in report.findings if finding.topic == "perf"]
+    assert note.state == "note"
+    assert "did not end within" in note.text
+    assert report.summary["sampling"].startswith("yes:")
+
+
+def test_a_trial_copies_no_programs_into_the_users_folder(tmp_path: Path, monkeypatch):
+    _perf(tmp_path, monkeypatch, 'echo "$@" >&2; exit 1')
+    assert "--no-buildid-cache" in environment.perf_tool(("cpu-clock:u", "997")).trouble.split()
 
 
 def test_without_perf_on_the_path_there_is_none(tmp_path: Path, monkeypatch):
