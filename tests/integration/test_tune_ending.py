@@ -49,3 +49,22 @@ def _runs(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+LOADS = """
+from torch.utils.data import DataLoader
+
+for batch in DataLoader(range(100000), batch_size=4, num_workers=2):
+    pass
+"""
+
+
+def test_no_folder_is_left(torch, tmp_path):
+    """Of sockets, through which workers send batches, and of lotus itself."""
+    script, scratch = tmp_path / "loads.py", tmp_path / "t"
+    script.write_text(LOADS)
+    scratch.mkdir()
+    words = [*LOTUS, "tune", "-f", "--budget", "1s", "--check", "0s", "--", PYTHON, str(script)]
+    ended = Start(words, tmp_path, "tune", {"TMPDIR": str(scratch)}).end()
+    assert ended.code == 0, ended.err.decode()
+    assert [path.name for path in scratch.iterdir() if "torchinductor" not in path.name] == []

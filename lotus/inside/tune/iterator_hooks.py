@@ -9,6 +9,7 @@ from ..apply import epoch_handover
 from ..common.guard import edge, hide_our_frames, hook
 from . import unsent_batches
 from .observer import KEY, clock
+from .program_end import share_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def get_iterator(original: Callable[..., Any], agent: Any) -> Callable[..., Any]
     """Hook for `DataLoader._get_iterator`."""
 
     def _get_iterator(self: Any) -> Any:
+        if self.num_workers and not agent.config.apply:  # lotus ends the program
+            edge(agent, share_folder)
         start = clock()
         try:
             switched = agent.switched

@@ -2,11 +2,14 @@
 
 No more code of the program runs: `finally` blocks and `atexit` functions could save a model that
 was not trained, or end other ranks. Its child processes would be orphaned, so they get a signal.
+A worker that a signal ends leaves the folder of its sockets; so its workers share one, which is
+removed here.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from contextlib import suppress
@@ -16,9 +19,26 @@ from .candidates.worker_processes import descendants, started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 _ENDING_S, _PAUSE_S = 1.0, 0.01  # for them to exit; after that they are left alone
+
+_shared = (0, "")  # the process that made a folder for the sockets of its workers, and the folder
+
+
+def share_folder() -> None:
+    """Make multiprocessing's folder here before workers start, which then use it.
+
+    Each would otherwise make one of its own. multiprocessing removes it when the program ends by
+    itself.
+    """
+    global _shared
+    from multiprocessing import process, util
+
+    config: Any = vars(process.current_process())["_config"]
+    if config.get("tempdir") is None:
+        with suppress(OSError):  # then they cannot either, or need none
+            _shared = os.getpid(), util.get_temp_dir()
 
 
 def end(code: int) -> NoReturn:
@@ -42,5 +62,8 @@ def end(code: int) -> NoReturn:
                 (pid, start) for pid, start in signalled if start and started(pid) == start
             ]
             time.sleep(_PAUSE_S)
+        owner, folder = _shared
+        if owner == os.getpid():
+            shutil.rmtree(folder, ignore_errors=True)
     finally:
         end_at_once(code)
