@@ -24,7 +24,8 @@ def perf(tmp_path_factory):
     if shutil.which("perf") is None:
         pytest.skip("perf is not installed")
     output = tmp_path_factory.mktemp("perf") / "perf.data"
-    words = ["perf", "record", "-e", "cpu-clock:u", "-k", "CLOCK_MONOTONIC", "-o", str(output)]
+    words = ["perf", "record", "-N", "-e", "cpu-clock:u", "-k", "CLOCK_MONOTONIC"]
+    words += ["-o", str(output)]
     tried = subprocess.run([*words, "--", "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
         pytest.skip(f"perf cannot sample here: {tried.stderr.strip()[:200]}")

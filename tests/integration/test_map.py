@@ -49,7 +49,7 @@ def perf(tmp_path_factory):
         ("cpu-clock", ("--perf-events", "cpu-clock", "--perf-kernel")),
         ("cpu-clock:u", ("--perf-events", "cpu-clock:u")),
     ):
-        words = ["perf", "record", "-e", event, "-k", "CLOCK_MONOTONIC", "-o", str(output)]
+        words = ["perf", "record", "-N", "-e", event, "-k", "CLOCK_MONOTONIC", "-o", str(output)]
         tried = subprocess.run([*words, "--", "true"], capture_output=True, text=True)
         if not tried.returncode:
             # Without rights perf leaves the kernel out and says so in the event's name only.
@@ -282,7 +282,7 @@ def test_half_a_file_gives_half_the_samples(recorded, answer, damaged):
 
 def sampled(tmp_path, *command, options=("-k", "CLOCK_MONOTONIC")):
     file = tmp_path / "other.data"
-    words = ["perf", "record", "-q", "-e", "cpu-clock:u", *options, "-o", file, "--", *command]
+    words = ["perf", "record", "-qN", "-e", "cpu-clock:u", *options, "-o", file, "--", *command]
     subprocess.run(words, check=True, capture_output=True)
     return file
 
@@ -313,7 +313,7 @@ def test_a_recording_on_another_clock_of_the_run_itself(torch, trace_command, pe
     """Aligned by when its workers began and ended, with the bound said; or refused where the
     machine was too busy to start them soon."""
     file = tmp_path / "clock.data"
-    words = ["perf", "record", "-q", "-e", "cpu-clock:u", "-o", file, "--"]
+    words = ["perf", "record", "-qN", "-e", "cpu-clock:u", "-o", file, "--"]
     program = [PYTHON, PROGRAMS / "counted_work.py", "1", "48"]
     ended = trace_command(*words, *program)
     assert ended.code == 0, ended.err

@@ -100,8 +100,8 @@ def record(folder: str, args: argparse.Namespace, seed: int) -> tuple[pd.DataFra
     command += ["--seconds", str(args.seconds), "--seed", str(seed), "--shape", str(args.shape)]
     program = subprocess.Popen(command)
     os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WNOWAIT)
-    words = ["perf", "record", "-q", "-p", str(program.pid), "-e", EVENT, "-F", str(args.frequency)]
-    words += ["-k", "CLOCK_MONOTONIC", "-o", f"{folder}/perf.data"]
+    words = ["perf", "record", "-qN", "-p", str(program.pid), "-e", EVENT]
+    words += ["-F", str(args.frequency), "-k", "CLOCK_MONOTONIC", "-o", f"{folder}/perf.data"]
     take, give = os.pipe()
     answer, reply = os.pipe()
     perf = subprocess.Popen([*words, f"--control=fd:{take},{reply}"], pass_fds=(take, reply))

@@ -20,7 +20,7 @@ from tests.binaries import LIBRARY, compile_c, needs_gcc, run
 def perf_works(folder: Path) -> bool:
     if not shutil.which("perf"):
         return False
-    command = ["perf", "record", "-q", "-e", "cpu-clock", "-o", folder / "probe", "--", "true"]
+    command = ["perf", "record", "-qN", "-e", "cpu-clock", "-o", folder / "probe", "--", "true"]
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
@@ -44,7 +44,7 @@ def test_same_functions_as_perf_script(tmp_path: Path) -> None:
 
     library = compile_c(tmp_path / "plugin.so", LIBRARY, "-shared", "-fPIC")
     data = tmp_path / "perf.data"
-    run("perf", "record", "-q", "-e", "cpu-clock:u", "-F", "1999", "-o", data, "--",
+    run("perf", "record", "-qN", "-e", "cpu-clock:u", "-F", "1999", "-o", data, "--",
         sys.executable, "-c", WORK, library)  # fmt: skip
     recording = perf_data.read(data)
     samples = recording.samples
@@ -107,7 +107,7 @@ def test_generated_code_of_a_real_process_and_its_child(tmp_path: Path) -> None:
     from native_map.recording import perf_data
 
     data = tmp_path / "perf.data"
-    run("perf", "record", "-q", "-e", "cpu-clock:u", "-F", "1999", "-o", data, "--",
+    run("perf", "record", "-qN", "-e", "cpu-clock:u", "-F", "1999", "-o", data, "--",
         sys.executable, "-c", SPIN, tmp_path)  # fmt: skip
     recording = perf_data.read(data)
     symbols = Symbols(perf_maps=str(tmp_path))
