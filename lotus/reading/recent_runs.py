@@ -11,7 +11,6 @@ from lotus.common.errors import LotusError
 from lotus.format import manifest
 from lotus.format.run_directory import RUNS, SWEEP, script_name
 
-_LARGEST = 64 << 20  # bytes of run.json that are read
 _MOST = 200  # directories whose run.json is read: those changed last
 
 
@@ -97,7 +96,7 @@ def _read(path: Path, written_ns: int) -> Recent:
     """Read a run's manifest; if it is damaged, the run is as old as that file."""
     record: Any = None
     try:
-        record = files.read_json(path, _LARGEST)
+        record = files.read_json(path, files.LARGEST)
     except (OSError, ValueError):
         record = None
     known: dict[str, Any] = record if isinstance(record, dict) else {}
