@@ -17,6 +17,7 @@ from lotus.analysis.attached.wait_interval import (
     wait_rows,
 )
 from lotus.analysis.attached.worker_pace import WorkerPace, pace_of
+from lotus.analysis.attached.worker_turns import WorkerTurns, turns_of
 from lotus.analysis.common.columns import Floats, Ints, ratio
 
 # A component of the making of batches: (phase, name of the operation).
@@ -57,6 +58,7 @@ class LoopShares:
     rows: list[WaitRow] = field(default_factory=list)
     workers: int = 0
     starts: int = 1  # of workers, one after the other
+    turns: list[WorkerTurns] = field(default_factory=list)  # of each rank
 
     def of(self, *names: str) -> float:
         """Nanoseconds in these phases."""
@@ -243,6 +245,15 @@ def _charge_waits(
     phase_of = {label: phase for label, (phase, _) in component_of.items()}
     receiving = ordered[phase == phases.RECEIVE]
     _charge_receiving(shares, receiving, of_workers, workers, component_of)
+    shares.turns = [
+        turns_of(
+            phase,
+            ordered["weight_ns"].to_numpy(np.float64),
+            first,
+            [_phases_at(of_workers, pid, ordered, phase_of) for pid in workers],
+            places,
+        )
+    ]
     states = [_states(of_workers, pid, times) for pid in workers]
     for k, ns in enumerate(weight.tolist()):
         _charge_wait(shares, ns, [main_of[k] for main_of, _ in states],
@@ -324,6 +335,15 @@ def _states(of_workers: pd.DataFrame, pid: int, times: Floats) -> tuple[Ints, li
     return label, [number in sending for number in _at(feeds, times).tolist()]
 
 
+def _phases_at(
+    of_workers: pd.DataFrame, pid: int, main: pd.DataFrame, phase_of: dict[int, str]
+) -> np.ndarray:
+    """The phase of a worker's main thread at each sample of the main process; "": not there."""
+    own = of_workers[(of_workers["pid"] == pid) & (of_workers["tid"] == pid)]
+    labels = _at(own.sort_values("time_ns"), main["time_ns"].to_numpy(np.float64))
+    return np.array([phase_of.get(label, "") for label in labels.tolist()], object)
+
+
 def _at(samples: pd.DataFrame, times: Floats) -> Ints:
     if not len(samples) or not times.size:
         return np.full(len(times), NONE, np.int64)
@@ -356,6 +376,7 @@ def added(parts: list[LoopShares]) -> LoopShares:
         whole.left_out_ns += part.left_out_ns
         whole.begun |= part.begun
         whole.rows += part.rows
+        whole.turns += part.turns
     return whole
 
 

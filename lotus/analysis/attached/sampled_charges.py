@@ -9,6 +9,13 @@ from lotus.analysis.attached import phases
 from lotus.analysis.attached.inner_operations import inner_operations
 from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.loop_shares import Component, LoopShares, Sampled, idle_share
+from lotus.analysis.attached.sampled_stacks import stacks_of
+from lotus.analysis.attached.turn_evidence import (
+    slow_batches,
+    too_few_ahead,
+    uneven_data,
+    without_data,
+)
 from lotus.analysis.attached.wait_interval import wait_spread
 from lotus.analysis.attached.worker_pace import slow_worker
 from lotus.analysis.common.columns import number, ratio
@@ -26,7 +33,8 @@ from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.ledger import COLD_SHARE
 from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
 from lotus.analysis.verdict.causes.memory import charges_of
-from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
+from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_WORKER
+from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.repetition import STARVED
 from lotus.analysis.verdict.causes.storage import COLD_FILES
 from lotus.analysis.verdict.causes.threads import (
@@ -48,7 +56,6 @@ _KINDS = {
 _SNAPSHOT = (phases.SNAPSHOT, "")
 _LEAST_NS = 1e6
 _SETTLED_NS = 2e9  # since a worker was seen first
-_STARVED = 0.02  # of its time: a worker that makes less has no data
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class SampledAccount:
 def charged(seen: Sampled, shares: LoopShares, settings: LoaderSettings) -> SampledAccount:
     """The charges of one loop, which add up to its time."""
     use = _core_use(seen, shares)
-    ledger = _Ledger(seen, shares, use)
+    ledger = _Ledger(seen, shares, use, settings)
     charges = ledger.charges()
     empty = pd.DataFrame()
     account = Account(
@@ -83,11 +90,14 @@ def charged(seen: Sampled, shares: LoopShares, settings: LoaderSettings) -> Samp
 
 
 class _Ledger:
-    def __init__(self, seen: Sampled, shares: LoopShares, use: CoreUse) -> None:
+    def __init__(
+        self, seen: Sampled, shares: LoopShares, use: CoreUse, settings: LoaderSettings
+    ) -> None:
         self._seen, self._shares, self._use = seen, shares, use
+        self._settings = settings
         self._making = dict(shares.making)
         self._pid_of = _makers(seen, shares)
-        self.starved = _starved(shares)
+        self.starved = without_data(shares)
 
     def charges(self) -> list[Charge]:
         """All charges, each from what those before it have left."""
@@ -117,6 +127,10 @@ class _Ledger:
         ns = made[HANDOVER.kind]
         result.append(Charge(HANDOVER.kind, HANDOVER.title, ns, {"drawn_ns": ns * drawn}))
         result.append(Charge(INDEX.kind, INDEX.title, shares.index_ns))
+        saved, evidence = too_few_ahead(self._shares)
+        if saved:
+            taken = self._take(saved)
+            result.append(Charge(PREFETCH.kind, PREFETCH.title, taken, evidence))
         result += self._cores(without)
         result.append(self._snapshots(made[SNAPSHOTS.kind]))
         result += self._components()
@@ -180,21 +194,30 @@ class _Ledger:
         return [Charge(INTERPRETER.kind, INTERPRETER.title, taken, evidence)]
 
     def _slow_worker(self) -> list[Charge]:
-        """One slow worker."""
+        """One slow worker, or one with more data than the others."""
         found = slow_worker(self._shares.paces)
         if found is None:
             return []
+        lost, evidence = uneven_data(self._shares, self._settings, found.place)
+        if lost:
+            return [Charge(STARVED.kind, STARVED.title, self._take(lost), evidence)]
         by_worker = self._shares.by_worker
         waited = ratio(by_worker.get(found.place, 0.0), sum(by_worker.values()))
         evidence = {
             "rank": float(max(found.rank, 0)),
             "worker": float(found.place - self._first_place(found.rank)),
-            "own_ns": found.own_ns,
-            "others_ns": found.others_ns,
+            "own_making_ns": found.own_ns,
+            "others_making_ns": found.others_ns,
             "times": found.times,
         }
         ns = self._take(waited * (1.0 - 1.0 / found.times)) if waited > 0 else 0.0
         return [Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence)]
+
+    def _slow_batches(self) -> list[Charge]:
+        """Batches that all wait for, whichever worker makes them."""
+        lone, evidence = (0.0, {}) if self.starved else slow_batches(self._shares)
+        ns = self._take(lone)
+        return [Charge(SLOW_BATCHES.kind, SLOW_BATCHES.title, ns, evidence)] if lone else []
 
     def _first_place(self, rank: int) -> int:
         return min(place for place, pace in self._shares.paces.items() if pace.rank == rank)
@@ -255,7 +278,8 @@ class _Ledger:
             result.append(
                 Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, crowd_evidence(use.fetch))
             )
-        result += [] if self.starved else self._slow_worker()
+        of_worker = [] if self.starved else self._slow_worker()
+        result += of_worker or self._slow_batches()
         delay = use.fetch.delay_share
         if facts["cores"] < facts["machine_cores"] and use.full and delay >= LEAST_DELAY:
             evidence = {
@@ -334,18 +358,6 @@ def _makers(seen: Sampled, shares: LoopShares) -> list[int]:
     return [int(pid) for pid in processes.loc[(processes["worker"] >= 0) | in_main, "pid"]]
 
 
-def _starved(shares: LoopShares) -> int:
-    """Workers that were idle all the time, where others made batches all the time."""
-    busy = {
-        place: ratio(shares.made_by.get(place, 0.0), shares.made_by.get(place, 0.0) + idle)
-        for place, idle in shares.idle_by.items()
-        if shares.made_by.get(place, 0.0) + idle > 0
-    }
-    empty = sum(part < _STARVED for part in busy.values())
-    full = [part for part in busy.values() if part > 0.5]
-    return empty if full and empty + len(full) == len(busy) else 0
-
-
 def threads_of(looks: pd.DataFrame) -> Threads:
     """How the threads that were looked at spent their time; NaN of nothing."""
     if not len(looks):
@@ -390,17 +402,6 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
         used_share=used,
         kept_cores=kept_ns / evidence.elapsed_ns / len(evidence.mains),
     )
-
-
-def _stacks(seen: Sampled, shares: LoopShares, phase: str, part: str) -> pd.DataFrame:
-    """The stacks that were seen in a phase, as a part of a table like `Run.own_code`."""
-    samples = seen.samples
-    mine = samples[(samples["phase"] == phase) & (samples["loop"].isin((shares.loop, -1)))]
-    counts = mine.groupby("label").size()
-    chains = seen.evidence.chains
-    chains = chains[chains["label"].isin(counts.index)]
-    frame = chains.rename(columns={"label": "stack"})
-    return frame.assign(part=part, samples=frame["stack"].map(counts).fillna(0).astype("int64"))
 
 
 def _grown(seen: Sampled, name: str) -> float:
@@ -455,9 +456,11 @@ def _circumstances(
         # Workers that are kept end with their loader.
         made=shares.starts if settings.persistent_workers else 1,
         call_site="",
-        hot=hot_functions(_stacks(seen, shares, phases.DATASET, "fetch"), "fetch"),
-        hot_in_sampler=hot_functions(_stacks(seen, shares, phases.SAMPLER, "sampler"), "sampler"),
-        hot_in_step=hot_lines(_stacks(seen, shares, phases.STEP, "step"), "step"),
+        hot=hot_functions(stacks_of(seen, shares.loop, phases.DATASET, "fetch"), "fetch"),
+        hot_in_sampler=hot_functions(
+            stacks_of(seen, shares.loop, phases.SAMPLER, "sampler"), "sampler"
+        ),
+        hot_in_step=hot_lines(stacks_of(seen, shares.loop, phases.STEP, "step"), "step"),
         spawned=bool(settings.spawned),
         level="op",
         partial=True,

@@ -26,6 +26,7 @@ from lotus.analysis.attached.no_verdict import no_verdict
 from lotus.analysis.attached.process_table import grouped, processes
 from lotus.analysis.attached.sampled_charges import charged, threads_of
 from lotus.analysis.attached.sampled_functions import FunctionSummary, summarise_functions
+from lotus.analysis.attached.sampled_stacks import lines_between_loops
 from lotus.analysis.attached.standstill import (
     judged_still,
     standstill,
@@ -122,7 +123,8 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
         judged = loops[0].verdict
         if judged.kind != STANDSTILL:
             watched = int(evidence.processes["main"].iloc[0])
-            judged = with_outside(judged, _within(time), f"--pid {watched}")
+            lines = lines_between_loops(seen, loops[0].held_up_by or watched)
+            judged = with_outside(judged, _within(time), f"--pid {watched}", lines)
     elif not loops and not len(evidence.samples):
         judged = limited_verdict(evidence)
     table = processes(evidence, seen.looks)

@@ -25,9 +25,10 @@ from lotus.analysis.verdict.causes.work import (
     looks_within,
     mostly_blocked,
 )
-from lotus.common.formatting import amount, duration, operation_name
+from lotus.common.formatting import amount, duration, operation_name, share
 
 _SPARE = 0.1  # of the workers' time: with less, no order of the batches makes them in time
+_IDLE = 0.4  # of the workers' time: more batches ahead would hide some waits
 _SAMPLE_FACTS = {
     "samples": "How many samples are slow.",
     "times_fetched": "How often they were fetched.",
@@ -308,6 +309,8 @@ def _come_again(charge: Charge) -> bool:
 
 def _slow_batches_title(charge: Charge, around: Circumstances) -> str:
     evidence = charge.evidence
+    if "lone_share" in evidence:  # sampled: single batches are not known
+        return "batches of unequal cost: some take far longer than the others"
     count = int(evidence["batches"])
     where = f"{int(evidence['slowest_epoch'])}/{int(evidence['slowest_batch'])}"
     if count == 1:
@@ -317,7 +320,29 @@ def _slow_batches_title(charge: Charge, around: Circumstances) -> str:
     return f"{count} batches that were slow as a whole, the slowest {where} (epoch/batch)"
 
 
+def _ahead(charge: Charge) -> str:
+    idle = charge.evidence["idle_share"]
+    if idle < _IDLE:
+        return ""
+    return (
+        f" The workers have nothing to do for {share(idle)} of their time: a higher "
+        "prefetch_factor (2, if it was not set), such as 8, lets the others go on, but takes "
+        "memory."
+    )
+
+
+def _in_own_code(around: Circumstances) -> str:
+    hot = around.hot
+    return f" {hot[-1].share:.0%} of the data set's samples were in {hot[-1]}." if hot else ""
+
+
 def _slow_batches_reason(evidence: Evidence) -> str:
+    if evidence.has("lone_share"):
+        return (
+            f"In {share(evidence['lone_share'])} of the waits one worker made a batch, each in its "
+            "turn, while others had nothing to do: batches are delivered in order, so all wait for "
+            "a slow one."
+        )
     return (
         f"In the slowest, a typical sample took {duration(evidence['slowest_sample_ns'])}; "
         f"otherwise that worker takes {duration(evidence['typical_ns'])}."
@@ -325,6 +350,12 @@ def _slow_batches_reason(evidence: Evidence) -> str:
 
 
 def _against_slow_batches(charge: Charge, around: Circumstances) -> str:
+    if "lone_share" in charge.evidence:
+        return (
+            "Find the slow samples with lotus trace: it tells which they are, and whether they are "
+            "slow each time. Reduce or re-encode them ahead of time, or give each batch its part "
+            f"of them.{_ahead(charge)}{_in_own_code(around)}"
+        )
     if _come_again(charge):
         return (
             "The same samples were slow in each epoch, so it is they: see what they have in common "
@@ -354,6 +385,8 @@ SLOW_BATCHES = CauseRow(
         "slowest_batch": "Number of the slowest batch.",
         "slowest_sample_ns": "A typical sample's time in it, nanoseconds.",
         "typical_ns": _SAMPLE_FACTS["typical_ns"],
+        "idle_share": "Share of the workers' time in which they had nothing to do, 0 to 1.",
+        "lone_share": "Share of the waits in which one of several workers made a batch, 0 to 1.",
         "again_share": "Share of their samples that are slow in most epochs, at least two, 0 to 1.",
     },
     reason=_slow_batches_reason,
@@ -386,6 +419,12 @@ def _dealt_in_order(around: Circumstances) -> bool:
 
 
 def _slow_worker_reason(evidence: Evidence) -> str:
+    if evidence.has("own_making_ns"):  # sampled: single samples are not known
+        return (
+            f"Worker {evidence['worker']:.0f} made batches for "
+            f"{duration(evidence['own_making_ns'])}, a usual one of the others for "
+            f"{duration(evidence['others_making_ns'])}; in order, all make as many."
+        )
     return (
         f"A typical sample takes {duration(evidence['own_ns'])} in worker "
         f"{evidence['worker']:.0f} and {duration(evidence['others_ns'])} in the others."
@@ -419,6 +458,8 @@ SLOW_WORKER = CauseRow(
         "own_ns": "Its typical time a sample, nanoseconds.",
         "others_ns": "The other workers' typical time a sample, nanoseconds.",
         "times": "The one over the other.",
+        "own_making_ns": "Its time in making batches while it was watched, nanoseconds.",
+        "others_making_ns": "That of a usual one of the others, nanoseconds.",
     },
     reason=_slow_worker_reason,
     advice=_against_slow_worker,

@@ -22,7 +22,7 @@ def advice_at(lines: Sequence[HotFunction], program: str = "-- python train.py")
             f"functions: py-spy record -o profile.svg {program}"
         )
     seen = ", ".join(f"{share(line.share)} at {line.quoted}" for line in lines)
-    return f"{_ADVICE}, less often or in less time. Stack samples of one pause: {seen}."
+    return f"{_ADVICE}, less often or in less time. Stack samples of it: {seen}."
 
 
 def _reason(evidence: Evidence) -> str:

@@ -1,13 +1,13 @@
 """Batches or training steps of unequal length, and too few batches made ahead."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from lotus.analysis.common.columns import ratio, total
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import set_prefetch
+from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
 from lotus.common.formatting import plural, share, size
 
 _LEAST_SAVED = 0.5  # of the waits
@@ -34,7 +34,14 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
         yield Charge(PREFETCH.kind, PREFETCH.title, ledger.take_share(part), evidence)
 
 
+def _is_sampled(evidence: Mapping[str, float]) -> bool:
+    """Whether it stands on samples of a program that runs: batches and the factor are not known."""
+    return "all_making_share" in evidence
+
+
 def _title(charge: Charge, around: Circumstances) -> str:
+    if _is_sampled(charge.evidence):
+        return "some training steps are long, and too few batches are made ahead meanwhile"
     what = "costly batches come in bursts"
     if charge.evidence["long_steps"] > 0:
         count = charge.evidence["long_steps"]
@@ -45,6 +52,12 @@ def _title(charge: Charge, around: Circumstances) -> str:
 
 
 def _reason(evidence: Evidence) -> str:
+    if evidence.has("all_making_share"):
+        return (
+            f"The workers have nothing to do for {share(evidence['idle_share'])} of their time, "
+            "nearly all of it during training steps, and yet batches are waited for, while all "
+            f"workers make some ({share(evidence['all_making_share'])} of these waits)."
+        )
     idle = "during the long steps" if evidence["long_steps"] > 0 else "between the bursts"
     return (
         f"The workers are idle {idle}. In a replay with the measured times of each "
@@ -54,6 +67,12 @@ def _reason(evidence: Evidence) -> str:
 
 
 def _advice(charge: Charge, around: Circumstances) -> str:
+    if _is_sampled(charge.evidence):
+        return (
+            "Try a higher prefetch_factor (2, if it was not set), such as 8: more batches are then "
+            "ready after a long step, and take memory. lotus trace measures which is enough. Or "
+            "spread what makes these steps long."
+        )
     factor = int(charge.evidence["prefetch_factor"])
     held = factor * max(around.workers, 1)
     tried = "Try to raise" if around.use.rivals else "Raise"
@@ -72,6 +91,12 @@ def _advice(charge: Charge, around: Circumstances) -> str:
     return f"{text}."
 
 
+def _remedy(charge: Charge, around: Circumstances) -> Remedy:
+    if _is_sampled(charge.evidence):
+        return CODE  # no number is known
+    return set_prefetch(around, int(charge.evidence["prefetch_factor"]))
+
+
 PREFETCH = CauseRow(
     kind="prefetch",
     title="a prefetch factor too small for batches or steps of unequal length",
@@ -82,8 +107,10 @@ PREFETCH = CauseRow(
         "saved_share": "Share of the waits after the first batch that it would save, 0 to 1.",
         "long_steps": "Training steps that are far longer than the mean, where steps are uneven.",
         "slow_every": "Samples of a worker from one slow one to the next, where that is regular.",
+        "idle_share": "Share of the workers' time in which they had nothing to do, 0 to 1.",
+        "all_making_share": "Share of the waits in which all workers made batches, 0 to 1.",
     },
     reason=_reason,
     advice=_advice,
-    remedy=lambda charge, around: set_prefetch(around, int(charge.evidence["prefetch_factor"])),
+    remedy=_remedy,
 )

@@ -75,6 +75,12 @@ def _starved(ledger: Ledger) -> Iterable[Charge]:
 def _starved_title(charge: Charge, around: Circumstances) -> str:
     empty = charge.evidence["workers_without_data"]
     workers = plural(around.workers, "worker")
+    if "largest_making_share" in charge.evidence:
+        largest = charge.evidence["largest_making_share"]
+        return (
+            f"uneven data: one of the {workers} has more than the others, and makes batches for "
+            f"{largest:.0%} of the time in which any are made"
+        )
     if not empty:
         largest = charge.evidence["largest_share"]
         return f"uneven data: one of the {workers} makes {largest:.0%} of an epoch's samples"
@@ -110,6 +116,7 @@ STARVED = CauseRow(
         "workers_without_data": "Workers that made no batch while others made several.",
         "workers": "Workers of the loader.",
         "largest_share": "Share of the samples that one worker made, 0 to 1.",
+        "largest_making_share": "Share of the making of batches that is one worker's, 0 to 1.",
     },
     reason=_starved_reason,
     advice=_against_starved,
