@@ -115,5 +115,5 @@ def _stretches(holds: Bools) -> Ints:
 def _lengths(holds: Bools, weight: Floats) -> Floats:
     """How long each stretch is, at each of its samples."""
     number = _stretches(holds)
-    sums: Floats = np.bincount(number, weight)
+    sums: Floats = np.bincount(number, weight).astype(np.float64)
     return sums[number]
