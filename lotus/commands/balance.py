@@ -14,13 +14,13 @@ In a data-parallel job every step takes as long as its slowest rank. RUN, a
 trace of the job, shows how long each rank's steps and its input take. The
 default strategy, lotus, keeps the global batch and makes the slowest rank as
 fast as possible. The other strategies are for comparison: bno is the formula of
-BalanceNet Orchestrator, equal gives every rank the same, random any split.
+BalanceNet Orchestrator, equal gives every rank the same, random draws one.
 
 examples:
   lotus trace -o R -- torchrun --nproc-per-node 4 train.py
   lotus balance R -o balance.json
-      each rank's batch now and then, and the step it makes, with its interval:
-      measured beside other work, less than half of these held
+      each rank's batch now and with the plan, and the predicted step with its
+      interval; beside other work, fewer than half of these intervals held
   lotus run --settings balance.json -- torchrun --nproc-per-node 4 train.py
   lotus balance R --also R2
       R2 is the same job with another batch size: a narrower interval

@@ -17,9 +17,9 @@ HELP = "compare runs or sweeps: what differs, and how sure that is"
 EPILOG = """\
 A is the baseline; every other side is compared with it. A side is a run, runs
 joined by commas, a pattern in quotes, or a folder of runs: repeats of one
-program. Record three or more of each, in turns: a single run does not show how
-much runs vary. Sweeps are compared setting by setting. Runs of lotus attach are
-compared by shares of their time, which do not show which side is faster.
+program. Record three or more of each, alternating: a single run does not show
+how much runs vary. Sweeps are compared setting by setting. Runs of lotus attach
+are compared by shares of their time, which do not show which side is faster.
 
 examples:
   lotus compare
@@ -29,7 +29,7 @@ examples:
   lotus compare before-1,before-2,before-3 after-1,after-2,after-3
   lotus compare 'runs/before-*' 'runs/after-*' --html compare.html
   lotus compare 'main-*' 'branch-*' --fail-above 5%
-      exit code 1 if it is slower by more than 5 %, with its whole interval
+      exit code 1 if the whole interval is slower by more than 5 %
   lotus compare 'main-*' 'branch-*' --fail-above 10% --metric operation:Decode
   lotus compare A B --json | jq '.comparisons[0].verdict.text'
 
@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-above",
         type=arguments.share,
         metavar="X%",
-        help="exit with code 1 if a side is slower than the baseline by more than X %%, with its "
-        "whole 95 %% interval (default: exit with 0)",
+        help="exit with code 1 if the whole 95 %% interval of a side is slower than the "
+        "baseline by more than X %% (default: exit with 0)",
     )
     parser.add_argument(
         "--metric",

@@ -43,8 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         required=True,
         choices=FORMATS,
-        metavar="FORMAT",
-        help=f"{', '.join(FORMATS)}; see below (required)",
+        help="what to write; see below (required)",
     )
     options.add_output(
         parser,

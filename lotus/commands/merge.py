@@ -19,10 +19,10 @@ examples:
 
 In a job of several hosts each host records a run of its own, for example with
 lotus trace -o run-$(hostname) -- torchrun ... It writes DIR with copies of
-their logs; the runs stay as they are. Times are converted to the first host's
-clock. While the job ran, the hosts measured the offsets between their clocks
-over the job's own rendezvous store; run.json keeps them. Runs of different jobs
-are refused.
+their logs; the runs themselves stay as they are. Times are converted to the
+first host's clock: while the job ran, its hosts measured how far their clocks
+differ, through the store by which torchrun's processes find each other. Runs
+of different jobs are refused.
 
 exit codes: 0 merged, 2 a run cannot be read or is of another job, or DIR cannot
 be written

@@ -26,13 +26,13 @@ examples:
 
 Each setting is applied to the program's loaders when it makes them, without a
 change of its code; parameters that no option names stay as the program sets
-them. Runs are made in rounds, each with all settings in an order of its own.
+them. Each round runs every setting once, in an order drawn for that round.
 Ctrl-C ends the program and the sweep.
 
 writes: a directory: sweep.json, and in runs/ a run directory and the program's
   output of each run
 
-exit codes: 0 all runs count, 1 some failed, 2 it could not start, 130 Ctrl-C
+exit codes: 0 no run failed, 1 some failed, 2 it could not start, 130 Ctrl-C
 
 see also: lotus report, lotus tune, lotus compare
 """

@@ -24,13 +24,13 @@ LOOP, WAITS, MADE, OPERATIONS, CPU, COUNTERS, RUNS = (
 )  # fmt: skip
 GROUPS = (LOOP, WAITS, MADE, OPERATIONS, CPU, COUNTERS, RUNS)
 _PHASE_WORDS = {
-    "startup": "for workers to start",
-    "making": "for the making",
-    "index": "until it was asked for",
-    "sending": "for sending",
-    "pinning": "for pinning",
+    "startup": "workers start",
+    "making": "batch being made",
+    "index": "not asked for yet",
+    "sending": "being sent",
+    "pinning": "being pinned",
     "handover": "in the main process",
-    "unseen": "without a record",
+    "unseen": "not recorded",
 }
 # id, title, unit; all per sample
 _OF_MADE = (
@@ -44,13 +44,13 @@ _OF_MADE = (
     ("lock", "send: wait for the pipe", "ns"),
     ("write", "send: write", "ns"),
     ("pin", "pin", "ns"),
-    ("delay", "ready, not yet taken", "ns"),
+    ("delay", "ready, not taken", "ns"),
     ("idle", "workers idle", "ns"),
-    ("send_bytes", "bytes through the pipe", "bytes"),
-    ("read_bytes", "bytes from storage", "bytes"),
+    ("send_bytes", "bytes sent", "bytes"),
+    ("read_bytes", "bytes read", "bytes"),
     ("major_faults", "major faults", "count"),
     ("minor_faults", "minor faults", "count"),
-    ("involuntary_switches", "times others took the core", "count"),
+    ("involuntary_switches", "preempted", "count"),
 )
 _NEITHER = {"idle", "delay"}
 _MOST_ALONE = 0.1  # of a sum may be of a start that stands alone, where an interval is given

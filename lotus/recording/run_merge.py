@@ -103,7 +103,7 @@ def _copy(run: Run, output: Path, number: int) -> None:
 def _refuse_others(runs: Sequence[Run]) -> None:
     """Raise LotusError if the runs cannot be parts of one job."""
     if len(runs) < 2:
-        raise LotusError("one run is nothing to merge: lotus merge A B ... -o R")
+        raise LotusError("merging takes two runs or more: lotus merge A B ... -o R")
     first = runs[0]
     if merged := [run for run in runs if run.manifest.get("merged")]:
         raise LotusError(
@@ -114,8 +114,8 @@ def _refuse_others(runs: Sequence[Run]) -> None:
             raise LotusError(f"{run.path} holds no recorded process; merge the others without it")
         if all(rank["world_size"] == 1 for rank in run.manifest["ranks"]):
             raise LotusError(
-                f"{run.path} is not part of a job of several ranks; `lotus compare` sets runs "
-                "beside each other"
+                f"{run.path} was not recorded in a job of several ranks; to compare runs, "
+                "type: lotus compare A B"
             )
     for run in runs[1:]:
         for name, what in (("job", "job"), ("world", "size of the job")):

@@ -45,11 +45,13 @@ def write(console: "Console", report: Report, *, everything: bool = False) -> No
 
 
 def _ending(gaps: Sequence[Finding]) -> str:
-    """Return the number of gaps, and where their fixes are shown."""
-    where = ["the commands for it after `$`"] if any(gap.fixes for gap in gaps) else []
+    """Return the number of gaps, and how their fixes are marked."""
+    text = f"{plural(len(gaps), 'gap')}."
+    if any(gap.fixes for gap in gaps):
+        text += " Type the commands after $."
     if any(gap.asks for gap in gaps):
-        where.append("what to ask others for after `Ask for:`")
-    return f"{plural(len(gaps), 'gap')}{', with ' if where else ''}{' and '.join(where)}."
+        text += " Only an administrator can change what follows Ask for:."
+    return text
 
 
 def _is_detail(finding: Finding) -> bool:

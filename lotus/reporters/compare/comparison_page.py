@@ -208,7 +208,7 @@ def _kind(line: MeasureLine) -> str:
 def _name(place: int, line: MeasureLine) -> str:
     """Return a name with a number if two would be equal; plotly merges equal names."""
     where = "" if line.group == LOOP else f" ({line.group})"
-    return f"{place + 1}. {shorten(plain(operation_name(line.label)), 24)}{where}"
+    return f"{place + 1}. {shorten(plain(words.label_of(line)), 24)}{where}"
 
 
 def _range(lines: Sequence[MeasureLine]) -> list[float]:

@@ -67,8 +67,8 @@ if TYPE_CHECKING:  # rich is imported when there is something to print
 
 SCHEMA = 1
 MARKS = (
-    "better, worse, more and less stand where a difference holds after the correction for the "
-    "number of lines (Benjamini and Hochberg, 5 %); other intervals may miss zero by chance. "
+    "better, worse, more, less: the difference is significant, corrected for the number of lines "
+    "(Benjamini and Hochberg, 5 %). Without a word: an interval may exclude zero by chance. "
     "unclear: the interval is too wide to tell a difference from none."
 )
 UNCLEAR = "unclear"
@@ -221,7 +221,7 @@ def _write_comparison(console: "Console", comparison: Comparison) -> None:
 def _verdict_line(console: "Console", verdict: ComparisonVerdict) -> None:
     style = f"bold {_COLOURS.get(verdict.kind, 'yellow')}"
     words = plain(verdict.text)
-    console.print(words[0].upper() + words[1:], style=style, soft_wrap=True)
+    console.print(words[0].upper() + words[1:], style=style)
     for line in verdict.commands:  # not cut, because users copy them
         console.print(f"  {plain(line)}", soft_wrap=True)
 
@@ -343,7 +343,15 @@ def line_row(line: MeasureLine) -> list[str]:
         if difference.has_interval
         else MISSING
     )
-    return [operation_name(line.label), *values, change, interval, _judgement(line)]
+    return [label_of(line), *values, change, interval, _judgement(line)]
+
+
+def label_of(line: MeasureLine) -> str:
+    """Return a line's label with the operation in it as it is shown elsewhere."""
+    operation, colon, event = line.label.rpartition(": ")
+    if line.group == COUNTERS and colon:
+        return f"{operation_name(operation)}: {event}"
+    return operation_name(line.label)
 
 
 def _judgement(line: MeasureLine) -> str:

@@ -148,7 +148,7 @@ def knee_text(knee: Knee) -> str:
     if knee.last:
         text = f"{few}, the most that were tried, give{'s' if single else ''} the best throughput"
     elif knee.workers == knee.best_workers:
-        text = f"{few} {'is' if single else 'are'} enough: more gain nothing"
+        text = f"{few} {'is' if single else 'are'} enough: more workers gain nothing"
     else:
         text = (
             f"{few} {'is' if single else 'are'} enough: {knee.of_best:.1%} of the best throughput, "

@@ -282,9 +282,9 @@ def test_what_is_no_run_of_a_job_is_refused(hosts, tmp_path):
     last.manifest["start_wall_ns"] -= 365 * 24 * HOUR
     old = last.end(end_ns=START_NS + HOUR)
     for paths, words in (
-        ([hosts[0]], "nothing to merge"),
+        ([hosts[0]], "merging takes two runs or more"),
         ([whole, hosts[0]], "merged already"),
-        ([hosts[0], single], "not part of a job"),
+        ([hosts[0], single], "not recorded in a job"),
         ([hosts[0], old], "one had ended when the other began"),
     ):
         # WHEN they are merged, THEN each is refused in a line of its own
