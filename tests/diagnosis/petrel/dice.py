@@ -60,6 +60,7 @@ def main():
         batch_size=16,
         shuffle=True,
         num_workers=2,
+        persistent_workers=True,
         worker_init_fn=make_generator if args.without else None,
     )
     model = SeaState()
