@@ -147,13 +147,17 @@ class _CacheBlocks:
         """Return how long an epoch's workers take to start, without the batch that each makes."""
         watched = self._program.watched
         workers = watched.setting.num_workers
-        if not workers or watched.setting.persistent_workers or watched.startup_s is None:
+        # The program's first epoch takes longer to start than those that follow.
+        startup_s = watched.later_startup_s
+        if startup_s is None:
+            startup_s = watched.startup_s
+        if not workers or watched.setting.persistent_workers or startup_s is None:
             return 0.0
         real = [each[REAL] for each in self._rounds]
         if not real:
             return 0.0
         batch_s = sum(block.sample_s * block.samples / block.batches for block in real) / len(real)
-        return max(0.0, watched.startup_s - workers * batch_s)
+        return max(0.0, startup_s - workers * batch_s)
 
 
 def _epochs(blocks: dict[str, FedBlock], start_s: float, samples: float) -> EpochRound:

@@ -27,6 +27,9 @@ class LoaderObserver:
         self.cpu: list[float] = []
         self.sizes: list[int] = []
         self.startup_s: float | None = None
+        # The shortest start of a later epoch: the first also imports, and opens files anew.
+        self.later_startup_s: float | None = None
+        self._begins = False  # whether the epoch has not given a batch yet
         self.loop_s: float | None = None  # of the last epoch that ended, from `iter()`
         self.in_next = 0  # the thread that is inside `next`
         self.began = 0.0  # time of this epoch's `iter()`
@@ -41,7 +44,7 @@ class LoaderObserver:
     def begin(self, start: float) -> None:
         """Begin an epoch; drop the last step of the previous one, which has no end."""
         self.returned = None
-        self.began = start
+        self.began, self._begins = start, True
         for done in (self.waits, self.sizes):
             del done[len(self.steps) :]
 
@@ -82,6 +85,10 @@ class LoaderObserver:
         if not self.first:
             self.first = now
             self.startup_s = now - self.began
+        elif self._begins:
+            startup_s = now - self.began
+            self.later_startup_s = min(startup_s, self.later_startup_s or startup_s)
+        self._begins = False
         if self.quiet is not None and self.quiet.on:
             self.returned = _times()
             return

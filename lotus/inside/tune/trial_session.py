@@ -208,6 +208,7 @@ class TrialSession:
             "helpers_s": observer.helpers_s,
             "sizes": observer.sizes[:count],
             "startup_s": observer.startup_s,
+            "later_startup_s": observer.later_startup_s,
             "loop_s": observer.loop_s,
             "pid": os.getpid(),
             "name": known.name if known is not None and known.name else None,

@@ -49,6 +49,7 @@ class Watched:
     helpers_s: float = 0.0  # CPU time of other threads than the main one in all these steps
     sizes: tuple[int, ...] = ()  # samples of each batch
     startup_s: float | None = None  # from `iter()` to the first batch of the first iteration
+    later_startup_s: float | None = None  # the shortest of later iterations, if there were any
     loop_s: float | None = None  # of an epoch that ended while it was watched, from `iter()`
     accelerator: str | None = None  # "cuda", ...; None: there is none to pin memory for
     threads: int = 1  # of torch in the program's main process

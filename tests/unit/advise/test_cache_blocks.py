@@ -122,6 +122,11 @@ def test_an_epoch_has_the_start_of_its_workers(
     assert shown.plain_s.mean == pytest.approx(start_s + EPOCH * 0.1)
 
 
+def test_the_start_is_that_of_a_later_epoch_where_one_was_seen(tmp_path: Path) -> None:
+    program = Program(tmp_path, workers=2, startup_s=1.0, later_startup_s=0.5)
+    assert timed(program).start_s == pytest.approx(0.3)
+
+
 def test_samples_that_were_not_cached_give_no_answer(tmp_path: Path) -> None:
     shown = timed(Program(tmp_path, caches=False))
     assert "were not cached" in shown.why_unknown()
