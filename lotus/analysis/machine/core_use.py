@@ -109,9 +109,18 @@ class CoreUse:
 
     @property
     def others_part(self) -> float:
-        """The part of a wait for a core that is owed to other programs: as they used the cores."""
+        """The part of a wait for a core that is owed to other programs: as they used the cores.
+
+        Of the making of batches, 0.0 where that waited for none.
+        """
+        return self.others_part_of_step if self.rivals else 0.0
+
+    @property
+    def others_part_of_step(self) -> float:
+        """The same, whatever the making of batches waits for; 0.0 where it is not known."""
         used = self.own_share + self.others_share
-        return self.others_share / used if self.rivals and used > 0 else 0.0
+        few = not self.others_share >= _LEAST_OTHERS
+        return 0.0 if self.full or few or not used > 0 else self.others_share / used
 
     @property
     def rivals(self) -> bool:

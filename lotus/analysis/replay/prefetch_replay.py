@@ -1,14 +1,17 @@
 """What the waits would be if workers made batches further ahead, replayed from their own times."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import Floats, median, number
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.machine.core_use import CoreUse
 from lotus.analysis.replay.loader_replay import Replay, replay
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
+from lotus.analysis.replay.undisturbed_epochs import undisturbed_epochs
 
 # Where fewer batches than this share take twice the usual, they are stalls, which come by chance.
 _COSTLY_TIMES, _COSTLY_SHARE = 2.0, 0.08
@@ -17,6 +20,8 @@ _COSTLY_TIMES, _COSTLY_SHARE = 2.0, 0.08
 _LONG_TIMES, _LONG_SHARE, _LEAST_LONG = 4.0, 0.5, 3
 _MOST_PREFETCH = 64
 _ENOUGH = 0.8  # of what a prefetch without a limit would save
+_LEAST_SAVED = 0.5  # of the waits
+_LEAST_OF_LOOP = 0.05
 # A replay with the prefetch as it is must come this near to the measured waits, of their time.
 _TOLERANCE = 0.3
 
@@ -31,43 +36,75 @@ class Prefetch:
 
     prefetch_factor: int
     saved_ns: float  # with that prefetch factor
-    wait_ns: float  # as measured
+    wait_ns: float  # as measured, or of the undisturbed loop
+    loop_ns: float  # these waits and the training steps
     long_steps: int = 0  # training steps far longer than the mean, where steps are uneven
+    undisturbed: bool = False  # all of it in the loop as it would be without other programs
 
     @property
     def saved_share(self) -> float:
         """Share of these waits that it would save, 0 to 1."""
         return self.saved_ns / self.wait_ns if self.prefetch_factor else 0.0
 
+    @property
+    def hides(self) -> bool:
+        """Whether it hides most of the waits, and that is worth a line."""
+        worth = self.saved_ns >= _LEAST_OF_LOOP * self.loop_ns
+        return worth and self.saved_share >= _LEAST_SAVED
 
-NOTHING = Prefetch(0, 0.0, 0.0)
+
+NOTHING = Prefetch(0, 0.0, 0.0, 0.0)
 
 
-def enough_prefetch(scope: Scope, few: bool = False) -> Prefetch:
+def enough_prefetch(scope: Scope, use: CoreUse, few: bool = False) -> Prefetch:
     """Find the prefetch factor that hides bursts of costly batches, or of short training steps.
 
     NOTHING where none does. `few`: also where there are few costly batches, because it is known
-    that they come again.
+    that they come again. Where other programs had the cores, and it hides little, that of the loop
+    without them if it hides more there.
     """
-    now = int(scope.settings.get("prefetch_factor") or 2)
-    most = min(_MOST_PREFETCH, _fitting(scope))
     long_steps = _long_steps(number(scope.waits, "step_ns"))
     if scope.num_workers < 1 or not (few or long_steps or _has_bursts(scope.batches)):
         return NOTHING
-    factors = [now]
-    while factors[-1] < most:
-        factors.append(min(2 * factors[-1], most))
-    measured, waits = 0.0, np.zeros(len(factors))
-    for epoch in recorded_epochs(scope):
-        measured += float(epoch.wait[1:].sum())
-        waits += _with_prefetch(epoch, factors).waits[1:].sum(axis=0)
-    if measured <= 0 or abs(waits[0] - measured) > _TOLERANCE * measured:
-        return NOTHING
+    factors = _factors(scope)
+    measured, waits, steps = _waits(recorded_epochs(scope), factors)
+    near = abs(waits[0] - measured) <= _TOLERANCE * measured
+    found = _best(factors, waits, measured, steps, long_steps) if near else NOTHING
+    if found.hides:
+        return found
+    _, waits, steps = _waits(undisturbed_epochs(scope, use), factors)
+    hidden = _best(factors, waits, float(waits[0]), steps, long_steps)
+    return replace(hidden, undisturbed=True) if hidden.hides else found
+
+
+def _best(
+    factors: list[int], waits: Floats, wait_ns: float, steps_ns: float, long_steps: int
+) -> Prefetch:
+    """The smallest factor that saves most of these waits, of which the loop had `wait_ns`."""
     saved = waits[0] - waits
     best = int(np.argmax(saved >= _ENOUGH * saved[-1]))
-    if not saved[best] > 0:
+    if wait_ns <= 0 or not saved[best] > 0:
         return NOTHING
-    return Prefetch(factors[best], float(saved[best]), measured, long_steps)
+    return Prefetch(factors[best], float(saved[best]), wait_ns, wait_ns + steps_ns, long_steps)
+
+
+def _factors(scope: Scope) -> list[int]:
+    """The prefetch factor of the loader, and larger ones that may be better."""
+    most = min(_MOST_PREFETCH, _fitting(scope))
+    factors = [int(scope.settings.get("prefetch_factor") or 2)]
+    while factors[-1] < most:
+        factors.append(min(2 * factors[-1], most))
+    return factors
+
+
+def _waits(epochs: Iterable[RecordedEpoch], factors: list[int]) -> tuple[float, Floats, float]:
+    """(waits as measured, with each prefetch factor, training steps), ns, without first waits."""
+    measured, waits, steps = 0.0, np.zeros(len(factors)), 0.0
+    for epoch in epochs:
+        measured += float(epoch.wait[1:].sum())
+        waits += _with_prefetch(epoch, factors).waits[1:].sum(axis=0)
+        steps += float(epoch.step.sum())
+    return measured, waits, steps
 
 
 def _fitting(scope: Scope) -> int:

@@ -34,6 +34,8 @@ class RecordedEpoch:
     wait: Floats
     cpu: Floats  # on a core, for the batch: in its worker, in `next` and in the step; NaN: unknown
     begin: Floats  # when each worker could begin with its first one (workers,); empty without any
+    made_delay: Floats  # of `fetch`: ready to run, without a core; NaN: unknown
+    step_delay: Floats  # the same of `step`
 
 
 def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[RecordedEpoch]:
@@ -56,6 +58,7 @@ def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[Record
                 "arrival": number(batches, "arrival_ns")[made],
                 "made_cpu": number(batches, "process_cpu_ns")[made],
                 "thread_cpu": number(batches, "cpu_ns")[made],
+                "made_delay": number(batches, "run_delay_ns")[made],
             }
         )
         steps = pd.DataFrame(
@@ -64,6 +67,7 @@ def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[Record
                 "wait": number(waits, "wait_ns")[taken],
                 "step": np.nan_to_num(number(waits, "step_ns")[taken]),
                 "main_cpu": main_cpu[taken],
+                "step_delay": number(waits, "step_run_delay_ns")[taken],
             }
         )
         frame = frame.merge(steps, on=list(_NAMES), how="left")
@@ -158,6 +162,8 @@ def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None
         wait=wait,
         cpu=number(rows, "made_cpu") + number(rows, "main_cpu"),
         begin=number(rows, "start")[:workers],
+        made_delay=number(rows, "made_delay"),
+        step_delay=number(rows, "step_delay"),
     )
 
 
@@ -174,4 +180,6 @@ def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
         wait=number(rows, "wait"),
         cpu=number(rows, "main_cpu"),  # its own process makes the batches
         begin=np.zeros(0),
+        made_delay=number(rows, "made_delay"),
+        step_delay=number(rows, "step_delay"),
     )

@@ -10,6 +10,7 @@ from lotus.analysis.common.scope import Scope
 from lotus.analysis.common.warm_up import WARM_UP
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.machine.core_use import CoreUse
+from lotus.analysis.replay.undisturbed_epochs import UNKNOWN_LOOP, UndisturbedLoop
 from lotus.analysis.verdict.cause_spread import UNKNOWN, CauseSpread, cause_spread
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, CauseRow, Charge
@@ -44,6 +45,7 @@ class Account:
     shares: DataShares
     delay_share: float = 0.0  # of the making of batches, which other programs kept from the cores
     spread: CauseSpread = UNKNOWN  # how `charges` vary between batches
+    undisturbed: UndisturbedLoop = UNKNOWN_LOOP
     warm_up_ns: float = 0.0  # of first steps, beyond a usual one; no part of loop_ns
 
 
@@ -55,7 +57,11 @@ def account(scope: Scope) -> Account:
         # What other programs took of the steps is listed with what they took of the waits.
         of_step = row is OTHERS and any(charge.taken_ns >= _LEAST_NS for charge in charges)
         listed = row.silent or of_step
-        taken = [charge for charge in _taken(row, ledger) if charge.ns >= _LEAST_NS or listed]
+        taken = [
+            charge
+            for charge in _taken(row, ledger)
+            if charge.ns + charge.hidden_ns >= _LEAST_NS or listed
+        ]
         if row.part not in (STEP, SHUTDOWN):
             ledger.charged_ns += sum(charge.waited_ns for charge in taken)
         charges += taken
@@ -77,6 +83,7 @@ def account(scope: Scope) -> Account:
         use=ledger.use,
         shares=ledger.shares,
         delay_share=ledger.delay_share,
+        undisturbed=ledger.undisturbed,
     )
     del ledger  # its matrices take as much memory as what follows
     large = [charge for charge in charges if charge.ns > _LEAST_SHARE * made.loop_ns]

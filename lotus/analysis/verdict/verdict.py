@@ -179,6 +179,9 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     # What others kept from the cores is no part of the loop that is judged.
     free = max(1.0 - others - taken - of_step, _LEAST_FREE)
     own = max(inputs - others, 0.0) / free
+    # Others that slow the steps down hide waits behind them.
+    hidden = books.undisturbed.wait_share > HIGH > own  # NaN: they took nothing
+    own = books.undisturbed.wait_share if hidden else own
     brief = _is_brief(books, owed[STARTUP] + owed[SHUTDOWN])
     # Neither without what others took: it is of both.
     at_edges = startup + shutdown > inputs and not brief and not _came_once(books.epochs)
@@ -197,9 +200,10 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         unclear = f", of which {sent:.1%} is batches on their way from the workers"
     if unclear:
         kind, degree = "consumer-bound", "not"
-    ranked = _ranked(books.charges, kind, 1.0 - books.delay_share, brief)
-    causes = [_cause(charge, books, around, kind) for charge in ranked]
-    causes = [cause for cause in causes if _counts(cause)] or causes[:1]
+    # Of waits that are hidden, those at the edges are not.
+    ranked = _ranked(books.charges, kind, 1.0 - books.delay_share, brief or hidden, hidden)
+    judged = [(charge, _cause(charge, books, around, kind)) for charge in ranked]
+    causes = [cause for charge, cause in judged if _counts(charge, cause, hidden)] or [judged[0][1]]
     summary = _summary(
         kind,
         degree,
@@ -210,6 +214,8 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         None if others + taken + of_step < LITTLE else (own, min((step - of_step) / free, 1.0)),
         unclear,
     )
+    if hidden:
+        summary = _summary_of_hidden(inputs, _interval(low, high), own)
     lacking = missing_cores.clause(causes[0].kind, causes[0].evidence) if causes else ""
     if kind == "consumer-bound" and lacking:
         summary = f"{causes[0].share:.0%} of the loop is lost, {lacking}. {summary}"
@@ -244,8 +250,9 @@ def _as_large(ranked: list[Charge], kind: str, books: Account, around: Circumsta
     return BY_KIND[second.kind].full_title(second, around)
 
 
-def _counts(cause: Cause) -> bool:
-    return cause.share >= LEAST_SHARE or cause.is_silent
+def _counts(charge: Charge, cause: Cause, hidden: bool) -> bool:
+    is_hidden = hidden and charge.hidden_ns > 0
+    return cause.share >= LEAST_SHARE or cause.is_silent or is_hidden
 
 
 def _left_out(books: Account) -> Iterator[str]:
@@ -304,6 +311,14 @@ def _listed_ns(charge: Charge, books: Account) -> float:
     return charge.ns - (charge.taken_ns if BY_KIND[charge.kind].part == STEP else 0.0)
 
 
+def _summary_of_hidden(inputs: float, interval: str, own: float) -> str:
+    """The sentence where waits are hidden behind steps that other programs slowed down."""
+    return (
+        f"The loop waits for data {inputs:.0%}{interval} of its time, and in a replay without what "
+        f"other programs took of the cores {own:.0%}; more than {HIGH:.0%} is highly input-bound."
+    )
+
+
 def _is_usual_way(books: Account, around: Circumstances) -> bool:
     """Whether batches take no longer from the workers than any do, and no workers would cost more.
 
@@ -352,10 +367,12 @@ def _mean(epochs: pd.DataFrame, name: str) -> float:
     return ratio(total(number(epochs, name)), len(epochs))
 
 
-def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> list[Charge]:
+def _ranked(
+    charges: list[Charge], kind: str, own_part: float, brief: bool, hidden: bool
+) -> list[Charge]:
     """Largest first; the training step first where it sets the pace and last where it does not,
     but for what its threads lose, which takes its place among the others. A brief start-up comes
-    after the waits.
+    after the waits. `hidden`: the waits of the loop without other programs are judged.
 
     What has no record explains nothing and comes last, unless most of the waiting was broken off:
     then nothing else is the cause.
@@ -387,7 +404,8 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
         partly = part in (STARTUP, SHUTDOWN) or charge.kind == SENDING.kind
         stays = charge.kind == WORKER_THREADS.kind or (part == STEP and kind == "consumer-bound")
         taken = 0.0 if stays else charge.taken_ns
-        return (group, (own_part if partly else 1.0) * (taken - charge.ns))
+        ns = charge.ns + (charge.hidden_ns if hidden else 0.0)
+        return (group, (own_part if partly else 1.0) * (taken - ns))
 
     return sorted(charges, key=place)
 

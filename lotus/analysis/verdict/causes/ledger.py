@@ -45,6 +45,7 @@ from lotus.analysis.machine.core_use import CoreUse, core_use
 from lotus.analysis.observations.looks import looks_of_main
 from lotus.analysis.observations.step_lock import step_lock
 from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
+from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop, undisturbed_loop
 from lotus.analysis.samples.outlier_samples import (
     costliest,
     outlier_parts,
@@ -130,6 +131,8 @@ class Ledger:
         self.start_without_core = self._start_without_core()
         self._storage = self._storage_limit()
         self.made_without_core = self._made_without_core()
+        # Waits of the undisturbed loop that no cause has taken.
+        self.hidden_left_ns = self.undisturbed.wait_ns
 
     @property
     def iter_ns(self) -> float:
@@ -370,13 +373,26 @@ class Ledger:
         self.making[:, place] = 0.0
         return ns
 
+    def hidden_ns(self, place: int) -> float:
+        """How long the loop would wait for a component without other programs, by a replay."""
+        made = self.components.parts
+        parts = [total(made[:, each] * self.own_part) for each in range(made.shape[1])]
+        return max(self.hidden_left_ns, 0.0) * ratio(parts[place], sum(parts))
+
+    @cached_property
+    def undisturbed(self) -> UndisturbedLoop:
+        """The loop without other programs."""
+        return undisturbed_loop(self.scope, self.use)
+
     @cached_property
     def better_prefetch(self) -> Prefetch:
         """The prefetch factor that hides costly batches which come again; NOTHING where none does.
 
         What is made ahead would need a core: nothing where there is none left.
         """
-        return NOTHING if self.use.full else enough_prefetch(self.scope, self.slow_every > 0)
+        return (
+            NOTHING if self.use.full else enough_prefetch(self.scope, self.use, self.slow_every > 0)
+        )
 
     @cached_property
     def _excess(self) -> tuple[Ints, list[Floats]]:

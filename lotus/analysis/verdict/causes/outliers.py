@@ -16,7 +16,7 @@ from lotus.analysis.samples.outlier_samples import costliest
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import ALONE, BY_CHANCE, TOGETHER, Ledger
-from lotus.analysis.verdict.causes.prefetch import PREFETCH, hides
+from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
 from lotus.analysis.verdict.causes.work import (
     WAITING_FACTS,
@@ -119,11 +119,11 @@ def _times_uneven(ledger: Ledger, slow: Bools) -> float:
 
 def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
     slow = ledger.outliers.alone
-    if not slow.any() or (ledger.slow_every and hides(ledger)):
+    if not slow.any() or (ledger.slow_every and ledger.better_prefetch.hides):
         return
     evidence = _sample_facts(ledger, slow)
     evidence["most_fetches"] = float(ledger.outliers.fetches[slow].max())
-    if hides(ledger):
+    if ledger.better_prefetch.hides:
         evidence["prefetch_factor"] = float(ledger.better_prefetch.prefetch_factor)
         evidence["saved_share"] = ledger.better_prefetch.saved_share
     ns, within, without_core = ledger.take_excess(ALONE)

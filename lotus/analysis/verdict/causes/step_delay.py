@@ -41,22 +41,24 @@ def _own_part(ledger: Ledger) -> float:
     """The part of the step's waiting for a core that is owed to the program's other processes.
 
     All of it where the program keeps the cores busy. Where other programs use them as well, as much
-    as its processes beside the workers use, of what these and the other programs use.
+    as its processes use for something else than batches, of what these and the other programs use.
     """
     use = ledger.use
-    if use.full and (ledger.scope.num_workers or use.kept_cores >= _MUCH):
+    mine = use.kept_cores + use.beside_cores
+    if use.full and (ledger.scope.num_workers or mine >= _MUCH):
         return 1.0
-    if not use.kept_cores >= _MUCH:
+    if not mine >= _MUCH:
         return 0.0
     others = use.others_share * ledger.scope.cores
-    return use.kept_cores / (use.kept_cores + others) if math.isfinite(others) else 0.0
+    return mine / (mine + others) if math.isfinite(others) else 0.0
 
 
 def _is_grave(charge: Charge) -> bool:
     evidence = Evidence(charge.evidence)
     lost = evidence["run_delay_share"] * evidence["own_part"]
     to_others = evidence["run_delay_share"] - lost
-    return _kept(evidence) and lost >= _GRAVE * (1.0 - to_others)
+    no_batches = _kept(evidence) or _beside(evidence)
+    return no_batches and lost >= _GRAVE * (1.0 - to_others)
 
 
 def _kept(evidence: Evidence) -> bool:

@@ -134,6 +134,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     ns,
                     evidence,
                     delay_ns=ns * ledger.delay_share / own,
+                    hidden_ns=ledger.hidden_ns(place),
                     at_once=_at_once(ledger, looks),
                 )
 

@@ -118,12 +118,15 @@ def test_a_step_with_cores_is_just_that() -> None:
 
 
 @pytest.mark.parametrize(("cores", "delay"), [(0.8, 0.6), (0.7, 0.45)])
+@pytest.mark.parametrize("of_workers", [False, True])
 def test_beside_other_programs_its_own_processes_have_their_part(
-    cores: float, delay: float
+    cores: float, delay: float, of_workers: bool
 ) -> None:
-    # GIVEN a program whose process uses `cores`, and other programs that have the rest of two
-    run = loop(beside=0.0, delay=delay)
-    keep(run, cores)
+    # GIVEN a program of which a process, or threads of the workers beside batches, use `cores`, and
+    # other programs that have the rest of two
+    run = loop(beside=cores if of_workers else 0.0, delay=delay)
+    if not of_workers:
+        keep(run, cores)
     begin, end = float(run.epochs["start_ns"].min()), float(run.epochs["end_ns"].max())
     cores_ns = 2 * (end - begin)
     times = {"time_ns": [begin, end], "busy_ns": [0.0, cores_ns]}
@@ -131,14 +134,17 @@ def test_beside_other_programs_its_own_processes_have_their_part(
     use = core_use(scopes(run)[0])
     assert not use.full
     others = 2 * use.others_share
+    mine = use.beside_cores if of_workers else use.kept_cores
     assert others > 0.5
+    assert mine == pytest.approx(cores, abs=0.1)  # without the making of batches
     # THEN that part of the step's waiting is the first cause, and the step has the rest
     first, second, *_ = verdict(scopes(run)[0]).causes
     assert (first.kind, second.kind) == ("step-delay", "consumer")
-    assert first.evidence["own_part"] == pytest.approx(cores / (cores + others), abs=0.01)
+    assert first.evidence["own_part"] == pytest.approx(mine / (mine + others), abs=0.01)
     assert first.share == pytest.approx(delay * first.evidence["own_part"], abs=0.05)
     assert "of it owed to the program itself" in first.reason
-    # of a process that uses little, nothing is said
-    run = loop(beside=0.0)
-    keep(run, 0.2)
+    # of what uses little, nothing is said
+    run = loop(beside=0.2 if of_workers else 0.0)
+    if not of_workers:
+        keep(run, 0.2)
     assert verdict(scopes(run)[0]).causes[0].kind == "consumer"

@@ -1,0 +1,94 @@
+"""Waits that are hidden behind training steps which other programs kept from the cores."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.machine.core_use import core_use
+from lotus.analysis.replay.undisturbed_epochs import undisturbed_epochs, undisturbed_loop
+from lotus.analysis.verdict.verdict import Verdict, verdict
+from tests.unit.simulated import Plan
+
+
+def loop(step: float, delay: float, **plan: Any) -> SimpleNamespace:
+    """Steps of so many milliseconds, `delay` of that without a core, which other programs had."""
+    plan = {"workers": 1, "batches": 200, "operations": {"Read": 5.0}, **plan}
+    run = Plan(step=step, **plan).run()
+    run.manifest["cpu"] = {"logical": 2, "available": 2}
+    waits, batches = run.waits, run.batches
+    for part, share in (("wait", 0.0), ("step", delay)):
+        took = waits[f"{part}_ns"]
+        waits[f"{part}_run_delay_ns"] = (took * share).astype(np.int64)
+        waits[f"{part}_cpu_ns"] = (took * (1 - share)).astype(np.int64)
+        waits[f"{part}_process_cpu_ns"] = waits[f"{part}_cpu_ns"]
+    batches["run_delay_ns"] = (0.2 * batches["fetch_ns"]).astype(np.int64)
+    batches["cpu_ns"] = batches["process_cpu_ns"] = batches["fetch_ns"] // 10
+    begin, end = float(run.epochs["start_ns"].min()), float(run.epochs["end_ns"].max())
+    times = {"time_ns": [begin, end], "busy_ns": [0.0, 2 * (end - begin)]}
+    run.machine = pd.DataFrame(times).assign(idle_ns=0.0, stolen_ns=0.0)
+    return run
+
+
+def judged(run: SimpleNamespace) -> Verdict:
+    return verdict(scopes(run)[0])
+
+
+def test_the_loop_without_other_programs_waits_as_a_quiet_one() -> None:
+    # GIVEN steps of 4 ms, which other programs made 80 ms
+    scope = scopes(loop(80.0, 0.95))[0]
+    use = core_use(scope)
+    assert use.others_part > 0.75
+    # THEN without their part of it they are as short as that part says, and so is the making
+    epoch = next(undisturbed_epochs(scope, use))
+    left = 80e6 * (1 - 0.95 * use.others_part)
+    assert np.median(epoch.step) == pytest.approx(left, rel=0.01)
+    made = float(np.median(scope.batches["fetch_ns"])) * (1 - 0.2 * use.others_part)
+    assert np.median(epoch.fetch) == pytest.approx(made, rel=0.05)
+    # and the loop waits as one with such steps does
+    quiet = Plan(
+        step=left / 1e6, workers=1, batches=200, operations={"Read": 5.0 * made / 21e6}
+    ).run()
+    waits = quiet.waits
+    share = waits["wait_ns"].sum() / (waits["wait_ns"].sum() + waits["step_ns"].sum())
+    assert undisturbed_loop(scope, use).wait_share == pytest.approx(share, abs=0.05)
+
+
+def test_waits_that_slowed_steps_hide_are_input_bound() -> None:
+    found = judged(loop(80.0, 0.95))
+    assert (found.kind, found.degree) == ("input-bound", "highly")
+    assert found.input_share < 0.05
+    assert "in a replay without what other programs took of the cores" in found.summary
+    assert found.causes[0].part == "waits"
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.5])
+def test_steps_that_are_long_by_themselves_set_the_pace(delay: float) -> None:
+    found = judged(loop(80.0, delay))
+    assert (found.kind, found.causes[0].kind) == ("consumer-bound", "consumer")
+    assert "replay" not in found.summary
+
+
+def test_bursts_that_slowed_steps_hide_need_a_larger_prefetch_factor() -> None:
+    def read(sample: int, worker: int) -> float:
+        return 40.0 if sample % 96 < 16 else 0.2
+
+    run = loop(120.0, 0.95, workers=2, batch_size=4, operations={"Read": read}, batches=240)
+    found = judged(run)
+    assert found.kind == "input-bound"
+    first = found.causes[0]
+    assert first.kind == "prefetch"
+    assert first.evidence["hidden_ns"] > 0
+    assert "without what other programs took" in first.reason
+
+
+def test_nothing_is_replayed_without_other_programs() -> None:
+    run = loop(80.0, 0.95)
+    run.machine = run.machine.assign(busy_ns=0.0, idle_ns=run.machine["time_ns"])
+    scope = scopes(run)[0]
+    assert math.isnan(undisturbed_loop(scope, core_use(scope)).wait_share)
+    assert not list(undisturbed_epochs(scope, core_use(scope)))
