@@ -3,6 +3,7 @@ slow, or that too few are made ahead."""
 
 from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.loop_shares import LoopShares, idle_share
+from lotus.analysis.attached.worker_pace import MOST_HELD
 from lotus.analysis.attached.worker_turns import WorkerTurns
 from lotus.analysis.common.columns import ratio
 
@@ -93,6 +94,8 @@ def slow_batches(shares: LoopShares) -> tuple[float, dict[str, float]]:
     """
     if len(shares.turns) != 1 or idle_share(shares) < _LEAST_REST:
         return 0.0, {}
+    if max((pace.held for pace in shares.paces.values()), default=0.0) > MOST_HELD:
+        return 0.0, {}  # whose batch comes late is chance
     waits = shares.turns[0].lone_waits
     lone = sum(waits.values())
     part = ratio(lone, shares.turns[0].waited_ns)

@@ -12,7 +12,7 @@ from lotus.analysis.common.columns import Floats, median, ratio
 
 _PIECE_NS = 500_000_000
 _LEAST_PIECES = 8  # of the time: fewer do not tell a slow worker from a slow batch
-_MOST_HELD = 0.5  # of the making: what is left beside longer waits for a core is chance
+MOST_HELD = 0.5  # of the making: what is left beside longer waits for a core is chance
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def slow_worker(paces: Mapping[int, WorkerPace]) -> SlowWorker | None:
     slow: list[SlowWorker] = []
     for rank in sorted({pace.rank for pace in paces.values()}):
         mine = {place: pace for place, pace in paces.items() if pace.rank == rank}
-        if max(pace.held for pace in mine.values()) > _MOST_HELD:
+        if max(pace.held for pace in mine.values()) > MOST_HELD:
             continue
         each = [found for place in mine if (found := _compared(mine, place))]
         slow += each if len(each) <= len(mine) / 2 else []

@@ -70,6 +70,12 @@ def test_batches_that_all_wait_for_whoever_makes_them_are_of_unequal_cost() -> N
     assert "lotus trace" in cause.advice
 
 
+def test_whose_batch_is_late_is_chance_while_workers_lack_cores() -> None:
+    workers = [taken_in_turn(place, 6, 14) for place in (0, 1)]
+    program = Program(turns((WAIT, 19), (STEP, 1)), workers, ready=0.6)
+    assert first_of(program).kind != "slow-batches"
+
+
 def test_alike_batches_are_not_of_unequal_cost() -> None:
     workers = [taken_in_turn(place, 18, 2) for place in (0, 1)]
     assert first_of(Program(turns((WAIT, 19), (STEP, 1)), workers)).kind == "operation"
