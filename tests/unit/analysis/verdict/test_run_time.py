@@ -121,7 +121,7 @@ def test_time_between_loops_is_the_first_cause_where_it_is_most() -> None:
     line = HotFunction("keep", "/train.py", 7, 0.9, "table.to_csv(path)")
     cause = replace(summarise(run), hot_in_pauses=[line]).verdict.causes[0]
     assert cause.title == "the time between the loops, most of it at keep (train.py:7)"
-    assert "one pause: 90% at keep (train.py:7: `table.to_csv(path)`)" in cause.advice
+    assert "of it: 90% at keep (train.py:7: `table.to_csv(path)`)" in cause.advice
 
 
 @pytest.mark.parametrize("held", [0.0, 4.0], ids=["at once", "later"])
