@@ -41,8 +41,10 @@ def later_causes(judged: Verdict) -> list[Cause]:
 def later_steps(judged: Verdict) -> Iterator[tuple[int, str]]:
     """Yield (number, "for CAUSE: ADVICE") of the steps after the first."""
     for number, cause in enumerate(later_causes(judged), 2):
-        title = cause.title.replace(": ", ", ")  # before the advice stands the only colon
-        yield number, f"for {title}: {step_words(cause)}"
+        name = cause.title.partition(": ")[
+            0
+        ]  # without its explanation: the causes are listed above
+        yield number, f"for {name}: {step_words(cause)}"
 
 
 def step_words(cause: Cause) -> str:
