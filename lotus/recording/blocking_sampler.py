@@ -2,8 +2,8 @@
 
 A thread of the launcher looks at them up to 50 times a second: the kernel tells a process's
 ancestors in which system call a thread is (/proc/PID/syscall), and the state page tells the
-operation in hand. Nothing runs inside the program for it. It takes at most a hundredth of a core:
-the more processes there are, the rarer it looks.
+operation in hand. Nothing runs inside the program for it. The looks take at most a hundredth of a
+core: the more processes there are, the rarer they are. What else it reads has limits of its own.
 """
 
 import contextlib
@@ -256,9 +256,10 @@ def _operation(words: memoryview) -> int:
     phase = words[state_page.W_PHASE]
     if phase != state_page.FETCH:
         return _OTHERWISE[phase]
-    place = max(range(state_page.OPERATIONS, state_page.LAST + 1), key=words.__getitem__)
+    begun = words[state_page.OPERATIONS : state_page.LAST + 1].tolist()
     since = max(words[state_page.W_SAMPLE_SINCE], words[state_page.W_SINCE])
-    return place - state_page.OPERATIONS if words[place] >= since else _IN_OWN_CODE
+    last = max(begun)
+    return begun.index(last) if last >= since else _IN_OWN_CODE
 
 
 def _open_page(path: Path) -> int:
