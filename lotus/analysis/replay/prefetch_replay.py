@@ -8,10 +8,8 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Floats, median, number
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.machine.core_use import CoreUse
 from lotus.analysis.replay.loader_replay import Replay, replay
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
-from lotus.analysis.replay.undisturbed_epochs import undisturbed_epochs
 
 # Where fewer batches than this share take twice the usual, they are stalls, which come by chance.
 _COSTLY_TIMES, _COSTLY_SHARE = 2.0, 0.08
@@ -56,12 +54,14 @@ class Prefetch:
 NOTHING = Prefetch(0, 0.0, 0.0, 0.0)
 
 
-def enough_prefetch(scope: Scope, use: CoreUse, few: bool = False) -> Prefetch:
+def enough_prefetch(
+    scope: Scope, few: bool = False, undisturbed: Iterable[RecordedEpoch] = ()
+) -> Prefetch:
     """Find the prefetch factor that hides bursts of costly batches, or of short training steps.
 
     NOTHING where none does. `few`: also where there are few costly batches, because it is known
-    that they come again. Where other programs had the cores, and it hides little, that of the loop
-    without them if it hides more there.
+    that they come again. `undisturbed`: epochs of the loop without other programs, if it waits for
+    more then. They are tried where a factor hides little of the recorded waits.
     """
     long_steps = _long_steps(number(scope.waits, "step_ns"))
     if scope.num_workers < 1 or not (few or long_steps or _has_bursts(scope.batches)):
@@ -72,7 +72,7 @@ def enough_prefetch(scope: Scope, use: CoreUse, few: bool = False) -> Prefetch:
     found = _best(factors, waits, measured, steps, long_steps) if near else NOTHING
     if found.hides:
         return found
-    _, waits, steps = _waits(undisturbed_epochs(scope, use), factors)
+    _, waits, steps = _waits(undisturbed, factors)
     hidden = _best(factors, waits, float(waits[0]), steps, long_steps)
     return replace(hidden, undisturbed=True) if hidden.hides else found
 

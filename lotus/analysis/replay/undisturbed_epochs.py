@@ -10,12 +10,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lotus.analysis.common.columns import ratio
+from lotus.analysis.common.columns import Floats, ratio
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import CoreUse
 from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
+_QUICK = 0.05  # of the batches
+_STALLS = 0.02  # of the waits
+# Of the loop: of loops that are bound by their step, less than 0.01 was seen.
+_LEAST_WAITS = 0.1
+# Of the cores' time: a program that is left less waits most for what is measured nowhere.
+_LEAST_OWN = 0.02
 _ENOUGH_BATCHES = 20_000  # replayed one by one
 
 
@@ -23,21 +29,21 @@ def undisturbed_epochs(scope: Scope, use: CoreUse) -> Iterator[RecordedEpoch]:
     """The recorded epochs without the delays that are owed to other programs.
 
     Taken out is `CoreUse.others_part_of_step` of the time in which steps and the making of batches
-    were ready to run without a core. None where other programs took nothing.
+    were ready to run without a core. None where other programs took nothing, or next to all.
     """
     part = use.others_part_of_step
-    if part > 0:
-        delay_share = float(np.nan_to_num(use.fetch.delay_share))
+    if part > 0 and use.own_share >= _LEAST_OWN:
         for epoch in recorded_epochs(scope):
-            yield _undisturbed(epoch, part, delay_share)
+            yield _undisturbed(epoch, part)
 
 
 @dataclass(frozen=True)
 class UndisturbedLoop:
     """A loop with workers without other programs, by a replay: nanoseconds, without first waits.
 
-    Of a loop with many batches, the first ones. Both are 0.0 where other programs took nothing, and
-    where no epoch can be replayed.
+    Of a loop with many batches, the first ones. The longest 2 % of the waits are left out: stalls
+    that other programs cause, but which are no delays of a thread that was ready. Both are 0.0
+    where other programs took nothing, and where no epoch can be replayed.
     """
 
     wait_ns: float = 0.0
@@ -48,6 +54,11 @@ class UndisturbedLoop:
         """The share of it that waits take, 0 to 1; NaN: not known."""
         return ratio(self.wait_ns, self.wait_ns + self.step_ns) if self.step_ns > 0 else math.nan
 
+    @property
+    def waits_for_data(self) -> bool:
+        """Whether its waits are more than what such a replay may be wrong by."""
+        return self.wait_share > _LEAST_WAITS
+
 
 UNKNOWN_LOOP = UndisturbedLoop()
 
@@ -57,8 +68,8 @@ def undisturbed_loop(scope: Scope, use: CoreUse) -> UndisturbedLoop:
     if scope.num_workers < 1:
         return UNKNOWN_LOOP
     prefetch = np.array([int(scope.settings.get("prefetch_factor") or 2)])
-    waited = worked = 0.0
-    batches = 0
+    waits: list[Floats] = []
+    worked, batches = 0.0, 0
     for epoch in undisturbed_epochs(scope, use):
         replayed = replay(
             epoch.made[:, None],
@@ -68,27 +79,34 @@ def undisturbed_loop(scope: Scope, use: CoreUse) -> UndisturbedLoop:
             delivery=epoch.delivery[:, None],
             begin=(epoch.begin - epoch.begin.min())[:, None],
         )
-        waited += float(replayed.waits[1:].sum())
+        waits.append(replayed.waits[1:, 0])
         worked += float(epoch.step.sum())
         batches += len(epoch.made)
         if batches >= _ENOUGH_BATCHES:
             break
-    return UndisturbedLoop(waited, worked)
+    if not waits:
+        return UNKNOWN_LOOP
+    sorted_waits = np.sort(np.concatenate(waits))
+    usual = len(sorted_waits) - max(int(_STALLS * len(sorted_waits)), 1)
+    return UndisturbedLoop(float(sorted_waits[:usual].sum()), worked)
 
 
-def _undisturbed(epoch: RecordedEpoch, part: float, delay_share: float) -> RecordedEpoch:
-    # Delays are measured of the fetch. The pickling after it is taken to lack a core for as much
-    # of its time, and the way to the loop for as much as fetches did on average.
-    of_fetch = np.nan_to_num(epoch.made_delay / np.maximum(epoch.fetch, 1.0))
-    left = 1.0 - part * np.minimum(of_fetch, 1.0)
-    # A batch that takes longer than the loop waits for it lay ready. Of that, its way is only what
-    # others needed, or what the loop needs to receive one.
-    waited = epoch.delivery[epoch.delivery <= epoch.wait]
-    way = np.minimum(epoch.delivery, np.median(waited if waited.size else epoch.wait))
+def _undisturbed(epoch: RecordedEpoch, part: float) -> RecordedEpoch:
+    delays = part * np.minimum(np.nan_to_num(epoch.made_delay), epoch.fetch)
+    # Sending, and the threads that hand a batch on, are not known to have lacked a core: the
+    # quickest lacked it least. A batch that took longer than the loop waited for it lay ready: what
+    # was waited for is then how long it takes to receive one.
+    sending = epoch.made - epoch.fetch
+    way = np.minimum(epoch.delivery, epoch.wait)
     return replace(
         epoch,
-        made=epoch.made * left,
-        fetch=epoch.fetch * left,
-        delivery=way * (1.0 - part * delay_share),
+        made=epoch.fetch - delays + _quickest(sending),
+        fetch=epoch.fetch - delays,
+        delivery=np.minimum(epoch.delivery, _quickest(way)),
         step=np.maximum(epoch.step - part * np.nan_to_num(epoch.step_delay), 0.0),
     )
+
+
+def _quickest(times: Floats) -> Floats:
+    """These times, none longer than what the quickest took."""
+    return np.minimum(times, np.quantile(times, _QUICK))

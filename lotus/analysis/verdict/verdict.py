@@ -180,24 +180,16 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     free = max(1.0 - others - taken - of_step, _LEAST_FREE)
     own = max(inputs - others, 0.0) / free
     # Others that slow the steps down hide waits behind them.
-    hidden = books.undisturbed.wait_share > HIGH > own  # NaN: they took nothing
+    hidden = books.undisturbed.waits_for_data and own < books.undisturbed.wait_share
     own = books.undisturbed.wait_share if hidden else own
     brief = _is_brief(books, owed[STARTUP] + owed[SHUTDOWN])
     # Neither without what others took: it is of both.
     at_edges = startup + shutdown > inputs and not brief and not _came_once(books.epochs)
     kind, degree = _kind(own, (startup + shutdown - taken) / free if at_edges else 0.0)
-    near = own < _NEAR_MODERATE and (low - others) / free < MODERATE
+    hidden = hidden and kind == "input-bound"
     unclear = ""
-    if kind == "input-bound" and degree == "moderately" and near:
-        unclear = f", which is not significantly more than {MODERATE:.0%}"
-    elif kind == "input-bound" and degree == "moderately" and _largest(books) / free < MODERATE:
-        unclear = f", and no single cause takes {MODERATE:.0%}"
-    elif (
-        kind == "input-bound"
-        and own - sent / free < MODERATE
-        and (own < _NEAR_MODERATE or (degree == "moderately" and _is_usual_way(books, around)))
-    ):
-        unclear = f", of which {sent:.1%} is batches on their way from the workers"
+    if kind == "input-bound" and not hidden:
+        unclear = _unclear(degree, own, (low - others) / free, free, sent, books, around)
     if unclear:
         kind, degree = "consumer-bound", "not"
     # Of waits that are hidden, those at the edges are not.
@@ -215,7 +207,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         unclear,
     )
     if hidden:
-        summary = _summary_of_hidden(inputs, _interval(low, high), own)
+        summary = _summary_of_hidden(inputs, _interval(low, high), own, degree)
     lacking = missing_cores.clause(causes[0].kind, causes[0].evidence) if causes else ""
     if kind == "consumer-bound" and lacking:
         summary = f"{causes[0].share:.0%} of the loop is lost, {lacking}. {summary}"
@@ -311,11 +303,37 @@ def _listed_ns(charge: Charge, books: Account) -> float:
     return charge.ns - (charge.taken_ns if BY_KIND[charge.kind].part == STEP else 0.0)
 
 
-def _summary_of_hidden(inputs: float, interval: str, own: float) -> str:
+def _unclear(
+    degree: str,
+    own: float,
+    least: float,
+    free: float,
+    sent: float,
+    books: Account,
+    around: Circumstances,
+) -> str:
+    """Why waits of more than `MODERATE` are not said to hold up the loop; "" where they do.
+
+    `own`, `least`: the waits and the lower end of their interval, as shares of the time that other
+    programs left the loop, which is `free` of it. `sent`: batches on their way, of the loop.
+    """
+    near, moderate = own < _NEAR_MODERATE, degree == "moderately"
+    if moderate and near and least < MODERATE:
+        return f", which is not significantly more than {MODERATE:.0%}"
+    if moderate and _largest(books) / free < MODERATE:
+        return f", and no single cause takes {MODERATE:.0%}"
+    if own - sent / free < MODERATE and (near or (moderate and _is_usual_way(books, around))):
+        return f", of which {sent:.1%} is batches on their way from the workers"
+    return ""
+
+
+def _summary_of_hidden(inputs: float, interval: str, own: float, degree: str) -> str:
     """The sentence where waits are hidden behind steps that other programs slowed down."""
+    limit = HIGH if degree == "highly" else MODERATE
     return (
         f"The loop waits for data {inputs:.0%}{interval} of its time, and in a replay without what "
-        f"other programs took of the cores {own:.0%}; more than {HIGH:.0%} is highly input-bound."
+        f"other programs took of the cores {own:.0%}; more than {limit:.0%} is {degree} "
+        "input-bound."
     )
 
 

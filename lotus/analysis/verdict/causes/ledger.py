@@ -45,7 +45,11 @@ from lotus.analysis.machine.core_use import CoreUse, core_use
 from lotus.analysis.observations.looks import looks_of_main
 from lotus.analysis.observations.step_lock import step_lock
 from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
-from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop, undisturbed_loop
+from lotus.analysis.replay.undisturbed_epochs import (
+    UndisturbedLoop,
+    undisturbed_epochs,
+    undisturbed_loop,
+)
 from lotus.analysis.samples.outlier_samples import (
     costliest,
     outlier_parts,
@@ -373,12 +377,6 @@ class Ledger:
         self.making[:, place] = 0.0
         return ns
 
-    def hidden_ns(self, place: int) -> float:
-        """How long the loop would wait for a component without other programs, by a replay."""
-        made = self.components.parts
-        parts = [total(made[:, each] * self.own_part) for each in range(made.shape[1])]
-        return max(self.hidden_left_ns, 0.0) * ratio(parts[place], sum(parts))
-
     @cached_property
     def undisturbed(self) -> UndisturbedLoop:
         """The loop without other programs."""
@@ -390,9 +388,11 @@ class Ledger:
 
         What is made ahead would need a core: nothing where there is none left.
         """
-        return (
-            NOTHING if self.use.full else enough_prefetch(self.scope, self.use, self.slow_every > 0)
-        )
+        if self.use.full:
+            return NOTHING
+        waits = self.undisturbed.waits_for_data
+        epochs = undisturbed_epochs(self.scope, self.use) if waits else ()
+        return enough_prefetch(self.scope, self.slow_every > 0, epochs)
 
     @cached_property
     def _excess(self) -> tuple[Ints, list[Floats]]:

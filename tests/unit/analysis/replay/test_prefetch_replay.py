@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from lotus.analysis.common.scope import scopes
-from lotus.analysis.machine.core_use import core_use
-from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
+from lotus.analysis.replay.prefetch_replay import NOTHING, enough_prefetch
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 
@@ -21,17 +20,12 @@ def loop(**plan: object) -> SimpleNamespace:
     return Plan(**(usual | plan)).run()  # type: ignore[arg-type]
 
 
-def enough(run: SimpleNamespace) -> Prefetch:
-    scope = scopes(run)[0]
-    return enough_prefetch(scope, core_use(scope))
-
-
 def judged(run: SimpleNamespace) -> Verdict:
     return verdict(scopes(run)[0])
 
 
 def test_the_replay_predicts_what_a_larger_prefetch_factor_does() -> None:
-    found = enough(loop())
+    found = enough_prefetch(scopes(loop())[0])
     assert found.prefetch_factor > 1
     assert found.saved_share > 0.5
     # The same loop with that prefetch factor waits as long as was predicted.
@@ -44,7 +38,7 @@ def test_bursts_are_the_cause_and_the_advice_has_the_prefetch_factor() -> None:
     run = loop()
     first = judged(run).causes[0]
     assert first.kind == "prefetch"
-    factor = enough(run).prefetch_factor
+    factor = enough_prefetch(scopes(run)[0]).prefetch_factor
     assert f"Raise prefetch_factor from 1 to {factor}" in first.advice
     assert "save" in first.reason
     assert judged(loop(prefetch=factor)).causes[0].kind != "prefetch"
@@ -58,11 +52,11 @@ def test_a_larger_prefetch_factor_fills_long_training_steps() -> None:
     assert first.kind == "prefetch"
     assert first.title.startswith("12 training steps are far longer")
     assert "during the long steps" in first.reason
-    factor = enough(run).prefetch_factor
+    factor = enough_prefetch(scopes(run)[0]).prefetch_factor
     assert judged(loop(workers=2, prefetch=factor, **plan)).causes[0].kind != "prefetch"
     # Workers that never have time to get ahead gain nothing from it.
     slow = {"operations": {"Read": 60.0}, "step": plan["step"]}
-    assert enough(loop(workers=2, **slow)).saved_share < 0.5
+    assert enough_prefetch(scopes(loop(workers=2, **slow))[0]).saved_share < 0.5
 
 
 @pytest.mark.parametrize(
@@ -75,24 +69,24 @@ def test_a_larger_prefetch_factor_fills_long_training_steps() -> None:
     ],
 )
 def test_other_waits_are_not_hidden_by_prefetch(plan: dict[str, object]) -> None:
-    assert enough(loop(**plan)) == NOTHING
+    assert enough_prefetch(scopes(loop(**plan))[0]) == NOTHING
 
 
 def test_a_loop_that_the_replay_does_not_follow_is_not_judged_by_it() -> None:
     run = loop()
     run.waits["wait_ns"] *= 3
-    assert enough(run) == NOTHING
+    assert enough_prefetch(scopes(run)[0]) == NOTHING
     run = loop()
     run.batches = run.batches.drop(index=5)  # a batch without a record
-    assert enough(run) == NOTHING
+    assert enough_prefetch(scopes(run)[0]) == NOTHING
 
 
 def test_no_prefetch_is_advised_that_shared_memory_cannot_hold() -> None:
     run = loop()
     run.batches["bytes"] = 10_000_000
-    free = enough(run).prefetch_factor
+    free = enough_prefetch(scopes(run)[0]).prefetch_factor
     run.manifest["shm_bytes"] = 2 * 2 * 10_000_000 * (free - 1)
-    limited = enough(run).prefetch_factor
+    limited = enough_prefetch(scopes(run)[0]).prefetch_factor
     assert limited < free
 
 
