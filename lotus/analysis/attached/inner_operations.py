@@ -27,7 +27,8 @@ def inner_operations(seen: Sampled, shares: LoopShares) -> dict[str, str]:
     rows = zip(chains["label"].tolist(), chains["depth"].tolist(), chains["function"], strict=True)
     for label, depth, function in rows:
         owner = _owner(str(function))
-        if owner and owner != names[label] and owner not in CONTAINERS | BASES:
+        own = names[label].partition(" (")[0]  # without the class that it was met of most
+        if owner and owner != own and owner not in CONTAINERS | BASES:
             calls[int(label), owner] = int(depth)
     for (label, owner), depth in calls.items():
         name = names[label]

@@ -21,12 +21,14 @@ CALLED = [
         (CALLED[:4], "Views"),  # in what only calls others
         ([CALLED[0], "helper", "Views.crop"], "Views"),  # its own functions
         ([CALLED[0], "Views.__call__.<locals>.__call__"], "Views"),
+        (CALLED[:1], "Views (of Pair, 5 of 6 times)"),
     ],
 )
 def test_the_innermost_with_most_of_the_time_is_named(calls: list[str], title: str) -> None:
-    evidence = Program(turns((WAIT, 8), (STEP, 2)), [lambda tick: operation("Views")]).evidence()
+    views = operation(title if "(of" in title else "Views")
+    evidence = Program(turns((WAIT, 8), (STEP, 2)), [lambda tick: views]).evidence()
     labels = evidence.labels
-    (label,) = labels.index[labels["name"] == "Views"]
+    (label,) = labels.index[labels["name"] == views[1]]
     rows = [(label, depth, function, "/app/data.py", 1) for depth, function in enumerate(calls)]
     chains = pd.DataFrame(rows, columns=evidence.chains.columns)
     verdict = summarise(replace(evidence, chains=chains)).verdict
