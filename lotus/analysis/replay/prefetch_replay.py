@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, median, number
+from lotus.analysis.common.columns import Bools, Floats, median, number
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.loader_replay import Replay, replay
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
-# Where fewer batches than this share take twice the usual, they are stalls, which come by chance.
+# Where fewer batches than this share take twice the usual, they are stalls, which come by chance,
+# unless most come at even distances. By chance, one distance in seven is so near to the median.
 _COSTLY_TIMES, _COSTLY_SHARE = 2.0, 0.08
+_EVEN, _MOSTLY_EVEN, _LEAST_COSTLY = 0.2, 0.7, 6
 # Training steps are uneven where some, and not by chance, take so many times the mean, and together
 # so much of the time of all.
 _LONG_TIMES, _LONG_SHARE, _LEAST_LONG = 4.0, 0.5, 3
@@ -116,9 +118,18 @@ def _fitting(scope: Scope) -> int:
 def _has_bursts(batches: pd.DataFrame) -> bool:
     made = number(batches, "ready_ns") - number(batches, "fetch_start_ns")
     made = made[np.isfinite(made)]
-    return bool(made.size) and bool(
-        (made > _COSTLY_TIMES * np.median(made)).mean() >= _COSTLY_SHARE
-    )
+    costly = made > _COSTLY_TIMES * np.median(made) if made.size else np.zeros(0, np.bool_)
+    return bool(costly.size) and (costly.mean() >= _COSTLY_SHARE or _come_evenly(costly))
+
+
+def _come_evenly(costly: Bools) -> bool:
+    """Whether costly batches come again after as many others each time."""
+    places = np.flatnonzero(costly)
+    if len(places) < _LEAST_COSTLY:
+        return False
+    distances = np.diff(places)
+    usual = np.median(distances)
+    return bool((np.abs(distances - usual) <= _EVEN * usual).mean() >= _MOSTLY_EVEN)
 
 
 def _long_steps(steps: Floats) -> int:

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from lotus.analysis.common.scope import scopes
@@ -96,3 +97,17 @@ def test_only_what_is_taken_in_order_can_be_shuffled() -> None:
     assert "shuffle=True" in judged(run).causes[0].advice
     run.loaders["sampler"] = "RandomSampler"
     assert "shuffle" not in judged(run).causes[0].advice
+
+
+@pytest.mark.parametrize(("even", "found"), [(True, True), (False, False)])
+def test_few_costly_batches_are_bursts_where_they_come_evenly(even: bool, found: bool) -> None:
+    # GIVEN 16 costly batches of 320
+    places = range(7, 320, 20) if even else np.random.default_rng(3).choice(320, 16, replace=False)
+    costly = {int(place) for place in places}
+
+    def read(sample: int, worker: int) -> float:
+        return 30.0 if sample // 4 in costly else 0.5
+
+    run = loop(batches=320, workers=2, prefetch=1, step=9.0, operations={"Read": read})
+    # THEN a prefetch factor is proposed only for those that come again
+    assert (enough_prefetch(scopes(run)[0]).prefetch_factor > 1) == found
