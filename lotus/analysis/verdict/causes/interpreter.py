@@ -23,7 +23,7 @@ def _interpreter(ledger: Ledger) -> Iterable[Charge]:
         ns = ledger.take_held(looks.shares[LOCK])
         evidence = _evidence(looks, python_threads(ledger.scope))
         of_step = looks_at_step(ledger.scope)
-        if of_step.tell:
+        if of_step.tell and ledger.step_lock is None:
             evidence["step_held_looks_share"] = of_step.shares.get(LOCK, 0.0)
         yield Charge(INTERPRETER.kind, INTERPRETER.title, ns, evidence)
 

@@ -98,9 +98,10 @@ class Ledger:
         self.use = core_use(scope)
         self.shares = divided_data(scope)
         self.looks_of_main = looks_of_main(scope)
-        # None where the same thread holds up the waits as well.
-        self.step_lock = None if self.looks_of_main.tell else step_lock(scope)
         self.loop = loop_times(scope.epochs, scope.waits)
+        # None where the same thread holds up the waits as well, and these are longer.
+        in_waits = self.looks_of_main.tell and self.wait_ns >= self.step_ns
+        self.step_lock = None if in_waits else step_lock(scope)
         self.components = components(batches, scope.fetched, scope.calls)
         self.first = first_of_process(batches, scope.workers)
         self.crowded = _crowded(scope, self.use)

@@ -253,6 +253,23 @@ def test_a_thread_that_holds_up_the_step_alone_is_named(
         assert judged(run).causes[0].kind == "consumer"
 
 
+@pytest.mark.parametrize(("step", "kind"), [(20.0, "step-held"), (0.5, "interpreter")])
+def test_a_thread_that_holds_up_both_is_named_where_more_time_passes(
+    step: float, kind: str
+) -> None:
+    # GIVEN a main thread that is at a lock in `next` and in the step
+    run = Plan(operations={"Slow": 5.0}, workers=2, step=step, cores=8).run()
+    run = held(run, "(next)", lock=70)
+    of_step = run.blocking.assign(operation="(step)", looks=[40, 60])
+    run.blocking = pd.concat([run.blocking, of_step], ignore_index=True)
+    run.own_code = STEP_AND_THREAD
+    judgement = judged(run)
+    assert judgement.causes[0].kind == kind
+    shares = {cause.kind: cause.share for cause in judgement.causes}
+    assert sum(shares.values()) == pytest.approx(1.0, abs=0.01)
+    assert ("step-held" in shares) == (kind == "step-held")
+
+
 @pytest.mark.parametrize(
     ("text", "helpers", "told"),
     [
