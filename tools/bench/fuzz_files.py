@@ -223,8 +223,9 @@ def make_plan(dice: random.Random) -> bytes:
     from lotus.settings.tuned_file import Target
 
     target = Target(call_site="train.py:12", dataset="Points", dataset_length=640)
+    predicted = share_plan.PlanPrediction(times_the_samples_per_second=1.2)
     made = share_plan.SharePlan(
-        (20, 12), "lotus", target, share_plan.ModelSignature(83, "ab"), {"times": 1.2}, ("a note",)
+        (20, 12), "lotus", target, share_plan.ModelSignature(83, "ab"), predicted, ("a note",)
     )
     return as_json(changed(share_plan.document(made), dice, frozenset({"format", "version"})), dice)
 

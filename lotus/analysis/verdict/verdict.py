@@ -195,7 +195,8 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     # Of waits that are hidden, those at the edges are not.
     ranked = _ranked(books.charges, kind, 1.0 - books.delay_share, brief or hidden, hidden)
     judged = [(charge, _cause(charge, books, around, kind)) for charge in ranked]
-    causes = [cause for charge, cause in judged if _counts(charge, cause, hidden)] or [judged[0][1]]
+    causes = [cause for charge, cause in judged if _counts(charge, cause, hidden)]
+    causes = causes or [cause for _, cause in judged[:1]]
     summary = _summary(
         kind,
         degree,
