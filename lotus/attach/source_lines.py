@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from lotus.common import files
 
@@ -56,6 +57,30 @@ class _SourcePlaces:
     comprehensions: list[_Comprehension] = field(default_factory=list)
     functions: list[tuple[int, int, str]] = field(default_factory=list)
     bases: dict[str, list[str]] = field(default_factory=dict)  # by name of the class
+
+
+class Sources(Protocol):
+    """What is asked of the source of a program; `SourceLines` knows it."""
+
+    def text(self, file: str, line: int) -> str:
+        """The text of a line; "" where it is not known."""
+
+    def qualified_name(self, file: str, line: int) -> str:
+        """The function around a line, with its classes; "" where it is not known."""
+
+    def are_kin(self, one: str, other: str, files: Iterable[str]) -> bool:
+        """Whether one object may be of both classes, by the classes that these files define."""
+
+    def loop(self, file: str, line: int) -> SourceLoop | None:
+        """The innermost loop around a line."""
+
+    def comprehension(
+        self, file: str, line: int, function: str, *, begins: bool = False
+    ) -> SourceLoop | None:
+        """The innermost comprehension that a frame of this function may run, or begin, at a line.
+
+        That calls `iter` itself is none that is begun: it makes iterators for a loop elsewhere.
+        """
 
 
 class SourceLines:

@@ -5,13 +5,13 @@ the training loop tell a step from what is outside of the loop.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from lotus.analysis.attached import phases
-from lotus.analysis.attached.transform_classes import BASES, CONTAINERS
-from lotus.attach.source_lines import SourceLoop
+from lotus.attach.frame_names import last
+from lotus.attach.sample_operations import ACCESS, outermost_operation
+from lotus.attach.source_lines import SourceLoop, Sources
 from lotus.format import stack_frames
 from native_map.recording.python_frame import Frame
 
@@ -20,52 +20,14 @@ _WORKER = re.compile(r"/torch/utils/data/_utils/worker\.py$|/torchdata/stateful_
 _FETCHER = re.compile(r"/torch/utils/data/_utils/fetch\.py$|/torchdata/.+/fetch\.py$")
 _PIN = re.compile(r"/torch/utils/data/_utils/pin_memory\.py$")
 _QUEUES = re.compile(r"/(multiprocessing|torch/multiprocessing)/\w+\.py$")
-_TRANSFORMS = re.compile(r"transform|augment|albument|kornia|monai", re.IGNORECASE)
-_TRANSFORM_CALL = re.compile(r"\b\w*(transform|augment)\w*\s*\(", re.IGNORECASE)
-# A line that calls nothing else, nor reads what a library may compute: x = self.transform(x), y
-_ONLY_TRANSFORM_CALL = re.compile(
-    r"(return\s+|yield\s+|[\w, ]+=\s*)?[\w.]*(transform|augment)\w*\(\w+(,\s*\w+)*\)"
-    r"(,\s*\w+)*(\s+if\s+[\w. ]+\s+else\s+\w+)?(\s*#.*)?",
-    re.IGNORECASE,
-)
-_NESTED = re.compile(r"(\.<locals>\.[^.]+)+$")
-_LIST_LOOP = re.compile(r"\bin\s+.*\bself\.\w*(transforms|augment|ops\b|steps\b|stages\b)")
-_LOADER_CALL = re.compile(r"\bself\.loader\(")
-_LISTS = frozenset("Compose Sequential StandardTransform".split())  # what is in them is named
 _DRAWING = frozenset(("_next_index",))
 _ITERATES_SAMPLER = "iter(self._index_sampler)"
 # Of torchdata's StatefulDataLoader, in a worker and in `next`.
 _SNAPSHOT = frozenset(("_make_state_dict", "generate_delta"))
 _STATE = frozenset(("_get_main_state", "_update_worker_snapshot", "_take_snapshot"))
 _RECEIVING = frozenset(("rebuild_storage_fd", "recv", "recv_bytes", "_recv_bytes", "detach"))
-_ACCESS = frozenset("__getitem__ __getitems__ __iter__ __next__".split())
-_PLAIN = frozenset("<listcomp> <genexpr> <dictcomp>".split())
 _MOST_CHAIN = 16
 FEEDER = "QueueFeederThread"
-
-
-class Sources(Protocol):
-    """What is known of the source; see lotus.attach.source_lines."""
-
-    def text(self, file: str, line: int) -> str:
-        """The text of a line; "" where it is not known."""
-
-    def qualified_name(self, file: str, line: int) -> str:
-        """The function around a line, with its classes; "" where it is not known."""
-
-    def are_kin(self, one: str, other: str, files: Iterable[str]) -> bool:
-        """Whether one object may be of both classes, by the classes that these files define."""
-
-    def loop(self, file: str, line: int) -> SourceLoop | None:
-        """The innermost loop around a line."""
-
-    def comprehension(
-        self, file: str, line: int, function: str, *, begins: bool = False
-    ) -> SourceLoop | None:
-        """The innermost comprehension that a frame of this function may run, or begin, at a line.
-
-        That calls `iter` itself is none that is begun: it makes iterators for a loop elsewhere.
-        """
 
 
 @dataclass(frozen=True)
@@ -111,7 +73,7 @@ def find_loops(stacks: Iterable[Sequence[Frame]], sources: Sources) -> list[Site
     wrappers: dict[Site, None] = {}
     for frames in stacks:
         at = _loader_frame(frames)
-        called = set() if at is None else {_last(frame) for frame in frames[at:]}
+        called = set() if at is None else {last(frame) for frame in frames[at:]}
         ends = not {"__next__", "__iter__"} & called
         site = None if ends else _site(frames[:at], elsewhere, sources, "__next__" in called)
         if site is not None:
@@ -236,7 +198,7 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
         return Label(phases.STATE, loop=loop)
     if "_reset" in names:
         return Label(phases.STARTUP, loop=loop)
-    if any(_last(frame) in ("_try_get_data", "_get_data") for frame in below):
+    if any(last(frame) in ("_try_get_data", "_get_data") for frame in below):
         phase = _queue_phase(below)
         return Label(phase, _sent(below) if phase == phases.RECEIVE else "", loop)
     return Label(phases.NEXT, loop=loop)
@@ -244,7 +206,7 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
 
 def _names(frames: Sequence[Frame]) -> list[str]:
     """Functions of the loader."""
-    return [_last(frame) for frame in frames if _LOADER.search(frame.file)]
+    return [last(frame) for frame in frames if _LOADER.search(frame.file)]
 
 
 def _of_sampler(below: Sequence[Frame], sources: Sources) -> Sequence[Frame] | None:
@@ -254,7 +216,7 @@ def _of_sampler(below: Sequence[Frame], sources: Sources) -> Sequence[Frame] | N
         own = below[place + 1 : place + 1 + _MOST_CHAIN]
         if not _LOADER.search(frame.file):
             continue
-        if _last(frame) in _DRAWING:
+        if last(frame) in _DRAWING:
             return own
         if own and _ITERATES_SAMPLER in sources.text(frame.file, frame.line):
             return own
@@ -263,13 +225,13 @@ def _of_sampler(below: Sequence[Frame], sources: Sources) -> Sequence[Frame] | N
 
 def _queue_phase(below: Sequence[Frame]) -> str:
     """Waiting for the queue, or receiving what is in it."""
-    names = {_last(frame) for frame in below}
+    names = {last(frame) for frame in below}
     if names & {"poll", "_poll", "wait", "select"} and not names & {"rebuild_storage_fd", "detach"}:
         return phases.WAIT
     if names & _RECEIVING or any("rebuild" in name for name in names):
         return phases.RECEIVE
     inner = below[-1]
-    if _last(inner) == "get" and stack_frames.waits(inner.function, inner.file):
+    if last(inner) == "get" and stack_frames.waits(inner.function, inner.file):
         return phases.RECEIVE if _QUEUES.search(inner.file) else phases.WAIT
     return phases.WAIT
 
@@ -284,7 +246,7 @@ def _sent(frames: Sequence[Frame]) -> str:
 def _outside_of_next(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> Label:
     for place in reversed(range(len(frames))):
         frame = frames[place]
-        if _last(frame) in ("_shutdown_workers",) and _LOADER.search(frame.file):
+        if last(frame) in ("_shutdown_workers",) and _LOADER.search(frame.file):
             return Label(phases.SHUTDOWN)
         for number, site in enumerate(sites):
             if site.holds(frame) or _hands_on(site, frames[place:], sources):
@@ -329,7 +291,7 @@ def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Source
     fetch = _fetch_frame(below)
     if fetch is not None:
         return _making(below, fetch, loop, sources)
-    names = {_last(frame) for frame in below}
+    names = {last(frame) for frame in below}
     if names & _SNAPSHOT:
         return Label(phases.SNAPSHOT, loop=loop, chain=tuple(below[1:_MOST_CHAIN]))
     if "put" in names:
@@ -343,9 +305,9 @@ def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Source
 
 def label_helper(name: str, frames: Sequence[Frame]) -> Label:
     """What another Python thread is at: the feeder of a queue, the pinning thread, any other."""
-    names = {_last(frame) for frame in frames}
+    names = {last(frame) for frame in frames}
     if name.startswith(FEEDER) or "_feed" in names:
-        waits = bool(frames) and _last(frames[-1]) == "wait"
+        waits = bool(frames) and last(frames[-1]) == "wait"
         return Label(phases.FEEDER_IDLE) if waits else Label(phases.SEND, _sent(frames))
     if any(_PIN.search(frame.file) for frame in frames):
         waits = bool(names & {"wait", "poll", "_poll", "select"})
@@ -360,7 +322,7 @@ def _loader_frame(frames: Sequence[Frame]) -> int | None:
     for place, frame in enumerate(frames):
         if not _LOADER.search(frame.file):
             continue
-        name = _last(frame)
+        name = last(frame)
         if name in ("__next__", "__iter__", "_get_iterator", "_shutdown_workers", "__del__") and (
             place == 0 or not _LOADER.search(frames[place - 1].file)
         ):
@@ -374,7 +336,7 @@ def _loop_of(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -
     A function that makes the iterator above its only loop makes it for that loop, not for the one
     that it was called from.
     """
-    iterates = _last(frames[-1]) in ("__iter__", "_get_iterator")
+    iterates = last(frames[-1]) in ("__iter__", "_get_iterator")
     for frame in reversed(frames[:-1]):
         own = [
             (number, site)
@@ -395,12 +357,12 @@ def _fetch_frame(frames: Sequence[Frame]) -> int | None:
 
 def is_worker_loop(frame: Frame) -> bool:
     """Whether it is torch's function that a worker runs."""
-    return _last(frame) == "_worker_loop" and bool(_WORKER.search(frame.file))
+    return last(frame) == "_worker_loop" and bool(_WORKER.search(frame.file))
 
 
 def is_fetch(frame: Frame) -> bool:
     """Whether it is torch's function that makes a batch."""
-    return _last(frame) == "fetch" and bool(_FETCHER.search(frame.file))
+    return last(frame) == "fetch" and bool(_FETCHER.search(frame.file))
 
 
 def _making(frames: Sequence[Frame], fetch: int, loop: int, sources: Sources) -> Label:
@@ -411,103 +373,13 @@ def _making(frames: Sequence[Frame], fetch: int, loop: int, sources: Sources) ->
     inner, text = frames[at + 1 :], sources.text(frames[at].file, frames[at].line)
     collates = "collate" in text
     if not text and inner:
-        collates = "collate" in inner[0].function.lower() or _last(inner[0]) not in _ACCESS
+        collates = "collate" in inner[0].function.lower() or last(inner[0]) not in ACCESS
     if collates:
         return Label(phases.COLLATE, loop=loop, chain=tuple(inner[:_MOST_CHAIN]))
     if not inner:
         return Label(phases.DATASET, loop=loop)
-    outermost = _operation(frames[at], inner, sources)
+    outermost = outermost_operation(frames[at], inner, sources)
     if outermost is None:
         return Label(phases.DATASET, loop=loop, chain=tuple(inner[:_MOST_CHAIN]))
     place, name = outermost
     return Label(phases.OPERATION, name, loop, tuple(inner[place : place + _MOST_CHAIN]))
-
-
-def _operation(caller: Frame, inner: Sequence[Frame], sources: Sources) -> tuple[int, str] | None:
-    """The outermost operation in the stack of a sample: (its place, its name)."""
-    listed = False
-    for place, frame in enumerate(inner):
-        before = inner[place - 1] if place else caller
-        name = _last(frame)
-        if name in ("_wrapped_call_impl", "_call_impl") or name in _PLAIN:
-            continue
-        if name in ("__call__", "forward") and _is_list(frame, inner[place + 1 :], sources):
-            listed = True
-            continue
-        if listed or _is_transform(frame, place):
-            return place, _shown(inner[place:])
-        if name in _ACCESS:
-            continue
-        text = sources.text(before.file, before.line)
-        if _LOADER_CALL.search(text) or name in ("default_loader", "pil_loader"):
-            return place, "Loader"
-        if place and _TRANSFORM_CALL.search(text) and _is_called(before, inner[place:], sources):
-            return place, _shown(inner[place:])
-    return None
-
-
-def _is_list(frame: Frame, below: Sequence[Frame], sources: Sources) -> bool:
-    """Whether a call is that of a list of transforms, each of which is an operation."""
-    owner = _owner(frame)
-    if owner in _LISTS:
-        return True
-    loop = sources.loop(frame.file, frame.line) if below and owner not in CONTAINERS else None
-    return loop is not None and bool(_LIST_LOOP.search(sources.text(frame.file, loop.head)))
-
-
-def _is_transform(frame: Frame, place: int) -> bool:
-    """Whether it is a call of an object that the data set holds."""
-    if not place or _last(frame) not in ("__call__", "forward") or not _owner(frame):
-        return False
-    return not stack_frames.LIBRARY.search(frame.file) or bool(_TRANSFORMS.search(frame.file))
-
-
-def _is_called(before: Frame, below: Sequence[Frame], sources: Sources) -> bool:
-    """Whether what a line of the program calls may be the transform that the line names.
-
-    Not a method of the data set, which is its own code, though one of another object that has the
-    same name. A library's function only where the line calls nothing else, and not if it calls the
-    program, as what decorates a method does.
-    """
-    frame, text = below[0], sources.text(before.file, before.line)
-    if stack_frames.LIBRARY.search(before.file):
-        return False
-    if stack_frames.LIBRARY.search(frame.file) and not _TRANSFORMS.search(frame.file):
-        within = all(stack_frames.LIBRARY.search(each.file) for each in below)
-        if not within or not _ONLY_TRANSFORM_CALL.fullmatch(text):
-            return False
-    around = _NESTED.sub("", before.function)
-    if around.startswith("<"):  # a comprehension, before Python 3.11
-        around = sources.qualified_name(before.file, before.line)
-    own, owner = _owner(before._replace(function=around)), _owner(frame)
-    return not owner or not sources.are_kin(own, owner, (frame.file, before.file))
-
-
-def _shown(frames: Sequence[Frame]) -> str:
-    """The name of an operation: its class, maybe that below a base class; else its function."""
-    for frame in _of_calls(frames):
-        owner = _owner(frame)
-        if owner == "Lambda":
-            continue
-        if owner not in BASES:
-            return owner or _last(frame)
-    return _owner(frames[0]) or _last(frames[0])
-
-
-def _of_calls(frames: Sequence[Frame]) -> Iterator[Frame]:
-    yield frames[0]
-    for frame in frames[1:8]:
-        if _owner(frames[0]) not in BASES | {"Lambda"}:
-            return
-        if _last(frame) not in ("_wrapped_call_impl", "_call_impl") and _last(frame) not in _PLAIN:
-            yield frame
-
-
-def _last(frame: Frame) -> str:
-    return frame.function.rpartition(".")[2]
-
-
-def _owner(frame: Frame) -> str:
-    """The class of a method; "" of a plain function."""
-    parts = frame.function.split(".")
-    return parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else ""

@@ -10,6 +10,7 @@ import math
 import re
 import types
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, Union
@@ -40,12 +41,12 @@ _LEAVES = {
 _HINTS: dict[type, dict[str, Any]] = {}  # annotations of classes that were checked
 
 
-class ValueLimit:
+class ValueLimit(ABC):
     """A note in an annotation that limits the values of its type."""
 
+    @abstractmethod
     def problem(self, value: Any, place: str) -> str:
         """Return what is wrong with a value; "" if it is allowed."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

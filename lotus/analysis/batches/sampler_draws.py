@@ -51,6 +51,6 @@ def _starts_workers(scope: Scope, epochs: pd.DataFrame) -> Bools:
 
 def _left_ns(scope: Scope) -> float:
     """The most that batches which are left of an epoch have taken, until all are received."""
-    ahead = int(scope.settings.get("prefetch_factor") or 2)
+    ahead = scope.prefetch_factor
     fetch = np.nanmax(number(scope.batches, "fetch_ns"), initial=0.0)
     return float(ahead * (fetch + scope.num_workers * _RECEIVED_NS))

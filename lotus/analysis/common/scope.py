@@ -98,6 +98,11 @@ class Scope:
         return min(max(known, 0), _MOST_WORKERS)
 
     @property
+    def prefetch_factor(self) -> int:
+        """Batches that each worker makes ahead; torch's default where it is not known."""
+        return int(self.settings.get("prefetch_factor") or 2)
+
+    @property
     def epoch_count(self) -> int:
         """How many epochs there are, however many ranks iterate the loader."""
         return len(np.unique(integer(self.epochs, "epoch")))

@@ -62,7 +62,7 @@ class GainPrediction:
         self._scope = scope
         self._cores = cores
         self._workers = scope.num_workers
-        self._prefetch = int(scope.settings.get("prefetch_factor") or 2)
+        self._prefetch = scope.prefetch_factor
         self._changed = lru_cache(self._predicted)  # several causes ask for the same
 
     def with_workers(self, workers: int, kept: bool = False) -> Prediction:

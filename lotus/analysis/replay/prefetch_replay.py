@@ -8,7 +8,6 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Bools, Floats, median, number
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.replay.loader_replay import Replay, replay
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
 # Where fewer batches than this share take twice the usual, they are stalls, which come by chance,
@@ -93,7 +92,7 @@ def _best(
 def _factors(scope: Scope) -> list[int]:
     """The prefetch factor of the loader, and larger ones that may be better."""
     most = min(_MOST_PREFETCH, _fitting(scope))
-    factors = [int(scope.settings.get("prefetch_factor") or 2)]
+    factors = [scope.prefetch_factor]
     while factors[-1] < most:
         factors.append(min(2 * factors[-1], most))
     return factors
@@ -104,7 +103,7 @@ def _waits(epochs: Iterable[RecordedEpoch], factors: list[int]) -> tuple[float, 
     measured, waits, steps = 0.0, np.zeros(len(factors)), 0.0
     for epoch in epochs:
         measured += float(epoch.wait[1:].sum())
-        waits += _with_prefetch(epoch, factors).waits[1:].sum(axis=0)
+        waits += epoch.with_prefetch(factors).waits[1:].sum(axis=0)
         steps += float(epoch.step.sum())
     return measured, waits, steps
 
@@ -138,19 +137,3 @@ def _long_steps(steps: Floats) -> int:
     long = steps > _LONG_TIMES * steps.mean() if steps.size else np.zeros(0, np.bool_)
     uneven = steps[long].sum() >= _LONG_SHARE * steps.sum()
     return int(long.sum()) if uneven and long.sum() >= _LEAST_LONG else 0
-
-
-def _with_prefetch(epoch: RecordedEpoch, prefetch: list[int]) -> Replay:
-    """Replay an epoch of workers with each of these prefetch factors: the cases."""
-
-    def in_each(values: Floats) -> Floats:
-        return np.broadcast_to(values[:, None], (len(values), len(prefetch)))
-
-    return replay(
-        in_each(epoch.made),
-        in_each(epoch.step),
-        np.full(len(prefetch), len(epoch.begin)),
-        np.array(prefetch),
-        delivery=in_each(epoch.delivery),
-        begin=in_each(epoch.begin - epoch.begin.min()),
-    )

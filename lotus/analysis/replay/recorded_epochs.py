@@ -1,6 +1,6 @@
 """The epochs of a loader as times that can be replayed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from lotus.analysis.common.columns import (
     total,
 )
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.replay.loader_replay import Replay, replay
 
 LEAST_BATCHES = 16  # of an epoch that is replayed
 _MOST_BATCHES = 20_000
@@ -36,6 +37,21 @@ class RecordedEpoch:
     begin: Floats  # when each worker could begin with its first one (workers,); empty without any
     made_delay: Floats  # of `fetch`: ready to run, without a core; NaN: unknown
     step_delay: Floats  # the same of `step`
+
+    def with_prefetch(self, factors: Sequence[int]) -> Replay:
+        """Replay an epoch of workers with each of these prefetch factors: the cases."""
+
+        def in_each(values: Floats) -> Floats:
+            return np.broadcast_to(values[:, None], (len(values), len(factors)))
+
+        return replay(
+            in_each(self.made),
+            in_each(self.step),
+            np.full(len(factors), len(self.begin)),
+            np.array(factors),
+            delivery=in_each(self.delivery),
+            begin=in_each(self.begin - self.begin.min()),
+        )
 
 
 def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[RecordedEpoch]:

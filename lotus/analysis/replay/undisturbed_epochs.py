@@ -13,7 +13,6 @@ import numpy as np
 from lotus.analysis.common.columns import Floats, ratio
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import CoreUse
-from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
 _QUICK = 0.05  # of the batches
@@ -67,19 +66,10 @@ def undisturbed_loop(scope: Scope, use: CoreUse) -> UndisturbedLoop:
     """Replay the undisturbed epochs with the loader's settings."""
     if scope.num_workers < 1:
         return UNKNOWN_LOOP
-    prefetch = np.array([int(scope.settings.get("prefetch_factor") or 2)])
     waits: list[Floats] = []
     worked, batches = 0.0, 0
     for epoch in undisturbed_epochs(scope, use):
-        replayed = replay(
-            epoch.made[:, None],
-            epoch.step[:, None],
-            np.array([len(epoch.begin)]),
-            prefetch,
-            delivery=epoch.delivery[:, None],
-            begin=(epoch.begin - epoch.begin.min())[:, None],
-        )
-        waits.append(replayed.waits[1:, 0])
+        waits.append(epoch.with_prefetch([scope.prefetch_factor]).waits[1:, 0])
         worked += float(epoch.step.sum())
         batches += len(epoch.made)
         if batches >= _ENOUGH_BATCHES:

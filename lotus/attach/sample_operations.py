@@ -1,0 +1,108 @@
+"""Finds the operation that a thread which makes a sample is in, from the frames of its stack."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from lotus.analysis.attached.transform_classes import BASES, CONTAINERS
+from lotus.attach.frame_names import last, owner
+from lotus.attach.source_lines import Sources
+from lotus.format import stack_frames
+from native_map.recording.python_frame import Frame
+
+# By which samples are asked for.
+ACCESS = frozenset("__getitem__ __getitems__ __iter__ __next__".split())
+_TRANSFORMS = re.compile(r"transform|augment|albument|kornia|monai", re.IGNORECASE)
+_TRANSFORM_CALL = re.compile(r"\b\w*(transform|augment)\w*\s*\(", re.IGNORECASE)
+# A line that calls nothing else, nor reads what a library may compute: x = self.transform(x), y
+_ONLY_TRANSFORM_CALL = re.compile(
+    r"(return\s+|yield\s+|[\w, ]+=\s*)?[\w.]*(transform|augment)\w*\(\w+(,\s*\w+)*\)"
+    r"(,\s*\w+)*(\s+if\s+[\w. ]+\s+else\s+\w+)?(\s*#.*)?",
+    re.IGNORECASE,
+)
+_NESTED = re.compile(r"(\.<locals>\.[^.]+)+$")
+_LIST_LOOP = re.compile(r"\bin\s+.*\bself\.\w*(transforms|augment|ops\b|steps\b|stages\b)")
+_LOADER_CALL = re.compile(r"\bself\.loader\(")
+_LISTS = frozenset("Compose Sequential StandardTransform".split())  # what is in them is named
+_PLAIN = frozenset("<listcomp> <genexpr> <dictcomp>".split())
+
+
+def outermost_operation(
+    caller: Frame, inner: Sequence[Frame], sources: Sources
+) -> tuple[int, str] | None:
+    """The outermost operation in the stack of a sample: (its place, its name)."""
+    listed = False
+    for place, frame in enumerate(inner):
+        before = inner[place - 1] if place else caller
+        name = last(frame)
+        if name in ("_wrapped_call_impl", "_call_impl") or name in _PLAIN:
+            continue
+        if name in ("__call__", "forward") and _is_list(frame, inner[place + 1 :], sources):
+            listed = True
+            continue
+        if listed or _is_transform(frame, place):
+            return place, _shown(inner[place:])
+        if name in ACCESS:
+            continue
+        text = sources.text(before.file, before.line)
+        if _LOADER_CALL.search(text) or name in ("default_loader", "pil_loader"):
+            return place, "Loader"
+        if place and _TRANSFORM_CALL.search(text) and _is_called(before, inner[place:], sources):
+            return place, _shown(inner[place:])
+    return None
+
+
+def _is_list(frame: Frame, below: Sequence[Frame], sources: Sources) -> bool:
+    """Whether a call is that of a list of transforms, each of which is an operation."""
+    kind = owner(frame)
+    if kind in _LISTS:
+        return True
+    loop = sources.loop(frame.file, frame.line) if below and kind not in CONTAINERS else None
+    return loop is not None and bool(_LIST_LOOP.search(sources.text(frame.file, loop.head)))
+
+
+def _is_transform(frame: Frame, place: int) -> bool:
+    """Whether it is a call of an object that the data set holds."""
+    if not place or last(frame) not in ("__call__", "forward") or not owner(frame):
+        return False
+    return not stack_frames.LIBRARY.search(frame.file) or bool(_TRANSFORMS.search(frame.file))
+
+
+def _is_called(before: Frame, below: Sequence[Frame], sources: Sources) -> bool:
+    """Whether what a line of the program calls may be the transform that the line names.
+
+    Not a method of the data set, which is its own code, though one of another object that has the
+    same name. A library's function only where the line calls nothing else, and not if it calls the
+    program, as what decorates a method does.
+    """
+    frame, text = below[0], sources.text(before.file, before.line)
+    if stack_frames.LIBRARY.search(before.file):
+        return False
+    if stack_frames.LIBRARY.search(frame.file) and not _TRANSFORMS.search(frame.file):
+        within = all(stack_frames.LIBRARY.search(each.file) for each in below)
+        if not within or not _ONLY_TRANSFORM_CALL.fullmatch(text):
+            return False
+    around = _NESTED.sub("", before.function)
+    if around.startswith("<"):  # a comprehension, before Python 3.11
+        around = sources.qualified_name(before.file, before.line)
+    own, called = owner(before._replace(function=around)), owner(frame)
+    return not called or not sources.are_kin(own, called, (frame.file, before.file))
+
+
+def _shown(frames: Sequence[Frame]) -> str:
+    """The name of an operation: its class, maybe that below a base class; else its function."""
+    for frame in _of_calls(frames):
+        kind = owner(frame)
+        if kind == "Lambda":
+            continue
+        if kind not in BASES:
+            return kind or last(frame)
+    return owner(frames[0]) or last(frames[0])
+
+
+def _of_calls(frames: Sequence[Frame]) -> Iterator[Frame]:
+    yield frames[0]
+    for frame in frames[1:8]:
+        if owner(frames[0]) not in BASES | {"Lambda"}:
+            return
+        if last(frame) not in ("_wrapped_call_impl", "_call_impl") and last(frame) not in _PLAIN:
+            yield frame
