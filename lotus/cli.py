@@ -63,10 +63,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     """Run the verb of the command line; returns the exit code."""
     names = _names()
+    if not arguments:
+        parser().print_help()
+        return 2
     if "_".join(arguments[:2]) in names:  # a verb of two words
         arguments[:2] = [" ".join(arguments[:2])]
-    elif arguments and (verbs := _begun_by(arguments[0], names)):
-        say(f"lotus: {arguments[0]!r} is no command by itself; there are: {', '.join(verbs)}")
+    elif begun := _begun_by(arguments[0], names):
+        if arguments[1:] in (["-h"], ["--help"]):
+            parser(begun).print_help()
+            return 0
+        verbs = ", ".join(f"lotus {name.replace('_', ' ')}" for name in begun)
+        say(f"lotus: {arguments[0]!r} is no command by itself; there are: {verbs}")
         return 2
     # Only the verb of the command line is imported; all of them for `--help` and a wrong verb.
     wanted = [name for name in names if arguments[:1] == [name.replace("_", " ")]] or names
@@ -91,10 +98,8 @@ def _refuse(
 
 
 def _begun_by(word: str, names: Sequence[str]) -> list[str]:
-    """Return the verbs of two words that begin with a word that is no verb itself."""
-    if word in names:
-        return []
-    return [f"lotus {name.replace('_', ' ')}" for name in names if name.startswith(f"{word}_")]
+    """Return the files of the verbs of two words that begin with a word that is no verb itself."""
+    return [] if word in names else [name for name in names if name.startswith(f"{word}_")]
 
 
 def _names() -> list[str]:

@@ -65,8 +65,16 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 
 
 def test_half_a_command_names_the_whole_ones(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["cache", "--help"]) == 2
+    assert cli.main(["cache"]) == 2
     assert "lotus cache ls, lotus cache rm" in capfd.readouterr().err
+    assert cli.main(["cache", "--help"]) == 0
+    listed = capfd.readouterr().out
+    assert "cache ls" in listed and "cache rm" in listed and "trace" not in listed.split("\n\n")[2]
+
+
+def test_without_a_command_all_are_listed(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    assert capfd.readouterr().out == cli.parser().format_help()
 
 
 def test_unknown_attributes_of_lotus_are_attribute_errors() -> None:
