@@ -37,8 +37,8 @@ it trains on in blocks, in turn: with its loader as it is, with batches that it
 had before (data always ready), and with the samples of a few batches again and
 again (their files are in memory). Then it is ended at once: none of its
 `finally` blocks and atexit functions runs, and the processes that it started
-get SIGTERM. Its model is trained on repeated data meanwhile, so let it write
-what it writes to a place that may be thrown away.
+get SIGTERM. Meanwhile its model is trained on repeated data: have it write to a
+place that you can throw away.
 
 Without --ceilings there are blocks with known equivalents of its operations,
 which lotus can put in as well. Then the program is started once more, up to its
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--ceilings",
         action="store_true",
-        help="measure the ceilings only, and try no other ways (default: both)",
+        help="measure only how much could be gained, and try no alternatives (default: both)",
     )
     options.add_loader(parser, "measure")
     add(

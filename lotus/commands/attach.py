@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--perf",
         action="store_true",
-        help="C and C++ functions under each operation, with perf, and counters of the threads",
+        help="also show C and C++ functions of each operation, and counters of the threads",
     )
     options.add_output(parser, "run directory (default: lotus-runs/SCRIPT-TIME)")
     options.add_force(parser)

@@ -20,7 +20,7 @@ examples:
   lotus trace -o R -- torchrun --nproc-per-node 4 train.py
   lotus balance R -o balance.json
       each rank's batch now and with the plan, and the predicted step with its
-      interval; beside other work, fewer than half of these intervals held
+      interval; on a busy machine fewer than half of these intervals held
   lotus run --settings balance.json -- torchrun --nproc-per-node 4 train.py
   lotus balance R --also R2
       R2 is the same job with another batch size: a narrower interval

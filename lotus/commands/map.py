@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=arguments.whole(0),
         default=5,
         metavar="N",
-        help="how many functions to show of each operation (default: 5)",
+        help="how many functions of each operation to show (default: 5)",
     )
     options.add_trust(parser)
     shape = parser.add_mutually_exclusive_group()

@@ -15,7 +15,7 @@ from lotus.settings.settings_run import ModeOptions, Shares
 from lotus.settings.tuned_file import Tuned
 
 NAME = "run"
-HELP = "run a command with settings of tune, advise, plan or balance, code unchanged"
+HELP = "run a command with settings from tune, advise, plan or balance"
 EPILOG = """\
 examples:
   lotus run --settings tuned.json -- python train.py
@@ -50,30 +50,37 @@ iterates the loader, when it does so first; the program may set them again.
 
 With balance.json each rank takes its share of the same global batches, each
 sample once an epoch, and gradients are weighted so that an update equals that
-of the whole global batch. This requires a rank's loss to be the mean over its
-samples; use --loss sum if it is their sum. All ranks must be started this way.
-If one of them cannot take its share, all run the program as it is written, and
-lotus prints the reason: a loader without torch's own DistributedSampler, a
-model that is not in DistributedDataParallel, a communication hook that may not
-average, other ranks or another model than in the plan, a rank that does not
-answer before its first batch. lotus warns about batch norm that takes its
-statistics from each rank's own samples. With --rebalance-every (experimental)
-shares keep following the time of each rank's steps: they change if that saves
-5 % of a step beyond chance.
+of the whole global batch. A rank's loss must be the mean over its samples; use
+--loss sum if it is their sum. Start all ranks this way. If one of them cannot
+take its share, all run the program as it is written, and lotus prints why:
 
---mode sets how ranks synchronise the model. sync averages gradients in each
-step, as DistributedDataParallel does, and allows unequal numbers of batches
-(Join). local averages parameters every H batches instead; hybrid averages
-gradients in groups of ranks, and parameters between them. In async
-(experimental) ranks wait for each other only as --staleness says; changes are
-averaged in the background, and the next batch goes to the rank that is free.
+- a loader without torch's own DistributedSampler
+- a model that is not in DistributedDataParallel
+- a communication hook that may not average
+- other ranks or another model than in the plan
+- a rank that does not answer before its first batch
+
+lotus warns about batch norm that takes its statistics from each rank's own
+samples. With --rebalance-every (experimental) shares follow the time of each
+rank's steps: they change if that saves 5 % of a step beyond chance.
+
+--mode sets how ranks synchronise the model:
+
+  sync    averages gradients in each step, as DistributedDataParallel does, and
+          allows unequal numbers of batches (Join)
+  local   averages parameters every H batches instead
+  hybrid  averages gradients in groups of ranks, and parameters between groups
+  async   (experimental) averages changes in the background; a rank waits for
+          the others only as --staleness says, and the next batch goes to the
+          rank that is free
+
 All modes but sync learn differently from the program: compare the loss. They
 apply to every loader that the model trains on; async hands out the batches of
-the first loader only, and the same number to each rank where ranks meet in each
-step. All ranks hold the same model at the end of an epoch, but not in a program
-that leaves its loop before, or that reads a batch ahead. lotus balance RUN
-predicts the step time of each mode. If a rank cannot use the mode, all run the
-program as it is written.
+the first loader only, and the same number to each rank if ranks meet in each
+step. All ranks hold the same model at the end of an epoch, unless the program
+leaves its loop early or reads a batch ahead. If a rank cannot use the mode, all
+run the program as it is written. lotus balance RUN predicts the step time of
+each mode.
 
 exit codes: the command's own; 126, 127 it cannot be started; 2 a file of
   settings cannot be read, or is for another script, and the command was not

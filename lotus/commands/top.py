@@ -21,8 +21,8 @@ examples:
   lotus top --json RUN | jq -r .verdict.kind
       moving, hung, slow, step, dead, ...
   lotus top 4711
-      a running program that was not traced, by the number of its process: what
-      lotus attach sees of it, every five seconds
+      a running program that was not traced, by its PID: what lotus attach
+      sees of it, every five seconds
 
 It reads shared memory, files and /proc from outside and does not slow the
 program. --stacks runs py-spy, which reads the processes' memory without
@@ -35,7 +35,7 @@ see also: lotus trace --live, lotus report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser, "run directory, or the number of a running process", optional=True)
+    options.add_run(parser, "run directory, or the PID of a running process", optional=True)
     parser.add_argument(
         "--once",
         action="store_true",

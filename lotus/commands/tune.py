@@ -122,7 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--table",
         action="store_true",
-        help="also print each trial, why it was tried and which were not (default: the answer)",
+        help="also print each trial and why it was tried, and the settings that were not",
     )
     add("-q", "--quiet", action="store_true", help="write the settings and print nothing")
     options.add_command(parser, NAME)

@@ -8,13 +8,13 @@ from lotus.common.errors import LotusError
 from lotus.common.progress import progress
 
 NAME = "whatif"
-HELP = "replay a recorded run with other loader settings, cores, storage, parts or ranks"
+HELP = "simulate a recorded run with other loader settings, cores, storage or ranks"
 EPILOG = """\
 A simulation of the DataLoader replays the recorded costs of the batches. The
 run itself is simulated too and shown beside the measured values. If these
-differ by more than 15 %, no answer is given. If they agree, another answer may
-still be far more wrong: up to 29 % where they differed by 2 %.
-With --ranks whole ranks are simulated, which wait for each other in every step.
+differ by more than 15 %, no answer is given. Even if they agree, an answer may
+be off by up to 29 %. With --ranks whole ranks are simulated, which wait for
+each other in every step.
 
 examples:
   lotus trace --level op+cpu -o R -- python train.py

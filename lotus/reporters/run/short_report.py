@@ -71,7 +71,7 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
     rest = 1.0 - sum(cause.share for cause in shown if _is_of_loop(cause))
     if shown and rest >= LITTLE:
         largest = _largest(large[_MOST_CAUSES:], rest / 2)
-        words = f", most of it {largest}" if largest else ""
+        words = f", most of it: {largest}" if largest else ""
         result += _wrap(f"the rest{words}", f"  {share(rest):>6}  ")
     gain = judged.causes[0].gain if judged.causes else math.nan
     if math.isfinite(gain):

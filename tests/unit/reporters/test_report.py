@@ -123,7 +123,7 @@ def test_what_most_of_the_rest_is_has_its_name() -> None:
     parts = dict.fromkeys(("Read", "Crop", "Flip", "Scale", "Shift"), 1.0)
     run = Plan(workers=0, batches=60, operations=parts, step=30.0, collate=0.0, own=0.0).run()
     (line,) = (line for line in short_report.short_report(run) if "%  the rest" in line)
-    assert line.endswith("the rest, most of it the training step")
+    assert line.endswith("the rest, most of it: the training step")
 
 
 def test_steps_after_the_first_are_numbered_and_the_gain_says_of_what() -> None:
