@@ -1,7 +1,7 @@
 """Measures how often the verdict is right, on programs with a planted cause, and the advice's gain.
 
     PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind sealed variants users
-        night dawn dusk noon tide ebb neap fjord skerry petrel] [--busy 0] [--pairs 1]
+        night dawn dusk noon tide ebb neap fjord skerry petrel heron] [--busy 0] [--pairs 1]
         [--follow 0] [--rows FILE] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS is traced once; its label in CORPUS.json, written before the
@@ -32,7 +32,7 @@ from row_file import RowFile, printed
 PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
 CORPORA = (
     "own", "open", "blind", "sealed", "variants", "users", "night", "dawn", "dusk", "noon", "tide",
-    "ebb", "neap", "fjord", "skerry", "petrel",
+    "ebb", "neap", "fjord", "skerry", "petrel", "heron",
 )  # fmt: skip
 SETTING = "num_workers prefetch_factor persistent_workers pin_memory".split()
 _LIMIT_S = 600
