@@ -16,6 +16,7 @@ from lotus.settings.space import Setting
 
 SCHEMA = 1
 DEFAULT = Path("tuned.json")
+_VERBS = {DEFAULT.name: "tune", "advice.json": "advise", "plan.json": "plan"}
 _MOST = 16 << 20  # bytes of a document
 _MOST_NAMES = 1000  # of a transform's operations
 Count = Annotated[int, Range(0)]
@@ -215,16 +216,24 @@ def read(path: Path) -> Tuned:
         data = files.read(path, _MOST + 1, follow=True)
     except OSError as error:
         raise LotusError(
-            f"cannot read {path}: {error.strerror}; create it with `lotus tune -o {path.name} -- "
-            "COMMAND`, or name another file with --settings"
+            f"cannot read {path}: {error.strerror}; create it with `{_written_by(path)}`, or name "
+            "another file with --settings"
         ) from None
     try:
         return _tuned(files.json_of(data, _MOST))
     except ValueError as error:
         raise LotusError(
             f"{path} is not a file of settings: {printable(str(error))[:500]}; such a file is "
-            f"written by: lotus tune -o {path.name} -- COMMAND"
+            f"written by: {_written_by(path)}"
         ) from None
+
+
+def _written_by(path: Path) -> str:
+    """The command that writes such a file, as far as its name tells."""
+    if path.name == "balance.json":
+        return "lotus balance RUN -o balance.json"
+    verb = _VERBS.get(path.name, "tune")
+    return f"lotus {verb} {'' if path.name in _VERBS else f'-o {path.name} '}-- COMMAND"
 
 
 def _tuned(content: object) -> Tuned:

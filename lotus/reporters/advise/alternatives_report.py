@@ -165,7 +165,10 @@ class TrialProgress:
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         if self._terminal:
-            self._line.show(progress_bar(event["number"] / event["steps"], str(event["title"])))
+            title = str(event["title"])
+            if title == decoder_name.STORED:  # or its decoder, which is not known yet
+                title = "the data set's own code"
+            self._line.show(progress_bar(event["number"] / event["steps"], title))
 
     def clear(self) -> None:
         """Clear the bar."""

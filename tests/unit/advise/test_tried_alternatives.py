@@ -24,6 +24,7 @@ from lotus.inside.isolate.alternative_bench import (
 from lotus.inside.isolate.input_capture import Call, Catcher, fresh
 from lotus.reporters.advise import alternatives_report
 from lotus.reporters.base.console import plain_console
+from lotus.reporters.base.status_line import StatusLine
 from lotus.tune.search.trial_rates import Speedup
 from tests.fake_device import Event, FakeDevice
 
@@ -131,6 +132,15 @@ def test_what_reads_a_sample_is_named_as_in_a_report(decoder: str | None, shown:
     assert f"times as fast in place of {shown} not tried" in lines
     assert f"not tried {shown}: it opens a socket" in lines
     assert "Loader" in alternatives_report.document(result)["operations"]
+
+
+def test_the_bar_names_what_reads_a_sample_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(StatusLine, "show", lambda line, text: shown.append(text))
+    bar = alternatives_report.TrialProgress(terminal=True)
+    for title in ("Loader", "Resize"):
+        bar({"event": "trying", "title": title, "number": 1, "steps": 2})
+    assert [text.partition("] ")[2] for text in shown] == ["the data set's own code", "Resize"]
 
 
 def test_the_report_is_in_the_order_measured_predicted_known() -> None:
