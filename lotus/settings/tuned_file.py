@@ -16,7 +16,7 @@ from lotus.settings.space import Setting
 
 SCHEMA = 1
 DEFAULT = Path("tuned.json")
-_VERBS = {DEFAULT.name: "tune", "advice.json": "advise", "plan.json": "plan"}
+_VERBS = {"advice.json": "advise", "plan.json": "plan"}
 _MOST = 16 << 20  # bytes of a document
 _MOST_NAMES = 1000  # of a transform's operations
 Count = Annotated[int, Range(0)]
@@ -232,8 +232,7 @@ def _written_by(path: Path) -> str:
     """The command that writes such a file, as far as its name tells."""
     if path.name == "balance.json":
         return "lotus balance RUN -o balance.json"
-    verb = _VERBS.get(path.name, "tune")
-    return f"lotus {verb} {'' if path.name in _VERBS else f'-o {path.name} '}-- COMMAND"
+    return f"lotus {_VERBS.get(path.name, 'tune')} -o {path.name} -- COMMAND"
 
 
 def _tuned(content: object) -> Tuned:
