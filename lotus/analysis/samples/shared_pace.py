@@ -12,8 +12,8 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Floats, integer, number
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.samples.first_samples import first_samples
 
-_MOST = 65_536  # samples that are looked at
 _LEAST = 100  # distances
 # Of the distances between ends: the middle half within itself, the short ones against the typical.
 _MIDDLE, _SHORTEST = 0.75, 0.4
@@ -29,7 +29,7 @@ def shared_pace_ns(scope: Scope) -> float:
     NaN where the distances are uneven or few, or there is one worker, or few that take the same
     time for every sample: they may end their samples at even distances by chance.
     """
-    samples = _first_samples(scope) if scope.num_workers > 1 else pd.DataFrame()
+    samples = first_samples(scope) if scope.num_workers > 1 else pd.DataFrame()
     distances = _distances(samples, ("rank", "epoch"))
     if len(distances) < _LEAST:
         return math.nan
@@ -42,16 +42,6 @@ def shared_pace_ns(scope: Scope) -> float:
     together = low >= (_MIDDLE_OF_DRIFTING if drifts else _MIDDLE) * high
     even = together and short >= _SHORTEST * max(middle, float(distances.mean()))
     return float(middle) if even else math.nan
-
-
-def _first_samples(scope: Scope) -> pd.DataFrame:
-    parts, count = [], 0
-    for samples in scope.fetched.times():
-        parts.append(samples)
-        count += len(samples)
-        if count >= _MOST:
-            break
-    return pd.concat(parts, ignore_index=True)[:_MOST] if parts else pd.DataFrame()
 
 
 def _distances(samples: pd.DataFrame, within: Sequence[str]) -> Floats:

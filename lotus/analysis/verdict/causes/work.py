@@ -16,6 +16,7 @@ from lotus.analysis.observations.looks import (
     looks_at,
 )
 from lotus.analysis.observations.own_code import HotFunction, of_program
+from lotus.analysis.samples.mutual_slowing import mutual_slowing
 from lotus.analysis.samples.shared_pace import shared_pace_ns
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
@@ -44,6 +45,8 @@ _STORAGE = (
 )
 _PACED = ("sleep", "socket", "events")  # how a thread awaits its turn at a limit
 _MOST_OF_FETCH = 0.5
+# Exponents of `mutual_slowing`: from the first on, samples share a limit; up to the second, none.
+_SHARES_LIMIT, _SHARES_NONE = 0.6, 0.2
 # A process that answers at once: who asks it packs and unpacks for this share, or it computes so.
 _PACKS, _ANSWERS_CORES = 0.25, 0.3
 # What more workers may slow down for each other.
@@ -80,6 +83,8 @@ _FACTS = {
     "fetch_share": "Share of the fetches' time, 0 to 1.",
     "total_ns": "Its time in all workers, nanoseconds.",
     "shared_pace_ns": "From a sample to the next one of any worker, where even, nanoseconds.",
+    "mutual_slowing": "Exponent by which a sample takes longer, the more are made at a time; "
+    "0: it does not, 1: twice as long beside twice as many.",
 } | WAITING_FACTS
 
 
@@ -126,6 +131,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                 }
                 if looks.reason in _PACED and evidence["fetch_share"] >= _MOST_OF_FETCH:
                     evidence["shared_pace_ns"] = shared_pace_ns(ledger.scope)
+                    evidence["mutual_slowing"] = mutual_slowing(ledger.scope)
                 ns = ledger.take_component(place)
                 own = max(1.0 - ledger.delay_share, 0.01)
                 yield Charge(
@@ -203,6 +209,13 @@ def _reason(evidence: Evidence) -> str:
             f". Samples arrived at even intervals of {duration(evidence['shared_pace_ns'])}, "
             "whichever worker asked"
         )
+    if evidence["mutual_slowing"] >= _SHARES_LIMIT:
+        text += (
+            ". With half as many made at a time, each sample took "
+            f"{share(1 - 2 ** -evidence['mutual_slowing'])} less"
+        )
+    elif evidence["mutual_slowing"] <= _SHARES_NONE:
+        text += ". Samples took as long when fewer were made at a time"
     return text + "."
 
 
@@ -230,9 +243,8 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
         )
     if _is_paced(charge):
         return (
-            f"A sample arrived every {duration(charge.evidence['shared_pace_ns'])}, whichever "
-            "worker asked, as if all workers shared a rate limit or one connection: with a "
-            "higher num_workers, each would wait longer. Request several samples at a time or "
+            f"{_how_paced(charge)}, as if all workers shared a rate limit or one connection: with "
+            "a higher num_workers, each would wait longer. Request several samples at a time or "
             f"fewer bytes, keep a copy nearby, or raise the limit.{look}"
         )
     if _asks_who_computes(charge, around):
@@ -261,6 +273,7 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
         )
     if _waits(charge, around):
         words, helps = _REASONS.get(reason, ("waits (network, lock, sleep)", _OVERLAPS))
+        helps = _OVERLAPS if charge.evidence.get("mutual_slowing", 1.0) <= _SHARES_NONE else helps
         return f"It {words}: {helps}{more_workers(around, waits=True)}{look}"
     if _off_cpu(charge):
         return (
@@ -319,7 +332,15 @@ def _asks_who_computes(charge: Charge, around: Circumstances) -> bool:
 
 def _is_paced(charge: Charge) -> bool:
     """Whether samples come as from a limit that the workers share."""
-    return math.isfinite(charge.evidence.get("shared_pace_ns", math.nan))
+    paced = math.isfinite(charge.evidence.get("shared_pace_ns", math.nan))
+    return paced or charge.evidence.get("mutual_slowing", 0.0) >= _SHARES_LIMIT
+
+
+def _how_paced(charge: Charge) -> str:
+    if math.isfinite(charge.evidence.get("shared_pace_ns", math.nan)):
+        every = duration(charge.evidence["shared_pace_ns"])
+        return f"A sample arrived every {every}, whichever worker asked"
+    return "A sample takes less time while fewer are made at a time"
 
 
 def _looked(charge: Charge) -> Looks:

@@ -8,6 +8,7 @@ import pytest
 
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.observations.looks import Looks, looks_at
+from lotus.analysis.verdict.causes import work
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 
@@ -84,6 +85,21 @@ def test_behind_a_limit_that_they_share_workers_are_not_advised_to_be_more() -> 
     assert "shared a rate limit or one connection" in shared.advice
     assert "Raise num_workers" not in shared.advice
     assert not shared.remedy.setting
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+def test_samples_that_slow_each_other_down_share_a_limit(
+    monkeypatch: pytest.MonkeyPatch, exponent: float
+) -> None:
+    monkeypatch.setattr(work, "mutual_slowing", lambda scope: exponent)
+    first = judged(with_looks(slow(workers=4), sleep=90, computing=10)).causes[0]
+    shares_it = exponent == 1.0
+    assert ("each sample took 50% less" in first.reason) == shares_it
+    assert ("shared a rate limit or one connection" in first.advice) == shares_it
+    assert ("Raise num_workers" in first.advice) != shares_it
+    assert bool(first.remedy.setting) != shares_it
+    assert ("took as long when fewer were made" in first.reason) != shares_it
+    assert "unless all of them share one limit" not in first.advice
 
 
 @pytest.mark.parametrize(("awaited", "cores"), [(20, 0.0), (60, 0.0), (95, 0.9)])

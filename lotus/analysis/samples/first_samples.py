@@ -1,0 +1,18 @@
+"""The first samples of a loader, where some are enough to tell."""
+
+import pandas as pd
+
+from lotus.analysis.common.scope import Scope
+
+_MOST = 65_536  # as soon as there are so many, no further part is read
+
+
+def first_samples(scope: Scope) -> pd.DataFrame:
+    """The first samples and their times, the columns of `scope.fetched.times()`; maybe none."""
+    parts, count = [], 0
+    for samples in scope.fetched.times():
+        parts.append(samples)
+        count += len(samples)
+        if count >= _MOST:
+            break
+    return pd.concat(parts, ignore_index=True)[:_MOST] if parts else pd.DataFrame()

@@ -1,0 +1,101 @@
+"""How much samples that are made at the same time slow each other down.
+
+While all workers make samples, the time of one tells nothing about the others. At the start of an
+epoch some workers begin before others, and at its end some have no more to do: then fewer samples
+are made at a time. Behind one limit, each of these takes less time; samples that wait each for
+itself take as long as before.
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Floats, integer, number
+from lotus.analysis.common.scope import Scope
+from lotus.analysis.samples.first_samples import first_samples
+
+# Of the most samples that are made at a time: few are up to the first, many from the second.
+_FEW, _MANY = 0.7, 0.85
+_LEAST = 6  # samples made beside few
+_NEAR = 20  # for each of these, samples beside many that are compared, the nearest in time
+# Of pairs of a sample beside few and one beside many, in which the latter took longer.
+_PLAINLY = 0.85
+
+
+def mutual_slowing(scope: Scope) -> float:
+    """The exponent by which a sample takes longer, the more are made at a time.
+
+    0: each takes as long as alone. 1: twice as long beside twice as many, as behind one limit.
+    NaN where too few samples were made beside few others, or where their times vary too much to
+    tell. Samples fetched many at once (`__getitems__`) have no time of their own and are left out.
+    """
+    if scope.num_workers < 2:
+        return math.nan
+    beside, took = _samples(scope)
+    if not len(beside):
+        return math.nan
+    most = float(np.quantile(beside, 0.9))
+    many = np.flatnonzero(beside >= _MANY * most)
+    few = np.flatnonzero(beside <= _FEW * most)
+    if len(few) < _LEAST or len(many) < _LEAST:
+        return math.nan
+    near = _nearest(many, few)
+    slower = float((took[near] > took[few][:, None]).mean())
+    less = np.log(np.median(beside[near]) / np.median(beside[few]))
+    exponent = float(np.log(np.median(took[near]) / np.median(took[few])) / less)
+    plain = slower >= _PLAINLY or exponent < 1.0 - _PLAINLY
+    return max(exponent, 0.0) if plain else math.nan
+
+
+def _nearest(many: np.ndarray, few: np.ndarray) -> np.ndarray:
+    """For each place in `few`, those in `many` that are nearest to it: as many for each.
+
+    Data may be sorted, and a program warms up: what is compared lies in the same stretch.
+    """
+    width = min(_NEAR, len(many))
+    first = np.clip(np.searchsorted(many, few) - width // 2, 0, len(many) - width)
+    return np.asarray(many[first[:, None] + np.arange(width)])
+
+
+def _samples(scope: Scope) -> tuple[Floats, Floats]:
+    """How many samples were made at a time, itself included, and the nanoseconds it took.
+
+    Of each sample, in the order of their starts.
+    """
+    samples, batches = first_samples(scope), scope.batches
+    if samples.empty:
+        return np.empty(0), np.empty(0)
+    begin, took = number(samples, "start_ns"), number(samples, "duration_ns")
+    start, fetched = number(batches, "fetch_start_ns"), number(batches, "samples_ns")
+    beside = np.full(len(samples), np.nan)
+    of_samples, of_batches = _epochs(samples), _epochs(batches)
+    for epoch in of_samples.unique():
+        own, theirs = np.asarray(of_samples == epoch), np.asarray(of_batches == epoch)
+        theirs &= np.isfinite(start) & np.isfinite(fetched)
+        if theirs.any():
+            ends = start[theirs] + fetched[theirs]
+            beside[own] = _made_at_once(start[theirs], ends, begin[own], took[own])
+    order = np.argsort(begin, kind="stable")
+    order = order[np.isfinite(beside[order]) & (took[order] > 0)]
+    return beside[order], took[order]
+
+
+def _epochs(table: pd.DataFrame) -> pd.MultiIndex:
+    """The rank and the epoch of each row."""
+    return pd.MultiIndex.from_arrays([integer(table, "rank"), integer(table, "epoch")])
+
+
+def _made_at_once(starts: Floats, ends: Floats, begin: Floats, took: Floats) -> Floats:
+    """How many fetches were under way in each of the intervals: at its start or, if more, mean.
+
+    In a line, a sample waits for those that were there before it, though they leave meanwhile.
+    """
+    times = np.concatenate([starts, ends])
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    under_way = np.cumsum(np.repeat([1.0, -1.0], [len(starts), len(ends)])[order])
+    passed = np.concatenate([[0.0], np.cumsum(under_way[:-1] * np.diff(times))])
+    inside = np.interp(begin + took, times, passed) - np.interp(begin, times, passed)
+    at_start = under_way[np.maximum(np.searchsorted(times, begin, side="right") - 1, 0)]
+    return np.asarray(np.fmax(inside / np.fmax(took, 1.0), at_start))
