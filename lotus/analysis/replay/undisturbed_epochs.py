@@ -86,7 +86,7 @@ def _undisturbed(epoch: RecordedEpoch, part: float) -> RecordedEpoch:
     # Sending, and the threads that hand a batch on, are not known to have lacked a core: the
     # quickest lacked it least. A batch that took longer than the loop waited for it lay ready: what
     # was waited for is then how long it takes to receive one.
-    sending = epoch.made - epoch.fetch
+    sending = np.maximum(epoch.made - epoch.fetch, 0.0)
     way = np.minimum(epoch.delivery, epoch.wait)
     return replace(
         epoch,

@@ -10,7 +10,7 @@ import struct
 import threading
 
 from ..common import urls
-from ..common.clocks import clock
+from ..common.clocks import clock, cpu_clock
 from ..common.guard import ask, guarded, quiet
 from ..distributed.clock_sync import Meetings
 from . import beside_fetches
@@ -238,6 +238,7 @@ class Recorder(Writer):
         samples, ops, ops_cpu, readings, edges, marks = self.buffers
         fetch.where, fetch.pid = where, self.pid
         if detail:
+            cpu_clock()  # see rusage.reading
             fetch.begun = (self.read(), clock())
         # From here to the next call nothing but assignments, no call, no loop and no condition:
         # no other thread and no signal handler of the program can run in between.
@@ -260,6 +261,7 @@ class Recorder(Writer):
         fetch.where, fetch.pid, fetch.rows = where, self.pid, Rows()
         if self.config.selects(where[2]):
             self.uncounted += self.counters is not None
+            cpu_clock()  # see rusage.reading
             fetch.begun = (self.read(), clock())
             fetch.detail = fetch.beside = True
             self.beside.add(fetch)

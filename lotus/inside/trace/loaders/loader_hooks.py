@@ -94,6 +94,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         iteration: Iteration | None = self.__dict__.get(KEY)
         if iteration is None or not recorder.on or iteration.pid != recorder.pid:
             return original(self)
+        cpu_clock()  # see rusage.reading
         core_times = edge(recorder, recorder.core_times)
         page, hand = recorder.page.words, recorder.here.hand
         before = hand.where

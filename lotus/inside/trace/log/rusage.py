@@ -44,6 +44,11 @@ def reading() -> tuple[int, ...]:
 
     They are run_delay_ns, CPU time of the process and of this thread (ns), its minor and major page
     faults, blocks read, voluntary and involuntary context switches.
+
+    The delay comes first, so that it ends where a stretch of time ends that was timed before. Where
+    the kernel reads the CPU time of a thread whose time slice is over, the thread loses its core.
+    So at the start of a stretch, a CPU clock is read before this: else the delay that follows would
+    count towards the stretch, and its time towards what came before.
     """
     delay, process, (used, cpu) = run_delay_ns(), process_cpu_clock(), now()
     return (

@@ -58,6 +58,18 @@ def test_the_loop_without_other_programs_waits_as_a_quiet_one() -> None:
     assert undisturbed_loop(scope, use).wait_share == pytest.approx(share, abs=0.05)
 
 
+def test_a_batch_that_is_sent_beside_the_next_fetch_takes_its_worker_no_shorter() -> None:
+    # GIVEN batches whose feeder threads lacked a core, every second one for longer than the fetch
+    run = loop(80.0, 0.95)
+    fetch = run.batches["fetch_ns"]
+    run.batches["ready_ns"] += np.where(run.batches["batch"] % 2, fetch // 10, 2 * fetch)
+    scope = scopes(run)[0]
+    # THEN without other programs each takes at least as long as its fetch, and the loop waits
+    epoch = next(undisturbed_epochs(scope, core_use(scope)))
+    assert (epoch.made >= epoch.fetch).all()
+    assert judged(run).kind == "input-bound"
+
+
 def test_waits_that_slowed_steps_hide_are_input_bound() -> None:
     found = judged(loop(80.0, 0.95))
     assert (found.kind, found.degree) == ("input-bound", "highly")
