@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lotus.analysis.attached.transform_classes import BASES, CONTAINERS
-from lotus.attach.frame_names import last, owner
 from lotus.attach.source_lines import Sources
 from lotus.format import stack_frames
+from lotus.format.stack_frames import bare_name, class_of
 from native_map.recording.python_frame import Frame
 
 # By which samples are asked for.
@@ -33,7 +33,7 @@ def outermost_operation(
     listed = False
     for place, frame in enumerate(inner):
         before = inner[place - 1] if place else caller
-        name = last(frame)
+        name = bare_name(frame.function)
         if name in ("_wrapped_call_impl", "_call_impl") or name in _PLAIN:
             continue
         if name in ("__call__", "forward") and _is_list(frame, inner[place + 1 :], sources):
@@ -53,7 +53,7 @@ def outermost_operation(
 
 def _is_list(frame: Frame, below: Sequence[Frame], sources: Sources) -> bool:
     """Whether a call is that of a list of transforms, each of which is an operation."""
-    kind = owner(frame)
+    kind = class_of(frame.function)
     if kind in _LISTS:
         return True
     loop = sources.loop(frame.file, frame.line) if below and kind not in CONTAINERS else None
@@ -62,7 +62,11 @@ def _is_list(frame: Frame, below: Sequence[Frame], sources: Sources) -> bool:
 
 def _is_transform(frame: Frame, place: int) -> bool:
     """Whether it is a call of an object that the data set holds."""
-    if not place or last(frame) not in ("__call__", "forward") or not owner(frame):
+    if (
+        not place
+        or bare_name(frame.function) not in ("__call__", "forward")
+        or not class_of(frame.function)
+    ):
         return False
     return not stack_frames.LIBRARY.search(frame.file) or bool(_TRANSFORMS.search(frame.file))
 
@@ -84,25 +88,28 @@ def _is_called(before: Frame, below: Sequence[Frame], sources: Sources) -> bool:
     around = _NESTED.sub("", before.function)
     if around.startswith("<"):  # a comprehension, before Python 3.11
         around = sources.qualified_name(before.file, before.line)
-    own, called = owner(before._replace(function=around)), owner(frame)
+    own, called = class_of(around), class_of(frame.function)
     return not called or not sources.are_kin(own, called, (frame.file, before.file))
 
 
 def _shown(frames: Sequence[Frame]) -> str:
     """The name of an operation: its class, maybe that below a base class; else its function."""
     for frame in _of_calls(frames):
-        kind = owner(frame)
+        kind = class_of(frame.function)
         if kind == "Lambda":
             continue
         if kind not in BASES:
-            return kind or last(frame)
-    return owner(frames[0]) or last(frames[0])
+            return kind or bare_name(frame.function)
+    return class_of(frames[0].function) or bare_name(frames[0].function)
 
 
 def _of_calls(frames: Sequence[Frame]) -> Iterator[Frame]:
     yield frames[0]
     for frame in frames[1:8]:
-        if owner(frames[0]) not in BASES | {"Lambda"}:
+        if class_of(frames[0].function) not in BASES | {"Lambda"}:
             return
-        if last(frame) not in ("_wrapped_call_impl", "_call_impl") and last(frame) not in _PLAIN:
+        if (
+            bare_name(frame.function) not in ("_wrapped_call_impl", "_call_impl")
+            and bare_name(frame.function) not in _PLAIN
+        ):
             yield frame

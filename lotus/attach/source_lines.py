@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lotus.common import files
+from lotus.format.stack_frames import bare_name
 
 _MOST_BYTES, _MOST_FILES = 2 << 20, 400
 GENERATOR = "<genexpr>"
@@ -114,7 +115,7 @@ class SourceLines:
         `begins`: or that it calls `iter` for, which is done in the function around; but not one
         that calls `iter` itself, as for a loop elsewhere.
         """
-        frame = function.rpartition(".")[2]
+        frame = bare_name(function)
         own = frame in _FRAMES.values()
         inside = [
             each.loop

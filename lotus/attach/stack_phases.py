@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lotus.analysis.attached import phases
-from lotus.attach.frame_names import last
 from lotus.attach.sample_operations import ACCESS, outermost_operation
 from lotus.attach.source_lines import SourceLoop, Sources
 from lotus.format import stack_frames
+from lotus.format.stack_frames import bare_name
 from native_map.recording.python_frame import Frame
 
 _LOADER = re.compile(r"/torch/utils/data/dataloader\.py$|/torchdata/stateful_dataloader/.+\.py$")
@@ -73,7 +73,7 @@ def find_loops(stacks: Iterable[Sequence[Frame]], sources: Sources) -> list[Site
     wrappers: dict[Site, None] = {}
     for frames in stacks:
         at = _loader_frame(frames)
-        called = set() if at is None else {last(frame) for frame in frames[at:]}
+        called = set() if at is None else {bare_name(frame.function) for frame in frames[at:]}
         ends = not {"__next__", "__iter__"} & called
         site = None if ends else _site(frames[:at], elsewhere, sources, "__next__" in called)
         if site is not None:
@@ -198,7 +198,7 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
         return Label(phases.STATE, loop=loop)
     if "_reset" in names:
         return Label(phases.STARTUP, loop=loop)
-    if any(last(frame) in ("_try_get_data", "_get_data") for frame in below):
+    if any(bare_name(frame.function) in ("_try_get_data", "_get_data") for frame in below):
         phase = _queue_phase(below)
         return Label(phase, _sent(below) if phase == phases.RECEIVE else "", loop)
     return Label(phases.NEXT, loop=loop)
@@ -206,7 +206,7 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
 
 def _names(frames: Sequence[Frame]) -> list[str]:
     """Functions of the loader."""
-    return [last(frame) for frame in frames if _LOADER.search(frame.file)]
+    return [bare_name(frame.function) for frame in frames if _LOADER.search(frame.file)]
 
 
 def _of_sampler(below: Sequence[Frame], sources: Sources) -> Sequence[Frame] | None:
@@ -216,7 +216,7 @@ def _of_sampler(below: Sequence[Frame], sources: Sources) -> Sequence[Frame] | N
         own = below[place + 1 : place + 1 + _MOST_CHAIN]
         if not _LOADER.search(frame.file):
             continue
-        if last(frame) in _DRAWING:
+        if bare_name(frame.function) in _DRAWING:
             return own
         if own and _ITERATES_SAMPLER in sources.text(frame.file, frame.line):
             return own
@@ -225,13 +225,13 @@ def _of_sampler(below: Sequence[Frame], sources: Sources) -> Sequence[Frame] | N
 
 def _queue_phase(below: Sequence[Frame]) -> str:
     """Waiting for the queue, or receiving what is in it."""
-    names = {last(frame) for frame in below}
+    names = {bare_name(frame.function) for frame in below}
     if names & {"poll", "_poll", "wait", "select"} and not names & {"rebuild_storage_fd", "detach"}:
         return phases.WAIT
     if names & _RECEIVING or any("rebuild" in name for name in names):
         return phases.RECEIVE
     inner = below[-1]
-    if last(inner) == "get" and stack_frames.waits(inner.function, inner.file):
+    if bare_name(inner.function) == "get" and stack_frames.waits(inner.function, inner.file):
         return phases.RECEIVE if _QUEUES.search(inner.file) else phases.WAIT
     return phases.WAIT
 
@@ -246,7 +246,7 @@ def _sent(frames: Sequence[Frame]) -> str:
 def _outside_of_next(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> Label:
     for place in reversed(range(len(frames))):
         frame = frames[place]
-        if last(frame) in ("_shutdown_workers",) and _LOADER.search(frame.file):
+        if bare_name(frame.function) in ("_shutdown_workers",) and _LOADER.search(frame.file):
             return Label(phases.SHUTDOWN)
         for number, site in enumerate(sites):
             if site.holds(frame) or _hands_on(site, frames[place:], sources):
@@ -291,7 +291,7 @@ def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Source
     fetch = _fetch_frame(below)
     if fetch is not None:
         return _making(below, fetch, loop, sources)
-    names = {last(frame) for frame in below}
+    names = {bare_name(frame.function) for frame in below}
     if names & _SNAPSHOT:
         return Label(phases.SNAPSHOT, loop=loop, chain=tuple(below[1:_MOST_CHAIN]))
     if "put" in names:
@@ -305,9 +305,9 @@ def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Source
 
 def label_helper(name: str, frames: Sequence[Frame]) -> Label:
     """What another Python thread is at: the feeder of a queue, the pinning thread, any other."""
-    names = {last(frame) for frame in frames}
+    names = {bare_name(frame.function) for frame in frames}
     if name.startswith(FEEDER) or "_feed" in names:
-        waits = bool(frames) and last(frames[-1]) == "wait"
+        waits = bool(frames) and bare_name(frames[-1].function) == "wait"
         return Label(phases.FEEDER_IDLE) if waits else Label(phases.SEND, _sent(frames))
     if any(_PIN.search(frame.file) for frame in frames):
         waits = bool(names & {"wait", "poll", "_poll", "select"})
@@ -322,7 +322,7 @@ def _loader_frame(frames: Sequence[Frame]) -> int | None:
     for place, frame in enumerate(frames):
         if not _LOADER.search(frame.file):
             continue
-        name = last(frame)
+        name = bare_name(frame.function)
         if name in ("__next__", "__iter__", "_get_iterator", "_shutdown_workers", "__del__") and (
             place == 0 or not _LOADER.search(frames[place - 1].file)
         ):
@@ -336,7 +336,7 @@ def _loop_of(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -
     A function that makes the iterator above its only loop makes it for that loop, not for the one
     that it was called from.
     """
-    iterates = last(frames[-1]) in ("__iter__", "_get_iterator")
+    iterates = bare_name(frames[-1].function) in ("__iter__", "_get_iterator")
     for frame in reversed(frames[:-1]):
         own = [
             (number, site)
@@ -357,12 +357,12 @@ def _fetch_frame(frames: Sequence[Frame]) -> int | None:
 
 def is_worker_loop(frame: Frame) -> bool:
     """Whether it is torch's function that a worker runs."""
-    return last(frame) == "_worker_loop" and bool(_WORKER.search(frame.file))
+    return bare_name(frame.function) == "_worker_loop" and bool(_WORKER.search(frame.file))
 
 
 def is_fetch(frame: Frame) -> bool:
     """Whether it is torch's function that makes a batch."""
-    return last(frame) == "fetch" and bool(_FETCHER.search(frame.file))
+    return bare_name(frame.function) == "fetch" and bool(_FETCHER.search(frame.file))
 
 
 def _making(frames: Sequence[Frame], fetch: int, loop: int, sources: Sources) -> Label:
@@ -373,7 +373,9 @@ def _making(frames: Sequence[Frame], fetch: int, loop: int, sources: Sources) ->
     inner, text = frames[at + 1 :], sources.text(frames[at].file, frames[at].line)
     collates = "collate" in text
     if not text and inner:
-        collates = "collate" in inner[0].function.lower() or last(inner[0]) not in ACCESS
+        collates = (
+            "collate" in inner[0].function.lower() or bare_name(inner[0].function) not in ACCESS
+        )
     if collates:
         return Label(phases.COLLATE, loop=loop, chain=tuple(inner[:_MOST_CHAIN]))
     if not inner:

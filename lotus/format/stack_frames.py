@@ -26,10 +26,21 @@ def parsed(text: str) -> tuple[str, str, int] | None:
     return function, file, int(line)
 
 
+def bare_name(function: str) -> str:
+    """The name of a function without its class or what it is defined in."""
+    return function.rpartition(".")[2]
+
+
+def class_of(function: str) -> str:
+    """The class of a method; "" of a plain function."""
+    parts = function.split(".")
+    return parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else ""
+
+
 def waits(function: str, file: str) -> bool:
     """Whether a thread whose innermost function this is waits for something, and does not compute.
 
     A function of the program with such a name may well compute.
     """
-    named = function.rpartition(".")[2] in _WAITING_NAMES and LIBRARY.search(file)
+    named = bare_name(function) in _WAITING_NAMES and LIBRARY.search(file)
     return bool(named or _WAITING_FILES.search(file))

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from lotus.common.errors import LotusError
+from lotus.format import stack_frames
 from lotus.inside.common.guard import HOOK_FILE
 from lotus.joining.recorded_run import RecordedRun
 from native_map.errors import Unusable
@@ -58,7 +59,7 @@ def label(nodes: pd.DataFrame, places: _Places) -> list[tuple[str, str]]:
     for parent, function, file, line in zip(*columns, strict=True):
         kind, operation = labels[parent] if parent >= 0 else ("", "")
         if file == HOOK_FILE:
-            name = function.rpartition(".")[2]
+            name = stack_frames.bare_name(function)
             if name == _FETCH:
                 kind, operation = "fetch", ""
             elif name == _COLLATE:

@@ -67,11 +67,11 @@ def _parsed(
         for place, (_, file, _) in enumerate(frames)
         if file == HOOK_FILE or _OURS.search(file)
     ]
-    fetching = any(frames[place][0].rpartition(".")[2] == "fetch" for place in hooks)
+    fetching = any(stack_frames.bare_name(frames[place][0]) == "fetch" for place in hooks)
     draws = [
         place
         for place, (name, file, _) in enumerate(frames)
-        if name.rpartition(".")[2] == _DRAWS and file.endswith(_LOADER)
+        if stack_frames.bare_name(name) == _DRAWS and file.endswith(_LOADER)
     ]
     part, first = "", len(frames)
     if fetching:
@@ -99,7 +99,7 @@ def _text(found: object) -> str:
 
 def _is_busy_thread(frames: list[tuple[str, str, int]]) -> bool:
     """Whether it is no main thread, and not in a function of a library that waits."""
-    outermost = tuple(name.rpartition(".")[2] for name, _, _ in frames[: len(_THREAD)])
+    outermost = tuple(stack_frames.bare_name(name) for name, _, _ in frames[: len(_THREAD)])
     return outermost == _THREAD and not stack_frames.waits(*frames[-1][:2])
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.loop_shares import LoopShares, Sampled
 from lotus.analysis.attached.transform_classes import BASES, CONTAINERS
+from lotus.format.stack_frames import bare_name, class_of
 
 _MOST = 0.5  # of the stacks of the one around
 _CALLS = ("__call__", "forward")
@@ -26,7 +27,7 @@ def inner_operations(seen: Sampled, shares: LoopShares) -> dict[str, str]:
     calls: dict[tuple[int, str], int] = {}  # the depth of each within
     rows = zip(chains["label"].tolist(), chains["depth"].tolist(), chains["function"], strict=True)
     for label, depth, function in rows:
-        owner = _owner(str(function))
+        owner = _called_class(str(function))
         own = names[label].partition(" (")[0]  # without the class that it was met of most
         if owner and owner != own and owner not in CONTAINERS | BASES:
             calls[int(label), owner] = int(depth)
@@ -45,7 +46,6 @@ def inner_operations(seen: Sampled, shares: LoopShares) -> dict[str, str]:
     return result
 
 
-def _owner(function: str) -> str:
+def _called_class(function: str) -> str:
     """The class of a call of an object; "" of other functions."""
-    parts = function.split(".")
-    return parts[-2] if len(parts) > 1 and parts[-1] in _CALLS and parts[-2] != "<locals>" else ""
+    return class_of(function) if bare_name(function) in _CALLS else ""

@@ -20,3 +20,17 @@ from lotus.format import stack_frames
 )
 def test_that_waiting_is_told_from_computing(function: str, file: str, waits: bool) -> None:
     assert stack_frames.waits(function, file) == waits
+
+
+@pytest.mark.parametrize(
+    ("function", "bare", "owner"),
+    [
+        ("Crop.forward", "forward", "Crop"),
+        ("main.<locals>.Crop.__call__", "__call__", "Crop"),
+        ("main.<locals>.step", "step", ""),
+        ("step", "step", ""),
+    ],
+)
+def test_that_a_method_is_told_from_a_plain_function(function: str, bare: str, owner: str) -> None:
+    assert stack_frames.bare_name(function) == bare
+    assert stack_frames.class_of(function) == owner
