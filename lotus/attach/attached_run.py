@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,28 +53,32 @@ def is_attached(path: str | os.PathLike[str]) -> bool:
     return os.path.isfile(Path(path) / ATTACHED)
 
 
-def write(
-    directory: Path,
-    facts: Mapping[str, Any],
-    processes: Sequence[Mapping[str, int]],
-    sites: Sequence[Site],
-    labels: Sequence[Label],
-    samples: pd.DataFrame,
-    threads: Sequence[tuple[int, int, str]],
-    looks: Sequence[tuple[int, int, str, int, int, int, int]],
-    machine: Sequence[Sequence[int]],
-    memory: Sequence[Sequence[int]],
-    missing: Sequence[str],
-    settings: Sequence[FrameLocals] = (),
-    counters: Mapping[str, Any] | None = None,
-) -> None:
-    """Write attach.json; `counters` as `ThreadCounters.finish`. Raises LotusError."""
+@dataclass(frozen=True)
+class AttachRecord:
+    """What was seen, as it is written to attach.json; `load` returns it as an AttachEvidence."""
+
+    facts: Mapping[str, Any]
+    processes: Sequence[Mapping[str, int]]  # rows with the fields of PROCESS
+    sites: Sequence[Site]
+    labels: Sequence[Label]
+    samples: pd.DataFrame
+    threads: Sequence[tuple[int, int, str]]  # (pid, tid, name)
+    looks: Sequence[tuple[int, int, str, int, int, int, int]]  # COLUMNS of thread_readings
+    machine: Sequence[Sequence[int]]
+    memory: Sequence[Sequence[int]]
+    missing: Sequence[str]  # sentences
+    settings: Sequence[FrameLocals] = ()
+    counters: Mapping[str, Any] | None = None  # as of `ThreadCounters.finish`
+
+
+def write(directory: Path, record: AttachRecord) -> None:
+    """Write attach.json. Raises LotusError."""
     numbers = {reason: number for number, reason in enumerate(_ALL_REASONS)}
-    columns = list(zip(*looks, strict=True)) or [() for _ in COLUMNS]
-    record = {
+    columns = list(zip(*record.looks, strict=True)) or [() for _ in COLUMNS]
+    content = {
         "schema": SCHEMA,
-        **facts,
-        "processes": list(processes),
+        **record.facts,
+        "processes": list(record.processes),
         "loops": [
             {
                 "function": site.function,
@@ -83,25 +87,25 @@ def write(
                 "first": site.first,
                 "last": site.last,
             }
-            for site in sites
+            for site in record.sites
         ],
         "labels": [
             [label.phase, label.name, label.loop, [_frame(frame) for frame in label.chain]]
-            for label in labels[:_MOST_LABELS]
+            for label in record.labels[:_MOST_LABELS]
         ],
-        "samples": {name: samples[name].tolist() for name in _SAMPLE},
-        "threads": [list(thread) for thread in threads],
+        "samples": {name: record.samples[name].tolist() for name in _SAMPLE},
+        "threads": [list(thread) for thread in record.threads],
         "looks": {
             name: [numbers[value] for value in column] if name == "reason" else list(column)
             for name, column in zip(COLUMNS, columns, strict=True)
         },
-        "machine": list(machine),
-        "memory": list(memory),
-        "missing": list(missing),
-        "settings": [asdict(each) for each in settings],
-        "counters": counters,
-    }  # fmt: skip
-    text = files.json_text(record, indent=None) + "\n"
+        "machine": list(record.machine),
+        "memory": list(record.memory),
+        "missing": list(record.missing),
+        "settings": [asdict(each) for each in record.settings],
+        "counters": record.counters,
+    }
+    text = files.json_text(content, indent=None) + "\n"
     files.replace(directory / ATTACHED, text, mode=0o600)
 
 

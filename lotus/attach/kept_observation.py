@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from lotus.attach import attached_run, function_file, process_discovery
+from lotus.attach.attach_recorders import AttachRecorders
 from lotus.attach.frame_locals import names_of
-from lotus.attach.perf_recorder import PerfRecorder
 from lotus.attach.source_lines import SourceLines
 from lotus.attach.stack_recorder import StackRecorder
 from lotus.attach.stack_table import StackTable
-from lotus.attach.watched_processes import Observation, WatchedProcess
+from lotus.attach.watched_processes import Observation, WatchedProcess, WatchEnd
 from lotus.common import redaction
 from lotus.common.version import __version__
 from lotus.format import manifest
@@ -20,74 +20,82 @@ from lotus.inside.trace.log.log_format import SCHEMA as LOG_SCHEMA
 def keep(
     directory: Path,
     session: Observation,
-    recorders: list[StackRecorder],
-    functions: PerfRecorder | None,
+    recorders: AttachRecorders,
     begun: dict[str, Any],
-    state: str,
-    refused: str,
-    end_ns: int,
-    counted: dict[str, Any] | None,
+    end: WatchEnd,
 ) -> None:
-    """Write what was seen until `end_ns` into the run directory.
+    """Write what was seen until the end into the run directory; the recorders have stopped.
 
-    Recorders have stopped; `counted`: what `ThreadCounters.finish` returned.
     Raises LotusError where that is nothing.
     """
-    readings, counters = session.readings, session.counters
-    sentences = refused, readings.problem, readings.stopped.sentence, session.left_over
-    missing = [text for text in sentences if text]
-    if state == "ended" and (left := _left_over(session)):
-        missing.append(left)
-    settings, cost_ns = session.locals, session.readings.cost_ns
+    missing = _sentences(session, end)
+    settings = session.locals
     if settings is not None:
         settings.finish()
-        cost_ns += settings.cpu_ns
-    if counters is not None:
-        cost_ns += counters.cost_ns
-    table, facts = _stacks(session, recorders, missing)
+    table, facts = _stacks(session, recorders.stacks, missing)
     if settings is not None:
         table.rename(names_of(settings.classes))
-    table.leave_out_after(end_ns)
+    table.leave_out_after(end.end_ns)
     table.leave_out_stopped(session.readings.stopped, facts["bound_ns"])
     main = session.programs[0].main
+    functions = recorders.functions
     sampled = None if functions is None else functions.functions()
     if functions is not None and functions.problem:
         missing.append(f"No C and C++ functions: {functions.problem}")
-    if state == "ended" and not len(table.samples) and not session.readings.rows:
+    if end.state == "ended" and not len(table.samples) and not session.readings.rows:
         raise process_discovery.ended_early(main.pid)
     facts |= {
         "lotus": __version__,
-        "state": state,
+        "state": end.state,
         "host": os.uname().nodename,
         "command": redaction.command(list(main.command)),
         "pid": main.pid,
         "start_ns": begun["start_ns"],
-        "end_ns": end_ns,
+        "end_ns": end.end_ns,
         "torn": table.torn,
-        "cost_ns": cost_ns + facts["cost_ns"],
+        "cost_ns": _cost_ns(session) + facts["cost_ns"],
         "cores": session.cores,
         "machine_cores": os.cpu_count(),
         "memory_bytes": begun.get("memory_bytes") or 0,
     }
-    attached_run.write(
-        directory,
-        facts,
-        [_row(each, session, table) for each in session.watched.values()],
-        table.sites,
-        table.labels,
-        table.samples,
-        table.threads,
-        session.readings.moving_rows,
-        session.machine.rows,
-        session.memory.rows,
-        missing,
-        [] if settings is None else settings.seen,
-        counted,
+    record = attached_run.AttachRecord(
+        facts=facts,
+        processes=[_row(each, session, table) for each in session.watched.values()],
+        sites=table.sites,
+        labels=table.labels,
+        samples=table.samples,
+        threads=table.threads,
+        looks=session.readings.moving_rows,
+        machine=session.machine.rows,
+        memory=session.memory.rows,
+        missing=missing,
+        settings=[] if settings is None else settings.seen,
+        counters=end.counts,
     )
+    attached_run.write(directory, record)
     if sampled is not None:
         function_file.write(directory, sampled, table.moments)
-    record = {**begun, "schema": LOG_SCHEMA}
-    manifest.write(directory, manifest.end(record, None, None, end_ns))
+    ended = manifest.end({**begun, "schema": LOG_SCHEMA}, None, None, end.end_ns)
+    manifest.write(directory, ended)
+
+
+def _sentences(session: Observation, end: WatchEnd) -> list[str]:
+    """What could not be seen, and what was left over."""
+    readings = session.readings
+    sentences = [session.refused, readings.problem, readings.stopped.sentence, session.left_over]
+    if end.state == "ended":
+        sentences.append(_left_over(session))
+    return [text for text in sentences if text]
+
+
+def _cost_ns(session: Observation) -> int:
+    """The CPU time of looking, without that of the recorders."""
+    cost_ns = session.readings.cost_ns
+    if session.locals is not None:
+        cost_ns += session.locals.cpu_ns
+    if session.counters is not None:
+        cost_ns += session.counters.cost_ns
+    return cost_ns
 
 
 def _left_over(session: Observation) -> str:

@@ -5,18 +5,15 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lotus.attach import left_over, permissions, process_discovery, stack_recorder
+from lotus.attach.attach_recorders import AttachRecorders
 from lotus.attach.frame_locals import LocalsReader
 from lotus.attach.process_discovery import Program
 from lotus.attach.stack_recorder import StackRecorder
-from lotus.attach.watched_processes import Observation
+from lotus.attach.watched_processes import Observation, WatchEnd
 from lotus.common.errors import LotusError
 from lotus.format import manifest, run_claim, run_directory
-
-if TYPE_CHECKING:
-    from lotus.attach.perf_recorder import PerfRecorder
 
 _RESCAN_S = 1.0
 _FIND_S = 0.2  # between searches for new workers: those of short epochs live for less than a second
@@ -54,38 +51,26 @@ def attach(
         raise LotusError(problem)
     command = [*programs[0].main.command]
     existed = output is not None and output.exists()
-    if output is None:
-        directory = run_directory.make_default(command or ["attached"])
-    else:
-        run_directory.make(output, force)
-        directory = output
+    directory = _made(output, force, command)
     begun = manifest.begin(command, manifest.TraceSettings(level="batch"), {})
-    session = Observation(programs, left_over=left)
-    recorders: list[StackRecorder] = []
-    functions: PerfRecorder | None = None
+    session = Observation(programs, left_over=left, refused=refused)
+    recorders = AttachRecorders()
     try:
         if counting is not None:
             session.counters = thread_counters.ThreadCounters(counting)
         if not refused:
             session.locals = LocalsReader(path)
-            rate = stack_recorder.rate_of(sum(1 + len(each.workers) for each in programs))
-            for number, program in enumerate(programs):
-                file = directory / run_directory.STACKS
-                file = file.with_name(f"{number}-{file.name}") if number else file
-                recorders.append(StackRecorder(path, program.main.pid, rate, seconds, file))
+            _start_stacks(recorders, path, programs, seconds, directory)
         if perf:
             pids = [each.pid for program in programs for each in (program.main, *program.workers)]
-            functions = perf_recorder.PerfRecorder(pids, seconds, directory / "perf.data")
-        state = _watch(session, recorders, functions, min(seconds, _LONGEST_S), advance)
+            recorders.functions = perf_recorder.PerfRecorder(pids, seconds, directory / "perf.data")
+        state = _watch(session, recorders, min(seconds, _LONGEST_S), advance)
         end_ns = time.monotonic_ns()
-        counted = None if session.counters is None else session.counters.finish()
-        for recorder in recorders:
-            recorder.stop()
-        if functions is not None:
-            functions.stop()
+        counts = None if session.counters is None else session.counters.finish()
+        recorders.stop()
         from lotus.attach.kept_observation import keep  # pandas: not before the first sample
 
-        keep(directory, session, recorders, functions, begun, state, refused, end_ns, counted)
+        keep(directory, session, recorders, begun, WatchEnd(state, end_ns, counts))
     except OSError as error:
         if process_discovery.read_process(programs[0].main.pid) is None:
             raise process_discovery.ended_early(programs[0].main.pid) from None
@@ -94,10 +79,7 @@ def attach(
         session.close()
         if session.locals is not None:
             session.locals.kill()
-        for recorder in recorders:
-            recorder.kill()
-        if functions is not None:
-            functions.kill()
+        recorders.kill()
         if not existed and not (directory / run_directory.ATTACHED).exists():
             _remove_empty(directory)
     return directory
@@ -122,6 +104,29 @@ def _programs(pid: int | None) -> tuple[list[Program], str]:
         raise LotusError(f"{error}. {left}" if left else str(error)) from None
 
 
+def _made(output: Path | None, force: bool, command: list[str]) -> Path:
+    """Make the run directory. Raises LotusError."""
+    if output is None:
+        return run_directory.make_default(command or ["attached"])
+    run_directory.make(output, force)
+    return output
+
+
+def _start_stacks(
+    recorders: AttachRecorders,
+    path: str,
+    programs: list[Program],
+    seconds: float,
+    directory: Path,
+) -> None:
+    """Start a py-spy for each program."""
+    rate = stack_recorder.rate_of(sum(1 + len(each.workers) for each in programs))
+    for number, program in enumerate(programs):
+        file = directory / run_directory.STACKS
+        file = file.with_name(f"{number}-{file.name}") if number else file
+        recorders.stacks.append(StackRecorder(path, program.main.pid, rate, seconds, file))
+
+
 def _remove_empty(directory: Path) -> None:
     """Remove a directory that was made for nothing."""
     with contextlib.suppress(OSError):
@@ -130,11 +135,7 @@ def _remove_empty(directory: Path) -> None:
 
 
 def _watch(
-    session: Observation,
-    recorders: list[StackRecorder],
-    functions: "PerfRecorder | None",
-    seconds: float,
-    advance: Advance,
+    session: Observation, recorders: AttachRecorders, seconds: float, advance: Advance
 ) -> str:
     """Look until the time is over or the program has ended; returns how it went."""
     for program in session.programs:
@@ -148,14 +149,13 @@ def _watch(
     begun, state = time.monotonic(), "watched"
     scanned = found = begun
     try:
-        while (passed := time.monotonic() - begun) < seconds or any(
-            recorder.watch() and passed < seconds + 1.0 for recorder in recorders
+        while (passed := time.monotonic() - begun) < seconds or (
+            passed < seconds + 1.0 and recorders.watch_stacks()
         ):
             session.readings.look(process.pid for process in session.alive)
             session.machine.read()
             session.memory.read((each.pid, each.worker) for each in session.alive)
-            for recorder in recorders:
-                recorder.watch()
+            recorders.watch_stacks()
             if time.monotonic() - scanned > _RESCAN_S:
                 session.rescan()
                 session.read_locals()
@@ -163,8 +163,7 @@ def _watch(
                 advance(round(passed * 10), round(seconds * 10))
             elif time.monotonic() - found > _FIND_S:
                 session.find_workers()
-                if functions is not None:
-                    functions.watch([each.pid for each in session.alive], mains)
+                recorders.watch_functions([each.pid for each in session.alive], mains)
                 found = time.monotonic()
             if not any(each.alive for each in session.watched.values() if each.worker < 0):
                 state = "ended"

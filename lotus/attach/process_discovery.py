@@ -67,29 +67,7 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
 
     Raises LotusError, one line with the next step, where there is none.
     """
-    facts = processes.get(pid)
-    if facts is None:
-        if permissions.is_hidden(pid):
-            raise LotusError(
-                f"process {pid} belongs to another user, and nothing of it may be read; try: "
-                f"{permissions.with_more_rights(pid)}"
-            )
-        ours = process_of(pid)
-        raise LotusError(
-            f"there is no process {pid} here; "
-            + (
-                f"one in a container is {pid} there, and {ours} here: lotus attach {ours}"
-                if ours
-                else "lotus attach without a number lists those with torch (in a container, take "
-                "the number that the host has for it)"
-            )
-        )
-    if facts.state in "ZX":
-        raise LotusError(f"process {pid} has ended; start the program again, or lotus trace it")
-    if facts.state in "Tt":
-        raise LotusError(
-            f"process {pid} ({facts.words}) is stopped; let it go on with: kill -CONT {pid}"
-        )
+    facts = _running(pid, processes)
     children = _children(processes)
     below = [processes[each] for each in _below(pid, children)]
     ranks = [each for each in below if each.torch and not _is_worker(each, processes, children)]
@@ -133,6 +111,34 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
     if job := _spawned_job([facts], processes, children):
         return job
     return [_program(main, processes, children)]
+
+
+def _running(pid: int, processes: Mapping[int, ProcessFacts]) -> ProcessFacts:
+    """A process that runs. Raises LotusError, one line with the next step, of others."""
+    facts = processes.get(pid)
+    if facts is None and permissions.is_hidden(pid):
+        raise LotusError(
+            f"process {pid} belongs to another user, and nothing of it may be read; try: "
+            f"{permissions.with_more_rights(pid)}"
+        )
+    if facts is None:
+        ours = process_of(pid)
+        raise LotusError(
+            f"there is no process {pid} here; "
+            + (
+                f"one in a container is {pid} there, and {ours} here: lotus attach {ours}"
+                if ours
+                else "lotus attach without a number lists those with torch (in a container, take "
+                "the number that the host has for it)"
+            )
+        )
+    if facts.state in "ZX":
+        raise LotusError(f"process {pid} has ended; start the program again, or lotus trace it")
+    if facts.state in "Tt":
+        raise LotusError(
+            f"process {pid} ({facts.words}) is stopped; let it go on with: kill -CONT {pid}"
+        )
+    return facts
 
 
 def _spawned_ranks(

@@ -5,7 +5,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lotus.attach import process_discovery
 from lotus.attach.frame_locals import LocalsReader
@@ -47,12 +47,22 @@ class WatchedProcess:
     end_ns: int | None = None
 
 
+@dataclass(frozen=True)
+class WatchEnd:
+    """How the watching ended."""
+
+    state: str  # "watched" for the whole time, "ended" with the program, or "interrupted"
+    end_ns: int
+    counts: dict[str, Any] | None = None  # what `ThreadCounters.finish` returned
+
+
 @dataclass
 class Observation:
     """What is read of the processes of some programs while they are watched."""
 
     programs: list[Program]
     left_over: str = ""  # what to do about workers that other programs have left
+    refused: str = ""  # why no Python stacks may be read
     watched: dict[int, WatchedProcess] = field(default_factory=dict)
     readings: ThreadReadings = field(default_factory=ThreadReadings)
     machine: MachineLoad = field(init=False)  # by the cgroups of the first program

@@ -27,26 +27,27 @@ def write(directory: Path) -> Path:
         {"time_ns": [10**9, 2 * 10**9], "weight_ns": [5, 6], "pid": 7, "tid": 7, "label": [0, 1]}
     )
     process = dict.fromkeys(attached_run.PROCESS, -1) | {"pid": 7, "main": 7}
-    attached_run.write(
-        directory,
-        FACTS,
-        [process],
-        [Site("main", "/app/train.py", 9, 10, 12)],
-        [Label(phases.WAIT, "", 0), Label(phases.STEP, "", 0, (Frame("step", "/app/m.py", 3),))],
-        samples,
-        [(7, 7, "MainThread")],
-        [(10**9, 7, "sleep", 20, 1, 2, 3)],
-        [[10**9, 1, 2, 3, 0, 5]],
-        [],
-        ["a sentence"],
-        [FrameLocals(8, workers=2, batch=16, dataset="Pictures")],
-        {
+    step = Label(phases.STEP, "", 0, (Frame("step", "/app/m.py", 3),))
+    record = attached_run.AttachRecord(
+        facts=FACTS,
+        processes=[process],
+        sites=[Site("main", "/app/train.py", 9, 10, 12)],
+        labels=[Label(phases.WAIT, "", 0), step],
+        samples=samples,
+        threads=[(7, 7, "MainThread")],
+        looks=[(10**9, 7, "sleep", 20, 1, 2, 3)],
+        machine=[[10**9, 1, 2, 3, 0, 5]],
+        memory=[],
+        missing=["a sentence"],
+        settings=[FrameLocals(8, workers=2, batch=16, dataset="Pictures")],
+        counters={
             "uarch": "amd_zen5", "metrics": {}, "events": ["task_clock"], "notes": ["a note"],
             "counts": {"pid": [7], "tid": [7], "event": [0], "count": [9], "enabled_ns": [9],
                        "running_ns": [9]},
             "clocks": {"pid": [7], "clock_ns": [-1], "before_ns": [0]},
         },
     )  # fmt: skip
+    attached_run.write(directory, record)
     return directory / "attach.json"
 
 
