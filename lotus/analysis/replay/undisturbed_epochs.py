@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lotus.analysis.common.columns import Floats, ratio
+from lotus.analysis.common.columns import Floats, number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import CoreUse
+from lotus.analysis.replay.loader_replay import replay
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
 _QUICK = 0.05  # of the batches
@@ -41,12 +42,13 @@ class UndisturbedLoop:
     """A loop with workers without other programs, by a replay: nanoseconds, without first waits.
 
     Of a loop with many batches, the first ones. The longest 2 % of the waits are left out: stalls
-    that other programs cause, but which are no delays of a thread that was ready. Both are 0.0
+    that other programs cause, but which are no delays of a thread that was ready. All are 0.0
     where other programs took nothing, and where no epoch can be replayed.
     """
 
     wait_ns: float = 0.0
     step_ns: float = 0.0
+    sending_ns: float = 0.0  # of `wait_ns`: what a loop whose batches need no sending does not wait
 
     @property
     def wait_share(self) -> float:
@@ -69,16 +71,32 @@ def undisturbed_loop(scope: Scope, use: CoreUse) -> UndisturbedLoop:
     waits: list[Floats] = []
     worked, batches = 0.0, 0
     for epoch in undisturbed_epochs(scope, use):
-        waits.append(epoch.with_prefetch([scope.prefetch_factor]).waits[1:, 0])
+        waits.append(_waits(epoch, scope.prefetch_factor)[1:])
         worked += float(epoch.step.sum())
         batches += len(epoch.made)
         if batches >= _ENOUGH_BATCHES:
             break
     if not waits:
         return UNKNOWN_LOOP
-    sorted_waits = np.sort(np.concatenate(waits))
+    sorted_waits = np.sort(np.concatenate(waits), axis=0)
     usual = len(sorted_waits) - max(int(_STALLS * len(sorted_waits)), 1)
-    return UndisturbedLoop(float(sorted_waits[:usual].sum()), worked)
+    waited, unsent = (total(case) for case in sorted_waits[:usual].T)
+    # What a pin thread copies is ready only then: its time is not told from the sending.
+    told = not np.isfinite(number(scope.batches, "pin_ns")).any()
+    return UndisturbedLoop(waited, worked, max(waited - unsent, 0.0) if told else 0.0)
+
+
+def _waits(epoch: RecordedEpoch, prefetch_factor: int) -> Floats:
+    """The waits of a replay, and of one in which batches need no sending (n, 2)."""
+    workers, nothing = len(epoch.begin), np.zeros(len(epoch.made))
+    return replay(
+        np.column_stack((epoch.made, epoch.fetch)),
+        np.column_stack((epoch.step, epoch.step)),
+        np.full(2, workers),
+        np.full(2, prefetch_factor),
+        delivery=np.column_stack((epoch.delivery, nothing)),
+        begin=np.tile((epoch.begin - epoch.begin.min())[:, None], 2),
+    ).waits
 
 
 def _undisturbed(epoch: RecordedEpoch, part: float) -> RecordedEpoch:

@@ -423,8 +423,8 @@ def _ranked(
         partly = part in (STARTUP, SHUTDOWN) or charge.kind == SENDING.kind
         stays = charge.kind == WORKER_THREADS.kind or (part == STEP and kind == "consumer-bound")
         taken = 0.0 if stays else charge.taken_ns
-        ns = charge.ns + (charge.hidden_ns if hidden else 0.0)
-        return (group, (own_part if partly else 1.0) * (taken - ns))
+        listed = (own_part if partly else 1.0) * (taken - charge.ns)
+        return (group, listed - (charge.hidden_ns if hidden else 0.0))
 
     return sorted(charges, key=place)
 

@@ -136,8 +136,8 @@ class Ledger:
         self.start_without_core = self._start_without_core()
         self._storage = self._storage_limit()
         self.made_without_core = self._made_without_core()
-        # Waits of the undisturbed loop that no cause has taken.
-        self.hidden_left_ns = self.undisturbed.wait_ns
+        # Waits of the undisturbed loop, but for the sending, that no cause has taken.
+        self.hidden_left_ns = self.undisturbed.wait_ns - self.undisturbed.sending_ns
 
     @property
     def iter_ns(self) -> float:

@@ -78,6 +78,20 @@ def test_waits_that_slowed_steps_hide_are_input_bound() -> None:
     assert found.causes[0].part == "waits"
 
 
+def test_sending_that_slowed_steps_hide_is_the_cause() -> None:
+    # GIVEN batches that take far longer to be pickled than to be made
+    run = loop(80.0, 0.95)
+    run.batches["ready_ns"] += 5 * run.batches["fetch_ns"]
+    found = judged(run)
+    # THEN the waits of the loop without other programs are charged to that
+    assert (found.kind, found.causes[0].kind) == ("input-bound", "send")
+    # and but for the sending, it would wait as one does that has none
+    scope, other = scopes(run)[0], scopes(loop(80.0, 0.95))[0]
+    sent, unsent = (undisturbed_loop(each, core_use(each)) for each in (scope, other))
+    assert sent.wait_ns > 2 * unsent.wait_ns
+    assert sent.wait_ns - sent.sending_ns == pytest.approx(unsent.wait_ns, rel=0.1)
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.5])
 def test_steps_that_are_long_by_themselves_set_the_pace(delay: float) -> None:
     found = judged(loop(80.0, delay))
