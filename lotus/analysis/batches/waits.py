@@ -2,7 +2,7 @@
 
 `loop_times` adds up an epoch as the training loop saw it. `wait_phases` cuts every wait
 [wait_start, taken] at what happened to the awaited batch, and `paced` charges the stage that set
-the pace. Both keep the sum: the phases of a wait add up to the wait.
+the pace. Both keep the sum of all waits; the phases of a wait add up to it.
 """
 
 from collections.abc import Iterator
@@ -23,6 +23,7 @@ from lotus.analysis.common.columns import (
     number,
     process_keys,
     process_rows,
+    rows_by,
     starts_of_runs,
 )
 from lotus.analysis.common.warm_up import WARM_UP
@@ -231,7 +232,7 @@ def _behind_pin_thread(phases: Columns, batches: pd.DataFrame) -> None:
 def paced(
     phases: pd.DataFrame, batches: pd.DataFrame, first_of_process: np.ndarray
 ) -> pd.DataFrame:
-    """Charge the waits to the stage that set the pace; columns and sums as `wait_phases`.
+    """Charge the waits to the stage that set the pace; columns and their sum as `wait_phases`.
 
     With several workers the end of a batch's way (collate, send) is what the loop happens to
     watch, because the beginning passed while it waited for other workers' batches. But a stage
@@ -240,8 +241,12 @@ def paced(
     was ready, the making set the pace, and the whole wait is charged to it. A batch that was ready
     before anybody wanted it was not late by its making. In between, the charge is in between: the
     part that the worker's idle time does not cover, times the step's share of the spare time.
+
+    Where a batch was not sent because its worker was fetching others, the making of these is
+    charged.
     """
-    held = _held_by_worker(batches)
+    asked = _until_arrival(batches)
+    held = _held_by_worker(batches, *asked)
     # What a process loads in order to send its first batch is no work of its data set.
     held[first_of_process] = 0.0
     result = {name: long_arrays.zeros((len(batches),)) for name in PHASES}
@@ -249,6 +254,15 @@ def paced(
         charged = _paced(phases.iloc[some], batches.iloc[some], first_of_process[some], held[some])
         for name, values in charged.items():
             result[name][some] = values
+    held = np.minimum(held, result["making"])
+    result["making"] += shared_out(
+        held,
+        *asked,
+        process_keys(batches),
+        number(batches, "fetch_start_ns"),
+        number(batches, "fetch_ns"),
+    )
+    result["making"] -= held
     return pd.DataFrame(result, copy=False)
 
 
@@ -277,17 +291,21 @@ def _paced(
     return result
 
 
-def _held_by_worker(batches: pd.DataFrame) -> Floats:
+def _until_arrival(batches: pd.DataFrame) -> tuple[Floats, Floats]:
+    """From when each batch was made and waited for to when it arrived (n,), ns."""
+    made = number(batches, "fetch_start_ns") + number(batches, "fetch_ns")
+    arrival, pin = number(batches, "arrival_ns"), number(batches, "pin_start_ns")
+    start = np.fmax(number(batches, "wait_start_ns"), made)
+    return start, np.where(np.isnan(pin), arrival, pin)
+
+
+def _held_by_worker(batches: pd.DataFrame, start: Floats, end: Floats) -> Floats:
     """How long each batch was not sent because its worker's Python code kept running (n,).
 
     The thread that pickles a batch, and the one that the receiver asks for a tensor in shared
     memory, need the worker's interpreter. So a batch of few bytes in the pipe that takes long to
     arrive while its worker fetches the next one is held by that fetch.
     """
-    made = number(batches, "fetch_start_ns") + number(batches, "fetch_ns")
-    start = np.fmax(number(batches, "wait_start_ns"), made)
-    arrival, pin = number(batches, "arrival_ns"), number(batches, "pin_start_ns")
-    end = np.where(np.isnan(pin), arrival, pin)
     group = process_keys(batches)
     fetching = busy_within(
         group, start, end, group, number(batches, "fetch_start_ns"), number(batches, "fetch_ns")
@@ -297,3 +315,34 @@ def _held_by_worker(batches: pd.DataFrame) -> Floats:
     # What sending takes by itself may fall into the time between two fetches.
     held: Floats = np.clip(np.minimum(fetching, end - start - expected), 0.0, None)
     return np.nan_to_num(held)
+
+
+def shared_out(
+    ns: Floats, start: Floats, end: Floats, group: Ints, busy_start: Floats, busy_ns: Floats
+) -> Floats:
+    """Give what lay in each [start, end] to the busy intervals of its group there (n,), ns.
+
+    Each interval gets its part of the time in which any of them was busy. The busy intervals of one
+    group must not overlap. What lay in none stays where it is.
+    """
+    result = np.where(ns > 0, ns, 0.0)
+    usable = ~np.isnan(busy_start) & ~np.isnan(busy_ns)
+    asked, busy = rows_by(group, result > 0), rows_by(group, usable)
+    for name in asked.keys() & busy.keys():
+        rows, mine = asked[name], busy[name]
+        mine = mine[np.argsort(busy_start[mine], kind="stable")]
+        begins, lengths = busy_start[mine], busy_ns[mine]
+        place = np.maximum(np.searchsorted(begins, start[rows], side="right") - 1, 0)
+        within = busy_within(group[rows], start[rows], end[rows], group[mine], begins, lengths)
+        rows, place, within = rows[within > 0], place[within > 0], within[within > 0]
+        given = ns[rows] / within
+        result[rows] -= ns[rows]
+        while len(rows):
+            stop = np.minimum(begins[place] + lengths[place], end[rows])
+            inside = np.maximum(stop - np.maximum(begins[place], start[rows]), 0.0)
+            np.add.at(result, mine[place], given * inside)
+            place = place + 1
+            more = place < len(mine)
+            more[more] = begins[place[more]] < end[rows[more]]
+            rows, place, given = rows[more], place[more], given[more]
+    return result

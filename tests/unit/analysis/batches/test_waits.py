@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lotus.analysis.batches.waits import PHASES, loop_times, paced, wait_phases
+from lotus.analysis.batches.waits import PHASES, loop_times, paced, shared_out, wait_phases
 from lotus.analysis.common.scope import scopes
 from tests.unit.simulated import MS, Plan
 
@@ -147,9 +147,36 @@ def test_a_worker_that_computes_holds_the_batch_that_it_has_sent() -> None:
     frame = both.reset_index(drop=True).assign(send_bytes=300.0)
     frame.loc[1, ["wait_start_ns", "wait_ns"]] = np.nan
     charged = paced(wait_phases(frame, WORKERS), frame, np.zeros(2, np.bool_))
-    assert charged["making"][0] == pytest.approx((13 - 0.8) * MS)
+    # The wait for the first is due to the second, which is being made meanwhile.
+    assert charged["making"].tolist() == pytest.approx([0, (13 - 0.8) * MS])
+    assert charged.sum().sum() == pytest.approx(13 * MS)
     # The same time for megabytes through the pipe is their unpickling.
     charged = paced(
         wait_phases(frame, WORKERS), frame.assign(send_bytes=3e6), np.zeros(2, np.bool_)
     )
-    assert charged["making"][0] == 0
+    assert charged["making"].tolist() == [0, 0]
+
+
+def test_time_is_shared_out_among_the_intervals_that_it_lies_in() -> None:
+    group = np.array([0, 0, 0, 1])
+    busy_start, busy_ns = np.array([0.0, 10.0, 20.0, 0.0]), np.array([8.0, 10.0, 5.0, 50.0])
+    start, end = np.array([4.0, 12.0, 30.0, 0.0]), np.array([15.0, 14.0, 40.0, 0.0])
+    ns = np.array([9.0, 1.0, 2.0, 0.0])
+    # Of the first, 4 lie in its own interval and 5 in the next; the third lies in none.
+    shared = shared_out(ns, start, end, group, busy_start, busy_ns)
+    assert shared.tolist() == pytest.approx([4.0, 5.0 + 1.0, 2.0, 0.0])
+
+
+def test_what_is_shared_out_adds_up_whatever_the_intervals() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(50):
+        count = int(random.integers(1, 30))
+        group = random.integers(0, 3, count)
+        busy_start, busy_ns = np.arange(count) * 10.0, random.uniform(0, 10, count)
+        busy_start[random.random(count) < 0.1] = np.nan
+        start = random.uniform(0, 10.0 * count, count)
+        end = start + random.uniform(0, 40, count)
+        ns = np.where(random.random(count) < 0.3, 0.0, random.uniform(0, 5, count))
+        shared = shared_out(ns, start, end, group, busy_start, busy_ns)
+        assert shared.sum() == pytest.approx(ns.sum())
+        assert (shared > -1e-9).all()
