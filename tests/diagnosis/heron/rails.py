@@ -1,7 +1,7 @@
 """Tells rails from crakes in small pictures, with torchvision's second transforms.
 
-Planted: ElasticTransform warps each picture (some 60 % of the time). Beside it, a collate function
-mixes the pictures of a batch in a Python loop over their rows (some 25 %).
+Planted: ElasticTransform warps each picture, which takes most of the time. Beside it, a collate
+function mixes the pictures of a batch in a Python loop over their rows (some 10 %).
 """
 
 import argparse
