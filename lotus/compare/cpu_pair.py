@@ -58,7 +58,8 @@ def cpu_pair(
     that it counted, its letter.
     """
     models = [_model(side[0]) for side in runs]
-    if cpus[0][0] == cpus[1][0] and models[0] == models[1]:
+    known = {uarch for side in runs if (uarch := side[0].manifest.get("uarch"))}
+    if models[0] == models[1] and len(known) < 2:  # it is not kept without --counters
         return None
     names = [
         model or (table.text if table.cpus else "an unknown CPU")

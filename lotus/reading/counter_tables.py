@@ -153,7 +153,7 @@ def losses(process: Process) -> list[Lost]:
     apart = frames.good & ~frames.full
     if apart.any():
         ops = np.maximum(signed(batch["n_ops"])[frames.row[apart]], signed(fixed["n_edges"])[apart])
-        what = "counts of operations that do not match them"
+        what = "counts that do not match their operations"
         lost.append(Lost(what, process.pid, int(ops.sum()), 0))
     return lost
 

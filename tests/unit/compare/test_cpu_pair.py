@@ -101,6 +101,9 @@ def test_without_counters_the_times_are_side_by_side() -> None:
 
 def test_runs_of_one_cpu_have_no_such_table() -> None:
     assert held(zen5(), zen5(2)).loaders[0].cpus is None
+    without_counters = zen5(2, events={})
+    without_counters.manifest["uarch"] = None
+    assert held(zen5(), without_counters).loaders[0].cpus is None
 
 
 def test_groups_of_events_that_took_turns_by_batch_are_compared_too() -> None:

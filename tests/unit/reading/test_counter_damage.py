@@ -10,7 +10,7 @@ from tests.logs import MS, START_NS, RunBuilder, Sample
 
 AT = START_NS + 10 * MS
 BATCH = "counts of a batch that cannot be used"
-EDGES = "counts of operations that do not match them"
+EDGES = "counts that do not match their operations"
 UNCOUNTED = 0xFFFFFFFF
 SAMPLES = (Sample(7, 100, [("Decode", 60), ("Flip", 30)]),)
 
