@@ -284,7 +284,7 @@ def choose(
         best is None or smaller.total_ns(epochs) < (1 - LEAST_SAVED) * best.total_ns(epochs)
     ):
         best = smaller
-    reason = _reason(data, cuts, places, offers, best, epochs)
+    reason = _reason(data, cuts, offers, best, epochs)
     return CachePlanning(
         data, tuple(cuts), tuple(places), tuple(offers), best, reason, epochs, tuple(notes)
     )
@@ -427,7 +427,6 @@ def _interval(mean: Any, replicates: Floats) -> Interval:
 def _reason(
     data: PlannedSet,
     cuts: Sequence[Cut],
-    places: Sequence[CachePlace],
     offers: Sequence[Offer],
     best: Offer | None,
     epochs: int,

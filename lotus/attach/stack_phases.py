@@ -139,9 +139,7 @@ def _loop_at(
     return comprehension or sources.loop(frame.file, frame.line)
 
 
-def made_elsewhere(
-    stacks: Iterable[Sequence[Frame]], sites: Sequence[Site], sources: Sources
-) -> dict[int, int]:
+def made_elsewhere(stacks: Iterable[Sequence[Frame]], sites: Sequence[Site]) -> dict[int, int]:
     """Loops that only make iterators, and the loop within, of the same thread, that takes batches.
 
     So it is where `iter` and `next` are called by different functions, as in Lightning, or by
@@ -153,7 +151,7 @@ def made_elsewhere(
         at = _loader_frame(frames)
         if at is None or "__next__" not in _names(frames[at:]):
             continue
-        loop = _loop_of(frames[: at + 1], sites, sources)
+        loop = _loop_of(frames[: at + 1], sites)
         taking.add(loop)
         for number, site in enumerate(sites):
             if loop >= 0 and number != loop and any(site.holds(frame) for frame in frames[:at]):
@@ -180,7 +178,7 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
     at = _loader_frame(frames)
     if at is None:
         return _outside_of_next(frames, sites, sources)
-    loop = _loop_of(frames[: at + 1], sites, sources)
+    loop = _loop_of(frames[: at + 1], sites)
     below = frames[at:]
     names = _names(below)
     if "_shutdown_workers" in names or "__del__" in names:
@@ -284,7 +282,7 @@ def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Source
     """What the main thread of a worker is at; a forked one has its parent's frames as well."""
     loops = [k for k, frame in enumerate(frames) if is_worker_loop(frame)]
     at = _loader_frame(frames)
-    loop = -1 if at is None else _loop_of(frames[: at + 1], sites, sources)
+    loop = -1 if at is None else _loop_of(frames[: at + 1], sites)
     if not loops:
         return Label(phases.STARTUP, loop=loop)
     below = frames[loops[-1] :]
@@ -330,7 +328,7 @@ def _loader_frame(frames: Sequence[Frame]) -> int | None:
     return within
 
 
-def _loop_of(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> int:
+def _loop_of(frames: Sequence[Frame], sites: Sequence[Site]) -> int:
     """The innermost loop that calls the loader, of those that were found; -1: none.
 
     A function that makes the iterator above its only loop makes it for that loop, not for the one

@@ -55,7 +55,7 @@ class StackTable:
             nodes = table.loc[table["pid"].isin(self._watched), "node"].unique()
             every += [kept for node in nodes if (kept := frames[part, int(node)])]
         self.sites = stack_phases.find_loops(every, self._sources)
-        self._makers = stack_phases.made_elsewhere(every, self.sites, self._sources)
+        self._makers = stack_phases.made_elsewhere(every, self.sites)
         tables = []
         for part, (stacks, mains) in enumerate(self._parts):
             tables.append(self._labelled(part, stacks, mains, frames))

@@ -120,7 +120,7 @@ def _job(run: RunLike, loader: int | None) -> Job:
     measured = float(np.mean([rank.whole_ns for rank in ranks]))
     ranks = [replace(rank, after_ns=after[rank.rank]) for rank in ranks]
     return Job(
-        ranks=tuple(_with_memory(run, ranks, notes)),
+        ranks=tuple(_with_memory(run, ranks)),
         title=title_of(first) or f"loader {chosen}",
         loader=_target(first),
         synchronised=synchronised,
@@ -398,7 +398,7 @@ def _after_arrival(syncs: pd.DataFrame, world: int) -> tuple[list[float], float]
     return [float(own.get(rank, math.nan)) for rank in range(world)], float(least.mean())
 
 
-def _with_memory(run: RunLike, ranks: Sequence[Rank], notes: list[str]) -> list[Rank]:
+def _with_memory(run: RunLike, ranks: Sequence[Rank]) -> list[Rank]:
     """Return the ranks with the known memory of their workers and training processes."""
     resources = table(run, "resources")
     resources = resources[integer(resources, "worker") >= 0]

@@ -258,7 +258,7 @@ def _loader(
         others=unlisted,
         added=added,
         removed=removed,
-        causes=_causes(a.runs[0], b.runs[0], mine[0], theirs[0], known),
+        causes=_causes(mine[0], theirs[0], known),
         paces=_paces(mine, theirs),
         cpus=cpu_pair(
             (a.runs, b.runs),
@@ -368,9 +368,7 @@ def _unknown(
     )
 
 
-def _causes(
-    a: RunLike, b: RunLike, mine: Scope, theirs: Scope, known: Sequence[SideOperations]
-) -> pd.DataFrame:
+def _causes(mine: Scope, theirs: Scope, known: Sequence[SideOperations]) -> pd.DataFrame:
     columns = ["kind", "name", "a", "b"]
     if max(len(side.operations) for side in known) > _MOST_FOR_CAUSES:
         return pd.DataFrame(columns=columns)

@@ -122,7 +122,7 @@ def judge(loop: Loop) -> HangVerdict:
         return _stopped(stopped, quiet_ns)
     dead = [process for process in workers if process.alive is False and process.phase != "ended"]
     if dead and main.alive is not False:
-        return _dead(dead, loop, quiet_ns)
+        return _dead(dead, quiet_ns)
     if quiet_ns < threshold_ns(loop.typical_ns):
         return HangVerdict("moving", "moving", quiet_ns=quiet_ns)
     if main.phase == "step":
@@ -256,7 +256,7 @@ def _stopped(process: Doing, quiet_ns: int) -> HangVerdict:
     return HangVerdict("stopped", text, lines, commands, quiet_ns, process.pid, process.worker)
 
 
-def _dead(dead: Sequence[Doing], loop: Loop, quiet_ns: int) -> HangVerdict:
+def _dead(dead: Sequence[Doing], quiet_ns: int) -> HangVerdict:
     process = dead[0]
     others = f" and {len(dead) - 1} more" if len(dead) > 1 else ""
     headline = f"DEAD: {process.name} (pid {process.pid}){others} is gone"

@@ -147,7 +147,7 @@ class LiveRun:
         if manifest is None:
             return View("absent")
         ended = manifest.get("state") == "ended"
-        state = "ended" if ended else self._state(snapshot, manifest, reports)
+        state = "ended" if ended else self._state(snapshot, reports)
         now = snapshot.now_ns
         if ended:
             now = int(manifest.get("end_ns") or self._last_sign(snapshot, manifest))
@@ -177,12 +177,7 @@ class LiveRun:
             shm_size=snapshot.shm_size,
         )
 
-    def _state(
-        self,
-        snapshot: Snapshot,
-        manifest: Mapping[str, Any],
-        reports: Sequence[Mapping[str, Any]],
-    ) -> str:
+    def _state(self, snapshot: Snapshot, reports: Sequence[Mapping[str, Any]]) -> str:
         if snapshot.alive:
             return "running" if snapshot.processes else "begun"
         if any(process.host != snapshot.host for process in snapshot.processes):

@@ -283,7 +283,7 @@ def gathered(
         # Without a weight, functions with the same name get the plain mean.
         averages[name] = mean.fillna(parts["plain"].mean())
     functions = pd.concat([functions, pd.DataFrame(averages, index=functions.index)], axis=1)
-    _derive_backend(functions, averaged, base, notes)
+    _derive_backend(functions, averaged, notes)
     _note_negative_shares(functions, averaged, notes)
     stated = {name: float(functions[name].sum()) for name in additive}
     for name, given_total in (totals or {}).items():
@@ -307,9 +307,7 @@ def gathered(
     )
 
 
-def _derive_backend(
-    functions: pd.DataFrame, averaged: list[str], base: pd.Series, notes: list[str]
-) -> None:
+def _derive_backend(functions: pd.DataFrame, averaged: list[str], notes: list[str]) -> None:
     """Compute the back-end share as 1 - the other three, if the export lacks it."""
     if "backend_bound" in averaged or not set(TOPDOWN[:3]) <= set(averaged):
         return

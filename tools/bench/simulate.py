@@ -128,7 +128,7 @@ def server(options):
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, bufsize=1)
 
 
-def real(serving, kind, setting, options):
+def real(serving, kind, setting):
     words = setting.kwargs()
     words.pop("multiprocessing_context", None)
     serving.stdin.write(json.dumps([kind, words, BATCHES.get(kind, 80)]) + "\n")
@@ -144,7 +144,7 @@ class Fit:
     def __init__(self, kind, folder, serving, options):
         self.batches = BATCHES.get(kind, 80)
         self.first, self.second = (record(kind, setting, folder, options) for setting in FIT)
-        self.again = real(serving, kind, FIT[1], options)
+        self.again = real(serving, kind, FIT[1])
         try:
             self.contention = contention(self.first, self.second)
         except LotusError:
@@ -196,7 +196,7 @@ def repeat_of(kind, settings, folder, serving, options, random_order):
     fit = Fit(kind, folder, serving, options)
     runs = []
     for setting in random_order.sample(settings, len(settings)):
-        run = real(serving, kind, setting, options)
+        run = real(serving, kind, setting)
         runs.append([settings.index(setting), {**run, **fit.compared(run, setting)}])
     return {"kind": kind, "load": load, "fit": fit.words(), "runs": runs}
 

@@ -127,7 +127,7 @@ def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
     main_samples = samples[(samples["pid"] == main) & (samples["loop"] == loop)]
     shares.phases = _sums(main_samples, "phase")
     of_workers = samples[samples["pid"].isin(workers)]
-    shares.workers = _at_a_time(of_workers, workers)
+    shares.workers = _at_a_time(of_workers)
     in_main = main_samples[main_samples["phase"].isin(phases.MAKING)]
     _made(shares, in_main, -1)
     # Each epoch starts its workers in the same order.
@@ -191,7 +191,7 @@ def _workers_of(samples: pd.DataFrame, workers: list[int], loop: int) -> list[in
     return own or [pid for pid in workers if loop_of.get(pid, -1) < 0]
 
 
-def _at_a_time(of_workers: pd.DataFrame, workers: list[int]) -> int:
+def _at_a_time(of_workers: pd.DataFrame) -> int:
     """How many workers there were at a time: those of an epoch may follow those of another."""
     seen = of_workers[of_workers["tid"] == of_workers["pid"]]
     if not len(seen):

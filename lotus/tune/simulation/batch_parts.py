@@ -18,7 +18,7 @@ ENOUGH = 0.05
 
 
 def costs(
-    ops: pd.DataFrame, batches: pd.DataFrame, level: str, notes: list[str]
+    ops: pd.DataFrame, batches: pd.DataFrame, notes: list[str]
 ) -> tuple[tuple[str, ...], Floats, Floats, dict[str, Floats]]:
     """Return (names of parts, wall time, CPU time, time in nested operations by name), all in ns.
 

@@ -193,7 +193,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
         notes.append("the run did not record how many cores it had: 1 is assumed")
     setting = _setting(scope.settings, scope.num_workers)
     workers = setting.num_workers
-    parts, wall, cpu, nested = costs(own["ops"], batches, scope.level, notes)
+    parts, wall, cpu, nested = costs(own["ops"], batches, notes)
 
     loop = loop_times(own["epochs"], own["waits"])
     own_ns = own_waiting(wall, cpu, batches)
