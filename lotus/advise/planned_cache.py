@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from lotus.advise import cache_blocks, cache_decision, cache_plan, cache_room
@@ -22,25 +22,31 @@ from lotus.settings.tuned_file import Entry, SampleCache, Tuned
 from lotus.tune.session import program_pipe, subprocess_tuning
 
 
+@dataclass(frozen=True)
+class CacheLimits:
+    """How much may be cached, and where on disk; 0: nothing there, None: what is free allows."""
+
+    ram_bytes: int | None = None
+    disk_bytes: int | None = None
+    folder: Path | None = None
+
+
 def attempt(
     command: Sequence[str],
+    limits: CacheLimits,
     *,
     loader: int | str | None = None,
     samples: int = 24,
     epochs: int = 10,
-    ram_bytes: int | None = None,
-    disk_bytes: int | None = None,
-    folder: Path | None = None,
     samples_s: float = 60.0,
     budget_s: float = 60.0,
 ) -> CachePlanning:
     """Start a command up to its loader, measure its samples and choose.
 
     `loader` is a loader's number by first iteration, the class of its data set, the place that
-    makes it or its name; None the largest. `ram_bytes` and `disk_bytes` bound what is cached there,
-    0: nothing. `folder` is on the disk. Samples are measured for at most `samples_s`, and blocks of
-    training for `budget_s`; 0: none is. Raises LotusError where the command cannot be started, or
-    where it iterates no such loader.
+    makes it or its name; None the largest. Samples are measured for at most `samples_s`, and blocks
+    of training for `budget_s`; 0: none is. Raises LotusError where the command cannot be started,
+    or where it iterates no such loader.
     """
     headroom = memory_headroom.memory()
     in_memory = cache_room.SHARED_MEMORY.is_dir()
@@ -63,12 +69,12 @@ def attempt(
         notes.append(f"only {plural(data.samples, 'sample')} could be measured in {samples_s:g} s")
     places: list[CachePlace] = []
     if data.refused is None:
-        room, more = cache_room.ram(ram_bytes, data.program_bytes)
+        room, more = cache_room.ram(limits.ram_bytes, data.program_bytes)
         places.append(room)
         notes += more
-        if disk_bytes != 0:
+        if limits.disk_bytes != 0:
             left = 0 if headroom is None else headroom.free - data.program_bytes
-            on_disk, more = cache_room.disk(disk_bytes, folder, left)
+            on_disk, more = cache_room.disk(limits.disk_bytes, limits.folder, left)
             places += [] if on_disk is None else [on_disk]
             notes += more
     planning = cache_plan.choose(data, cuts, places, epochs, notes)

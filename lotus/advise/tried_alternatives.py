@@ -18,6 +18,7 @@ from lotus.advise import code_change
 from lotus.advise.known_advice import known_advice
 from lotus.inside.common import alternative_files
 from lotus.mapping import isolated_runner
+from lotus.mapping.isolated_runner import AlternativeTrials
 from lotus.tune.search.trial_rates import Speedup, compared
 
 FOLDER = Path(alternative_files.FOLDER)
@@ -126,34 +127,24 @@ class Alternatives:
 
 def attempt(
     command: Sequence[str],
-    loader: int | None = None,
-    samples: int = 16,
-    budget_s: float = 2.0,
+    trials: AlternativeTrials,
     *,
-    names: Sequence[str] | None = None,
-    skipped: Sequence[str] = (),
     site: str | None = None,
     storage: bool = True,
     on_event: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> Alternatives:
-    """Start a command up to its loader, and try alternatives for `budget_s` each.
+    """Start a command up to its loader, and try alternatives.
 
-    `loader` is a loader's number by first iteration, None the largest; `site` is the FILE:LINE that
-    makes it. `names` are the alternatives to try, None all. Operations in `skipped` are not run
-    again. Without `storage`, the loop was shown not to wait for it. `on_event` gets an event before
-    each step. Raises LotusError where the command cannot be started, or where it iterates no
-    loader.
+    `site` is the FILE:LINE that makes the loader. Without `storage`, the loop was shown not to wait
+    for it. `on_event` gets an event before each step. Raises LotusError where the command cannot be
+    started, or where it iterates no loader.
     """
     with tempfile.TemporaryDirectory(prefix="lotus-advise-") as scratch:
         events, notes = isolated_runner.try_alternatives(
             command,
             Path(scratch) / "run",
             FOLDER,
-            loader=loader,
-            samples=samples,
-            budget_s=budget_s,
-            names=names,
-            skipped=skipped,
+            trials,
             on_event=on_event,
         )
     return read(events, notes, site, storage)

@@ -100,6 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from lotus.advise import applied_alternatives, ceiling_blocks, tried_alternatives
     from lotus.common.stderr import say
+    from lotus.mapping.isolated_runner import AlternativeTrials
     from lotus.recording import launcher
     from lotus.reporters.advise import alternatives_report, applied_report, ceilings_report
     from lotus.reporters.base.console import plain_console
@@ -148,9 +149,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             applied = tried_alternatives.attempt(
                 command,
-                number,
-                names=names,
-                skipped=args.skip,
+                AlternativeTrials(number, names=names, skipped=args.skip),
                 site=seen[0].loader.call_site,
                 storage=result.result is None or result.result.waits_for_storage,
                 on_event=bar,

@@ -90,6 +90,9 @@ def run(args: argparse.Namespace) -> int:
 
     command = options.required_command(args, NAME)
     output.destination(args.output, overwrite=True)
+    plan = isolated_runner.IsolationPlan(
+        samples=args.samples, runs=args.runs, wanted=args.wanted, budget_s=args.budget
+    )
     # No bar: the terminal is the program's while it runs.
     say(
         "lotus: the program runs to its first batch; then its operations are isolated, about "
@@ -97,13 +100,7 @@ def run(args: argparse.Namespace) -> int:
     )
     with tempfile.TemporaryDirectory(prefix="lotus-map-") as scratch:
         isolation = isolated_runner.isolate(
-            command,
-            args.keep or Path(scratch),
-            loader=args.loader,
-            samples=args.samples,
-            runs=args.runs,
-            wanted=args.wanted,
-            budget_s=args.budget,
+            command, args.keep or Path(scratch), plan, loader=args.loader
         )
     built = function_mapping.build(isolation, args.minimum_runs)
     function_mapping.write(built, args.output)

@@ -110,12 +110,10 @@ def run(args: argparse.Namespace) -> int:
     say("lotus: the program runs to its first batch; then its samples are measured")
     planning = planned_cache.attempt(
         command,
+        planned_cache.CacheLimits(args.ram, args.disk, args.folder),
         loader=args.loader,
         samples=args.samples,
         epochs=args.epochs,
-        ram_bytes=args.ram,
-        disk_bytes=args.disk,
-        folder=args.folder,
         budget_s=args.budget,
     )
     tuned = planned_cache.settings(planning, command)

@@ -142,24 +142,23 @@ def run(args: argparse.Namespace) -> int:
         # These import pandas, for which the program should not wait before it starts.
         from lotus.reporters.tune.tune_report import TuneProgress
         from lotus.tune.search import step_check
-        from lotus.tune.search.search import search
+        from lotus.tune.search.search import SearchPlan, search
 
         live = TuneProgress(sys.stderr.isatty())
         seconds = args.budget / 3 if args.check is None else args.check
+        plan = SearchPlan(
+            strategy=args.strategy,
+            budget_s=args.budget,
+            objective=args.objective,
+            seed=args.seed,
+            vary=args.vary,
+            check_follows=seconds > 0,
+        )
         if not args.quiet:
             what = program.watched.title()
             say(f"lotus: {what} was watched; settings are now tried for {args.budget:g} s")
         try:
-            result = search(
-                program,
-                strategy=args.strategy,
-                budget_s=args.budget,
-                objective=args.objective,
-                seed=args.seed,
-                vary=args.vary,
-                check_follows=seconds > 0,
-                on_progress=None if args.quiet else live,
-            )
+            result = search(program, plan, on_progress=None if args.quiet else live)
         finally:
             live.clear()
         result = trial_recording.with_operations(result, program.run, program.workers)

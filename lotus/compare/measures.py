@@ -1,6 +1,6 @@
 """The lines of a comparison: measures with their units and which direction is better."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -123,62 +123,98 @@ class Labels:
 _Value = Callable[[Totals], Floats]
 
 
+@dataclass(frozen=True)
+class Quantity:
+    """What a line is about, and how its value is read."""
+
+    name: str
+    group: str
+    label: str
+    unit: str = "ns"
+    better: int = -1  # less is; 1: more is, 0: neither
+    per: str = "sample"
+    starts: bool = False  # it is of starts, of which there are few
+    absolute: bool = False  # its difference is not relative
+
+
 def of_loader(
     a: Sums, b: Sums, labels: Labels, cpus: Sequence[tuple[str, EventTable]]
 ) -> list[MeasureLine]:
     """Return all lines of one loader that both sides have. `cpus` are those of a and of b."""
-    lines: list[MeasureLine] = []
+    rows = [*_of_loop(), *_of_samples(labels)]
+    lines = [_line(a, b, quantity, value, part) for quantity, value, part in rows]
+    return [line for line in lines if line is not None] + _metrics(a, b, labels, cpus)
 
-    def add(
-        name: str, group: str, label: str, unit: str, value: _Value, better: int = -1,
-        per: str = "sample", starts: bool = False, absolute: bool = False, part: str = "",
-    ) -> None:  # fmt: skip
-        first, second = (_measured(side, value, starts, part) for side in (a, b))
-        if np.isnan(first.value) or np.isnan(second.value) or first.value == second.value == 0:
-            return
-        gap = uncertainty.difference(first, second, relative=not absolute)
-        lines.append(
-            MeasureLine(name, group, label, unit, per, better, first.value, second.value, gap)
-        )
 
-    def ratio(
-        name: str, group: str, label: str, unit: str, part: str, divisor: str, better: int = -1,
-        per: str = "sample", starts: bool = False,
-    ) -> None:  # fmt: skip
-        def value(sums: Totals) -> Floats:
-            return ratios(sums(part), sums(divisor))
+_Row = tuple[Quantity, _Value, str]  # "": its value is not of one part
 
-        add(name, group, label, unit, value, better, per, starts, part=part)
 
-    add(THROUGHPUT, LOOP, "throughput", "samples/s",
-        lambda s: ratios(s("samples"), s("longest_ns")) * 1e9, 1, per="")  # fmt: skip
-    ratio("steady", LOOP, "a sample in steady state", "ns", "steady_ns", "steady_samples")
-    add("wait_share", LOOP, "waiting, of the loop", "share",
+def _line(a: Sums, b: Sums, quantity: Quantity, value: _Value, part: str) -> MeasureLine | None:
+    """The line of a quantity; None where a side lacks it, or both have nothing of it."""
+    first, second = (_measured(side, value, quantity.starts, part) for side in (a, b))
+    if np.isnan(first.value) or np.isnan(second.value) or first.value == second.value == 0:
+        return None
+    gap = uncertainty.difference(first, second, relative=not quantity.absolute)
+    return MeasureLine(
+        quantity.name,
+        quantity.group,
+        quantity.label,
+        quantity.unit,
+        quantity.per,
+        quantity.better,
+        first.value,
+        second.value,
+        gap,
+    )
+
+
+def _ratio(quantity: Quantity, part: str, divisor: str) -> _Row:
+    """A quantity that is one sum over another."""
+
+    def value(sums: Totals) -> Floats:
+        return ratios(sums(part), sums(divisor))
+
+    return quantity, value, part
+
+
+def _of_loop() -> Iterator[_Row]:
+    """How fast the loop is, and where its time goes."""
+    throughput = Quantity(THROUGHPUT, LOOP, "throughput", "samples/s", 1, per="")
+    yield throughput, lambda s: ratios(s("samples"), s("longest_ns")) * 1e9, ""
+    steady = Quantity("steady", LOOP, "a sample in steady state")
+    yield _ratio(steady, "steady_ns", "steady_samples")
+    waiting = Quantity("wait_share", LOOP, "waiting, of the loop", "share", per="", absolute=True)
+    yield (
+        waiting,
         lambda s: ratios(s("iter_ns") + s("wait_ns") + s("tail_ns"), s("loop_ns")),
-        per="", absolute=True)  # fmt: skip
-    ratio("startup", LOOP, "start-up, an epoch", "ns", "startup_ns", "startups",
-          per="epoch", starts=True)  # fmt: skip
-    ratio("shutdown", LOOP, "shut-down, an epoch", "ns", "shutdown_ns", "epochs",
-          per="epoch", starts=True)  # fmt: skip
-    ratio("step", LOOP, "the training step, a sample", "ns", "step_ns", "samples")
-    ratio("wait", WAITS, "all waits in next()", "ns", "wait_ns", "samples")
+        "",
+    )
+    startup = Quantity("startup", LOOP, "start-up, an epoch", per="epoch", starts=True)
+    yield _ratio(startup, "startup_ns", "startups")
+    shutdown = Quantity("shutdown", LOOP, "shut-down, an epoch", per="epoch", starts=True)
+    yield _ratio(shutdown, "shutdown_ns", "epochs")
+    yield _ratio(Quantity("step", LOOP, "the training step, a sample"), "step_ns", "samples")
+    yield _ratio(Quantity("wait", WAITS, "all waits in next()"), "wait_ns", "samples")
     for name in PHASES:
-        ratio(f"wait:{name}", WAITS, _PHASE_WORDS[name], "ns", name, "samples")
+        yield _ratio(Quantity(f"wait:{name}", WAITS, _PHASE_WORDS[name]), name, "samples")
+
+
+def _of_samples(labels: Labels) -> Iterator[_Row]:
+    """What it takes to make a sample: in all, by operation, and what was counted."""
     for name, label, unit in _OF_MADE:
         better = 0 if name in _NEITHER else -1
-        ratio(name, MADE, label, unit, name, f"{name}:made", better)
+        yield _ratio(Quantity(name, MADE, label, unit, better), name, f"{name}:made")
     for place, label in enumerate(labels.operations):
-        part = f"operation:{place}"
-        ratio(f"operation:{label}", OPERATIONS, label, "ns", part, "operations:made")
+        taken = Quantity(f"operation:{label}", OPERATIONS, label)
+        yield _ratio(taken, f"operation:{place}", "operations:made")
     for place, label in enumerate(labels.operations):
-        ratio(f"cpu:{label}", CPU, label, "ns", f"cpu:{place}", "cpu:made")
+        yield _ratio(Quantity(f"cpu:{label}", CPU, label), f"cpu:{place}", "cpu:made")
     for place, label in enumerate(labels.counted):
         for event in labels.events:
             unit, better = ("ns", -1) if event in ("task_clock", "cpu_clock") else ("count", 0)
-            name, part = f"counter:{label}:{event}", f"event:{place}:{event}"
-            ratio(name, COUNTERS, f"{label}: {event}", unit, part, "counted:made", better)
-    lines += _metrics(a, b, labels, cpus)
-    return lines
+            name = f"counter:{label}:{event}"
+            counted = Quantity(name, COUNTERS, f"{label}: {event}", unit, better)
+            yield _ratio(counted, f"event:{place}:{event}", "counted:made")
 
 
 def _metrics(

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,40 +30,65 @@ from native_map.recording import perf_command
 _ENTRY = "from _lotus_inside.isolate import isolation as isolate\n\nisolate.enter(__file__)\n"
 
 
+@dataclass(frozen=True)
+class IsolationPlan:
+    """How often an operation is run alone, and how it is sampled. Raises LotusError.
+
+    Each operation has `budget_s` seconds for `runs` runs, each a warm-up, `gap_s` seconds of rest
+    and a bucket of thousands of calls on copies of the inputs that it had for `samples` samples. If
+    that takes longer, there are fewer calls, then fewer runs. `wanted` is the desired probability
+    of sampling a function of `length_ns`. `frequency` is perf's, in samples per second of CPU time.
+    """
+
+    samples: int = 16
+    runs: int = 20
+    wanted: float = 0.95
+    budget_s: float = 5.0
+    gap_s: float = 0.1
+    frequency: int = 997
+    length_ns: int = LENGTH_NS
+
+    def __post_init__(self) -> None:
+        least = min(self.frequency, self.samples, self.runs, self.length_ns)
+        if not 0 < self.wanted < 1 or least < 1:
+            raise LotusError(
+                "the wanted probability must lie between 0 and 1, samples and runs must be above "
+                "0; see: lotus map build --help"
+            )
+        if self.budget_s <= 0 or self.gap_s < 0:
+            raise LotusError("the budget must be above 0 seconds, as in: --budget 5")
+
+    def request(self) -> dict[str, object]:
+        """What the program is asked for."""
+        period_s = 1 / self.frequency
+        return {
+            "samples": self.samples,
+            "runs": self.runs,
+            "needed": executions_needed(self.length_ns / 1e9, period_s, self.wanted),
+            "gap_ns": int(self.gap_s * 1e9),
+            "budget_ns": int(self.budget_s * 1e9),
+        }
+
+
+DEFAULT_PLAN = IsolationPlan()
+
+
 def isolate(
     command: Sequence[str],
     directory: Path,
+    plan: IsolationPlan = DEFAULT_PLAN,
     *,
     loader: int | None = None,
-    samples: int = 16,
-    runs: int = 20,
-    wanted: float = 0.95,
-    budget_s: float = 5.0,
-    gap_s: float = 0.1,
-    frequency: int = 997,
-    length_ns: int = LENGTH_NS,
     ops: Sequence[str] = (),
 ) -> Isolation:
     """Run `command` up to its loader, isolate the operations of its pipeline, sample them.
 
     `directory` is created if necessary; isolation.jsonl and perf.data are written to it. `loader`
     is a loader's number in order of first iteration; None selects the largest one that exists
-    when the first is iterated. Each operation has `budget_s` seconds for `runs` runs, each a
-    warm-up, `gap_s` seconds of rest and a bucket of thousands of calls on copies of the inputs
-    that it had for `samples` samples. If that takes longer, there are fewer calls, then fewer
-    runs. `wanted` is the desired probability of sampling a function of `length_ns`. `frequency`
-    is perf's, in samples per second of CPU time. `ops` are further functions to isolate, as
-    `package.module:name`.
+    when the first is iterated. `ops` are further functions to isolate, as `package.module:name`.
 
     Raises LotusError if perf or the command cannot be started, or no operation was isolated.
     """
-    if not 0 < wanted < 1 or frequency < 1 or samples < 1 or runs < 1 or length_ns < 1:
-        raise LotusError(
-            "the wanted probability must lie between 0 and 1, samples and runs must be above 0; "
-            "see: lotus map build --help"
-        )
-    if budget_s <= 0 or gap_s < 0:
-        raise LotusError("the budget must be above 0 seconds, as in: --budget 5")
     perf = shutil.which("perf")
     if perf is None:
         raise LotusError(
@@ -70,46 +96,48 @@ def isolate(
             "`lotus trace` works, and `apt install linux-perf` (or linux-tools) brings perf"
         )
     _make(directory)
-    request = {
-        "samples": samples,
-        "runs": runs,
-        "needed": executions_needed(length_ns / 1e9, 1 / frequency, wanted),
-        "gap_ns": int(gap_s * 1e9),
-        "budget_ns": int(budget_s * 1e9),
-        "loader": loader,
-    }
-    sampling = perf_command.Sampling(("cpu-clock",), frequency)
+    request = {**plan.request(), "loader": loader}
+    sampling = perf_command.Sampling(("cpu-clock",), plan.frequency)
     with tempfile.TemporaryDirectory(prefix="lotus-") as exchange:
         recorder = Perf(sampling, perf)
         cut_short = _run(command, directory, Path(exchange), request, recorder, ops)
-    isolation = load(directory, wanted=wanted, length_ns=length_ns)
+    isolation = load(directory, wanted=plan.wanted, length_ns=plan.length_ns)
     isolation.notes += cut_short
     return isolation
+
+
+@dataclass(frozen=True)
+class AlternativeTrials:
+    """Which alternatives are tried, on which loader's samples, for how long."""
+
+    loader: int | None = None  # by first iteration; None: the largest
+    samples: int = 16
+    budget_s: float = 2.0  # for each alternative
+    names: Sequence[str] | None = None  # None: all
+    skipped: Sequence[str] = ()  # operations that are not run again
 
 
 def try_alternatives(
     command: Sequence[str],
     directory: Path,
     folder: Path,
-    *,
-    loader: int | None = None,
-    samples: int = 16,
-    budget_s: float = 2.0,
-    names: Sequence[str] | None = None,
-    skipped: Sequence[str] = (),
+    trials: AlternativeTrials,
     on_event: Callable[[Mapping[str, Any]], object] | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Run `command` up to its loader, and try the alternatives in `folder` on its operations.
 
     Returns (events of lotus/inside/isolate/alternative_bench.py, notes). `directory` is created if
-    necessary. Each alternative has `budget_s` seconds. `names` are the alternatives to try, None
-    for all; operations in `skipped` are not run again. `on_event` gets an event before each step.
-    Raises LotusError if the command cannot be started or iterates no loader.
+    necessary. `on_event` gets an event before each step. Raises LotusError if the command cannot be
+    started or iterates no loader.
     """
-    work: dict[str, Any]
-    work = {"samples": samples, "loader": loader, "alternatives": str(folder)}
-    work |= {"names": None if names is None else list(names), "skipped": list(skipped)}
-    return _without_perf(command, directory, budget_s, work, on_event)
+    work = {
+        "samples": trials.samples,
+        "loader": trials.loader,
+        "alternatives": str(folder),
+        "names": None if trials.names is None else list(trials.names),
+        "skipped": list(trials.skipped),
+    }
+    return _without_perf(command, directory, trials.budget_s, work, on_event)
 
 
 def measure_cuts(

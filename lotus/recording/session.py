@@ -37,7 +37,7 @@ class Recording:
 
 
 @contextmanager
-def trace(
+def trace(  # noqa: PLR0913 - options of the public call, each by its name
     path: str | os.PathLike[str],
     *,
     level: str = "op",

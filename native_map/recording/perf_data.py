@@ -9,6 +9,7 @@ Source: Linux include/uapi/linux/perf_event.h and tools/lib/perf/include/perf/ev
 import os
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,21 @@ RECORDS = dict(
         64,
     )
 )
+
+
+@dataclass
+class RecordCounts:
+    """How many records of each kind the file holds, and how many samples of each event."""
+
+    kinds: Counter[int]
+    sampled: npt.NDArray[np.int64]
+    unreadable: int = 0  # samples of no known event, or too short
+
+    def add_samples(self, events: npt.NDArray[np.int16]) -> None:
+        """Count samples by the number of their event; -1: not known."""
+        counts = np.bincount(events + 1, minlength=len(self.sampled) + 1)
+        self.unreadable += int(counts[0])
+        self.sampled += counts[1:]
 
 
 def read(
@@ -81,9 +97,7 @@ def _read_direct(path: Path) -> PerfRecording:
                     f" `perf record{option} -k CLOCK_MONOTONIC ...`"
                 )
     reader = Reader(path, header)
-    counted: Counter[int] = Counter()
-    sampled = np.zeros(len(header.events), np.int64)
-    unreadable = 0
+    counts = RecordCounts(Counter(), np.zeros(len(header.events), np.int64))
     tasks = TaskRecords(header, reader.lookup.events_of)
     smallest = 8 * min(1 + len(event.fields) for event in header.events)
     small = header.data[1] <= KEPT and not header.compressed  # unpacked, its size is not known
@@ -92,31 +106,27 @@ def _read_direct(path: Path) -> PerfRecording:
         for kind, number in enumerate(np.bincount(block.kinds).tolist()):
             if number and kind in PERF_ONLY:
                 raise NeedsPerf(PERF_ONLY[kind], header)
-            counted[kind] += number
+            counts.kinds[kind] += number
         is_sample = block.kinds == SAMPLE
         sample_rows, task_rows = np.flatnonzero(is_sample), np.flatnonzero(~is_sample)
         starts, heads = block.starts[sample_rows], block.heads[sample_rows]
         events = reader.sample_events(block.words, starts, heads)
         if kept:
             kept.add(reader.columns(block.words, starts, heads, events))
-        counts = np.bincount(events + 1, minlength=len(sampled) + 1)  # first those of event -1
-        sampled += counts[1:]
-        unreadable += int(counts[0])
+        counts.add_samples(events)
         tasks.add(block.words, block.starts[task_rows], block.kinds[task_rows])
     tables = tasks.tables(header.build_ids)
     damage = header.damage + reader.damage + tables.damage
-    if unreadable:
-        damage.append(f"{unreadable} samples have an unknown event or are too short")
-    return _recording(path, header, tables, counted, sampled, unreadable, damage, reader, kept)
+    if counts.unreadable:
+        damage.append(f"{counts.unreadable} samples have an unknown event or are too short")
+    return _recording(path, header, tables, counts, damage, reader, kept)
 
 
 def _recording(
     path: Path,
     header: Header,
     tables: Tables,
-    counted: Counter[int],
-    sampled: npt.NDArray[np.int64],
-    unreadable: int,
+    counts: RecordCounts,
     damage: list[str],
     reader: Reader,
     kept: Kept | None,
@@ -134,9 +144,9 @@ def _recording(
         throttles=tables.throttles,
         clock=clocks.pop() if len(clocks) == 1 else "other:several",
         facts=header.facts,
-        counted={RECORDS.get(k, f"type {k}"): n for k, n in sorted(counted.items()) if n},
-        sampled=sampled.tolist(),
-        unreadable=unreadable,
+        counted={RECORDS.get(k, f"type {k}"): n for k, n in sorted(counts.kinds.items()) if n},
+        sampled=counts.sampled.tolist(),
+        unreadable=counts.unreadable,
         unread=reader.unread,
         damage=damage,
         pieces=kept.pieces if kept else reader.pieces,

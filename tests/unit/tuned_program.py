@@ -22,7 +22,7 @@ from lotus.settings.tuned_file import Target
 from lotus.tune.program.program import TrialFailed, Watched
 from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.result import Result
-from lotus.tune.search.search import search
+from lotus.tune.search.search import SearchPlan, search
 from lotus.tune.strategies.problem import Problem
 
 MIB = 1 << 20
@@ -220,8 +220,10 @@ class Asks:
 
 def find(program: Fake, *settings: Setting, **options: Any) -> Result:
     """Search, by a strategy that asks for these settings where the options name no other."""
-    options = {"limits": room(cores=program.cores), "strategy": Asks(*settings), **options}
-    return search(program, clock=lambda: program.now, **options)
+    limits = options.pop("limits", None) or room(cores=program.cores)
+    on_progress = options.pop("on_progress", None)
+    plan = SearchPlan(**{"strategy": Asks(*settings), **options})
+    return search(program, plan, on_progress=on_progress, limits=limits, clock=lambda: program.now)
 
 
 def closed_and_in_time(program: Fake, budget_s: float) -> None:

@@ -54,13 +54,11 @@ class Rebalancing:
         note: "Callable[[str], None]",
         most: "Sequence[int]",
         least: int = 1,
-        wait_s: float = WAIT_S,
-        now: "Callable[[], int]" = clock,
     ) -> None:
         """`store` is used for nothing else; a rank takes between `least` and `most` samples."""
-        self.now = now
+        self.now: Callable[[], int] = clock
         self.rank, self.every, self.weights, self.store = rank, every, weights, store
-        self.note, self.most, self.least, self.wait_s = note, most, least, wait_s
+        self.note, self.most, self.least, self.wait_s = note, most, least, WAIT_S
         self.lock = threading.Lock()
         self.on = True
         self.iterations = 0

@@ -47,53 +47,66 @@ class SearchProgress:
     budget_s: float
 
 
-def search(
-    program: PausedProgram,
-    *,
-    strategy: str | Factory = "lotus",
-    space: Space | None = None,
-    budget_s: float = 60.0,
-    objective: str = "train",
-    seed: int = 0,
-    vary: Collection[str] = (),
-    check_follows: bool = False,
-    on_progress: Callable[[SearchProgress], object] | None = None,
-    limits: MachineLimits | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Result:
-    """Find the setting that feeds a program fastest, within `budget_s` seconds.
+@dataclass(frozen=True)
+class SearchPlan:
+    """What to search for, where and for how long. Raises LotusError.
 
     `objective` is "train", with the program's step between batches, or "throughput", without.
     `vary` adds parameters of `VARIED` to the default space; it has no effect on `space`. With
     `check_follows` (see step_check.py) the setting is tried too that a step with fewer threads of
-    torch would need. `limits` replaces the machine's limits, which are otherwise read before each
-    trial. Failed trials are rows of the result; Ctrl-C ends the search with the result so far. All
-    candidates are closed at the end. Raises LotusError for invalid arguments.
+    torch would need.
     """
-    if objective not in OBJECTIVES:
-        raise LotusError(f"objective {objective!r} is not one of {', '.join(OBJECTIVES)}")
-    unknown = [name for name in vary if name not in VARIED]
-    if unknown:
-        raise LotusError(f"{', '.join(unknown)} cannot be varied; choose from {', '.join(VARIED)}")
-    if not 0 < budget_s < math.inf:
-        raise LotusError(f"a budget of {budget_s:g} s is not valid; give seconds above 0")
-    if isinstance(strategy, str) and strategy not in strategies.NAMES:
-        raise LotusError(
-            f"no strategy is called {strategy!r}; there are {', '.join(strategies.NAMES)}"
-        )
+
+    strategy: str | Factory = "lotus"
+    space: Space | None = None
+    budget_s: float = 60.0
+    objective: str = "train"
+    seed: int = 0
+    vary: Collection[str] = ()
+    check_follows: bool = False
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise LotusError(f"objective {self.objective!r} is not one of {', '.join(OBJECTIVES)}")
+        unknown = [name for name in self.vary if name not in VARIED]
+        if unknown:
+            raise LotusError(
+                f"{', '.join(unknown)} cannot be varied; choose from {', '.join(VARIED)}"
+            )
+        if not 0 < self.budget_s < math.inf:
+            raise LotusError(f"a budget of {self.budget_s:g} s is not valid; give seconds above 0")
+        if isinstance(self.strategy, str) and self.strategy not in strategies.NAMES:
+            raise LotusError(
+                f"no strategy is called {self.strategy!r}; there are {', '.join(strategies.NAMES)}"
+            )
+
+    @property
+    def with_check(self) -> bool:
+        """Whether a check follows: it is made in the program's own steps."""
+        return self.check_follows and self.objective == "train"
+
+
+DEFAULT_PLAN = SearchPlan()
+
+
+def search(
+    program: PausedProgram,
+    plan: SearchPlan = DEFAULT_PLAN,
+    *,
+    on_progress: Callable[[SearchProgress], object] | None = None,
+    limits: MachineLimits | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Result:
+    """Find the setting that feeds a program fastest, within the plan's time.
+
+    `limits` replaces the machine's limits, which are otherwise read before each trial. Failed
+    trials are rows of the result; Ctrl-C ends the search with the result so far. All candidates are
+    closed at the end.
+    """
     pid = program.watched.pid
     safety = Safety(program.watched, (lambda: limits) if limits else (lambda: limits_of(pid)))
-    trials = TrialRunner(program, safety, clock, budget_s, objective == "train")
-    tuning = _Search(
-        program.watched,
-        trials,
-        budget_s,
-        seed,
-        frozenset(vary),
-        on_progress,
-        check_follows and objective == "train",  # the check is made in the program's own steps
-    )
-    return tuning.run(strategy, space, objective)
+    trials = TrialRunner(program, safety, clock, plan.budget_s, plan.objective == "train")
+    return _Search(program.watched, trials, plan, on_progress).run()
 
 
 class _Search:
@@ -103,34 +116,26 @@ class _Search:
         self,
         watched: Watched,
         trials: TrialRunner,
-        budget_s: float,
-        seed: int,
-        vary: frozenset[str],
+        plan: SearchPlan,
         on_progress: Callable[[SearchProgress], object] | None,
-        check_follows: bool,
     ) -> None:
-        self.watched, self.trials, self.budget_s = watched, trials, budget_s
-        self.seed, self.vary, self.on_progress = seed, vary, on_progress
-        self.check_follows = check_follows
-        self.own = plain(watched.setting, vary)
-        self.decision = Decision(self.own, trials, seed, self._confirming, check_follows)
+        self.watched, self.trials, self.plan = watched, trials, plan
+        self.budget_s, self.vary = plan.budget_s, frozenset(plan.vary)
+        self.on_progress = on_progress
+        self.own = plain(watched.setting, self.vary)
+        self.decision = Decision(self.own, trials, plan.seed, self._confirming, plan.with_check)
         self.epochs: tuple[tuple[int, int, int], ...] = ()  # as EpochComparison has them
         self.samples_kept = False  # whether an iterable data set keeps its samples
         self.notes: list[str] = []
         self.strategy: Strategy | None = None
         self.space: Space | None = None
 
-    def run(
-        self,
-        strategy: str | Factory,
-        space: Space | None,
-        objective: str,
-    ) -> Result:
+    def run(self) -> Result:
         interrupted = False
         try:
             try:
-                self._search(strategy, space)
-                if self.check_follows:
+                self._search()
+                if self.plan.with_check:
                     self._try_for_fewer_threads()
                 if not self.trials.forbidden:
                     self.decision.decide(self._best())
@@ -144,11 +149,11 @@ class _Search:
         except KeyboardInterrupt:
             interrupted = True
             self.trials.close_all()
-        return self._result(objective, interrupted)
+        return self._result(interrupted)
 
     # The search.
 
-    def _search(self, strategy: str | Factory, space: Space | None) -> None:
+    def _search(self) -> None:
         if self.trials.forbidden:
             return
         own = self._measure(self.own, "the program's own setting, measured first")
@@ -162,15 +167,17 @@ class _Search:
             self._check_iterable()
         if self.trials.forbidden:
             return
-        self.space = space or default_space(
+        self.space = self.plan.space or default_space(
             self.watched, self.trials.safety.start.cores, own, self.vary
         )
         self._try_one_thread()
         if self.trials.forbidden:
             return
         problem = self._problem(self.space)
+        strategy = self.plan.strategy
         if isinstance(strategy, str):
-            self.strategy = strategies.make(strategy, self.space, seed=self.seed, problem=problem)
+            seed = self.plan.seed
+            self.strategy = strategies.make(strategy, self.space, seed=seed, problem=problem)
         else:
             self.strategy = strategy(problem)
         for row in self.trials.rows:
@@ -280,7 +287,7 @@ class _Search:
             accelerator=watched.accelerator is not None,
             iterable=watched.iterable,
             allowed=self.trials.refused,
-            seed=self.seed,
+            seed=self.plan.seed,
             budget_s=max(self._for_trials(), 1e-3),
         )
 
@@ -332,7 +339,7 @@ class _Search:
         beside_s, cores = self.trials.step_beside(setting), self.trials.safety.start.cores
         return search_notes.slowed_step(self.watched, setting, beside_s, cores)
 
-    def _result(self, objective: str, interrupted: bool) -> Result:
+    def _result(self, interrupted: bool) -> Result:
         trials, watched, own = self.trials, self.watched, self.own
         if interrupted:
             self.notes.insert(0, search_notes.INTERRUPTED)
@@ -372,7 +379,7 @@ class _Search:
             interrupted=interrupted,
             notes=tuple(text for text in notes if text),
             watched=watched,
-            objective=objective,
+            objective=self.plan.objective,
             strategy=self.strategy.name if self.strategy is not None else "",
             reason=self.strategy.reason() if self.strategy is not None else "",
             cores=trials.safety.start.cores,

@@ -23,7 +23,7 @@ from lotus.tune.program.remote_program import RemoteProgram, watched_from
 from lotus.tune.search import checked_result, trial_recording
 from lotus.tune.search.default_space import plain
 from lotus.tune.search.result import Result
-from lotus.tune.search.search import OBJECTIVES, search
+from lotus.tune.search.search import OBJECTIVES, SearchPlan, search
 
 # Limits on running the own setting with the user's step, to measure the step.
 _WATCH_BATCHES, _WATCH_PART, _WATCH_S = 8, 0.02, 1.0
@@ -78,14 +78,14 @@ def _tuned(
         with _interrupts_kept(), trial_recording.here() as run:
             program.watch(budget, vary)
             left = budget - (time.monotonic() - began)
-            result = search(
-                program,
+            plan = SearchPlan(
                 strategy=strategy,
                 budget_s=max(left, min(budget, 0.1)),
                 objective=objective,
                 seed=seed,
                 vary=vary,
             )
+            result = search(program, plan)
             result = trial_recording.with_operations(result, run, program.workers)
     finally:
         program.end()

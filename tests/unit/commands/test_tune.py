@@ -26,7 +26,7 @@ def test_the_result_knows_what_the_check_was_given(
         search_settings(program)
         return SimpleNamespace(result=None, problem="", unwritten="", written=None, outcome=None)
 
-    monkeypatch.setattr(search, "search", lambda program, **options: result_of(program))
+    monkeypatch.setattr(search, "search", lambda program, plan, **options: result_of(program))
     monkeypatch.setattr(trial_recording, "with_operations", lambda result, *rest: result)
     monkeypatch.setattr(step_check, "check", lambda result, *rest: checked.append(result))
     monkeypatch.setattr(subprocess_tuning, "tune", tune)

@@ -16,7 +16,7 @@ from lotus.tune.program.remote_program import watched_from
 from lotus.tune.search import search_notes
 from lotus.tune.search.machine_limits import MachineLimits
 from lotus.tune.search.safety import Safety
-from lotus.tune.search.search import SearchProgress, search
+from lotus.tune.search.search import SearchPlan, SearchProgress, search
 from tests.unit.tuned_program import MIB, Asks, Fake, closed_and_in_time, find, room
 
 
@@ -79,7 +79,7 @@ def test_each_measurement_is_a_row_with_its_interval() -> None:
 def test_a_strategy_is_told_what_trials_observed() -> None:
     asks = Asks(Setting(2))
     program = Fake(own=Setting(0), wait_s=0.06)
-    search(program, strategy=asks, limits=room(), clock=lambda: program.now)
+    search(program, SearchPlan(strategy=asks), limits=room(), clock=lambda: program.now)
     own, two = asks.measurements[:2]
     assert own.observed is not None
     assert two.observed is not None
@@ -102,7 +102,8 @@ def test_a_strategy_is_told_what_trials_observed() -> None:
 def test_a_loader_that_only_computes_gets_no_more_than_twice_the_cores() -> None:
     asks = Asks()
     program = Fake(own=Setting(3, prefetch_factor=5), accelerator="cuda")
-    search(program, strategy=asks, limits=room(), clock=lambda: program.now, vary=("in_order",))
+    plan = SearchPlan(strategy=asks, vary=("in_order",))
+    search(program, plan, limits=room(), clock=lambda: program.now)
     assert asks.problem is not None
     space = asks.problem.space
     assert space.num_workers == (0, 1, 2, 3, 4, 6, 8)

@@ -97,9 +97,8 @@ class Rank:
             self.notes.append,
             [2 * max(size, program.own) for size in program.sizes],
             1,
-            wait_s,
-            now=lambda: self.time,
         )
+        self.rebalancing.wait_s, self.rebalancing.now = wait_s, lambda: self.time
         self.seen: list[list[tuple[list[int], float]]] = []  # by epoch: batches, their weights
         self.lengths: list[int] = []
         self.random = random.Random(number)
