@@ -162,6 +162,13 @@ CLAIMS = [
         more_is_better=True,
     ),
     Claim(
+        "advise", "later epochs with alternatives and a cache, a light step without workers",
+        "tools/bench/advise_demos.py", "lotus/advise lotus/inside/advise",
+        f"{RESULTS}/advise_demos.txt",
+        DATED + r"[\s\S]*?light step, no workers[\s\S]*?\n +both +[\d.]+ \([^)]*\) +"
+        r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
+    ),
+    Claim(
         "simulator", "error of whatif, median of 25 settings", "tools/bench/simulate.py --write",
         "lotus/tune/simulation", f"{RESULTS}/simulate.txt",
         DATED + r"[\s\S]*?as recorded  all .*?median error (?P<figure>[\d.]+%), "
