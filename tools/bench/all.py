@@ -163,7 +163,7 @@ CLAIMS = [
     ),
     Claim(
         "advise", "later epochs with alternatives and a cache, a light step without workers",
-        "tools/bench/advise_demos.py", "lotus/advise lotus/inside/advise",
+        "tools/bench/advise_demos.py", "lotus/advise lotus/inside/alternatives lotus/inside/cache",
         f"{RESULTS}/advise_demos.txt",
         DATED + r"[\s\S]*?light step, no workers[\s\S]*?\n +both +[\d.]+ \([^)]*\) +"
         r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
