@@ -274,6 +274,12 @@ def rows_by(groups: Ints, chosen: Bools) -> dict[int, Ints]:
     return dict(zip(mine[first].tolist(), np.split(rows, first[1:]), strict=True))
 
 
+def mean(values: Floats) -> float:
+    """The mean of what was measured; NaN of nothing."""
+    measured = values[~np.isnan(values)]
+    return float(measured.mean()) if measured.size else float("nan")
+
+
 def distribution(values: Floats) -> dict[str, float]:
     """count, total, mean, p50, p95, p99, std, max of what was measured (NaN of nothing).
 

@@ -35,6 +35,7 @@ from lotus.analysis.common.columns import (
     blocks,
     flag,
     integer,
+    mean,
     number,
     ratio,
     total,
@@ -57,6 +58,7 @@ from lotus.analysis.samples.outlier_samples import (
     regular_distance,
 )
 from lotus.analysis.samples.slow_batches import slow_as_a_whole
+from lotus.analysis.verdict.causes.hidden_waits import HiddenWaits
 from lotus.common import long_arrays
 from lotus.common.long_arrays import kept
 
@@ -79,6 +81,7 @@ class Excess(NamedTuple):
     ns: float
     within: str  # the component that most of it was in; "": none
     without_core: float  # beside `ns`: that others had the core, nanoseconds
+    hidden_ns: float  # the loop would wait for it, had other programs not slowed the steps down
 
 
 class Ledger:
@@ -136,8 +139,7 @@ class Ledger:
         self.start_without_core = self._start_without_core()
         self._storage = self._storage_limit()
         self.made_without_core = self._made_without_core()
-        # Waits of the undisturbed loop, but for the sending, that no cause has taken.
-        self.hidden_left_ns = self.undisturbed.wait_ns - self.undisturbed.sending_ns
+        self.hidden = HiddenWaits(self.undisturbed, self.components.parts, self.own_part)
 
     @property
     def iter_ns(self) -> float:
@@ -419,8 +421,8 @@ class Ledger:
         each = parts.sum(axis=0)
         most = int(np.argmax(each)) if each.size else 0
         named = each.size and each[most] > 0.5 * each.sum()
-        ns = self._take_of_affected(parts)
-        return Excess(ns, self.components.names[most] if named else "", without_core)
+        within = self.components.names[most] if named else ""
+        return Excess(self._take_of_affected(parts), within, without_core, self.hidden.take(each))
 
     def take_excess_without_core(self) -> float:
         """Take what is left of what outliers were without a core; return how much it was."""
@@ -491,9 +493,3 @@ def core_shared(scope: Scope, use: CoreUse) -> float:
     if taken < SHARED * total(fetch) or _crowded(scope, use):
         return 0.0
     return ratio(taken, taken + off)
-
-
-def mean(values: Floats) -> float:
-    """The mean of what was measured; NaN of nothing."""
-    measured = values[~np.isnan(values)]
-    return float(measured.mean()) if measured.size else float("nan")

@@ -15,7 +15,7 @@ from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.samples.outlier_samples import costliest
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import ALONE, BY_CHANCE, TOGETHER, Ledger
+from lotus.analysis.verdict.causes.ledger import ALONE, BY_CHANCE, TOGETHER, Excess, Ledger
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
 from lotus.analysis.verdict.causes.work import (
@@ -59,6 +59,18 @@ _AWAITED = {
 }
 _MOST_AGAIN = 0.5  # again_share: the samples are slow, not the moment
 _LEAST_BLOCKED = 0.6  # blocked_share: the slow samples wait, and do not compute
+
+
+def _charge(row: CauseRow, excess: Excess, evidence: dict[str, float]) -> Charge:
+    return Charge(
+        row.kind,
+        row.title,
+        excess.ns,
+        evidence,
+        excess.within,
+        delay_ns=excess.without_core,
+        hidden_ns=excess.hidden_ns,
+    )
 
 
 def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
@@ -126,12 +138,10 @@ def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
     if ledger.better_prefetch.hides:
         evidence["prefetch_factor"] = float(ledger.better_prefetch.prefetch_factor)
         evidence["saved_share"] = ledger.better_prefetch.saved_share
-    ns, within, without_core = ledger.take_excess(ALONE)
-    looks = looks_within(ledger, within)
+    excess = ledger.take_excess(ALONE)
+    looks = looks_within(ledger, excess.within)
     evidence |= look_evidence(looks)
-    charge = Charge(
-        SLOW_SAMPLES.kind, SLOW_SAMPLES.title, ns, evidence, within, delay_ns=without_core
-    )
+    charge = _charge(SLOW_SAMPLES, excess, evidence)
     uneven = _times_uneven(ledger, slow)
     awaits = _is_waiting(charge) and looks.reason in _AWAITED and evidence["most_fetches"] <= 1
     if awaits and uneven >= _UNEVEN:
@@ -218,9 +228,9 @@ SLOW_SAMPLES = CauseRow(
 def _stalls(ledger: Ledger) -> Iterable[Charge]:
     slow = ledger.outliers.by_chance
     if slow.any():
-        ns, within, without_core = ledger.take_excess(BY_CHANCE)
-        evidence = _sample_facts(ledger, slow) | look_evidence(looks_within(ledger, within))
-        yield Charge(STALLS.kind, STALLS.title, ns, evidence, within, delay_ns=without_core)
+        excess = ledger.take_excess(BY_CHANCE)
+        looks = looks_within(ledger, excess.within)
+        yield _charge(STALLS, excess, _sample_facts(ledger, slow) | look_evidence(looks))
 
 
 def _stalls_title(charge: Charge, around: Circumstances) -> str:
@@ -288,8 +298,7 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
         "typical_ns": float(worst["usual"]),
         "again_share": _again_share(samples[together], ledger.scope.epoch_count),
     }
-    ns, within, without_core = ledger.take_excess(TOGETHER)
-    yield Charge(SLOW_BATCHES.kind, SLOW_BATCHES.title, ns, evidence, within, delay_ns=without_core)
+    yield _charge(SLOW_BATCHES, ledger.take_excess(TOGETHER), evidence)
 
 
 def _again_share(samples: pd.DataFrame, epochs: int) -> float:

@@ -24,7 +24,7 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
         }
         hidden = better.saved_ns if better.undisturbed else 0.0
         evidence["hidden_ns"] = hidden or math.nan
-        ledger.hidden_left_ns -= hidden
+        ledger.hidden.left_ns -= hidden
         ns = ledger.take_share(part)
         yield Charge(PREFETCH.kind, PREFETCH.title, ns, evidence, hidden_ns=hidden)
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lotus.analysis.common.columns import number, ratio
+from lotus.analysis.common.columns import mean, number, ratio
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.replay.gain_prediction import UNKNOWN
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger, mean
+from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, PINNED, WORKERS, Remedy
 from lotus.common.formatting import duration, share, size
 

@@ -140,20 +140,11 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     ns,
                     evidence,
                     delay_ns=ns * ledger.delay_share / own,
-                    hidden_ns=_hidden_ns(ledger, place),
+                    hidden_ns=ledger.hidden.of_component(place),
                     at_once=_at_once(ledger, looks),
                 )
 
     return charges
-
-
-def _hidden_ns(ledger: Ledger, place: int) -> float:
-    """How long the loop would wait for a component without other programs, by a replay."""
-    if not ledger.hidden_left_ns > 0:
-        return 0.0
-    parts = ledger.components.parts
-    own = [total(parts[:, each] * ledger.own_part) for each in range(parts.shape[1])]
-    return ledger.hidden_left_ns * ratio(own[place], sum(own))
 
 
 def _at_once(ledger: Ledger, looks: Looks) -> float:

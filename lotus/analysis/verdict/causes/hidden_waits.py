@@ -1,0 +1,32 @@
+"""Waits that steps hide which other programs slow down, and what they would be for."""
+
+from lotus.analysis.common.columns import Floats, total
+from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop
+
+
+class HiddenWaits:
+    """Waits of the undisturbed loop that no cause has taken, but for those for the sending.
+
+    They are divided as the making of batches is, without the time in which others had its core.
+    """
+
+    def __init__(self, undisturbed: UndisturbedLoop, parts: Floats, own_part: Floats) -> None:
+        """`parts`: the making of each batch by component (n, c), ns; `own_part`: of each (n,)."""
+        self.left_ns = undisturbed.wait_ns - undisturbed.sending_ns
+        self._making = [total(parts[:, each] * own_part) for each in range(parts.shape[1])]
+
+    def of_component(self, place: int) -> float:
+        """How long the loop would wait for what is left of a component, ns."""
+        making = sum(self._making)
+        return max(self.left_ns, 0.0) * self._making[place] / making if making > 0 else 0.0
+
+    def take(self, parts: Floats) -> float:
+        """Take the waits for this part of each component (c,), ns; return how long they are."""
+        making = sum(self._making)
+        of_it = min(float(parts.sum()) / making, 1.0) if making > 0 else 0.0
+        ns = max(self.left_ns, 0.0) * of_it
+        self.left_ns -= ns
+        self._making = [
+            max(made - part, 0.0) for made, part in zip(self._making, parts, strict=True)
+        ]
+        return ns
