@@ -13,15 +13,23 @@ from lotus.analysis.observations.looks import (
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.common.formatting import amount, plural, share
+from lotus.analysis.verdict.causes.ledger import BY_CHANCE, TOGETHER, Ledger
+from lotus.common.formatting import amount, duration, plural, share
 
 
 def _interpreter(ledger: Ledger) -> Iterable[Charge]:
     looks = ledger.looks_of_main
     if looks.tell:
-        ns = ledger.take_held(looks.shares[LOCK])
+        ns, stalls = ledger.take_held(looks.shares[LOCK]), 0.0
+        if not ledger.scope.num_workers:
+            # A thread that asks for the lock gets it after 5 ms (sys.getswitchinterval), whatever
+            # sample it is making: what was slow by chance was slow for that.
+            ledger.stalls_held = True
+            stalls = sum(ledger.take_excess(kind).ns for kind in (BY_CHANCE, TOGETHER))
+            ns += stalls
         evidence = _evidence(looks, python_threads(ledger.scope))
+        if stalls > 0:
+            evidence["stalls_ns"] = stalls
         of_step = looks_at_step(ledger.scope)
         if of_step.tell and ledger.step_lock is None:
             evidence["step_held_looks_share"] = of_step.shares.get(LOCK, 0.0)
@@ -41,7 +49,17 @@ def _reason(evidence: Evidence) -> str:
         f"In {share(evidence['held_looks_share'])} of {amount(evidence['held_looks'])} "
         "observations the main thread was waiting for a lock of its own process, and the program "
         f"had {plural(evidence['python_threads'], 'other Python thread')}."
+        + _reason_of_stalls(evidence)
         + _reason_of_step(evidence)
+    )
+
+
+def _reason_of_stalls(evidence: Evidence) -> str:
+    if not evidence.has("stalls_ns"):
+        return ""
+    return (
+        f" Samples that were slow by chance add {duration(evidence['stalls_ns'])}: the other "
+        "thread keeps the lock for 5 ms at a time."
     )
 
 
@@ -123,6 +141,7 @@ INTERPRETER = CauseRow(
     facts={
         "held_looks_share": "Share of looks that found the main thread at a lock, 0 to 1.",
         "held_looks": "How many looks at the main thread.",
+        "stalls_ns": "What samples that were slow by chance took beyond usual ones, nanoseconds.",
     }
     | _FACTS,
     reason=_reason,

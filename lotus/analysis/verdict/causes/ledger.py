@@ -131,6 +131,7 @@ class Ledger:
         self._excess_without_core: list[Floats] = []  # of outliers of each kind (r, c)
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
         self.step_left_ns = self.step_ns  # that no cause has taken
+        self.stalls_held = False  # by a thread that keeps the interpreter: it is charged for them
         self._split_waits(excess)
         self.making = long_arrays.zeros(self.components.parts.shape)
         for rows in blocks(len(self.making)):

@@ -227,7 +227,7 @@ SLOW_SAMPLES = CauseRow(
 
 def _stalls(ledger: Ledger) -> Iterable[Charge]:
     slow = ledger.outliers.by_chance
-    if slow.any():
+    if slow.any() and not ledger.stalls_held:
         excess = ledger.take_excess(BY_CHANCE)
         looks = looks_within(ledger, excess.within)
         yield _charge(STALLS, excess, _sample_facts(ledger, slow) | look_evidence(looks))
@@ -280,7 +280,7 @@ STALLS = CauseRow(
 
 def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
     together = ledger.outliers.together
-    if not together.any():
+    if ledger.stalls_held or not together.any():
         return
     samples = ledger.outliers.samples
     keys = {name: integer(samples, name)[together] for name in ("rank", "epoch", "batch")}

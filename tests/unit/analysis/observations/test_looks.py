@@ -218,6 +218,22 @@ def test_a_thread_that_holds_the_interpreter_is_named(workers: int, operation: s
     assert "More workers will not help" in first.advice
 
 
+@pytest.mark.parametrize("threads", [0, 1])
+def test_samples_that_are_slow_by_chance_are_due_to_the_thread_that_holds_it(threads: int) -> None:
+    # GIVEN without workers, in each of three epochs other samples that take 30 times as long
+    stalled = iter([20, 33, 47, 150, 171, 188, 300, 322, 341])
+    taken = {next(stalled) for _ in range(9)}
+    counter = iter(range(10**6))
+    cost = {"Slow": lambda sample, _: 60.0 if next(counter) in taken else 2.0}
+    run = Plan(operations=cost, workers=0, epochs=3, cores=8).run()
+    causes = {cause.kind: cause for cause in judged(held(run, "Slow", 40, threads)).causes}
+    assert ("interpreter" in causes) == (threads > 0)
+    assert ("stalls" in causes or "slow-batches" in causes) == (threads == 0)
+    if threads:
+        assert causes["interpreter"].evidence["stalls_ns"] > 0
+        assert "slow by chance" in causes["interpreter"].reason
+
+
 @pytest.mark.parametrize(("lock", "threads"), [(70, 0), (10, 2)])
 def test_without_other_threads_or_locks_nothing_holds_it(lock: int, threads: int) -> None:
     run = Plan(operations={"Slow": 5.0}, workers=2, cores=8).run()
