@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -307,7 +308,8 @@ def _offer(
     length, count = accesses.samples, len(cut.bytes)
     workers = max(1, data.num_workers)
     most = max(2, epochs)
-    known = min(most, len(accesses.accesses))  # further epochs are like the last of these
+    known = min(most, len(accesses.accesses))
+    later_mean = partial(_later_mean, known, most)
     density = cut.before_cpu_ns / np.maximum(cut.bytes, 1.0)
     files = file_bytes(cut.bytes)
 
@@ -320,10 +322,6 @@ def _offer(
             fits = min(1.0, room / (length * float(np.mean(kept))))
         # Those that are cached are taken to be spread over the order of accesses by chance.
         return fits, *accesses.shares(fits * length, known)
-
-    def later_mean(shares: Floats) -> float:
-        """Mean from epoch 2 on."""
-        return float(np.sum(shares[1:]) + (most - known) * shares[-1]) / (most - 1)
 
     def times_with(fits: float, kept: Any) -> tuple[bool, Floats, Floats]:
         """(warm, ns of a cached sample to write, and to read)."""
@@ -367,6 +365,11 @@ def _offer(
         first_shares=EpochShares(float(hits[0]), float(written[0])),
         later_shares=EpochShares(later_mean(hits), later_mean(written)),
     )
+
+
+def _later_mean(known: int, most: int, shares: Floats) -> float:
+    """The mean of `most` epochs from the second on; those beyond `known` are like the last."""
+    return float(np.sum(shares[1:]) + (most - known) * shares[-1]) / (most - 1)
 
 
 def file_bytes(sizes: Floats) -> Floats:

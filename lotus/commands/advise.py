@@ -98,9 +98,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from lotus.advise import applied_alternatives, ceiling_blocks, tried_alternatives
+    from lotus.advise import applied_alternatives, ceiling_blocks
     from lotus.common.stderr import say
-    from lotus.mapping.isolated_runner import AlternativeTrials
     from lotus.recording import launcher
     from lotus.reporters.advise import alternatives_report, applied_report, ceilings_report
     from lotus.reporters.base.console import plain_console
@@ -143,19 +142,8 @@ def run(args: argparse.Namespace) -> int:
     if result.problem:
         say(f"lotus: {result.problem}")
     if goes_on and not args.ceilings:
-        say("lotus: the program is started again, to try other ways to do what it does")
-        number = args.loader if isinstance(args.loader, int) else seen[0].loader.number
-        bar = alternatives_report.TrialProgress(sys.stderr.isatty())
-        try:
-            applied = tried_alternatives.attempt(
-                command,
-                AlternativeTrials(number, names=names, skipped=args.skip),
-                site=seen[0].loader.call_site,
-                storage=result.result is None or result.result.waits_for_storage,
-                on_event=bar,
-            )
-        finally:
-            bar.clear()
+        storage = result.result is None or result.result.waits_for_storage
+        applied = _alternatives(args, command, names, seen[0], storage)
         if result.result is not None:
             tuned = applied_alternatives.settings(result.result, applied, command)
         if tuned is not None:
@@ -175,6 +163,30 @@ def run(args: argparse.Namespace) -> int:
     if result.result is not None and result.ended_by_us:
         return 130 if result.result.interrupted else 0
     return launcher.end_as(result.outcome)
+
+
+def _alternatives(
+    args: argparse.Namespace, command: list[str], names: list[str], watched: Any, storage: bool
+) -> Any:
+    """Start the program again, and try other ways to do what it does."""
+    from lotus.advise import tried_alternatives
+    from lotus.common.stderr import say
+    from lotus.mapping.isolated_runner import AlternativeTrials
+    from lotus.reporters.advise import alternatives_report
+
+    say("lotus: the program is started again, to try other ways to do what it does")
+    number = args.loader if isinstance(args.loader, int) else watched.loader.number
+    bar = alternatives_report.TrialProgress(sys.stderr.isatty())
+    try:
+        return tried_alternatives.attempt(
+            command,
+            AlternativeTrials(number, names=names, skipped=args.skip),
+            site=watched.loader.call_site,
+            storage=storage,
+            on_event=bar,
+        )
+    finally:
+        bar.clear()
 
 
 def _names(args: argparse.Namespace) -> list[str]:

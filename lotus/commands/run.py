@@ -113,6 +113,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="experimental, with balance.json: adapt shares to the ranks' step times every K "
         "steps; use 50 or more if step times vary (default: never)",
     )
+    _add_mode(parser)
+    parser.add_argument(
+        "--print",
+        action="store_true",
+        dest="show",
+        help="print the change of code that has the same effect, and run nothing",
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with advice.json: put in this alternative too, which may change the values of "
+        "samples; repeat it for more (default: those that change nothing)",
+    )
+    options.add_force(parser, "apply settings although they were made for another script")
+    parser.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="do not print how this machine and program differ from those of the settings",
+    )
+    options.add_command(parser, NAME)
+
+
+def _add_mode(parser: argparse.ArgumentParser) -> None:
+    """Add how ranks synchronise, with the options of the modes."""
     parser.add_argument(
         "--mode",
         choices=settings_run.MODES,
@@ -146,28 +173,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="async: how many steps a rank may be ahead before it waits for the others (default: "
         f"{mode.staleness})",
     )
-    parser.add_argument(
-        "--print",
-        action="store_true",
-        dest="show",
-        help="print the change of code that has the same effect, and run nothing",
-    )
-    parser.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="with advice.json: put in this alternative too, which may change the values of "
-        "samples; repeat it for more (default: those that change nothing)",
-    )
-    options.add_force(parser, "apply settings although they were made for another script")
-    parser.add_argument(
-        "-q",
-        "--quiet",
-        action="store_true",
-        help="do not print how this machine and program differ from those of the settings",
-    )
-    options.add_command(parser, NAME)
 
 
 def run(args: argparse.Namespace) -> int:

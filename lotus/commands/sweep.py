@@ -40,33 +40,7 @@ see also: lotus report, lotus tune, lotus compare
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--workers", type=arguments.numbers(0, 4096), metavar="N,...",
-        help="numbers of workers, num_workers (default: 1,2,4,... up to the number of cores)",
-    )  # fmt: skip
-    add(
-        "--prefetch",
-        type=arguments.numbers(1, 4096),
-        metavar="N,...",
-        help="batches that each worker makes ahead, prefetch_factor (default: the program's)",
-    )
-    add(
-        "--pin-memory",
-        type=arguments.switches,
-        metavar="on,off",
-        help="with pinned memory, without, or both in turn (default: the program's)",
-    )
-    add(
-        "--persistent",
-        type=arguments.switches,
-        metavar="on,off",
-        help="with workers that are kept between epochs, without, or both in turn (default: the "
-        "program's)",
-    )
-    add(
-        "--start-method", type=arguments.words(START_METHODS), metavar="METHOD,...",
-        help=f"how workers are started: {', '.join(START_METHODS)} (default: the program's)",
-    )  # fmt: skip
+    _add_varied(parser)
     add(
         "--repeat",
         type=arguments.whole(1, 10_000),
@@ -113,6 +87,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("-q", "--quiet", action="store_true", help="print nothing but errors")
     options.add_command(parser, NAME)
+
+
+def _add_varied(parser: argparse.ArgumentParser) -> None:
+    """Add the settings that can be varied."""
+    add = parser.add_argument
+    add(
+        "--workers", type=arguments.numbers(0, 4096), metavar="N,...",
+        help="numbers of workers, num_workers (default: 1,2,4,... up to the number of cores)",
+    )  # fmt: skip
+    add(
+        "--prefetch",
+        type=arguments.numbers(1, 4096),
+        metavar="N,...",
+        help="batches that each worker makes ahead, prefetch_factor (default: the program's)",
+    )
+    add(
+        "--pin-memory",
+        type=arguments.switches,
+        metavar="on,off",
+        help="with pinned memory, without, or both in turn (default: the program's)",
+    )
+    add(
+        "--persistent",
+        type=arguments.switches,
+        metavar="on,off",
+        help="with workers that are kept between epochs, without, or both in turn (default: the "
+        "program's)",
+    )
+    add(
+        "--start-method", type=arguments.words(START_METHODS), metavar="METHOD,...",
+        help=f"how workers are started: {', '.join(START_METHODS)} (default: the program's)",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

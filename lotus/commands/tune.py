@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import functools
 import io
 import shlex
 import shutil
@@ -167,17 +168,7 @@ def run(args: argparse.Namespace) -> int:
         result = dataclasses.replace(result, check_s=args.check)
         return step_check.check(result, program, seconds, None if args.quiet else live.trains)
 
-    def report(result: Any, written: Path | None) -> None:
-        from lotus.reporters.base.console import plain_console
-        from lotus.reporters.tune import tune_report
-
-        if args.quiet and written is not None:
-            return
-        text = io.StringIO()
-        console = plain_console(text, shutil.get_terminal_size().columns)
-        tune_report.write(console, result, words=command, output=written, table=args.table)
-        say(text.getvalue())
-
+    report = functools.partial(_report, args, command)
     with _output(args, command) as output:
         done = subprocess_tuning.tune(
             command,
@@ -206,6 +197,22 @@ def run(args: argparse.Namespace) -> int:
     if done.result is not None and done.ended_by_us:
         return 130 if done.result.interrupted else int(bool(done.unwritten))
     return launcher.end_as(done.outcome)
+
+
+def _report(
+    args: argparse.Namespace, command: Sequence[str], result: Any, written: Path | None
+) -> None:
+    """Say what was found; with -q only if it could not be written."""
+    from lotus.common.stderr import say
+    from lotus.reporters.base.console import plain_console
+    from lotus.reporters.tune import tune_report
+
+    if args.quiet and written is not None:
+        return
+    text = io.StringIO()
+    console = plain_console(text, shutil.get_terminal_size().columns)
+    tune_report.write(console, result, words=command, output=written, table=args.table)
+    say(text.getvalue())
 
 
 @contextlib.contextmanager

@@ -138,30 +138,15 @@ def _map(
     if recording.clock != "monotonic":
         recording, how = perf_clock.aligned(run, recording)
         notes.append(how)
-    intervals, exact = run.intervals, run.exact
+    intervals = run.intervals
     index = interval_join.index(intervals)
     partners = exact_partners(run, recording, notes)
-    covered = _covered(run, recording)
-    counted = np.zeros(len(intervals), np.bool_)
-    exact_rows = exact[list(dict.fromkeys(partners.values()))].assign(row=np.arange(len(exact)))
-    if partners:
-        names = [str(name) for name in exact_rows if name != "row"]
-        counted = count_estimates.counted_rows(intervals, exact_rows, covered, names)
-        # Samples in the rest of a fetch include the reading of counters; its counts do not.
-        counted &= (intervals["kind"] != "fetch").to_numpy()
+    exact_rows, counted = _exact_rows(run, recording, partners)
     tally = count_estimates.Tally(index, intervals, recording.events, counted)
     if not run.trusted:
         notes.append(UNTRUSTED)
     symbols = Symbols(kernel=kernel, recorded_s=_recorded_s(run), trusted=run.trusted)
-    samples_done = 0
-    for chunk in recording.chunks(CHUNK):
-        attributed = index.attribute(chunk)
-        functions = symbols.resolve(recording.mappings, chunk, recording.forks, recording.comms)
-        attributed["kind"] = interval_join.classify(attributed, functions)
-        tally.add(chunk, attributed, functions)
-        samples_done += len(chunk)
-        if progress is not None:
-            progress(samples_done, len(recording))
+    _add_samples(tally, index, recording, symbols, progress)
     sums = tally.table()
     if not sums["attributed"].any():
         notes.append(_why_nothing(run, recording))
@@ -184,13 +169,8 @@ def _map(
     operations = operations.merge(totals, on=["kind", "operation", "event"], how="left")
     if kernel and not (functions["library"] == "[kernel]").any():
         notes.append("no sample is of the kernel: record with lotus trace --perf-kernel")
-    lost = recording.lost
-    by_event: dict[str, int] = {}
-    for code, count in zip(lost["event"].tolist(), lost["count"].tolist(), strict=True):
-        name = recording.events[code] if 0 <= code < len(recording.events) else "(unknown)"
-        by_event[name] = by_event.get(name, 0) + count
     in_file = dict(zip(recording.events, recording.sampled, strict=True))
-    books = interval_join.books(sums, in_file, by_event)
+    books = interval_join.books(sums, in_file, _lost_samples(recording))
     return Mapped(
         events=list(recording.events),
         functions=functions,
@@ -201,6 +181,51 @@ def _map(
         facts={**recording.facts, "clock": recording.clock, "reader": recording.reader},
         notes=[*dict.fromkeys([*notes, *symbols.notes])],
     )
+
+
+def _exact_rows(
+    run: RecordedRun, recording: PerfRecording, partners: dict[str, str]
+) -> tuple[pd.DataFrame, Any]:
+    """Return (exact counts of `partners`, which intervals were counted and sampled throughout)."""
+    intervals, exact = run.intervals, run.exact
+    covered = _covered(run, recording)
+    counted = np.zeros(len(intervals), np.bool_)
+    rows = exact[list(dict.fromkeys(partners.values()))].assign(row=np.arange(len(exact)))
+    if partners:
+        names = [str(name) for name in rows if name != "row"]
+        counted = count_estimates.counted_rows(intervals, rows, covered, names)
+        # Samples in the rest of a fetch include the reading of counters; its counts do not.
+        counted &= (intervals["kind"] != "fetch").to_numpy()
+    return rows, counted
+
+
+def _add_samples(
+    tally: count_estimates.Tally,
+    index: interval_join.Index,
+    recording: PerfRecording,
+    symbols: Symbols,
+    progress: Progress | None,
+) -> None:
+    """Count all samples by interval and function, in bounded memory."""
+    done = 0
+    for chunk in recording.chunks(CHUNK):
+        attributed = index.attribute(chunk)
+        functions = symbols.resolve(recording.mappings, chunk, recording.forks, recording.comms)
+        attributed["kind"] = interval_join.classify(attributed, functions)
+        tally.add(chunk, attributed, functions)
+        done += len(chunk)
+        if progress is not None:
+            progress(done, len(recording))
+
+
+def _lost_samples(recording: PerfRecording) -> dict[str, int]:
+    """How many samples of each event perf lost."""
+    lost = recording.lost
+    by_event: dict[str, int] = {}
+    for code, count in zip(lost["event"].tolist(), lost["count"].tolist(), strict=True):
+        name = recording.events[code] if 0 <= code < len(recording.events) else "(unknown)"
+        by_event[name] = by_event.get(name, 0) + count
+    return by_event
 
 
 def _throttled(recording: PerfRecording, intervals: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """Exact counts of a run, from the readings that the recorder kept."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -323,13 +324,19 @@ def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
             parts.append(part)
             batch_rows.append(row + own.start)
         before += rows.total
+    columns = _joined(parts, events)
+    columns["kind"] = categories(columns["kind"].astype(np.int8), KINDS)
+    columns["operation"] = categories(columns["operation"].astype(np.int32), list(names))
+    owners = np.concatenate([np.empty(0, np.int64), *batch_rows])
+    return frame({**whose(a, repeat(rows_of)), **columns}), owners
+
+
+def _joined(parts: Sequence[Mapping[str, Any]], events: Sequence[str]) -> dict[str, Any]:
+    """The columns of all processes; of the right types also where there is none."""
     columns: dict[str, Any] = {}
     for name in [*_COLUMNS, *events]:
         columns[name] = np.concatenate([part[name] for part in parts]) if parts else np.empty(0)
     if not parts:
         columns |= {name: np.empty(0, np.int64) for name in _COLUMNS[:12]}
         columns["nested"] = columns["scaled"] = np.empty(0, np.bool_)
-    columns["kind"] = categories(columns["kind"].astype(np.int8), KINDS)
-    columns["operation"] = categories(columns["operation"].astype(np.int32), list(names))
-    owners = np.concatenate([np.empty(0, np.int64), *batch_rows])
-    return frame({**whose(a, repeat(rows_of)), **columns}), owners
+    return columns

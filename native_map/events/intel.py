@@ -241,18 +241,9 @@ def _skylake() -> EventTable:
     )
 
 
-def _since_icelake(
-    name: str,
-    text: str,
-    cpus: tuple[Models, ...],
-    where: str,
-    width: int,
-    walks: tuple[int, int, int],
-    frontend: str,
-    level_2: bool = True,
-) -> EventTable:
-    make = _maker(where)
-    counted = EventSet(
+def _counted_slots(make: _Make, frontend: str) -> EventSet:
+    """The set for machines without perf metrics, as most VMs are."""
+    return EventSet(
         "where issue slots went, with counters, for machines without perf metrics (most VMs)",
         (
             (
@@ -293,6 +284,20 @@ def _since_icelake(
         _GIVES,
         frozenset({"slots_counted"}),
     )
+
+
+def _since_icelake(
+    name: str,
+    text: str,
+    cpus: tuple[Models, ...],
+    where: str,
+    width: int,
+    walks: tuple[int, int, int],
+    frontend: str,
+    level_2: bool = True,
+) -> EventTable:
+    make = _maker(where)
+    counted = _counted_slots(make, frontend)
     return EventTable(
         name=name,
         text=text,

@@ -160,12 +160,7 @@ def verdict(scope: Scope) -> Verdict:
 def judge(books: Account, around: Circumstances) -> Verdict:
     """Judge a loop whose time is accounted for."""
     loop = books.loop_ns
-    owed = dict.fromkeys((STEP, STARTUP, SHUTDOWN), 0.0)
-    for charge in books.charges:
-        part = BY_KIND[charge.kind].part
-        if part in owed:
-            owed[part] += charge.ns
-        owed[STEP] += charge.step_ns
+    owed = _owed_ns(books)
     step, startup, shutdown = (ratio(ns, loop) for ns in owed.values())
     inputs = ratio(max(loop - sum(owed.values()), 0.0), loop)
     if not loop > 0:
@@ -230,6 +225,17 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         input_high=high,
         as_large=_as_large(ranked, kind, books, around),
     )
+
+
+def _owed_ns(books: Account) -> dict[str, float]:
+    """What the loop owes to its training steps, its start-ups and its shut-downs."""
+    owed = dict.fromkeys((STEP, STARTUP, SHUTDOWN), 0.0)
+    for charge in books.charges:
+        part = BY_KIND[charge.kind].part
+        if part in owed:
+            owed[part] += charge.ns
+        owed[STEP] += charge.step_ns
+    return owed
 
 
 def _as_large(ranked: list[Charge], kind: str, books: Account, around: Circumstances) -> str:

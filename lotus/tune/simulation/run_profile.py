@@ -187,10 +187,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
             "the run has too few batches to replay: record at least two of a loader, with: "
             "lotus trace --level op+cpu -- COMMAND"
         )
-    cores = scope.cores
-    if not cores > 0:
-        cores = 1.0
-        notes.append("the run did not record how many cores it had: 1 is assumed")
+    cores = _cores(scope, notes)
     setting = _setting(scope.settings, scope.num_workers)
     workers = setting.num_workers
     parts, wall, cpu, nested = costs(own["ops"], batches, notes)
@@ -201,12 +198,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
     demand = _demand(loop, runnable, workers, step_cores)
     crowding = _crowding(wall, cpu, own_ns, demand, cores)
     wait = waiting(wall, cpu, crowding)
-    # Contention beyond what the loader's own processes explain.
-    foreign = max(crowding - max(demand / cores, 1.0), 0.0) / min(demand / cores, 1.0)
-    if foreign > _FOREIGN:
-        notes.append(
-            f"other programs also used the cores: on average {foreign:.1f} processes per core"
-        )
+    foreign = _foreign(crowding, demand / cores, notes)
     machine = Machine(cores, others=foreign)
     firsts = first_of_process(batches)
     first_ns = first_extra(batches, firsts)
@@ -243,6 +235,24 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
         notes=tuple(notes),
     )
     return _own_steps(made_profile)
+
+
+def _cores(scope: Scope, notes: list[str]) -> float:
+    """How many cores the run had, or is taken to have had."""
+    if scope.cores > 0:
+        return scope.cores
+    notes.append("the run did not record how many cores it had: 1 is assumed")
+    return 1.0
+
+
+def _foreign(crowding: float, own: float, notes: list[str]) -> float:
+    """Processes of others a core: contention beyond what `own`, the loader's, explain."""
+    foreign = max(crowding - max(own, 1.0), 0.0) / min(own, 1.0)
+    if foreign > _FOREIGN:
+        notes.append(
+            f"other programs also used the cores: on average {foreign:.1f} processes per core"
+        )
+    return foreign
 
 
 def _per_epoch(told: Floats, recorded: int) -> int:
