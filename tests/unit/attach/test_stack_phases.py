@@ -334,7 +334,7 @@ def test_a_comprehension_over_a_loader_is_the_loop(tmp_path: Path, inlined: bool
     steps = stack(*own, "step /app/model.py:3")
     begins = stack(*called, f"DataLoader.__iter__ {LOADER}:5")
     sites = stack_phases.find_loops([waits, steps, begins], SourceLines())
-    makers = stack_phases.made_elsewhere([waits, steps, begins], sites, SourceLines())
+    makers = stack_phases.made_elsewhere([waits, steps, begins], sites)
     labels = [
         stack_phases.of_taker(stack_phases.label_main(each, sites, SourceLines()), makers)
         for each in (waits, steps, begins)
@@ -390,7 +390,7 @@ def test_workers_that_a_comprehension_starts_are_not_those_of_the_loop_before(
     begins = stack(f"main {file}:8", *FORKED[2:], *SAMPLE)
     sources = SourceLines()
     sites = stack_phases.find_loops([*stacks, begins], sources)
-    makers = stack_phases.made_elsewhere([*stacks, begins], sites, sources)
+    makers = stack_phases.made_elsewhere([*stacks, begins], sites)
     worker, test, train = (
         stack_phases.of_taker(of_thread(each, sites, sources), makers).loop
         for of_thread, each in (
@@ -440,7 +440,7 @@ def test_an_iterator_that_is_made_in_another_loop_is_of_the_loop_that_takes_its_
     forks = stack("<module> /app/train.py:65", "main /app/train.py:57", *FORKED[2:], *SAMPLE)
     sites = stack_phases.find_loops([waits, steps, forks], Sources())
     epochs = sites.index(Site("main", TRAIN, 55, 56, 64))
-    makers = stack_phases.made_elsewhere([waits, steps, forks], sites, Sources())
+    makers = stack_phases.made_elsewhere([waits, steps, forks], sites)
     assert makers == {epochs: sites.index(SITE)}
 
     def label(frames: Sequence[Frame]) -> Label:
@@ -453,7 +453,7 @@ def test_an_iterator_that_is_made_in_another_loop_is_of_the_loop_that_takes_its_
     assert (start.phase, start.loop) == (phases.STARTUP, sites.index(SITE))
     between = label(stack("<module> /app/train.py:65", "main /app/train.py:63", "save /app/m.py:9"))
     assert (between.phase, between.loop) == (phases.OUTSIDE, -1)
-    assert stack_phases.made_elsewhere([steps, stack(*FORKED)], [SITE], Sources()) == {}
+    assert stack_phases.made_elsewhere([steps, stack(*FORKED)], [SITE]) == {}
 
 
 def test_python_before_3_11_does_not_tell_classes() -> None:
