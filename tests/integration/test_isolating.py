@@ -52,11 +52,13 @@ def start(folder, words, options):
     """In a process of its own, as its standard streams are the program's."""
     truth, directory = folder / "truth", folder / "R"
     options = {"runs": 4, "budget_s": 0.7, "gap_s": 0.02, **options}
+    loader = options.pop("loader", None)
     code = f"""\
 import pathlib
 from lotus.mapping import isolated_runner as isolating
 try:
-    found = isolating.isolate(sys.argv[2:], pathlib.Path(sys.argv[1]), **{options!r})
+    plan = isolating.IsolationPlan(**{options!r})
+    found = isolating.isolate(sys.argv[2:], pathlib.Path(sys.argv[1]), plan, loader={loader!r})
     (pathlib.Path(sys.argv[1]).parent / "notes").write_text("\\n".join(found.notes))
 except isolating.LotusError as error:
     sys.exit(f"LotusError: {{error}}")
