@@ -14,17 +14,18 @@ from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict import remarks
 from lotus.analysis.verdict.account import Account, account
-from lotus.analysis.verdict.causes import BY_KIND, CAUSES, missing_cores
+from lotus.analysis.verdict.causes import BY_KIND, missing_cores
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST, TRACING
+from lotus.analysis.verdict.causes.hidden_waits import title_with_hidden
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
-from lotus.analysis.verdict.causes.prefetch import PREFETCH as PREFETCH_TOO_SMALL
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING
+from lotus.analysis.verdict.ruled_out import LITTLE, ruled_out
 from lotus.common.formatting import duration
 
 MODERATE, HIGH = 0.05, 0.20
@@ -44,18 +45,6 @@ _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest
 _ALL = 0.99  # of a loop: more of it cannot be told from all
-LITTLE = 0.02  # of the loop: a cause of less is ruled out
-# Causes that every recording measures; of workers only where there are any.
-_OF_WORKERS = ("send", "start-up", "shut-down")
-_RULED_OUT = {
-    "start-up": "start-up",
-    "shut-down": "shut-down",
-    "send": "sending batches",
-    "main-process": "the sampler",
-    "slow-samples": "slow samples",
-    "cold-files": "cold files",
-    "collate": "collate",
-}
 
 
 @dataclass(frozen=True)
@@ -189,7 +178,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         kind, degree = "consumer-bound", "not"
     # Of waits that are hidden, those at the edges are not.
     ranked = _ranked(books.charges, kind, 1.0 - books.delay_share, brief or hidden, hidden)
-    judged = [(charge, _cause(charge, books, around, kind)) for charge in ranked]
+    judged = [(charge, _cause(charge, books, around, kind, hidden)) for charge in ranked]
     causes = [cause for charge, cause in judged if _counts(charge, cause, hidden)]
     causes = causes or [cause for _, cause in judged[:1]]
     summary = _summary(
@@ -220,7 +209,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
             *remarks.flaws(around, loop, causes=[cause.kind for cause in causes]),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
-        ruled_out=tuple(_ruled_out(books, around, causes)),
+        ruled_out=tuple(ruled_out(books, around, {cause.kind for cause in causes})),
         input_low=low,
         input_high=high,
         as_large=_as_large(ranked, kind, books, around),
@@ -261,29 +250,6 @@ def _left_out(books: Account) -> Iterator[str]:
             "one (warm-up: compilation, late set-up). It happens once per job; these shares leave "
             "it out."
         )
-
-
-def _ruled_out(books: Account, around: Circumstances, causes: list[Cause]) -> Iterator[str]:
-    """Causes that were looked for, measured, and take next to nothing."""
-    charged: dict[str, float] = {}
-    for charge in books.charges:
-        charged[charge.kind] = charged.get(charge.kind, 0.0) + charge.ns
-    unknown = {cause.kind for cause in causes}  # what is listed is not ruled out as well
-    if around.level == "batch" or around.partial:
-        unknown.add("slow-samples")
-    if PREFETCH_TOO_SMALL.kind in charged:
-        unknown.add("slow-samples")  # it may be they that come in bursts
-    if around.use.full or not math.isfinite(around.use.own_share):
-        unknown.add("cold-files")  # threads off their cores may wait for storage, or for a core
-    if not around.workers:
-        unknown |= set(_OF_WORKERS)
-    for row in CAUSES:
-        words = "" if row.kind in unknown else _RULED_OUT.get(row.kind)
-        share = ratio(charged.get(row.kind, 0.0), books.loop_ns)
-        if words and share < LITTLE:
-            yield words
-    if math.isfinite(around.use.own_share) and around.use.fetch.delay_share < LITTLE:
-        yield "too few cores"
 
 
 def _kind(inputs: float, edges: float) -> tuple[str, str]:
@@ -435,8 +401,8 @@ def _ranked(
     return sorted(charges, key=place)
 
 
-def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> Cause:
-    row = BY_KIND[charge.kind]
+def _cause(charge: Charge, books: Account, around: Circumstances, kind: str, hidden: bool) -> Cause:
+    row, title = BY_KIND[charge.kind], BY_KIND[charge.kind].full_title(charge, around)
     waited = books.loop_ns - books.step_ns
     ns = _listed_ns(charge, books) if kind == "input-bound" else charge.ns
     low, high = (ratio(of_it, books.loop_ns) for of_it in books.spread.interval(charge))
@@ -444,7 +410,7 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> 
         low, high = (of_it * ratio(ns, charge.ns) for of_it in (low, high))
     return Cause(
         kind=charge.kind,
-        title=row.full_title(charge, around),
+        title=title_with_hidden(title, charge.hidden_ns, books.undisturbed) if hidden else title,
         share=ratio(ns, books.loop_ns),
         wait_share=float("nan") if row.part == STEP else ratio(charge.waited_ns, waited),
         ns=ns,

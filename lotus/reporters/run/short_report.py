@@ -10,7 +10,8 @@ from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.causes.cause_row import STEP
 from lotus.analysis.verdict.causes.edges import TRACING
 from lotus.analysis.verdict.causes.outside import OUTSIDE
-from lotus.analysis.verdict.verdict import LITTLE, Cause, Verdict
+from lotus.analysis.verdict.ruled_out import LITTLE
+from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.formatting import amount, duration, plain, plural, share, shorten
 from lotus.reporters.ranks import rank_report
 from lotus.reporters.run import coverage, next_steps, time_bars, trial
@@ -63,8 +64,9 @@ def _verdict(summary: Summary, judged: Verdict) -> list[str]:
     result += time_bars.lines(summary)
     of = plain(title_of(summary.loaders[0].scope.settings, iterated=False)) or "the loader"
     result.append(shorten(f"Why (share of the loop over {of})", _WIDTH))
-    large = [each for each in judged.causes if each.is_silent or each.share >= LITTLE]
-    shown = (large or judged.causes)[:_MOST_CAUSES]
+    large = [each for each in judged.causes[1:] if each.is_silent or each.share >= LITTLE]
+    large = [*judged.causes[:1], *large]  # the next step is for the first, however small
+    shown = large[:_MOST_CAUSES]
     for cause in shown:
         part = share(cause.share) if _is_of_loop(cause) else ""
         result += _wrap(plain(cause.title), f"  {part:>6}  ")

@@ -1,7 +1,17 @@
 """Waits that steps hide which other programs slow down, and what they would be for."""
 
-from lotus.analysis.common.columns import Floats, total
+from lotus.analysis.common.columns import Floats, ratio, total
 from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop
+from lotus.common.formatting import share
+
+_LITTLE = 0.02  # of that loop: less is not said
+
+
+def title_with_hidden(title: str, hidden_ns: float, loop: UndisturbedLoop) -> str:
+    """A cause's title with its share of the loop without other programs, where that is known."""
+    part = ratio(hidden_ns, loop.wait_ns + loop.step_ns) if hidden_ns > 0 else 0.0
+    told = f", {share(part)} of the loop without other programs" if part >= _LITTLE else ""
+    return title + told
 
 
 class HiddenWaits:

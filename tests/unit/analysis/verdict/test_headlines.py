@@ -2,7 +2,7 @@
 
 import pytest
 
-from lotus.analysis.verdict.verdict import _RULED_OUT
+from lotus.analysis.verdict.ruled_out import RULED_OUT
 from lotus.reporters.run.coverage import verdict_words
 from tests.unit.analysis.machine.test_core_use import QUIET, cores, judged
 from tests.unit.analysis.verdict.test_step_delay import loop
@@ -42,8 +42,8 @@ def test_a_step_that_workers_keep_from_the_cores_is_said_to_be() -> None:
 def test_what_is_listed_as_a_cause_is_never_ruled_out(plan: Plan) -> None:
     judgement = judged(cores(plan.run(), QUIET, QUIET))
     listed = {cause.kind for cause in judgement.causes}
-    assert listed & set(_RULED_OUT)
-    assert not {_RULED_OUT.get(kind) for kind in listed} & set(judgement.ruled_out)
+    assert listed & set(RULED_OUT)
+    assert not {RULED_OUT.get(kind) for kind in listed} & set(judgement.ruled_out)
 
 
 @pytest.mark.parametrize(("unpickle", "kind"), [(1.5, "consumer-bound"), (4.0, "input-bound")])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lotus.analysis.verdict.causes.hidden_waits import HiddenWaits
+from lotus.analysis.verdict.causes.hidden_waits import HiddenWaits, title_with_hidden
 
 
 def hidden(wait_ns: float = 100.0) -> HiddenWaits:
@@ -33,3 +33,14 @@ def test_slow_samples_take_their_part_first() -> None:
 def test_where_none_are_hidden_there_is_nothing_to_take() -> None:
     waits = hidden(wait_ns=-5.0)
     assert waits.take(np.array([75.0, 0.0])) == waits.of_component(0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("hidden_ns", "title"),
+    [(30.0, "decode, 24% of the loop without other programs"), (1.0, "decode"), (0.0, "decode")],
+)
+def test_a_title_says_what_is_hidden_where_it_is_more_than_a_little(
+    hidden_ns: float, title: str
+) -> None:
+    loop: Any = SimpleNamespace(wait_ns=50.0, step_ns=75.0)
+    assert title_with_hidden("decode", hidden_ns, loop) == title

@@ -1,0 +1,46 @@
+"""The causes that were measured and take next to nothing, which a verdict names as ruled out."""
+
+import math
+from collections.abc import Collection, Iterator
+
+from lotus.analysis.common.columns import ratio
+from lotus.analysis.verdict.account import Account
+from lotus.analysis.verdict.causes import CAUSES
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.prefetch import PREFETCH as PREFETCH_TOO_SMALL
+
+LITTLE = 0.02  # of the loop: a cause of less is ruled out
+# Causes that every recording measures; of workers only where there are any.
+_OF_WORKERS = ("send", "start-up", "shut-down")
+RULED_OUT = {
+    "start-up": "start-up",
+    "shut-down": "shut-down",
+    "send": "sending batches",
+    "main-process": "the sampler",
+    "slow-samples": "slow samples",
+    "cold-files": "cold files",
+    "collate": "collate",
+}
+
+
+def ruled_out(books: Account, around: Circumstances, listed: Collection[str]) -> Iterator[str]:
+    """Causes that were measured and take next to nothing, but for those of the kinds `listed`."""
+    charged: dict[str, float] = {}
+    for charge in books.charges:
+        charged[charge.kind] = charged.get(charge.kind, 0.0) + charge.ns
+    unknown = set(listed)
+    if around.level == "batch" or around.partial:
+        unknown.add("slow-samples")
+    if PREFETCH_TOO_SMALL.kind in charged:
+        unknown.add("slow-samples")  # it may be they that come in bursts
+    if around.use.full or not math.isfinite(around.use.own_share):
+        unknown.add("cold-files")  # threads off their cores may wait for storage, or for a core
+    if not around.workers:
+        unknown |= set(_OF_WORKERS)
+    for row in CAUSES:
+        words = "" if row.kind in unknown else RULED_OUT.get(row.kind)
+        share = ratio(charged.get(row.kind, 0.0), books.loop_ns)
+        if words and share < LITTLE:
+            yield words
+    if math.isfinite(around.use.own_share) and around.use.fetch.delay_share < LITTLE:
+        yield "too few cores"
