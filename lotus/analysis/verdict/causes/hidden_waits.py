@@ -1,5 +1,7 @@
 """Waits that steps hide which other programs slow down, and what they would be for."""
 
+import numpy as np
+
 from lotus.analysis.common.columns import Floats, ratio, total
 from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop
 from lotus.common.formatting import share
@@ -23,7 +25,16 @@ class HiddenWaits:
     def __init__(self, undisturbed: UndisturbedLoop, parts: Floats, own_part: Floats) -> None:
         """`parts`: the making of each batch by component (n, c), ns; `own_part`: of each (n,)."""
         self.left_ns = undisturbed.wait_ns - undisturbed.sending_ns
-        self._making = [total(parts[:, each] * own_part) for each in range(parts.shape[1])]
+        self._parts, self._own_part = parts, own_part
+        self._making = self._made(own_part)
+
+    def _made(self, part: Floats) -> list[float]:
+        """The sum of each component, of which only this part of each batch (n,) counts."""
+        return [total(self._parts[:, each] * part) for each in range(self._parts.shape[1])]
+
+    def take_part(self, part: Floats) -> float:
+        """Take the waits for this part of the making of each batch (n,), ns."""
+        return self.take(np.array(self._made(self._own_part * part)))
 
     def of_component(self, place: int) -> float:
         """How long the loop would wait for what is left of a component, ns."""

@@ -408,9 +408,12 @@ def _slow_worker(ledger: Ledger) -> Iterable[Charge]:
     if len(slow):
         facts = ("rank", "worker", "own_ns", "others_ns", "times")
         evidence = {name: float(slow.iloc[-1][name]) for name in facts}
-        lag = ledger.lag()[:, None]
-        ns = ledger.take(lambda rows: (ledger.making[rows] - ledger.storage(rows)) * lag[rows])
-        yield Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence)
+        lag = ledger.lag()
+        ns = ledger.take(
+            lambda rows: (ledger.making[rows] - ledger.storage(rows)) * lag[rows, None]
+        )
+        hidden = ledger.hidden.take_part(lag)
+        yield Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence, hidden_ns=hidden)
 
 
 def _slow_worker_title(charge: Charge, around: Circumstances) -> str:

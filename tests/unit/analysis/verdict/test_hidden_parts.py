@@ -30,6 +30,14 @@ def test_slow_samples_take_their_part_first() -> None:
     assert waits.of_component(0) == waits.of_component(1) == 0.0
 
 
+def test_a_slow_worker_takes_a_part_of_its_batches() -> None:
+    waits = hidden()
+    # Half of the first batch: 15 and 5 of the 100.
+    assert waits.take_part(np.array([0.5, 0.0])) == pytest.approx(20.0)
+    assert waits.of_component(0) == pytest.approx(65.0)
+    assert waits.of_component(1) == pytest.approx(15.0)
+
+
 def test_where_none_are_hidden_there_is_nothing_to_take() -> None:
     waits = hidden(wait_ns=-5.0)
     assert waits.take(np.array([75.0, 0.0])) == waits.of_component(0) == 0.0
