@@ -23,7 +23,8 @@ _NESTED = re.compile(r"(\.<locals>\.[^.]+)+$")
 _LIST_LOOP = re.compile(r"\bin\s+.*\bself\.\w*(transforms|augment|ops\b|steps\b|stages\b)")
 _LOADER_CALL = re.compile(r"\bself\.loader\(")
 _LISTS = frozenset("Compose Sequential StandardTransform".split())  # what is in them is named
-_PLAIN = frozenset("<listcomp> <genexpr> <dictcomp>".split())
+# Between a call and what is called.
+_BETWEEN = frozenset("<listcomp> <genexpr> <dictcomp> _wrapped_call_impl _call_impl".split())
 
 
 def outermost_operation(
@@ -34,7 +35,7 @@ def outermost_operation(
     for place, frame in enumerate(inner):
         before = inner[place - 1] if place else caller
         name = bare_name(frame.function)
-        if name in ("_wrapped_call_impl", "_call_impl") or name in _PLAIN:
+        if name in _BETWEEN:
             continue
         if name in ("__call__", "forward") and _is_list(frame, inner[place + 1 :], sources):
             listed = True
@@ -108,8 +109,5 @@ def _of_calls(frames: Sequence[Frame]) -> Iterator[Frame]:
     for frame in frames[1:8]:
         if class_of(frames[0].function) not in BASES | {"Lambda"}:
             return
-        if (
-            bare_name(frame.function) not in ("_wrapped_call_impl", "_call_impl")
-            and bare_name(frame.function) not in _PLAIN
-        ):
+        if bare_name(frame.function) not in _BETWEEN:
             yield frame

@@ -245,8 +245,8 @@ def paced(
     Where a batch was not sent because its worker was fetching others, the making of these is
     charged.
     """
-    asked = _until_arrival(batches)
-    held = _held_by_worker(batches, *asked)
+    due, arrived = _until_arrival(batches)
+    held = _held_by_worker(batches, due, arrived)
     # What a process loads in order to send its first batch is no work of its data set.
     held[first_of_process] = 0.0
     result = {name: long_arrays.zeros((len(batches),)) for name in PHASES}
@@ -257,7 +257,8 @@ def paced(
     held = np.minimum(held, result["making"])
     result["making"] += shared_out(
         held,
-        *asked,
+        due,
+        arrived,
         process_keys(batches),
         number(batches, "fetch_start_ns"),
         number(batches, "fetch_ns"),

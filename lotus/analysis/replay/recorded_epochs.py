@@ -40,18 +40,19 @@ class RecordedEpoch:
 
     def with_prefetch(self, factors: Sequence[int]) -> Replay:
         """Replay an epoch of workers with each of these prefetch factors: the cases."""
+        return replay_side_by_side([self] * len(factors), factors)
 
-        def in_each(values: Floats) -> Floats:
-            return np.broadcast_to(values[:, None], (len(values), len(factors)))
 
-        return replay(
-            in_each(self.made),
-            in_each(self.step),
-            np.full(len(factors), len(self.begin)),
-            np.array(factors),
-            delivery=in_each(self.delivery),
-            begin=in_each(self.begin - self.begin.min()),
-        )
+def replay_side_by_side(epochs: Sequence[RecordedEpoch], factors: Sequence[int]) -> Replay:
+    """Replay epochs of as many batches and workers each with its prefetch factor: the cases."""
+    return replay(
+        np.column_stack([epoch.made for epoch in epochs]),
+        np.column_stack([epoch.step for epoch in epochs]),
+        np.array([len(epoch.begin) for epoch in epochs]),
+        np.array(factors),
+        delivery=np.column_stack([epoch.delivery for epoch in epochs]),
+        begin=np.column_stack([epoch.begin - epoch.begin.min() for epoch in epochs]),
+    )
 
 
 def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[RecordedEpoch]:

@@ -13,8 +13,11 @@ import numpy as np
 from lotus.analysis.common.columns import Floats, number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import CoreUse
-from lotus.analysis.replay.loader_replay import replay
-from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
+from lotus.analysis.replay.recorded_epochs import (
+    RecordedEpoch,
+    recorded_epochs,
+    replay_side_by_side,
+)
 
 _QUICK = 0.05  # of the batches
 _STALLS = 0.02  # of the waits
@@ -82,21 +85,14 @@ def undisturbed_loop(scope: Scope, use: CoreUse) -> UndisturbedLoop:
     usual = len(sorted_waits) - max(int(_STALLS * len(sorted_waits)), 1)
     waited, unsent = (total(case) for case in sorted_waits[:usual].T)
     # What a pin thread copies is ready only then: its time is not told from the sending.
-    told = not np.isfinite(number(scope.batches, "pin_ns")).any()
-    return UndisturbedLoop(waited, worked, max(waited - unsent, 0.0) if told else 0.0)
+    pins = np.isfinite(number(scope.batches, "pin_ns")).any()
+    return UndisturbedLoop(waited, worked, 0.0 if pins else max(waited - unsent, 0.0))
 
 
 def _waits(epoch: RecordedEpoch, prefetch_factor: int) -> Floats:
     """The waits of a replay, and of one in which batches need no sending (n, 2)."""
-    workers, nothing = len(epoch.begin), np.zeros(len(epoch.made))
-    return replay(
-        np.column_stack((epoch.made, epoch.fetch)),
-        np.column_stack((epoch.step, epoch.step)),
-        np.full(2, workers),
-        np.full(2, prefetch_factor),
-        delivery=np.column_stack((epoch.delivery, nothing)),
-        begin=np.tile((epoch.begin - epoch.begin.min())[:, None], 2),
-    ).waits
+    unsent = replace(epoch, made=epoch.fetch, delivery=np.zeros(len(epoch.made)))
+    return replay_side_by_side([epoch, unsent], [prefetch_factor] * 2).waits
 
 
 def _undisturbed(epoch: RecordedEpoch, part: float) -> RecordedEpoch:

@@ -8,7 +8,14 @@ _MOST = 65_536  # as soon as there are so many, no further part is read
 
 
 def first_samples(scope: Scope) -> pd.DataFrame:
-    """The first samples and their times, the columns of `scope.fetched.times()`; maybe none."""
+    """The first samples and their times, the columns of `scope.fetched.times()`; maybe none.
+
+    They are read once.
+    """
+    return scope.fetched.once("first samples", lambda: _read(scope))
+
+
+def _read(scope: Scope) -> pd.DataFrame:
     parts, count = [], 0
     for samples in scope.fetched.times():
         parts.append(samples)

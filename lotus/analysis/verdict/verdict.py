@@ -12,13 +12,13 @@ import pandas as pd
 
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop
 from lotus.analysis.verdict import remarks
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes import BY_KIND, missing_cores
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST, TRACING
-from lotus.analysis.verdict.causes.hidden_waits import title_with_hidden
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
@@ -26,7 +26,7 @@ from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.analysis.verdict.ruled_out import LITTLE, ruled_out
-from lotus.common.formatting import duration
+from lotus.common.formatting import duration, share
 
 MODERATE, HIGH = 0.05, 0.20
 STANDSTILL = "standstill"  # kind of a program that was watched from outside, and did not move
@@ -402,7 +402,8 @@ def _ranked(
 
 
 def _cause(charge: Charge, books: Account, around: Circumstances, kind: str, hidden: bool) -> Cause:
-    row, title = BY_KIND[charge.kind], BY_KIND[charge.kind].full_title(charge, around)
+    row = BY_KIND[charge.kind]
+    title = row.full_title(charge, around)
     waited = books.loop_ns - books.step_ns
     ns = _listed_ns(charge, books) if kind == "input-bound" else charge.ns
     low, high = (ratio(of_it, books.loop_ns) for of_it in books.spread.interval(charge))
@@ -422,6 +423,13 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str, hid
         high=min(high, 1.0),
         remedy=row.remedy(charge, around),
     )
+
+
+def title_with_hidden(title: str, hidden_ns: float, loop: UndisturbedLoop) -> str:
+    """A cause's title with its share of the loop without other programs, where that is known."""
+    part = ratio(hidden_ns, loop.wait_ns + loop.step_ns) if hidden_ns > 0 else 0.0
+    words = f", {share(part)} of the loop without other programs" if part >= LITTLE else ""
+    return title + words
 
 
 def _interval(low: float, high: float) -> str:

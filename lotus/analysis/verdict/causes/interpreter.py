@@ -21,10 +21,7 @@ def _interpreter(ledger: Ledger) -> Iterable[Charge]:
     looks = ledger.looks_of_main
     if looks.tell:
         ns, stalls = ledger.take_held(looks.shares[LOCK]), 0.0
-        if not ledger.scope.num_workers:
-            # A thread that asks for the lock gets it after 5 ms (sys.getswitchinterval), whatever
-            # sample it is making: what was slow by chance was slow for that.
-            ledger.stalls_held = True
+        if ledger.stalls_held:
             stalls = sum(ledger.take_excess(kind).ns for kind in (BY_CHANCE, TOGETHER))
             ns += stalls
         evidence = _evidence(looks, python_threads(ledger.scope))

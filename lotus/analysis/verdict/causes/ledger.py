@@ -131,7 +131,6 @@ class Ledger:
         self._excess_without_core: list[Floats] = []  # of outliers of each kind (r, c)
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
         self.step_left_ns = self.step_ns  # that no cause has taken
-        self.stalls_held = False  # by a thread that keeps the interpreter: it is charged for them
         self._split_waits(excess)
         self.making = long_arrays.zeros(self.components.parts.shape)
         for rows in blocks(len(self.making)):
@@ -141,6 +140,12 @@ class Ledger:
         self._storage = self._storage_limit()
         self.made_without_core = self._made_without_core()
         self.hidden = HiddenWaits(self.undisturbed, self.components.parts, self.own_part)
+
+    @property
+    def stalls_held(self) -> bool:
+        """Whether a thread that keeps the interpreter for 5 ms at a time causes what is slow by
+        chance."""
+        return self.looks_of_main.tell and not self.scope.num_workers
 
     @property
     def iter_ns(self) -> float:

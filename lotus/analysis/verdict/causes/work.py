@@ -264,7 +264,8 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
         )
     if _waits(charge, around):
         words, helps = _REASONS.get(reason, ("waits (network, lock, sleep)", _OVERLAPS))
-        helps = _OVERLAPS if charge.evidence.get("mutual_slowing", 1.0) <= _SHARES_NONE else helps
+        if Evidence(charge.evidence)["mutual_slowing"] <= _SHARES_NONE:
+            helps = _OVERLAPS
         return f"It {words}: {helps}{more_workers(around, waits=True)}{look}"
     if _off_cpu(charge):
         return (
@@ -323,12 +324,12 @@ def _asks_who_computes(charge: Charge, around: Circumstances) -> bool:
 
 def _is_paced(charge: Charge) -> bool:
     """Whether samples come as from a limit that the workers share."""
-    paced = math.isfinite(charge.evidence.get("shared_pace_ns", math.nan))
-    return paced or charge.evidence.get("mutual_slowing", 0.0) >= _SHARES_LIMIT
+    evidence = Evidence(charge.evidence)
+    return evidence.has("shared_pace_ns") or evidence["mutual_slowing"] >= _SHARES_LIMIT
 
 
 def _how_paced(charge: Charge) -> str:
-    if math.isfinite(charge.evidence.get("shared_pace_ns", math.nan)):
+    if Evidence(charge.evidence).has("shared_pace_ns"):
         every = duration(charge.evidence["shared_pace_ns"])
         return f"A sample arrived every {every}, whichever worker asked"
     return "A sample takes less time while fewer are made at a time"

@@ -14,6 +14,11 @@ from lotus.analysis.samples.mutual_slowing import mutual_slowing
 MS = 1e6
 
 
+def fetched_in(*parts: pd.DataFrame) -> Any:
+    """The samples of a loader, in parts."""
+    return SimpleNamespace(times=lambda: iter(parts), once=lambda name, make: make())
+
+
 def loader(
     workers: int, batches: int, one_limit: bool, jitter: float = 0.1, epochs: int = 1
 ) -> Any:
@@ -52,7 +57,7 @@ def loader(
     return SimpleNamespace(
         num_workers=workers,
         batches=pd.DataFrame(fetches, columns=renamed),
-        fetched=SimpleNamespace(times=lambda: iter([samples[:50], samples[50:]])),
+        fetched=fetched_in(samples[:50], samples[50:]),
     )
 
 
@@ -85,5 +90,5 @@ def test_it_is_not_known_of_one_worker_or_where_all_are_always_busy() -> None:
     until = ends.groupby(together.batches["worker"]).max().min()
     samples = pd.concat(together.fetched.times())
     rows = samples[samples["start_ns"] + samples["duration_ns"] < until]
-    together.fetched = SimpleNamespace(times=lambda: iter([rows]))
+    together.fetched = fetched_in(rows)
     assert math.isnan(mutual_slowing(together))

@@ -22,7 +22,8 @@ def scope(
     samples = pd.concat(pd.DataFrame({"rank": rank, **columns}) for rank in range(ranks))
     half = len(samples) // 2
     parts = [samples[:half], samples[half:]]
-    return SimpleNamespace(num_workers=workers, fetched=SimpleNamespace(times=lambda: iter(parts)))
+    fetched = SimpleNamespace(times=lambda: iter(parts), once=lambda name, make: make())
+    return SimpleNamespace(num_workers=workers, fetched=fetched)
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

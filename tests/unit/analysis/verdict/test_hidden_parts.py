@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lotus.analysis.verdict.causes.hidden_waits import HiddenWaits, title_with_hidden
+from lotus.analysis.verdict.causes.hidden_waits import HiddenWaits
+from lotus.analysis.verdict.verdict import title_with_hidden
 
 
 def hidden(wait_ns: float = 100.0) -> HiddenWaits:
