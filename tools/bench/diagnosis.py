@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind sealed variants users
         night dawn dusk noon tide ebb neap fjord skerry petrel heron] [--busy 0] [--pairs 1]
-        [--follow 0] [--rows FILE] [NAME ...]
+        [--follow 0] [--rows FILE] [--runs DIR] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS is traced once; its label in CORPUS.json, written before the
 rules, says which cause comes first. Then it runs untraced, unchanged and with the label's remedy,
@@ -10,6 +10,8 @@ in interleaved pairs; printed is the median of the pairs' ratios of the printed 
 N` does the same N times with the verdict's own next step, if that is a setting or an environment
 variable, and prints the measured gain beside the predicted one. `--busy N` keeps N other processes
 computing. Rows already in --rows are not measured again, so an interrupted measurement continues.
+`--runs DIR` keeps the recordings, and judges those that are there already without running their
+programs again: this tells what a change of the rules does to the score.
 """
 
 import argparse
@@ -62,15 +64,19 @@ def seconds(command: Sequence[str], env: Mapping[str, str]) -> float:
     return sum(map(float, lines))
 
 
-def diagnosed(program: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """Return the verdict on one traced run, its first loader's settings, and the report as text."""
+def diagnosed(program: Path, kept: Path | None) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return the verdict on one traced run, its first loader's settings, and the report as text.
+
+    The run is recorded in `kept`, or read there if it exists; None: recorded for this call only.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder, "run")
+        run = kept or Path(folder, "run")
         lotus = [sys.executable, "-m", "lotus"]
-        subprocess.run(
-            [*lotus, "trace", "-q", "-o", str(run), "--", sys.executable, str(program)],
-            check=True, stdout=subprocess.DEVNULL, timeout=_LIMIT_S,
-        )  # fmt: skip
+        if not run.exists():
+            subprocess.run(
+                [*lotus, "trace", "-q", "-o", str(run), "--", sys.executable, str(program)],
+                check=True, stdout=subprocess.DEVNULL, timeout=_LIMIT_S,
+            )  # fmt: skip
         report, text = (
             subprocess.run([*lotus, "report", *words, str(run)], capture_output=True, check=True)
             for words in (["--json"], [])
@@ -106,10 +112,15 @@ def advised(cause: Mapping[str, Any]) -> str:
 
 
 def row_of(
-    name: str, program: Path, label: Mapping[str, Any], pairs: int, follow: int
+    name: str,
+    program: Path,
+    label: Mapping[str, Any],
+    pairs: int,
+    follow: int,
+    kept: Path | None,
 ) -> dict[str, Any]:
     """Return whether cause and next step are right, and the change's gain."""
-    judged, settings, text = diagnosed(program)
+    judged, settings, text = diagnosed(program, kept)
     first = judged["causes"][0]
     fix = label["fix"] or {}
     plain = [sys.executable, str(program)]
@@ -145,6 +156,7 @@ def rows(
     pairs: int,
     follow: int,
     file: RowFile,
+    runs: Path | None,
 ) -> Iterator[dict[str, Any]]:
     """Yield a row per program: from `file` if it is there, else measured and appended."""
     existing = file.by("corpus", "program", "busy")
@@ -156,9 +168,10 @@ def rows(
             row = existing.get((corpus, name, load))
             if row is None:
                 program = PROGRAMS / corpus / f"{name}.py"
+                kept = runs / f"{corpus}-{name}-{load}" if runs else None
                 row = {
                     "corpus": corpus, "busy": load,
-                    **row_of(name, program, label, pairs, follow),
+                    **row_of(name, program, label, pairs, follow, kept),
                 }  # fmt: skip
                 file.add(row)
             yield row
@@ -209,12 +222,14 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=1, help="pairs of runs for the gain")
     parser.add_argument("--follow", type=int, default=0, help="pairs of runs with the next step")
     parser.add_argument("--rows", type=Path, help="file of rows, a JSON object a line")
+    parser.add_argument("--runs", type=Path, help="folder that keeps the recordings")
     args = parser.parse_args()
     corpora = [corpus for corpus in args.corpus if (PROGRAMS / f"{corpus}.json").exists()]
     print(provenance.header(more=f"\nbusy     {args.busy} processes beside, {args.pairs} pairs"))
     with busy(args.busy):
+        file = RowFile(args.rows)
         measured_rows = rows(
-            corpora, args.names, args.busy, args.pairs, args.follow, RowFile(args.rows)
+            corpora, args.names, args.busy, args.pairs, args.follow, file, args.runs
         )
         printed_rows = printed(measured_rows, line_of)
     print("\n".join(summary(printed_rows)))
