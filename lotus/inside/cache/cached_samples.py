@@ -13,15 +13,16 @@ import os
 import time
 
 from ..common import alternative_files, patching
-from ..common.guard import first_line, hook, of_the_program
+from ..common.guard import first_line, hook, of_the_program, quiet
 from ..common.objects import attributes
+from ..common.sample_paths import path_of
 from . import opened_files, random_sources
 from .compression import MARK, EncodedParts, compressed, decompressed
 from .entry_codec import CannotEncode, encode
 from .entry_decoder import decode
 from .fingerprints import fingerprint, versions
 from .sample_template import filled, with_hole
-from .transform_place import Tap, TransformPlace
+from .transform_place import INSPECTED, Tap, TransformPlace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,18 +61,29 @@ def key_of(
 
     Parts of one data set (torch's Subset) share it. Samples that alternatives make have a key of
     their own, which includes all operations: draft mode, say, decodes as a later Resize needs it.
+    Unless the file of a sample has an absolute path, the working directory is a part of the key.
     Raises NoFingerprint, NoTransform, OSError.
     """
     inner, _ = _unwrapped(dataset, 0)
-    if path is not None and alternatives:
-        place, code = TransformPlace(dataset, path), alternative_files.code(alternatives)
-        made = (list(alternatives), code, place.operations())
-        return fingerprint(_FORMAT, versions(), cut, made, inner, without=[place.transform])
+    base = [_FORMAT, versions(), None if _is_absolute(inner) else os.getcwd()]
     if path is None:
-        return fingerprint(_FORMAT, versions(), inner)
+        return fingerprint(*base, inner)
     place = TransformPlace(dataset, path)
-    before = place.operations()[:cut]
-    return fingerprint(_FORMAT, versions(), cut, before, inner, without=[place.transform])
+    if alternatives:
+        code = alternative_files.code(alternatives)
+        made = fingerprint(list(alternatives), code, place.operations())
+    else:
+        # On its own: a transform that is one operation is left out of the data set, and counts.
+        made = fingerprint(place.operations()[:cut])
+    return fingerprint(*base, cut, made, inner, without=[place.transform])
+
+
+def _is_absolute(dataset: Any) -> bool:
+    """Whether the data set has a list of its files, and the first one has an absolute path."""
+    first = None
+    with quiet(Exception):
+        first = path_of(dataset, 0)
+    return first is not None and os.path.isabs(first)
 
 
 def _unwrapped(dataset: Any, index: Any) -> tuple[Any, Any]:
@@ -235,6 +247,9 @@ class SampleMaker:
             if holes != 1:
                 self._stop("the transform's result is not a part of the sample")
                 return
+            if making.tap.inspected and self._plan.cut < making.last:
+                self._stop(INSPECTED)
+                return
         if making.why:
             self._stop(making.why)
             return
@@ -328,10 +343,10 @@ class _Making:
         self._began_ns = 0
         self._states: dict[str, Any] = {}  # of random generators, before
         self._left: dict[str, Any] = {}  # and after the transform
-        self._cut = self._last = 0
+        self._cut = self.last = 0
 
     def begin(self, cut: int = 0, last: int = 0) -> None:
-        self._cut, self._last = cut, last
+        self._cut, self.last = cut, last
         self._states = random_sources.states()
         opened_files.start()
         self._began_ns = time.thread_time_ns()
@@ -346,7 +361,7 @@ class _Making:
     def look(self, cut: int, value: Any) -> None:
         """Copy what comes to the cut; note the random states that the last operation has left."""
         try:
-            if cut == self._last and self.tap is not None:
+            if cut == self.last and self.tap is not None:
                 self._left = random_sources.states()
             if cut != self._cut:
                 return

@@ -19,6 +19,10 @@ _CONTAINERS = {
 }
 
 
+# Then operations after the cut, of which the key of a cache does not know, may change samples.
+INSPECTED = "the data set's own code uses attributes of its transform"
+
+
 class NoTransform(Exception):
     """The reason why no transform is looked at, as a clause."""
 
@@ -121,6 +125,7 @@ class Tap:
         self._transform, self._operations = place.transform, place.operations()
         self._cuts, self._look = frozenset(cuts), look
         self.calls = 0
+        self.inspected = False  # whether an attribute of the transform was asked for
         self.result: Any = None
 
     @property
@@ -143,6 +148,7 @@ class Tap:
         return value
 
     def __getattr__(self, name: str) -> Any:
+        self.inspected = True
         return getattr(self._transform, name)
 
 

@@ -13,7 +13,7 @@ from ..cache.entry_codec import HOLE, CannotEncode, encode
 from ..cache.entry_decoder import decode
 from ..cache.fingerprints import NoFingerprint, fingerprint
 from ..cache.sample_template import filled, with_hole
-from ..cache.transform_place import NoTransform, Tap, TransformPlace, paths
+from ..cache.transform_place import INSPECTED, NoTransform, Tap, TransformPlace, paths
 from .input_capture import describe
 
 TYPE_CHECKING = False
@@ -57,6 +57,7 @@ class SamplePath:
         self.dataset = dataset
         self.path: list[str] | None = None
         self.place: TransformPlace | None = None
+        self.inspected = False  # whether the data set's code asked for the transform's attributes
         for path in paths(dataset):
             try:
                 place = TransformPlace(dataset, path)
@@ -86,6 +87,7 @@ class SamplePath:
             return sample, sample, HOLE
         tap = Tap(self.place, range(len(self.operations()) + 1), look)
         sample = self._tapped(self.place, tap, index)
+        self.inspected |= tap.inspected
         template, holes = with_hole(sample, tap.result) if tap.single else (None, 0)
         if holes != 1:
             raise ValueError("the transform is not called in the same way for all samples")
@@ -169,6 +171,9 @@ class CutChecks:
                 remaining.update(random_sources.states())
 
         sample, _, template = self._path.make(index, look)
+        if self._path.inspected:
+            for cut in self.cuts[:-1]:
+                cut.refuse(INSPECTED)
         encoded_sample.drawn_after = random_sources.drawn(remaining)
         try:
             encoded_sample.template = encoded(template)

@@ -234,6 +234,69 @@ def test_samples_of_alternatives_have_a_key_of_their_own():
     assert key_of(data, path, 0, ["uint8_tensors"]) != other
 
 
+class Scale:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, value):
+        return value * self.factor
+
+
+class OneTransform:
+    def __init__(self, transform, paths=()):
+        self.transform, self.paths = transform, list(paths)
+
+    def __getitem__(self, index):
+        return self.transform(index)
+
+
+class SteppedTransform(OneTransform):
+    pass
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        OneTransform(Scale(3)),
+        OneTransform(lambda value: value * 2),
+        OneTransform(Scale(2), ["/a"]),
+        SteppedTransform(Scale(2)),
+    ],
+)
+def test_another_transform_or_data_set_has_another_key(other):
+    path = ("transform",)
+    assert key_of(OneTransform(Scale(2)), path, 1) == key_of(OneTransform(Scale(2)), path, 1)
+    assert key_of(OneTransform(Scale(2)), path, 1) != key_of(other, path, 1)
+
+
+def test_what_follows_the_cut_is_not_in_the_key():
+    assert key_of(OneTransform(Scale(2)), ("transform",), 0) == key_of(
+        OneTransform(Scale(3)), ("transform",), 0
+    )
+
+
+@pytest.mark.parametrize(("paths", "same"), [(["/data/a"], True), (["data/a"], False), ([], False)])
+def test_relative_paths_belong_to_a_working_directory(tmp_path, monkeypatch, paths, same):
+    data = OneTransform(Scale(2), paths)
+    keys = [key_of(data, path, 1) for path in (None, ("transform",))]
+    monkeypatch.chdir(tmp_path)
+    assert ([key_of(data, path, 1) for path in (None, ("transform",))] == keys) is same
+
+
+@pytest.mark.parametrize(("cut", "entries"), [(0, 0), (1, 2)])
+def test_a_data_set_that_looks_into_its_transform_shares_no_prefix(store, notes, cut, entries):
+    class Looking(OneTransform):
+        def __getitem__(self, index):
+            return self.transform(index + self.transform.factor)
+
+    data = Looking(Scale(2))
+    plan = CachePlan(("transform",), cut, "key", "")
+    made = CachedSamples(data, SampleMaker(data, plan, store, notes.append, SampleCount()))
+    assert samples(made) == [6, 8, 6, 8]
+    assert len(store.entries) == entries
+    assert ("uses attributes of its transform" in "".join(notes)) is (cut == 0)
+
+
 def test_holes():
     value = object()
     sample = {"a": [1, value], "b": (2,)}
