@@ -16,6 +16,7 @@ import numpy as np
 
 from lotus.advise.cache_timing import CacheTiming, EpochShares
 from lotus.advise.sample_accesses import Floats, SampleAccesses
+from lotus.advise.shared_caches import OtherLoader, SharedCache
 from lotus.common import bootstrap, declared
 from lotus.common.formatting import plural
 from lotus.inside.cache.sample_store import BLOCK, FOLDERS, HEADER_BYTES
@@ -129,6 +130,8 @@ class Offer:
     # Of samples that are not left out: of epoch 1, and of later ones in the mean.
     first_shares: EpochShares
     later_shares: EpochShares
+    present: float = 0.0  # part of the samples that are cached already
+    added_bytes: float = 0.0  # of the others
 
     @property
     def saved(self) -> float:
@@ -146,19 +149,6 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class SharedCache:
-    """A cache that a cut has in a place already: this program's or another's with the same prefix.
-
-    bytes  that it takes, which count towards its budget once
-    """
-
-    cut: Cut
-    place: CachePlace
-    samples: int
-    bytes: int
-
-
-@dataclass(frozen=True)
 class CachePlanning:
     """What was measured and chosen."""
 
@@ -171,6 +161,7 @@ class CachePlanning:
     epochs: int
     notes: tuple[str, ...] = ()
     shared: tuple[SharedCache, ...] = ()
+    others: tuple[OtherLoader, ...] = ()
     timing: CacheTiming | None = None  # of what was chosen; None: nothing was
     is_unknown: bool = False  # whether what was timed leaves open whether it pays
 
@@ -262,17 +253,22 @@ def choose(
     places: Sequence[CachePlace],
     epochs: int,
     notes: Sequence[str] = (),
+    shared: Sequence[SharedCache] = (),
 ) -> CachePlanning:
-    """Return the cut and place with the least time over `epochs`, or why there is none."""
+    """Return the cut and place with the least time over `epochs`, or why there is none.
+
+    A cache that is `shared` keeps its compression.
+    """
     offers: list[Offer] = []
     if data.refused is None and data.accesses is not None:
+        there = {(each.cut, each.place): each for each in shared}
         offers = [
-            _offer(data, data.accesses, cut, place, compression, epochs)
+            _offer(data, data.accesses, cut, place, compression, epochs, cache)
             for cut in cuts
             if cut.usable
             for place in places
             if place.budget_bytes > 0
-            for compression in (None, *cut.compressions)
+            for compression, cache in _methods(cut, there.get((cut.number, place.kind)))
         ]
     worth = [
         offer
@@ -287,8 +283,21 @@ def choose(
         best = smaller
     reason = _reason(data, cuts, offers, best, epochs)
     return CachePlanning(
-        data, tuple(cuts), tuple(places), tuple(offers), best, reason, epochs, tuple(notes)
-    )
+        data, tuple(cuts), tuple(places), tuple(offers), best, reason, epochs, tuple(notes),
+        tuple(shared),
+    )  # fmt: skip
+
+
+def _methods(
+    cut: Cut, shared: SharedCache | None
+) -> list[tuple[Compression | None, SharedCache | None]]:
+    """Return how samples of a cut may be compressed, each with the cache that is there."""
+    methods: list[Compression | None] = [None, *cut.compressions]
+    if shared is not None:
+        for method in methods:
+            if (None if method is None else method.method) == shared.compression:
+                return [(method, shared)]
+    return [(method, None) for method in methods]
 
 
 def _best(offers: Sequence[Offer], epochs: int) -> Offer | None:
@@ -303,6 +312,7 @@ def _offer(
     place: CachePlace,
     compression: Compression | None,
     epochs: int,
+    shared: SharedCache | None = None,
 ) -> Offer:
     cut = plain if compression is None else _compressed(plain, compression)
     length, count = accesses.samples, len(cut.bytes)
@@ -312,16 +322,21 @@ def _offer(
     later_mean = partial(_later_mean, known, most)
     density = cut.before_cpu_ns / np.maximum(cut.bytes, 1.0)
     files = file_bytes(cut.bytes)
+    # Samples that are cached already are taken to be spread over the accesses by chance, too.
+    present, taken = (0.0, 0) if shared is None else (shared.share, shared.bytes)
 
     def filled(least: float) -> tuple[float, Floats, Floats]:
         """(share of those that fit, and of their accesses the hits and what is written)."""
         kept = density >= least
         fits = 1.0
         if kept.any() and length:
-            room = samples_in(place.budget_bytes, float(np.mean(files[kept])))
-            fits = min(1.0, room / (length * float(np.mean(kept))))
+            room = samples_in(max(0, place.budget_bytes - taken), float(np.mean(files[kept])))
+            wanted = length * float(np.mean(kept)) * (1 - present)
+            fits = min(1.0, room / wanted) if wanted else 1.0
         # Those that are cached are taken to be spread over the order of accesses by chance.
-        return fits, *accesses.shares(fits * length, known)
+        hits, written = accesses.shares(fits * length, known)
+        absent = 1 - present
+        return present + absent * fits, present + absent * hits, absent * written
 
     def times_with(fits: float, kept: Any) -> tuple[bool, Floats, Floats]:
         """(warm, ns of a cached sample to write, and to read)."""
@@ -355,6 +370,8 @@ def _offer(
         least_ns_per_byte=least,
         share=fits * float(np.mean(kept)),
         kept_bytes=fits * length * float(np.mean(files * kept)),
+        added_bytes=(fits - present) * length * float(np.mean(files * kept)),
+        present=present,
         whole_bytes=length * float(np.mean(files)) + folder_bytes(length),
         warm=warm,
         now=_interval(now.mean(), drawn @ now),

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from lotus.advise import cache_blocks, cache_decision, cache_plan, cache_room
-from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Offer, SharedCache
+from lotus.advise import cache_blocks, cache_decision, cache_plan, cache_room, shared_caches
+from lotus.advise.cache_plan import CachePlace, CachePlanning, Offer
 from lotus.advise.cache_timing import CacheTiming
 from lotus.common import memory_headroom
 from lotus.common.errors import LotusError
 from lotus.common.formatting import plural
 from lotus.common.stderr import say
-from lotus.inside.cache.cache_folder import cache_name, memory_root, users_root
+from lotus.inside.cache.cache_folder import memory_root, users_root
 from lotus.mapping import isolated_runner
-from lotus.settings import sample_caches, scratch_folders, tuned_file
+from lotus.settings import scratch_folders, tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, SampleCache, Tuned
 from lotus.tune.session import program_pipe, subprocess_tuning
@@ -59,6 +59,7 @@ def attempt(
             samples=samples,
             epochs=epochs,
             budget_s=samples_s,
+            roots=[memory_root(), str((limits.folder or Path(users_root())).absolute())],
         )
     notes += [str(event["error"]) for event in events if event.get("event") == "fault"]
     try:
@@ -77,8 +78,10 @@ def attempt(
             on_disk, more = cache_room.disk(limits.disk_bytes, limits.folder, left)
             places += [] if on_disk is None else [on_disk]
             notes += more
-    planning = cache_plan.choose(data, cuts, places, epochs, notes)
-    planning = replace(planning, shared=shared_caches(cuts, places))
+    folders = {each.kind: Path(each.folder or users_root()).absolute() for each in places}
+    shared = shared_caches.found(events, folders)
+    planning = cache_plan.choose(data, cuts, places, epochs, notes, shared)
+    planning = replace(planning, others=shared_caches.other_loaders(events))
     if planning.chosen is None:
         return planning
     return cache_decision.with_timing(planning, _timed(planning, command, loader, budget_s))
@@ -138,19 +141,6 @@ def _scratch(root: Path) -> Iterator[Path]:
                 f"no samples can be cached in {root}: {error.strerror or error}"
             ) from None
         yield folder
-
-
-def shared_caches(cuts: Sequence[Cut], places: Sequence[CachePlace]) -> tuple[SharedCache, ...]:
-    """Return the caches of these cuts that are there already, also of other programs."""
-    found = []
-    for cut in cuts:
-        for place in places:
-            if cut.key is not None:
-                folder = Path(place.folder or users_root()) / cache_name(cut.key)
-                cache = sample_caches.read(folder)
-                if cache is not None and cache.dropped is None:
-                    found.append(SharedCache(cut, place, cache.samples, cache.bytes))
-    return tuple(found)
 
 
 def settings(planning: CachePlanning, command: Sequence[str]) -> Tuned | None:

@@ -149,14 +149,17 @@ def measure_cuts(
     samples: int = 24,
     epochs: int = 10,
     budget_s: float = 60.0,
+    roots: Sequence[str] = (),
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Run `command` up to its loader, and measure what caching its samples would save.
 
-    There are `epochs` to come. Returns (events of lotus/inside/isolate/cut_bench.py, notes).
-    `directory` is created if necessary; samples are cached in `folder` meanwhile. Raises LotusError
-    if the command cannot be started or does not iterate this loader.
+    There are `epochs` to come; caches of its samples may be in `roots` already. Returns (events of
+    lotus/inside/isolate/cut_bench.py, notes). `directory` is created if necessary; samples are
+    cached in `folder` meanwhile. Raises LotusError if the command cannot be started or does not
+    iterate this loader.
     """
-    work = {"samples": samples, "epochs": epochs, "loader": loader, "cuts": str(folder)}
+    counts = {"samples": samples, "epochs": epochs}
+    work = {**counts, "loader": loader, "cuts": str(folder), "roots": list(roots)}
     return _without_perf(command, directory, budget_s, work)
 
 

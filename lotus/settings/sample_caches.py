@@ -32,6 +32,7 @@ class ListedCache:
     operations  those that a cached sample has been through, by name
     cut  how many operations these are; 0: what the data set's own code makes
     command  the program that made it
+    compression  by which method its first program compressed samples; None: it did not
     dropped  why nobody uses it any more
     """
 
@@ -45,6 +46,7 @@ class ListedCache:
     cut: int | None
     command: tuple[str, ...] | None
     dropped: str | None
+    compression: str | None = None
 
 
 def roots() -> list[Path]:
@@ -79,6 +81,7 @@ def read(folder: Path) -> ListedCache | None:
         return None
     samples, size = _contents(folder)
     made_at, cut, data_set = about.get("made_at"), about.get("cut"), about.get("data_set")
+    compression = about.get("compression")
     return ListedCache(
         folder,
         samples,
@@ -90,6 +93,7 @@ def read(folder: Path) -> ListedCache | None:
         cut if isinstance(cut, int) else None,
         _texts(about.get("command")),
         _dropped(folder),
+        compression if isinstance(compression, str) else None,
     )
 
 

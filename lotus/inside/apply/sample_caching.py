@@ -205,6 +205,7 @@ def plan_of(
         "data_set": type(dataset).__name__,
         "operations": steps,
         "cut": cut,
+        "compression": plan.compression,
         "command": [os.path.basename(word) for word in sys.argv[:1]],
     }
     return plan

@@ -64,7 +64,7 @@ def key_of(
     Unless the file of a sample has an absolute path, the working directory is a part of the key.
     Raises NoFingerprint, NoTransform, OSError.
     """
-    inner, _ = _unwrapped(dataset, 0)
+    inner, _ = inner_of(dataset, 0)
     base = [_FORMAT, versions(), None if _is_absolute(inner) else os.getcwd()]
     if path is None:
         return fingerprint(*base, inner)
@@ -86,7 +86,7 @@ def _is_absolute(dataset: Any) -> bool:
     return first is not None and os.path.isabs(first)
 
 
-def _unwrapped(dataset: Any, index: Any) -> tuple[Any, Any]:
+def inner_of(dataset: Any, index: Any) -> tuple[Any, Any]:
     """Return the data set of which torch's Subset is a part, and the index there."""
     for _ in range(_DEEPEST):
         kind = type(dataset)
@@ -96,6 +96,17 @@ def _unwrapped(dataset: Any, index: Any) -> tuple[Any, Any]:
         dataset, indices = held["dataset"], held["indices"]
         index = indices[index] if len(indices) else index
     return dataset, index
+
+
+def entry_name(key: str, index: Any) -> str | None:
+    """Return the name of a sample's entry, by its index in the data set within all Subsets.
+
+    None: a sample with such an index is not cached.
+    """
+    if type(index) not in _INDICES:
+        return None
+    text = f"{key} {type(index).__name__} {index!r}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class SampleCount:
@@ -182,11 +193,8 @@ class SampleMaker:
             if self._place is not None and not self._place.is_current():
                 self._stop("the program has replaced the data set's transform")
                 return None
-            _, inner = _unwrapped(self._dataset, index)
-            if type(inner) not in _INDICES:
-                return None
-            text = f"{self._plan.key} {type(inner).__name__} {inner!r}"
-            return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+            _, inner = inner_of(self._dataset, index)
+            return entry_name(self._plan.key, inner)
         except Exception as error:
             self._fail(error)
             return None

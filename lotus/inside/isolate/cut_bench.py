@@ -75,6 +75,8 @@ class CutBench:
         self._reads = FileReads()
         self._compressions: CompressionBench | None = None
         self._taken = 0
+        self.path: SamplePath | None = None  # once it was found
+        self.keys: dict[int, str] = {}  # of the caches of cuts that can be cached
 
     def measure(self, loader: Any, site: str) -> None:
         """Report the data set and its cuts. `site` is where the loader is created."""
@@ -115,8 +117,11 @@ class CutBench:
                 "collate_ns": collate_ns,
             }
         )
+        self.path = path
         for cut, times in cuts:
             key = None if path is None else _key(path, cut)
+            if key is not None:
+                self.keys[cut.number] = key
             self._report(cut, times, key)
 
     def _measured(

@@ -27,9 +27,10 @@ from ..common.guard import ask, hook
 from ..trace import active
 from ..trace.log.log_writer import put
 from ..trace.tracer import Tracer
-from . import data_habits
+from . import data_habits, shared_prefixes
 from .alternative_bench import AlternativeBench
 from .cut_bench import CutBench
+from .cut_checks import SamplePath
 from .input_capture import LOADER, CannotCopy, Catcher, describe
 from .library_threads import LibraryThreads
 from .op_bench import Bench
@@ -187,9 +188,10 @@ class Isolator(Tracer):
             link.wait()
             samples, epochs = self.settings.samples, self.settings.epochs
             budget_ns, folder = self.settings.budget_ns, self.settings.cuts
-            site, _ = self.sites.get(loader, ("", ""))
             cuts = CutBench(samples, epochs, budget_ns, folder, self.say)
-            cuts.measure(loader, site)
+            cuts.measure(loader, self._site(loader))
+            if cuts.path is not None:
+                ask(self._tell_prefixes, loader, cuts.path, cuts.keys)
             return
         catcher = self.catcher
         threads = [thread.native_id for thread in threading.enumerate()]
@@ -237,6 +239,20 @@ class Isolator(Tracer):
         for name in sorted(catcher.missed):
             text = f"{name} was called again in {LOADER}, whose functions may be {name}'s too"
             self.say({"event": "note", "text": text})
+
+    def _site(self, loader: Any) -> str:
+        site, _ = self.sites.get(loader, ("", ""))
+        return site
+
+    def _tell_prefixes(self, loader: Any, path: SamplePath, keys: Mapping[int, str]) -> None:
+        """Report what caches and the program's other loaders have of the samples at the cuts."""
+        asked = shared_prefixes.asked_for(loader)
+        for cut, key in keys.items():
+            shares = shared_prefixes.cached_shares(path.dataset, key, self.settings.roots, asked)
+            self.say({"event": "cached", "cut": cut, "shares": shares})
+        kind = sys.modules["torch"].utils.data.DataLoader
+        for other in shared_prefixes.others(loader, path.names(), keys, kind, self._site):
+            self.say({"event": "other_loader", **other})
 
 
 def _samples_of(loader: Any) -> int:

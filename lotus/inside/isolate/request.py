@@ -23,6 +23,8 @@ class IsolationRequest:
         self.skipped: list[str] = fields.get("skipped") or []
         # Folder in which cached samples are tried (cut_bench.py); None: they are not.
         self.cuts: str | None = fields.get("cuts")
+        # Folders in which there may be caches of these samples already.
+        self.roots: list[str] = fields.get("roots") or []
         self.epochs: int = fields.get("epochs", 2)  # of which the accesses to samples are counted
         # By first `iter()`, or by its data set's class, place or name; None: the largest.
         self.loader: int | str | None = fields["loader"]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotus.advise.cache_plan import RAM
+from lotus.advise.cache_plan import LEAST_SAVED, RAM
 from lotus.common import files
 from lotus.common.formatting import MISSING, command, duration, plain, plural, share, size
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Interval, Offer, SharedCache
+    from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Interval, Offer
     from lotus.advise.cache_timing import CacheTiming, Ratio
 
 SCHEMA = 1
@@ -52,12 +52,19 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
         "timing": None if planning.timing is None else _timing(planning.timing, planning.epochs),
         "shared": [
             {
-                "cut": each.cut.number,
-                "place": each.place.kind,
+                "cut": each.cut,
+                "place": each.place,
                 "samples": each.samples,
                 "bytes": each.bytes,
+                "present_share": each.share,
+                "compression": each.compression,
+                "program": each.program,
             }
             for each in planning.shared
+        ],
+        "other_loaders": [
+            {**asdict(each.loader), "cut": each.cut, "overlap_share": each.overlap}
+            for each in planning.others
         ],
         "notes": list(planning.notes),
         "output": None if output is None else str(output),
@@ -170,6 +177,8 @@ def _offer(offer: Offer) -> dict[str, Any]:
         "kept_share": offer.share,
         "hit_shares": list(offer.hits),
         "kept_bytes": offer.kept_bytes,
+        "present_share": offer.present,
+        "added_bytes": offer.added_bytes,
         "warm": offer.warm,
         "now_ns": interval(offer.now),
         "first_epoch_ns": interval(offer.first),
@@ -199,8 +208,8 @@ def write(
     else:
         for label, text in _predicted(planning):
             print_paragraph(console, label, plain(text))
-    for each in planning.shared:
-        print_paragraph(console, "shared", plain(_shared_words(each)))
+    for label, text in _shared_words(planning):
+        print_paragraph(console, label, plain(text))
     if data.unseen_files:
         print_paragraph(console, "warning", NO_FILES)
     for note in planning.notes:
@@ -241,13 +250,34 @@ def _write_cuts(console: Console, planning: CachePlanning) -> None:
     print_table(console, f"Means of {samples}, each on one thread", columns, rows)
 
 
-def _shared_words(each: SharedCache) -> str:
-    where = "in RAM" if each.place.kind == RAM else "on disk"
-    return (
-        f"what comes from {each.cut.name} is cached {where} already, by this program or one with "
-        f"the same data set and operations up to there: {plural(each.samples, 'sample')}, "
-        f"{size(each.bytes)}; it is used as it is, and counts towards the budget once"
-    )
+def _shared_words(planning: CachePlanning) -> list[tuple[str, str]]:
+    """Return what is cached already, and which other loaders have the same samples up to a cut."""
+    lines = []
+    for each in planning.shared:
+        where = "in RAM" if each.place == RAM else "on disk"
+        by = "" if each.program is None else f", by {each.program}"
+        reads = "reads all its samples from there, and writes none"
+        if each.share < 1:
+            reads = f"reads {share(each.share)} of its samples from there"
+        text = (
+            f"what comes from {planning.cuts[each.cut].name} is cached {where} already{by}: "
+            f"{plural(each.samples, 'sample')}, {size(each.bytes)}; with it, the first epoch "
+            f"{reads}. They count once towards the budget"
+        )
+        lines.append(("shared", text))
+    for other in planning.others:
+        saved = [each.saved for each in planning.offers if each.cut.number == other.cut]
+        if max(saved, default=0.0) < LEAST_SAVED:
+            continue
+        name = planning.cuts[other.cut].name
+        text = (
+            f"{other.loader.words()} makes {share(other.overlap)} of these samples as well, the "
+            f"same up to {name}: a cache of what comes from {name} serves both"
+        )
+        if planning.chosen is not None and planning.chosen.cut.number == other.cut:
+            text += f". Once it is filled, lotus plan --loader {other.loader.call_site} counts it"
+        lines.append(("both", text))
+    return lines
 
 
 def _write_compressions(console: Console, planning: CachePlanning) -> None:
@@ -291,6 +321,8 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
         f"what comes from {offer.cut.name} ({offer.cut.value}): {size(offer.kept_bytes)} "
         f"{where}, of at most {size(place.budget_bytes)}"
     )
+    if offer.present:
+        choice += f"; {size(offer.kept_bytes - offer.added_bytes)} of it are there already"
     if offer.compression is not None:
         choice += f", compressed ({offer.compression})"
     if offer.share < 1:
@@ -299,7 +331,7 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
             choice += ": those that save most for their size"
     print_paragraph(console, "cache", plain(choice))
     text = (
-        f"{_span(offer.now)} now, {_span(offer.first)} in the first epoch, which writes, and "
+        f"{_span(offer.now)} now, {_span(offer.first)} in the first epoch, {_first(offer)}, and "
         f"{_span(offer.later)} in later ones; in its worker, computed from its parts"
     )
     print_paragraph(console, "a sample", text)
@@ -318,6 +350,11 @@ def _write_choice(console: Console, planning: CachePlanning, offer: Offer) -> No
         print_paragraph(console, label, plain(text))
 
 
+def _first(offer: Offer) -> str:
+    """Return what the first epoch does with the cache."""
+    return "which writes" if offer.first_shares.written else "which finds its samples cached"
+
+
 def _predicted(planning: CachePlanning) -> list[tuple[str, str]]:
     """Return what was timed in training, and what epochs gain by it."""
     timing, epochs = planning.timing, planning.epochs
@@ -329,8 +366,9 @@ def _predicted(planning: CachePlanning) -> list[tuple[str, str]]:
         lines.append(("epochs", f"what they gain is not known: {timing.why_unknown()}"))
     else:
         text = (
-            f"{_seconds(plain)} without a cache; with it {_seconds(first)} for the first, which "
-            f"writes, and {_seconds(later)} from the second on"
+            f"{_seconds(plain)} without a cache; with it {_seconds(first)} for the first"
+            f"{', which writes' if timing.first.written else ''}, and {_seconds(later)} from the "
+            "second on"
         )
         lines.append(("epochs", text))
     times = timing.speedup

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 from lotus.advise import cache_plan, cache_room, planned_cache
 from lotus.advise.cache_plan import DISK, RAM, CachePlace, CachePlanning
 from lotus.common.errors import LotusError
-from lotus.inside.cache.sample_store import SampleStore
 from lotus.reporters.advise import plan_report
 from lotus.reporters.base.console import plain_console
 from lotus.settings import tuned_file
@@ -469,24 +467,3 @@ def test_the_room_in_memory_and_on_disk(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LotusError, match="name another folder with --folder"):
         cache_room.disk(None, tmp_path / "file" / "kept", 0)
-
-
-def test_a_cache_that_is_there_already_is_shared(tmp_path: Path) -> None:
-    # GIVEN two cuts, of which another program has cached the second in this folder
-    key = "0123456789abcdef" * 4
-    events = (cut(0, "own", [4.0] * 4, key="f" * 64), cut(1, "Resize", [5.0] * 4, key=key), RANDOM)
-    _, cuts = cache_plan.read([data_set(), *events])
-    place = CachePlace(DISK, str(tmp_path), GB)
-    assert planned_cache.shared_caches(cuts, [place]) == ()
-    store = SampleStore(str(tmp_path / key[:32]), GB, print)
-    assert store.put("a" * 64, [b"x" * 5000])
-    (found,) = planned_cache.shared_caches(cuts, [place])
-    assert (found.cut.name, found.place, found.samples) == ("Resize", place, 1)
-    assert found.bytes >= 8192
-    planning = replace(chosen_of(*events), shared=(found,))
-    file = io.StringIO()
-    plan_report.write(plain_console(file), planning, words=["train.py"], output=None)
-    assert "shared      what comes from Resize is cached on disk already" in file.getvalue()
-    # A dropped one is not used any more.
-    store.drop("it differs")
-    assert planned_cache.shared_caches(cuts, [place]) == ()
