@@ -19,6 +19,7 @@ from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.common import long_arrays
 
 _LEAST_NS = 1.0
+_WHOLE = 0.99  # of a charge: as much as all of it
 _LEAST_SHARE = 0.01  # of the loop: how less of it varies is of no weight
 
 
@@ -95,9 +96,10 @@ def _taken(row: CauseRow, ledger: Ledger) -> Iterator[Charge]:
     left = ledger.left
     for charge in row.charges(ledger):
         before, left = left, ledger.left
-        # What of it was in the steps is known for all of them together.
-        known = not charge.step_ns
-        yield replace(charge, by_batch=long_arrays.kept(before - left) if known else None)
+        taken = before - left
+        # What of it was in the steps may have been taken earlier, of all of them together.
+        known = not charge.step_ns or total(taken) > _WHOLE * charge.ns
+        yield replace(charge, by_batch=long_arrays.kept(taken) if known else None)
 
 
 def _scaled(charge: Charge, scale: float) -> Charge:

@@ -10,8 +10,9 @@ from lotus.analysis.observations.looks import (
     looks_at_step,
     python_threads,
 )
+from lotus.analysis.observations.step_lock import StepLock
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import BY_CHANCE, TOGETHER, Ledger
 from lotus.common.formatting import amount, duration, plural, share
@@ -19,18 +20,26 @@ from lotus.common.formatting import amount, duration, plural, share
 
 def _interpreter(ledger: Ledger) -> Iterable[Charge]:
     looks = ledger.looks_of_main
-    if looks.tell:
-        ns, stalls = ledger.take_held(looks.shares[LOCK]), 0.0
-        if ledger.stalls_held:
-            stalls = sum(ledger.take_excess(kind).ns for kind in (BY_CHANCE, TOGETHER))
-            ns += stalls
-        evidence = _evidence(looks, python_threads(ledger.scope))
+    if not looks.tell:
+        return
+    evidence = _evidence(looks, python_threads(ledger.scope))
+    title, ns = INTERPRETER.title, ledger.take_held(looks.shares[LOCK])
+    if ledger.stalls_held:
+        stalls = sum(ledger.take_excess(kind).ns for kind in (BY_CHANCE, TOGETHER))
+        ns += stalls
         if stalls > 0:
             evidence["stalls_ns"] = stalls
-        of_step = looks_at_step(ledger.scope)
-        if of_step.tell and ledger.step_lock is None:
-            evidence["step_held_looks_share"] = of_step.shares.get(LOCK, 0.0)
-        yield Charge(INTERPRETER.kind, INTERPRETER.title, ns, evidence)
+    of_step, step_ns = looks_at_step(ledger.scope), 0.0
+    if of_step.tell:
+        evidence["step_held_looks_share"] = of_step.shares.get(LOCK, 0.0)
+    if ledger.step_lock is not None:
+        title = _with_function(title, ledger.step_lock)
+        step_ns = ledger.take_share_of_step(ledger.step_lock.share)
+    yield Charge(INTERPRETER.kind, title, ns + step_ns, evidence, step_ns=step_ns)
+
+
+def _with_function(title: str, lock: StepLock) -> str:
+    return title.replace("process", f"process, in {lock.running},", 1)
 
 
 def _evidence(looks: Looks, threads: int) -> dict[str, float]:
@@ -64,7 +73,7 @@ def _reason_of_step(evidence: Evidence) -> str:
     if not _holds_step(evidence):
         return " The training step needs the GIL as well and may also be slowed down."
     return (
-        f" During the training step it was waiting for one in "
+        " During the training step it was waiting for one in "
         f"{share(evidence['step_held_looks_share'])} of observations, so the step is slowed down "
         "too."
     )
@@ -76,26 +85,24 @@ def _holds_step(evidence: Evidence) -> bool:
 
 def _title(charge: Charge, around: Circumstances) -> str:
     evidence = Evidence(charge.evidence)
-    if not _holds_step(evidence):
-        return INTERPRETER.title
+    if charge.step_ns or not _holds_step(evidence):
+        return charge.name
     of_step = share(evidence["step_held_looks_share"])
-    return f"{INTERPRETER.title}, also in {of_step} of the training step"
+    return f"{charge.name}, also in {of_step} of the training step"
 
 
 def _of_step(ledger: Ledger) -> Iterable[Charge]:
     lock = ledger.step_lock
-    if lock is None:
+    if lock is None or ledger.looks_of_main.tell:  # `_interpreter` has it
         return
-    ns = ledger.step_left_ns * lock.share
-    ledger.step_left_ns -= ns
     evidence = {
         "step_held_looks_share": lock.share,
         "step_looks": float(lock.looks),
     }
     if lock.threads is not None:
         evidence["python_threads"] = float(lock.threads)
-    title = STEP_HELD.title.replace("process", f"process, in {lock.running},", 1)
-    yield Charge(STEP_HELD.kind, title, ns, evidence)
+    title = _with_function(STEP_HELD.title, lock)
+    yield Charge(STEP_HELD.kind, title, ledger.take_share_of_step(lock.share), evidence)
 
 
 def _reason_in_step(evidence: Evidence) -> str:
@@ -110,10 +117,14 @@ def _reason_in_step(evidence: Evidence) -> str:
     )
 
 
-_ADVICE = (
-    "Only one thread of a process runs Python code at a time: let the other thread do less, or "
-    "move its work to another process. More workers will not help."
-)
+def _advice(charge: Charge, around: Circumstances) -> str:
+    advice = (
+        "Only one thread of a process runs Python code at a time: let the other thread do less, or "
+        "move its work to another process."
+    )
+    return f"{advice} More workers will not help." if around.workers else advice
+
+
 _FACTS = {
     "step_held_looks_share": "Share of looks at the training step that found it at a lock, 0 to 1.",
     "python_threads": "Python threads that the program itself had beside its main thread.",
@@ -126,7 +137,7 @@ STEP_HELD = CauseRow(
     charges=_of_step,
     facts={"step_looks": "How many looks at the training step."} | _FACTS,
     reason=_reason_in_step,
-    advice=fixed(_ADVICE),
+    advice=_advice,
     is_grave=lambda charge: True,
 )
 
@@ -142,5 +153,6 @@ INTERPRETER = CauseRow(
     }
     | _FACTS,
     reason=_reason,
-    advice=fixed(_ADVICE),
+    advice=_advice,
+    is_grave=lambda charge: charge.step_ns > 0,
 )

@@ -102,9 +102,7 @@ class Ledger:
         self.shares = divided_data(scope)
         self.looks_of_main = looks_of_main(scope)
         self.loop = loop_times(scope.epochs, scope.waits)
-        # None where the same thread holds up the waits as well, and these are longer.
-        in_waits = self.looks_of_main.tell and self.wait_ns >= self.step_ns
-        self.step_lock = None if in_waits else step_lock(scope)
+        self.step_lock = step_lock(scope)
         self.components = components(batches, scope.fetched, scope.calls)
         self.first = first_of_process(batches, scope.workers)
         self.crowded = _crowded(scope, self.use)
@@ -301,6 +299,12 @@ class Ledger:
     def take_step(self) -> float:
         """Take what is left of the training step."""
         ns, self.step_left_ns = self.step_left_ns, 0.0
+        return ns
+
+    def take_share_of_step(self, share: float) -> float:
+        """Take this share of what is left of the training step; return how much it was."""
+        ns = self.step_left_ns * share
+        self.step_left_ns -= ns
         return ns
 
     def take_phase(self, name: str) -> float:
