@@ -11,6 +11,7 @@ import os
 import sys
 
 from ..common.guard import first_line, hook, of_the_program
+from .called_function import note_place
 from .op_hooks import Timers
 
 TYPE_CHECKING = False
@@ -148,7 +149,7 @@ class RangedTimers(Timers):
 
     def operation(self, original: Callable[..., Any], number: int) -> Callable[..., Any]:
         """Return a function (self, *args, **kwargs) that times `original`; note its place."""
-        self.note_place(original, number)
+        note_place(self._definitions, original, number)
         name = self._definitions.shown_name(number)
         return self._hook(self._ranges.around(original, name), number)
 

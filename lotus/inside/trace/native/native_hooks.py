@@ -10,14 +10,13 @@ import functools
 import importlib
 import os
 import threading
-import types
 from operator import getitem
 
 from ...common.clocks import clock
 from ...common.guard import hook, is_number, of_the_program
 from .. import beside_fetches
+from ..called_function import note_place, renamed, sole_parameter
 from ..log import log_format, state_page
-from ..op_hooks import function_of, renamed, sole_parameter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,9 +136,7 @@ class NativeTimers:
 
     def operation(self, original: Callable[..., Any], number: int) -> Callable[..., Any]:
         """Return a function (self, *args, **kwargs) that times `original`; note its place."""
-        function = function_of(original)[0]
-        if type(function) is types.FunctionType:
-            self._definitions.locate(number, function.__code__)
+        note_place(self._definitions, original, number)
         gate, page, add, word = self._gate, self._page, self._gate.add, state_page.word_of(number)
 
         def __call__(self: object, /, *args: Any, **kwargs: Any) -> Any:

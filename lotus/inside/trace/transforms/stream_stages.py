@@ -5,7 +5,7 @@ others.
 from __future__ import annotations
 
 from ...common.objects import attributes, original_of
-from ..op_hooks import function_of
+from ..called_function import function_of
 from ..stand_ins import is_stand_in, label, numbered, stand_in
 from . import webdataset_stages
 
