@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import types
 
 from ...common.clocks import clock
 from ...common.guard import ask, hook
@@ -12,6 +13,7 @@ from ..fetch_state import Fetch
 from ..log import state_page
 from ..log.log_format import FAILED, ITEMS, MANY, STOPPED
 from ..profiler_ranges import COLLATE, FETCH, ranged
+from ..shared_cell import with_cell
 from ..transforms.transform_finder import Finder
 from . import first_batches, sample_digests, whole_batches
 from .subset_view import view_of
@@ -108,30 +110,20 @@ def _time_samples(fetcher: Any, dataset: Any, timers: Any) -> bool:
     return bool(fetcher.auto_collation and get_batch)
 
 
-def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandIns) -> TimedFetcher:
-    """Return a timed `fetcher`; `recorder.here.hand.where` has the loader, epoch and batch."""
-    level, timers = recorder.config.level, recorder.timers
-    if level >= 2:
+def _find_operations(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandIns) -> None:
+    def find() -> None:
+        Finder(recorder, stand_ins).data_set(dataset)
 
-        def find() -> None:
-            Finder(recorder, stand_ins).data_set(dataset)
+    # Alternatives change the data set while samples are made.
+    as_fetched = getattr(fetcher, "as_fetched", None)
+    find() if as_fetched is None else as_fetched(find)
+    recorder.define_now()
 
-        # Alternatives change the data set while samples are made.
-        as_fetched = getattr(fetcher, "as_fetched", None)
-        find() if as_fetched is None else as_fetched(find)
-        recorder.define_now()
-    own: dict[str, Any] = {}
-    many = False
-    if level >= 1:
-        own = {name: vars(fetcher)[name] for name in _TIMED if name in vars(fetcher)}
-        many = _time_samples(fetcher, dataset, timers)
-    iterable, auto_collation = hasattr(fetcher, "dataset_iter"), fetcher.auto_collation
+
+def _collate_hook(fetcher: Any, recorder: Recorder) -> Callable[[Any], Any]:
+    in_hand = Fetch()  # the cell of `instrument`
+    auto_collation, counters = fetcher.auto_collation, recorder.counters
     original_collate = ranged(recorder, fetcher.collate_fn, COLLATE)
-    original_fetch, counters = ranged(recorder, fetcher.fetch, FETCH), recorder.counters
-    gate = recorder.gate
-    samples, ops, ops_cpu, readings, edges, marks = recorder.buffers
-    path_of_sample = functools.partial(path_of, dataset)
-    in_hand = Fetch()
 
     def collate(data: Any) -> Any:
         fetch_in_hand, page = in_hand, recorder.page.words
@@ -146,6 +138,16 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
             fetch_in_hand.collate_ns = clock() - start
             if counters is not None and first >= 0:
                 fetch_in_hand.collate_readings = (first, counters.fresh())
+
+    return collate
+
+
+def _fetch_hook(fetcher: Any, dataset: Any, recorder: Recorder, many: bool) -> Callable[[Any], Any]:
+    in_hand = Fetch()  # the cell of `instrument`
+    iterable, auto_collation = hasattr(fetcher, "dataset_iter"), fetcher.auto_collation
+    original_fetch, gate = ranged(recorder, fetcher.fetch, FETCH), recorder.gate
+    samples, ops, ops_cpu, readings, edges, marks = recorder.buffers
+    path_of_sample = functools.partial(path_of, dataset)
 
     def fetch(index: Any) -> Any:
         nonlocal in_hand
@@ -200,10 +202,27 @@ def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandI
                 if not recorder.on:
                     recorder.stop()  # recording was switched off meanwhile: keep the gate shut
 
+    return fetch
+
+
+def instrument(fetcher: Any, dataset: Any, recorder: Recorder, stand_ins: StandIns) -> TimedFetcher:
+    """Return a timed `fetcher`; `recorder.here.hand.where` has the loader, epoch and batch."""
+    level, iterator = recorder.config.level, recorder.timers.Iterator
+    if level >= 2:
+        _find_operations(fetcher, dataset, recorder, stand_ins)
+    own: dict[str, Any] = {}
+    many = False
+    if level >= 1:
+        own = {name: vars(fetcher)[name] for name in _TIMED if name in vars(fetcher)}
+        many = _time_samples(fetcher, dataset, recorder.timers)
+    in_hand = types.CellType(Fetch())  # the fetch that `fetch` began and `collate` is in
+    collate = with_cell(_collate_hook(fetcher, recorder), "in_hand", in_hand)
+    fetch = with_cell(_fetch_hook(fetcher, dataset, recorder, many), "in_hand", in_hand)
     fetcher.collate_fn = hook(collate)
-    timed = TimedFetcher(fetcher, hook(fetch), own, timers.Iterator)
+    timed = TimedFetcher(fetcher, hook(fetch), own, iterator)
     if recorder.worker >= 0:
-        if iterable and auto_collation and recorder.worker_epoch == 0:
+        iterable = hasattr(fetcher, "dataset_iter")
+        if iterable and fetcher.auto_collation and recorder.worker_epoch == 0:
             sample_digests.watch(timed, fetcher, recorder)
         first_batches.watch(timed, dataset, recorder)
     return timed

@@ -42,82 +42,116 @@ def measure(
     No batch may take longer than the limit of `watchdog`. Workers continue while this thread works
     between their batches, so that time counts as waiting.
     """
-    discard = request.discard or 0
-    workers = loading.loader.num_workers
-    burst = max(workers, 1)
-    uncounted = 1 if workers and step is not None else 0  # see lotus.tune.search.trial_rates.rate
-    began = time.perf_counter()
-
-    def late() -> bool:
-        return time.perf_counter() - began > watchdog.limit_s
-
-    def slow() -> bool:
-        return request.slow_s is not None and time.perf_counter() - began > request.slow_s
-
-    def enough() -> bool:
-        counted = len(waits) - uncounted
-        if counted >= SLOW_BATCHES and counted % burst == 0 and slow():
-            return True
-        return total_s >= request.seconds and len(waits) >= request.least
-
-    for done in range(discard):
-        if late():
-            raise Failed(
-                f"after {watchdog.limit_s:g} s it had given {done} of the {discard} batches that "
-                "may lie ready"
-            )
-        # Within a burst, the rest of it lies ready.
-        if done % burst == 0 and slow():
-            break
-        loading.take(watchdog)
+    block = _Block(loading, watchdog, request, step)
+    block.discard_ready()
     usage = loading.usage
     usage.reset()
     before = time.perf_counter()
     usage.start(loading.pids())
-    beside_s = time.perf_counter() - before  # workers continue, here and below
-    waits: list[float] = []
-    steps: list[float] = []
-    sizes: list[int] = []
-    main_cpu_s = total_s = 0.0
-    looks = _Looks()
-    while not enough() and not (waits and late()):
-        batch, wait_s, cpu_s = loading.take(watchdog)
-        before = time.perf_counter()
-        main_cpu_s += cpu_s
-        sizes.append(loading.samples(batch))
-        beside_s += time.perf_counter() - before
-        if workers:  # else the workers would get this time for free
-            wait_s += beside_s
-        elif looks.due(total_s):  # before the step, as it may change the batch
-            looks.look(batch)
-        waits.append(wait_s)
-        beside_s = 0.0
-        before = time.perf_counter()
-        if step is not None:
-            with watchdog.off():
-                step(batch)
-        steps.append(time.perf_counter() - before if step is not None else 0.0)
-        total_s += waits[-1] + steps[-1]
+    block.time_batches(time.perf_counter() - before)
     usage.add()
     worker_bytes = max(worker_processes.private_bytes(pid) for pid in loading.pids())
     main_bytes = worker_processes.resident_bytes(os.getpid())
     worker_cpu_s, queued_s, read_bytes = usage.cpu_s, usage.queued_s, usage.read_bytes
-    while workers and looks.due(total_s):  # of further batches, as those above are timed
-        before = time.perf_counter()
-        batch, _, _ = loading.take(watchdog)
-        looks.look(batch, before)
+    if loading.loader.num_workers:
+        block.examine_further()
     return TrialBlock(
-        waits_s=tuple(waits),
-        steps_s=tuple(steps),
-        sizes=tuple(sizes),
+        waits_s=tuple(block.waits_s),
+        steps_s=tuple(block.steps_s),
+        sizes=tuple(block.sizes),
         worker_cpu_s=worker_cpu_s,
         worker_queued_s=queued_s,
-        main_cpu_s=main_cpu_s,
+        main_cpu_s=block.main_cpu_s,
         worker_bytes=worker_bytes,
         main_bytes=main_bytes,
         read_bytes=read_bytes,
-        **looks.largest,
+        **block.looks.largest,
     )
+
+
+class _Block:
+    """A block that is being measured, and the times of its batches so far."""
+
+    def __init__(
+        self,
+        loading: Candidate,
+        watchdog: Watchdog,
+        request: Measure,
+        step: Callable[[Any], object] | None,
+    ) -> None:
+        self._loading, self._watchdog, self._request, self._step = loading, watchdog, request, step
+        self._workers = loading.loader.num_workers
+        self._burst = max(self._workers, 1)
+        # See lotus.tune.search.trial_rates.rate.
+        self._uncounted = 1 if self._workers and step is not None else 0
+        self._began = time.perf_counter()
+        self.waits_s: list[float] = []
+        self.steps_s: list[float] = []
+        self.sizes: list[int] = []
+        self.main_cpu_s = self._total_s = 0.0
+        self.looks = _Looks()
+        # The last batch, which is in memory while that is read, as it is in a training loop.
+        self._batch: Any = None
+
+    def _late(self) -> bool:
+        return time.perf_counter() - self._began > self._watchdog.limit_s
+
+    def _slow(self) -> bool:
+        slow_s = self._request.slow_s
+        return slow_s is not None and time.perf_counter() - self._began > slow_s
+
+    def _enough(self) -> bool:
+        counted = len(self.waits_s) - self._uncounted
+        if counted >= SLOW_BATCHES and counted % self._burst == 0 and self._slow():
+            return True
+        request = self._request
+        return self._total_s >= request.seconds and len(self.waits_s) >= request.least
+
+    def discard_ready(self) -> None:
+        """Take the batches that may lie ready, fewer of a slow loader. Raises Failed."""
+        discard = self._request.discard or 0
+        for done in range(discard):
+            if self._late():
+                raise Failed(
+                    f"after {self._watchdog.limit_s:g} s it had given {done} of the {discard} "
+                    "batches that may lie ready"
+                )
+            # Within a burst, the rest of it lies ready.
+            if done % self._burst == 0 and self._slow():
+                break
+            self._loading.take(self._watchdog)
+
+    def time_batches(self, beside_s: float) -> None:
+        """Time batches and steps; workers had `beside_s` seconds for the first batch already."""
+        while not self._enough() and not (self.waits_s and self._late()):
+            self._batch, wait_s, cpu_s = self._loading.take(self._watchdog)
+            before = time.perf_counter()
+            self.main_cpu_s += cpu_s
+            self.sizes.append(self._loading.samples(self._batch))
+            beside_s += time.perf_counter() - before
+            if self._workers:  # else the workers would get this time for free
+                wait_s += beside_s
+            elif self.looks.due(self._total_s):  # before the step, as it may change the batch
+                self.looks.look(self._batch)
+            self.waits_s.append(wait_s)
+            beside_s = 0.0
+            self.steps_s.append(self._time_step())
+            self._total_s += self.waits_s[-1] + self.steps_s[-1]
+
+    def _time_step(self) -> float:
+        if self._step is None:
+            return 0.0
+        before = time.perf_counter()
+        with self._watchdog.off():
+            self._step(self._batch)
+        return time.perf_counter() - before
+
+    def examine_further(self) -> None:
+        """Examine batches after those that are timed, of a loader with workers."""
+        while self.looks.due(self._total_s):
+            before = time.perf_counter()
+            self._batch, _, _ = self._loading.take(self._watchdog)
+            self.looks.look(self._batch, before)
 
 
 class _Looks:
