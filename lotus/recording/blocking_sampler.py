@@ -38,7 +38,7 @@ _SYSTEM_TIME_OF_CHILDREN = 13  # its place in /proc/PID/stat after the state; be
 _IN_OWN_CODE, _IN_COLLATE, _IN_NEXT, _IN_STEP = -1, -2, -3, -4
 _MAKING_NONE = (_IN_NEXT, _IN_STEP)
 # Of all looks at what a part belongs to: what makes its Python stacks worth having.
-_LARGE_SHARE, _BINDING_SHARE = 0.25, 0.75
+_LARGE_SHARE, _BINDING_SHARE, _LOCKED_SHARE = 0.25, 0.75, 0.2
 _OTHERWISE = {
     state_page.COLLATE: _IN_COLLATE,
     state_page.WAIT: _IN_NEXT,
@@ -139,6 +139,7 @@ class BlockingSampler:
                 self._own_code.consider(*self._looks_at_step(), _BINDING_SHARE)
                 self._own_code.consider(*self._looks_at_own_code(), _LARGE_SHARE)
                 self._own_code.consider(*self._looks_at_sampler(), _LARGE_SHARE)
+                self._own_code.consider(*self._looks_at_step("lock"), _LOCKED_SHARE)
                 scanned = time.monotonic()
             processes = [
                 process
@@ -171,13 +172,16 @@ class BlockingSampler:
                 own[pid] = own.get(pid, 0) + looks
         return own, everything
 
-    def _looks_at_step(self) -> tuple[dict[int, int], int]:
-        """(looks at training steps by main process, all looks at main processes in their loops)."""
+    def _looks_at_step(self, at: str = "") -> tuple[dict[int, int], int]:
+        """(looks at training steps by main process, all looks at main processes in their loops).
+
+        `at`: only those that found the step blocked by this.
+        """
         own: dict[int, int] = {}
         everything = 0
-        for (pid, worker, operation, _), looks in self._looks.items():
+        for (pid, worker, operation, reason), looks in self._looks.items():
             everything += looks if worker < 0 else 0
-            if operation == _IN_STEP:
+            if operation == _IN_STEP and at in ("", reason):
                 own[pid] = own.get(pid, 0) + looks
         return own, everything
 

@@ -20,19 +20,21 @@ from lotus.analysis.observations.own_code import HotFunction, running_beside
 class StepLock:
     """`share`: of `looks` at the step, 0 to 1, that found it at a lock while `running` ran.
 
-    It ran in one of `threads`; None: nobody counted them, as of a loop that was broken off.
+    `running` is None where no stacks were sampled. It ran in one of `threads`; None: nobody counted
+    them, as of a loop that was broken off.
     """
 
     share: float
     looks: int
     threads: int | None
-    running: HotFunction
+    running: HotFunction | None
 
 
-def step_lock(scope: Scope) -> StepLock | None:
+def step_lock(scope: Scope, held_in_next: bool) -> StepLock | None:
     """What is known of it; None: nothing.
 
-    Nor for steps on a device, which wait for locks of torch's own.
+    Nor for steps on a device, which wait for locks of torch's own. `held_in_next`: whether a thread
+    is known to hold it in `next`; else one must have been seen running during the steps.
     """
     looks = looks_at_step(scope)
     ready = ready_share(scope.waits, "step_run_delay_ns", "step_ns")
@@ -40,7 +42,7 @@ def step_lock(scope: Scope) -> StepLock | None:
     if not at_lock(looks, ready) or threads == 0 or _computes_alone(scope):
         return None
     running = running_beside(scope.own_code)
-    if running is None or device_share(scope) is not None:
+    if (running is None and not held_in_next) or device_share(scope) is not None:
         return None
     return StepLock(looks.shares[LOCK], looks.count, threads if threads > 0 else None, running)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lotus.recording import py_spy_child
+from lotus.recording.blocking_sampler import BlockingSampler
 from lotus.recording.own_code_sampler import OwnCodeSampler
 from tests.waiting import has_content, wait_until
 
@@ -127,3 +128,20 @@ def test_one_of_a_loop_is_ended_by_its_end(folder: Path) -> None:
     collect(sampler)
     assert child.returncode == -signal.SIGINT
     assert sampler.sample.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]
+
+
+@pytest.mark.parametrize(("reason", "started"), [("lock", True), ("computing", False)])
+def test_a_step_that_is_often_at_a_lock_has_its_stacks_sampled(
+    folder: Path, reason: str, started: bool
+) -> None:
+    # GIVEN a loop that is in its step for 60 % of the time, a quarter of all at one reason
+    stand_in(folder)
+    looks = BlockingSampler(folder)
+    looks._looks.update(
+        {(12, -1, -4, reason): 60, (12, -1, -4, "sleep"): 84, (12, -1, -3, "events"): 96}
+    )
+    sampler = OwnCodeSampler(folder)
+    sampler.consider(*looks._looks_at_step("lock"), 0.2)
+    if started:
+        collect(sampler)
+    assert (folder / "calls").exists() == started

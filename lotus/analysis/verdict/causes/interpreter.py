@@ -3,13 +3,7 @@ in the training step."""
 
 from collections.abc import Iterable
 
-from lotus.analysis.observations.looks import (
-    LEAST_LOCKED,
-    LOCK,
-    Looks,
-    looks_at_step,
-    python_threads,
-)
+from lotus.analysis.observations.looks import LOCK, Looks, python_threads
 from lotus.analysis.observations.step_lock import StepLock
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
@@ -29,17 +23,16 @@ def _interpreter(ledger: Ledger) -> Iterable[Charge]:
         ns += stalls
         if stalls > 0:
             evidence["stalls_ns"] = stalls
-    of_step, step_ns = looks_at_step(ledger.scope), 0.0
-    if of_step.tell:
-        evidence["step_held_looks_share"] = of_step.shares.get(LOCK, 0.0)
-    if ledger.step_lock is not None:
-        title = _with_function(title, ledger.step_lock)
-        step_ns = ledger.take_share_of_step(ledger.step_lock.share)
+    step_ns, of_step = 0.0, ledger.step_lock
+    if of_step is not None:
+        evidence["step_held_looks_share"] = of_step.share
+        title = _with_function(title, of_step)
+        step_ns = ledger.take_share_of_step(of_step.share)
     yield Charge(INTERPRETER.kind, title, ns + step_ns, evidence, step_ns=step_ns)
 
 
 def _with_function(title: str, lock: StepLock) -> str:
-    return title.replace("process", f"process, in {lock.running},", 1)
+    return title.replace("process", f"process, in {lock.running},", 1) if lock.running else title
 
 
 def _evidence(looks: Looks, threads: int) -> dict[str, float]:
@@ -70,25 +63,13 @@ def _reason_of_stalls(evidence: Evidence) -> str:
 
 
 def _reason_of_step(evidence: Evidence) -> str:
-    if not _holds_step(evidence):
+    if not evidence.has("step_held_looks_share"):
         return " The training step needs the GIL as well and may also be slowed down."
     return (
         " During the training step it was waiting for one in "
         f"{share(evidence['step_held_looks_share'])} of observations, so the step is slowed down "
         "too."
     )
-
-
-def _holds_step(evidence: Evidence) -> bool:
-    return evidence["step_held_looks_share"] >= LEAST_LOCKED
-
-
-def _title(charge: Charge, around: Circumstances) -> str:
-    evidence = Evidence(charge.evidence)
-    if charge.step_ns or not _holds_step(evidence):
-        return charge.name
-    of_step = share(evidence["step_held_looks_share"])
-    return f"{charge.name}, also in {of_step} of the training step"
 
 
 def _of_step(ledger: Ledger) -> Iterable[Charge]:
@@ -144,7 +125,6 @@ STEP_HELD = CauseRow(
 INTERPRETER = CauseRow(
     kind="interpreter",
     title="another thread of the main process holds the interpreter lock (GIL)",
-    full_title=_title,
     charges=_interpreter,
     facts={
         "held_looks_share": "Share of looks that found the main thread at a lock, 0 to 1.",

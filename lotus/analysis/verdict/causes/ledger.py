@@ -102,7 +102,7 @@ class Ledger:
         self.shares = divided_data(scope)
         self.looks_of_main = looks_of_main(scope)
         self.loop = loop_times(scope.epochs, scope.waits)
-        self.step_lock = step_lock(scope)
+        self.step_lock = step_lock(scope, self.looks_of_main.tell)
         self.components = components(batches, scope.fetched, scope.calls)
         self.first = first_of_process(batches, scope.workers)
         self.crowded = _crowded(scope, self.use)

@@ -241,16 +241,26 @@ def test_without_other_threads_or_locks_nothing_holds_it(lock: int, threads: int
     assert "interpreter" not in {cause.kind for cause in causes}
 
 
-@pytest.mark.parametrize(("lock", "told"), [(60, True), (5, False)])
-def test_a_step_that_waits_for_the_interpreter_as_well_is_said_to(lock: int, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("lock", "on_device", "told"), [(60, False, True), (5, False, False), (60, True, False)]
+)
+def test_a_step_that_waits_for_the_interpreter_as_well_is_a_part_of_it(
+    lock: int, on_device: bool, told: bool
+) -> None:
+    # GIVEN a thread that holds up `next`, and no stacks
     run = held(Plan(operations={"Slow": 5.0}, workers=2, cores=8).run(), "(next)", lock=70)
     of_step = run.blocking.assign(operation="(step)", looks=[lock, 0])
     computing = of_step.iloc[:1].assign(reason="computing", looks=100 - lock)
     run.blocking = pd.concat([run.blocking, of_step, computing], ignore_index=True)
-    first = judged(run).causes[0]
+    if on_device:  # its steps wait for locks of torch's own
+        run.waits = run.waits.assign(device_idle_ns=0.0, device_busy_ns=1e6)
+    judgement = judged(run)
+    first = judgement.causes[0]
     assert first.kind == "interpreter"
-    assert ("also in 60% of the training step" in first.title) == told
     assert ("60% of observations, so the step is slowed" in first.reason) == told
+    steps = {cause.kind: cause.share for cause in judgement.causes}["consumer"]
+    left = 1.0 - 0.6 * told
+    assert steps == pytest.approx(left * judgement.step_share, rel=0.05)
 
 
 STEP_AND_THREAD = pd.DataFrame(
