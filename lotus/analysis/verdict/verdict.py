@@ -183,7 +183,6 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     causes = causes or [cause for _, cause in judged[:1]]
     summary = _summary(
         kind,
-        degree,
         inputs,
         startup + shutdown,
         step,
@@ -192,7 +191,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         unclear,
     )
     if hidden:
-        summary = _summary_of_hidden(inputs, _interval(low, high), own, degree)
+        summary = _summary_of_hidden(inputs, _interval(low, high), own)
     lacking = missing_cores.clause(causes[0].kind, causes[0].evidence) if causes else ""
     if kind == "consumer-bound" and lacking:
         summary = f"{causes[0].share:.0%} of the loop is lost, {lacking}. {summary}"
@@ -300,13 +299,11 @@ def _unclear(
     return ""
 
 
-def _summary_of_hidden(inputs: float, interval: str, own: float, degree: str) -> str:
+def _summary_of_hidden(inputs: float, interval: str, own: float) -> str:
     """The sentence where waits are hidden behind steps that other programs slowed down."""
-    limit = HIGH if degree == "highly" else MODERATE
     return (
         f"The loop waits for data {inputs:.0%}{interval} of its time, and in a replay without what "
-        f"other programs took of the cores {own:.0%}; more than {limit:.0%} is {degree} "
-        "input-bound."
+        f"other programs took of the cores {own:.0%}."
     )
 
 
@@ -441,7 +438,6 @@ def _interval(low: float, high: float) -> str:
 
 def _summary(
     kind: str,
-    degree: str,
     inputs: float,
     edges: float,
     step: float,
@@ -471,5 +467,4 @@ def _summary(
     if kind == "consumer-bound":
         of_that = "" if left is None else " of that"
         return f"{text}{unclear}; the training step takes {taken:.0%}{of_that}."
-    limit = HIGH if degree == "highly" else MODERATE
-    return f"{text}; more than {limit:.0%} is {degree} input-bound."
+    return f"{text}."

@@ -19,6 +19,7 @@ _WORDS = {
     run_time.REST: "the rest",
 }
 _BAR, _WIDEST = 24, 36  # columns
+_ROUNDED_OFF = 0.005  # of the wall time
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -48,8 +49,13 @@ def _name(settings: dict[str, object]) -> str:
 
 
 def lines(summary: Summary) -> Iterator[str]:
-    """Yield a heading and a line for each part, at most 80 columns wide."""
-    return lines_of(summary.time, list(parts(summary)))
+    """Yield a heading and a line for each part, at most 80 columns wide.
+
+    Without a line for the rest where it is no more than what is rounded off.
+    """
+    rest = _WORDS[run_time.REST]
+    shown = [each for each in parts(summary) if each[0] != rest or each[2] >= _ROUNDED_OFF]
+    return lines_of(summary.time, shown)
 
 
 def lines_of(
