@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from lotus.advise.cache_timing import CacheTiming, EpochShares
+from lotus.advise.predicted_costs import PipelineCost
 from lotus.advise.sample_accesses import Floats, SampleAccesses
 from lotus.advise.shared_caches import OtherLoader, SharedCache
 from lotus.common import bootstrap, declared
@@ -162,6 +163,7 @@ class CachePlanning:
     notes: tuple[str, ...] = ()
     shared: tuple[SharedCache, ...] = ()
     others: tuple[OtherLoader, ...] = ()
+    costs: PipelineCost | None = None  # of its operations; None: they were not looked at
     timing: CacheTiming | None = None  # of what was chosen; None: nothing was
     is_unknown: bool = False  # whether what was timed leaves open whether it pays
 
@@ -322,21 +324,10 @@ def _offer(
     later_mean = partial(_later_mean, known, most)
     density = cut.before_cpu_ns / np.maximum(cut.bytes, 1.0)
     files = file_bytes(cut.bytes)
-    # Samples that are cached already are taken to be spread over the accesses by chance, too.
-    present, taken = (0.0, 0) if shared is None else (shared.share, shared.bytes)
+    present = 0.0 if shared is None else shared.share
 
     def filled(least: float) -> tuple[float, Floats, Floats]:
-        """(share of those that fit, and of their accesses the hits and what is written)."""
-        kept = density >= least
-        fits = 1.0
-        if kept.any() and length:
-            room = samples_in(max(0, place.budget_bytes - taken), float(np.mean(files[kept])))
-            wanted = length * float(np.mean(kept)) * (1 - present)
-            fits = min(1.0, room / wanted) if wanted else 1.0
-        # Those that are cached are taken to be spread over the order of accesses by chance.
-        hits, written = accesses.shares(fits * length, known)
-        absent = 1 - present
-        return present + absent * fits, present + absent * hits, absent * written
+        return _filling(accesses, known, files[density >= least], count, place, shared)
 
     def times_with(fits: float, kept: Any) -> tuple[bool, Floats, Floats]:
         """(warm, ns of a cached sample to write, and to read)."""
@@ -382,6 +373,30 @@ def _offer(
         first_shares=EpochShares(float(hits[0]), float(written[0])),
         later_shares=EpochShares(later_mean(hits), later_mean(written)),
     )
+
+
+def _filling(
+    accesses: SampleAccesses,
+    epochs: int,
+    files: Floats,
+    count: int,
+    place: CachePlace,
+    shared: SharedCache | None,
+) -> tuple[float, Floats, Floats]:
+    """Return the share of samples that fit, and of accesses the hits and what is written, by epoch.
+
+    `files` are those of samples that may be cached, of `count` that were measured. What is cached,
+    now or already, is taken to be spread over the order of accesses by chance.
+    """
+    present, taken = (0.0, 0) if shared is None else (shared.share, shared.bytes)
+    wanted = accesses.samples * len(files) / count * (1 - present)
+    fits = 1.0
+    if wanted:
+        room = samples_in(max(0, place.budget_bytes - taken), float(np.mean(files)))
+        fits = min(1.0, room / wanted)
+    hits, written = accesses.shares(fits * accesses.samples, epochs)
+    absent = 1 - present
+    return present + absent * fits, present + absent * hits, absent * written
 
 
 def _later_mean(known: int, most: int, shares: Floats) -> float:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from lotus.advise import cache_blocks, cache_decision, cache_plan, cache_room, shared_caches
-from lotus.advise.cache_plan import CachePlace, CachePlanning, Offer
+from lotus.advise import (
+    cache_blocks,
+    cache_decision,
+    cache_plan,
+    cache_room,
+    cost_library,
+    shared_caches,
+)
+from lotus.advise.cache_plan import CachePlace, CachePlanning, Cut, Offer, PlannedSet
 from lotus.advise.cache_timing import CacheTiming
-from lotus.common import memory_headroom
+from lotus.advise.predicted_costs import PipelineCost, pipeline_cost
+from lotus.common import host, memory_headroom
 from lotus.common.errors import LotusError
 from lotus.common.formatting import plural
 from lotus.common.stderr import say
@@ -61,11 +70,7 @@ def attempt(
             budget_s=samples_s,
             roots=[memory_root(), str((limits.folder or Path(users_root())).absolute())],
         )
-    notes += [str(event["error"]) for event in events if event.get("event") == "fault"]
-    try:
-        data, cuts = cache_plan.read(events)
-    except (LookupError, ValueError) as error:
-        raise LotusError("; ".join([str(error.args[0]), *notes])) from None
+    data, cuts = _read(events, notes)
     if data.refused is None and data.samples < min(samples, data.length or 0):
         notes.append(f"only {plural(data.samples, 'sample')} could be measured in {samples_s:g} s")
     places: list[CachePlace] = []
@@ -81,10 +86,57 @@ def attempt(
     folders = {each.kind: Path(each.folder or users_root()).absolute() for each in places}
     shared = shared_caches.found(events, folders)
     planning = cache_plan.choose(data, cuts, places, epochs, notes, shared)
-    planning = replace(planning, others=shared_caches.other_loaders(events))
+    costs, more = _costs(events)
+    planning = replace(
+        planning,
+        others=shared_caches.other_loaders(events),
+        costs=costs,
+        notes=(*planning.notes, *more),
+    )
     if planning.chosen is None:
         return planning
     return cache_decision.with_timing(planning, _timed(planning, command, loader, budget_s))
+
+
+def predict(command: Sequence[str], loader: int | str | None = None) -> CachePlanning:
+    """Start a command up to its loader, and predict the costs of its operations; measure nothing.
+
+    The predictions are from what earlier plans have measured. Raises LotusError as `attempt`.
+    """
+    with _scratch(Path(users_root())) as scratch:
+        events, notes = isolated_runner.look_at_operations(
+            command, scratch / "run", scratch / "samples", loader
+        )
+    data, _ = _read(events, notes)
+    costs, more = _costs(events)
+    if data.refused is not None:
+        reason = f"Nothing is predicted: {data.refused}"
+    elif costs.predicted is None:
+        reason = "Nothing is predicted: no earlier plan has measured these operations here"
+    else:
+        reason = "This is predicted from earlier plans; nothing was measured"
+    return CachePlanning(
+        data, (), (), (), None, reason, 0, (*notes, *more), costs=costs
+    )  # fmt: skip
+
+
+def _read(
+    events: Sequence[Mapping[str, Any]], notes: list[str]
+) -> tuple[PlannedSet, tuple[Cut, ...]]:
+    """Return what the events say, and note what failed. Raises LotusError."""
+    notes += [str(event["error"]) for event in events if event.get("event") == "fault"]
+    try:
+        return cache_plan.read(events)
+    except (LookupError, ValueError) as error:
+        raise LotusError("; ".join([str(error.args[0]), *notes])) from None
+
+
+def _costs(events: Sequence[Mapping[str, Any]]) -> tuple[PipelineCost, list[str]]:
+    """Return what the operations were predicted to cost, and record what was measured of them."""
+    cpu = str(host.facts()["cpu"]["model"])
+    told = [event for event in events if event.get("event") == "operation"]
+    records, notes = cost_library.read([event["key"] for event in told if event["key"]])
+    return pipeline_cost(told, records, cpu), notes + cost_library.add(told, cpu)
 
 
 def _timed(

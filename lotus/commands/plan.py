@@ -17,6 +17,8 @@ examples:
       time, how long it takes to make, its size, also compressed; then what to
       cache, and the gain
   lotus plan --ram 20GB --disk 100GB --folder /data/cache -- python train.py
+  lotus plan --known -- python train.py
+      what the operations take by earlier plans; nothing is measured
   lotus run --settings plan.json -- python train.py
       caches samples as planned: batches stay equal bit for bit
 
@@ -37,11 +39,16 @@ Ctrl-C ends the timing; rounds that were complete by then count. What a plan
 that was killed leaves in memory, `lotus cache ls` lists, and the next plan
 removes.
 
-writes: the file of -o, if caching samples pays, or if that is not known
+What operations take is recorded, by their code, parameters and input, for later
+plans of any program: these print what they predict beside what they measure.
 
-exit codes: 0 it was measured, also if caching does not pay; 1 samples
-  of this loader cannot be cached; 2 the program could not be measured; 130
-  Ctrl-C, in which case a file is only written if caching pays
+writes: the file of -o, if caching samples pays, or if that is not known;
+  ~/.cache/lotus/costs, the times of operations
+
+exit codes: 0 it was measured, also if caching does not pay, or predicted; 1
+  samples of this loader cannot be cached, or nothing is known by --known; 2
+  the program could not be measured; 130 Ctrl-C, in which case a file is only
+  written if caching pays
 
 see also: lotus advise, lotus run, lotus tune, lotus schema plan
 """
@@ -91,6 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time for all blocks of training together, up to twice as long if too few fit; if "
         "none do, it says what would be enough; 0s: they are not timed (default: 60s)",
     )
+    add(
+        "--known",
+        action="store_true",
+        help="measure nothing: predict the time of each operation from what earlier plans have "
+        "measured on this machine, of this or other programs",
+    )
     options.add_output(parser, f"file of settings to write (default: {DEFAULT})", "FILE")
     options.add_force(parser, "overwrite an earlier file of settings")
     options.add_json(parser, "plan")
@@ -105,6 +118,14 @@ def run(args: argparse.Namespace) -> int:
     from lotus.settings import tuned_file
 
     command = options.required_command(args, NAME)
+    if args.known:
+        say("lotus: the program runs to its first batch; nothing is measured")
+        known = planned_cache.predict(command, args.loader)
+        if args.json:
+            outputs.print_document(plan_report.document(known))
+        else:
+            plan_report.write(plain_console(), known, words=command, output=None)
+        return 0 if known.costs is not None and known.costs.known else 1
     output = args.output or DEFAULT
     outputs.destination(output, overwrite=args.force)
     say("lotus: the program runs to its first batch; then its samples are measured")

@@ -163,6 +163,17 @@ def measure_cuts(
     return _without_perf(command, directory, budget_s, work)
 
 
+def look_at_operations(
+    command: Sequence[str], directory: Path, folder: Path, loader: int | str | None = None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run `command` up to its loader, and look at its operations and what goes into them.
+
+    As `measure_cuts`, but nothing is timed.
+    """
+    work = {"samples": 0, "loader": loader, "cuts": str(folder), "look_only": True}
+    return _without_perf(command, directory, 1.0, work)
+
+
 def _without_perf(
     command: Sequence[str],
     directory: Path,

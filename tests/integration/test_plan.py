@@ -175,6 +175,7 @@ def results(torch, tmp_path_factory):
     script = folder / "train.py"
     script.write_text(PROGRAM)
     starts = {}
+    caches = {"XDG_CACHE_HOME": str(folder / "caches")}
     for number, (name, words) in enumerate(CASES.items()):
         if number >= _TOGETHER:
             list(starts.values())[number - _TOGETHER].process.wait()
@@ -184,7 +185,9 @@ def results(torch, tmp_path_factory):
         command = [*LOTUS, "plan", "--json", "--samples", "4", "--ram", "100MB", "--disk", "0"]
         command += ["--budget", "0s"]
         options = [f"{key}={value}" for key, value in words.items()]
-        starts[name] = Start([*command, "--", WARM_VISION, str(script), *options], here, name, {})
+        starts[name] = Start(
+            [*command, "--", WARM_VISION, str(script), *options], here, name, caches
+        )
     made = {}
     for name, start in starts.items():
         done = start.end()

@@ -1,4 +1,4 @@
-"""Two loaders that share operations share their samples: `lotus plan` counts what is cached."""
+"""Two loaders that share operations share samples and costs: `lotus plan` counts what is known."""
 
 import json
 
@@ -82,10 +82,20 @@ def test_a_plan_counts_what_another_loader_has_cached(started):
     assert started("run", "--settings", "first.json") == plain
     # THEN the plan for validation counts all its samples
     document = plan(second, "second.json")
+    # and predicts the operation that it knows by the first plan
+    costs = {each["name"]: each for each in document["costs"]["operations"]}
+    assert (costs["work"]["plans"], costs["sqrt"]["predicted"]) == (1, None)
+    assert costs["work"]["predicted"]["ns"] > 0
+    assert document["costs"]["measured_ns"] >= costs["work"]["measured_ns"] > 0
     (shared,) = document["shared"]
     assert (shared["cut"], shared["samples"], shared["present_share"]) == (1, 40, 1.0)
     assert shared["program"] == "train.py"
     (offer,) = [each for each in document["offers"] if each["cut"] == 1]
     assert (offer["present_share"], offer["added_bytes"]) == (1.0, 0.0)
+    # and without a measurement, all operations of it are predicted
+    text = started("plan", "--known", "--json", "--loader", f"train.py:{second}")
+    costs = json.loads(text[text.index("{") :])["costs"]
+    assert [each["measured_ns"] for each in costs["operations"]] == [None] * 3
+    assert {each["name"] for each in costs["operations"] if each["predicted"]} >= {"work", "sqrt"}
     # and together they still give the same batches
     assert started("run", "--settings", "first.json", "--settings", "second.json") == plain

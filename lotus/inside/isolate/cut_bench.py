@@ -13,10 +13,10 @@ import sys
 import tempfile
 
 from ..cache import random_sources
-from ..cache.cached_samples import key_of
+from ..cache.cached_samples import inner_of, key_of
 from ..cache.entry_codec import encode
 from ..cache.entry_decoder import decode
-from ..cache.fingerprints import NoFingerprint
+from ..cache.fingerprints import NoFingerprint, versions
 from ..cache.loader_refusal import refusal
 from ..cache.random_sources import RandomSources
 from ..cache.sample_store import SampleStore
@@ -29,9 +29,17 @@ from . import access_order
 from .access_order import NotFollowed
 from .busy_time import BusyTime, reading
 from .compression_bench import CompressionBench
-from .cut_checks import CheckedCut, CutChecks, SamplePath, encoded
+from .cut_checks import OWN_CODE, CheckedCut, CutChecks, SamplePath, encoded
 from .file_reads import FileReads
 from .input_capture import describe
+from .operation_identity import (
+    described,
+    input_of_own_code,
+    key_of_operation,
+    key_of_own_code,
+    kind_and_bytes,
+    qualified_name,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +49,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 40  # of the entries of a measurement
 _COLLATED = 8  # different samples of a batch
 _MOST_COLLATED = 512  # samples of it, for the sake of memory
+_LOOKED_AT = 4  # samples whose inputs are looked at where none is timed
 _TIMED = 2  # timings per sample; the minimum counts, because other programs disturb
 
 
@@ -54,6 +63,14 @@ class _CutTimes:
         self.fetch: list[tuple[int, int]] = []
         self.bytes: list[int] = []
         self.value = ""
+
+
+class _OperationCosts:
+    """Of one operation for each sample: its input (kind, bytes), and the least CPU time in ns."""
+
+    def __init__(self) -> None:
+        self.inputs: list[tuple[str, int]] = []
+        self.cpu_ns: list[int] = []
 
 
 class CutBench:
@@ -77,6 +94,7 @@ class CutBench:
         self._taken = 0
         self.path: SamplePath | None = None  # once it was found
         self.keys: dict[int, str] = {}  # of the caches of cuts that can be cached
+        self._operations: list[_OperationCosts] = []  # the first one is the data set's own code
 
     def measure(self, loader: Any, site: str) -> None:
         """Report the data set and its cuts. `site` is where the loader is created."""
@@ -102,10 +120,30 @@ class CutBench:
             finally:
                 sources.put_back()
                 shutil.rmtree(scratch, ignore_errors=True)
+        self._tell_data_set(loader, site, path, refused, accesses, not_followed, collate_ns)
+        self.path = path
+        if path is not None:
+            self._report_operations(path)
+        for cut, times in cuts:
+            key = None if path is None else _key(path, cut)
+            if key is not None:
+                self.keys[cut.number] = key
+            self._report(cut, times, key)
+
+    def _tell_data_set(
+        self,
+        loader: Any,
+        site: str,
+        path: SamplePath | None,
+        refused: str | None,
+        accesses: dict[str, Any] | None = None,
+        not_followed: str | None = None,
+        collate_ns: float | None = None,
+    ) -> None:
         self._say(
             {
                 "event": "data_set",
-                **described(loader, site),
+                **described_loader(loader, site),
                 "path": None if path is None else path.path,
                 "operations": [] if path is None else path.names(),
                 "refused": refused,
@@ -117,12 +155,6 @@ class CutBench:
                 "collate_ns": collate_ns,
             }
         )
-        self.path = path
-        for cut, times in cuts:
-            key = None if path is None else _key(path, cut)
-            if key is not None:
-                self.keys[cut.number] = key
-            self._report(cut, times, key)
 
     def _measured(
         self, dataset: Any, sources: RandomSources, scratch: str
@@ -133,6 +165,7 @@ class CutBench:
         path = SamplePath(dataset, indices[0])
         before = path.states()
         checks = CutChecks(path, sources)
+        self._operations = [_OperationCosts() for _ in checks.cuts]
         times = [_CutTimes() for _ in checks.cuts]
         store = SampleStore(os.path.join(scratch, "store"), _MOST_BYTES, _ignored)
         busy = BusyTime()
@@ -151,6 +184,7 @@ class CutBench:
                         name = f"{cut.number:064x}"  # of each cut only the last one stays
                         _exchange(store, busy, name, (value, template), of_cut)
                         until += self._compressions.measure(cut.number, value, template)
+                self._note_inputs(path, index)
                 self._taken += 1
                 if clock() > until and self._taken > 1:  # one sample has no interval
                     break
@@ -164,6 +198,59 @@ class CutBench:
             for cut in checks.cuts:
                 cut.refuse(why)
         return path, list(zip(checks.cuts, times, strict=True))
+
+    def look_only(self, loader: Any, site: str) -> None:
+        """Report the data set and its operations with the inputs of a few samples; time none."""
+        refused, path = refusal(loader), None
+        sources = RandomSources()
+        try:
+            if refused is None:
+                length = len(loader.dataset)
+                indices = random.Random(0).sample(range(length), min(_LOOKED_AT, length))
+                path = SamplePath(loader.dataset, indices[0])
+                self._operations = [_OperationCosts() for _ in range(len(path.names()) + 1)]
+                for index in indices:
+                    self._note_inputs(path, index)
+        except Exception as error:  # of the program's data set
+            refused = f"a sample cannot be made in the main process: {describe(error)}"
+        finally:
+            sources.put_back()
+        self._tell_data_set(loader, site, path, refused)
+        if refused is None and path is not None:
+            self._report_operations(path)
+
+    def _note_inputs(self, path: SamplePath, index: int) -> None:
+        """Make a sample, and note what each operation gets."""
+        inputs = [input_of_own_code(path.dataset, index)]
+
+        def look(cut: int, value: object) -> None:
+            inputs.append(kind_and_bytes(value))
+
+        path.make(index, look)
+        for operation, own in zip(self._operations, inputs, strict=False):
+            operation.inputs.append(own)
+
+    def _report_operations(self, path: SamplePath) -> None:
+        transform = None if path.place is None else path.place.transform
+        inner, _ = inner_of(path.dataset, 0)
+        own = (OWN_CODE, key_of_own_code(path.dataset, transform), inner, type(inner).__name__)
+        rows = [own]
+        for name, operation in zip(path.names(), path.operations(), strict=True):
+            rows.append((name, key_of_operation(operation), operation, described(operation)))
+        for (name, key, thing, words_), costs in zip(rows, self._operations, strict=True):
+            self._say(
+                {
+                    "event": "operation",
+                    "name": name,
+                    "qualified_name": qualified_name(thing),
+                    "description": words_,
+                    "key": key,
+                    "kinds": [kind for kind, _ in costs.inputs],
+                    "bytes": [size for _, size in costs.inputs],
+                    "cpu_ns": costs.cpu_ns,
+                    "versions": versions(),
+                }
+            )
 
     def _time(
         self,
@@ -186,6 +273,11 @@ class CutBench:
             path.make(index, look)
             readings.append(reading())
             rounds.append(busy.stop(readings))
+        for number, operation in enumerate(self._operations):
+            ends = [[cpu for cpu, _ in spans] for spans in rounds]
+            begun = [each[number - 1] if number else 0 for each in ends]
+            spent = [each[number] - start for each, start in zip(ends, begun, strict=True)]
+            operation.cpu_ns.append(min(spent))
         for number, of_cut in enumerate(times):
             of_cut.before.append(_least([spans[number] for spans in rounds]))
             after = [
@@ -306,7 +398,7 @@ def _least(pairs: list[tuple[int, int]]) -> tuple[int, int]:
     return min(cpu for cpu, _ in pairs), min(blocked for _, blocked in pairs)
 
 
-def described(loader: Any, site: str) -> dict[str, Any]:
+def described_loader(loader: Any, site: str) -> dict[str, Any]:
     """Return the loader's identity and setting, and the program's batches."""
     workers = loader.num_workers
     return {

@@ -189,6 +189,9 @@ class Isolator(Tracer):
             samples, epochs = self.settings.samples, self.settings.epochs
             budget_ns, folder = self.settings.budget_ns, self.settings.cuts
             cuts = CutBench(samples, epochs, budget_ns, folder, self.say)
+            if self.settings.look_only:
+                cuts.look_only(loader, self._site(loader))
+                return
             cuts.measure(loader, self._site(loader))
             if cuts.path is not None:
                 ask(self._tell_prefixes, loader, cuts.path, cuts.keys)

@@ -25,6 +25,8 @@ class IsolationRequest:
         self.cuts: str | None = fields.get("cuts")
         # Folders in which there may be caches of these samples already.
         self.roots: list[str] = fields.get("roots") or []
+        # Whether samples are only looked at, and not timed.
+        self.look_only: bool = fields.get("look_only") or False
         self.epochs: int = fields.get("epochs", 2)  # of which the accesses to samples are counted
         # By first `iter()`, or by its data set's class, place or name; None: the largest.
         self.loader: int | str | None = fields["loader"]

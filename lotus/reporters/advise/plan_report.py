@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lotus.advise.cache_plan import LEAST_SAVED, RAM
 from lotus.common import files
 from lotus.common.formatting import MISSING, command, duration, plain, plural, share, size
+from lotus.reporters.advise import costs_report
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.settings.tuned_file import DEFAULT
 
@@ -45,6 +46,7 @@ def document(planning: CachePlanning, *, output: Path | None = None) -> dict[str
         "collate_ns": data.collate_ns,
         "epochs": planning.epochs,
         "cuts": [_cut(cut) for cut in planning.cuts],
+        "costs": None if planning.costs is None else costs_report.document(planning.costs),
         "places": [_place(place) for place in planning.places],
         "offers": [_offer(offer) for offer in planning.offers],
         "chosen": None if planning.chosen is None else _offer(planning.chosen),
@@ -196,6 +198,8 @@ def write(
     title = data.loader.words()
     console.print(f"\nCaching samples: {plain(title)}", style="bold")
     _write_cuts(console, planning)
+    if planning.costs is not None:
+        costs_report.write(console, planning.costs)
     _write_compressions(console, planning)
     console.print()
     for cut in planning.cuts:

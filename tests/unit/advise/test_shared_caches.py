@@ -105,13 +105,16 @@ def test_a_cache_that_is_there_takes_of_the_budget() -> None:
     assert (offer.share, offer.added_bytes) == (pytest.approx(0.2), pytest.approx(0.0))
 
 
+OTHER = {
+    "event": "other_loader", "cut": 1, "overlap": 0.5, "number": None, "call_site": "a.py:5",
+    "dataset": "Subset", "dataset_length": 9, "sampler": "RandomSampler",
+}  # fmt: skip
+OTHERS = shared_caches.other_loaders([OTHER, OTHER])
+
+
 def test_what_is_shared_is_told() -> None:
     planning = shared_of(1.0, program="train.py")
-    other = {
-        "event": "other_loader", "cut": 1, "overlap": 0.5, "number": None, "call_site": "a.py:5",
-        "dataset": "Subset", "dataset_length": 9, "sampler": "RandomSampler",
-    }  # fmt: skip
-    planning = replace(planning, others=shared_caches.other_loaders([other, other]))
+    planning = replace(planning, others=OTHERS)
     text = " ".join(printed(planning, None).split())
     assert (
         "shared what comes from Resize is cached in RAM already, by train.py: 700 samples, "

@@ -50,6 +50,8 @@ from tests.unit.advise import (
     test_cache_plan,
     test_cache_timing,
     test_ceilings,
+    test_predicted_costs,
+    test_shared_caches,
     test_tried_alternatives,
 )
 from tests.unit.analysis.attached import test_counted_threads, test_sampled_functions
@@ -170,6 +172,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
         ],
         "plan": [
             plan_report.document(test_cache_plan.several(), output=Path("plan.json")),
+            plan_report.document(
+                dataclasses.replace(
+                    test_cache_plan.several(),
+                    costs=test_predicted_costs.some(),
+                    shared=test_shared_caches.shared_of(0.5).shared,
+                    others=test_shared_caches.OTHERS,
+                )
+            ),
             plan_report.document(
                 test_cache_timing.planned(test_cache_timing.timing(*test_cache_timing.EVEN))
             ),

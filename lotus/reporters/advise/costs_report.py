@@ -1,0 +1,72 @@
+"""What operations were predicted to take, and took: on a terminal and as a document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from lotus.common.formatting import MISSING, duration, plain, plural
+from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lotus.advise.predicted_costs import CostRange, PipelineCost
+
+
+def document(costs: PipelineCost) -> dict[str, Any]:
+    """Return the costs as a part of a JSON document."""
+    return {
+        "operations": [
+            {
+                "name": each.name,
+                "qualified_name": each.qualified_name,
+                "description": each.description,
+                "key": each.key,
+                "predicted": None if each.predicted is None else asdict(each.predicted),
+                "why": each.why or None,
+                "plans": each.plans,
+                "measured_ns": each.measured_ns,
+            }
+            for each in costs.operations
+        ],
+        "predicted": None if costs.predicted is None else asdict(costs.predicted),
+        "measured_ns": costs.measured_ns,
+    }
+
+
+def write(console: Console, costs: PipelineCost) -> None:
+    """Print a table of the operations, and the sum with its error."""
+    measured = any(each.measured_ns is not None for each in costs.operations)
+    if measured and not costs.known:
+        return  # the first plan of these operations
+    rows = []
+    for each in costs.operations:
+        cells = [plain(each.name), _range(each.predicted) if each.predicted else each.why]
+        if measured:
+            cells.append(MISSING if each.measured_ns is None else duration(each.measured_ns))
+        rows.append(cells)
+    columns = [("operation", LEFT), ("predicted", LEFT)]
+    columns += [("measured", RIGHT)] if measured else []
+    print_table(console, "CPU time of a sample, by what earlier plans have measured", columns, rows)
+    predicted = costs.predicted
+    if predicted is None:
+        return
+    text = (
+        f"{len(costs.known)} of {plural(len(costs.operations), 'operation')}, predicted "
+        f"{_range(predicted)} a sample"
+    )
+    if costs.measured_ns is not None and costs.error is not None:
+        more = "more" if costs.error >= 0 else "less"
+        text += (
+            f", measured {duration(costs.measured_ns)}: {abs(costs.error):.0%} {more} than measured"
+        )
+    plans = max(each.plans for each in costs.known)
+    text += f"; by at most {plural(plans, 'plan')} an operation"
+    console.print()
+    print_paragraph(console, "known", text)
+
+
+def _range(values: CostRange) -> str:
+    mean, low, high = (duration(value) for value in (values.ns, values.low_ns, values.high_ns))
+    return f"{mean} ({low} to {high})"
