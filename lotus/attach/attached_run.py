@@ -238,7 +238,7 @@ def _loop(row: Any) -> list[Any]:
 
 def _settings(row: Any) -> list[Any]:
     if not isinstance(row, dict):
-        raise ValueError("settings are no object")
+        raise ValueError("settings are not an object")
     numbers = [
         checked_values.whole(row.get(name), _PIDS if name == "pid" else _TOLD, name)
         for name in SETTINGS[:-1]
@@ -250,7 +250,7 @@ def _counters(content: Any) -> CounterEvidence | None:
     if content is None:
         return None
     if not isinstance(content, dict) or not isinstance(content.get("metrics"), dict):
-        raise ValueError("counters are no object")
+        raise ValueError("counters are not an object")
     events = [
         checked_values.text(name) for name in checked_values.items(content, "events")[:_MOST_EVENTS]
     ]

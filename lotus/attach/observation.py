@@ -74,7 +74,8 @@ def attach(
     except OSError as error:
         if process_discovery.read_process(programs[0].main.pid) is None:
             raise process_discovery.ended_early(programs[0].main.pid) from None
-        raise LotusError(f"cannot watch it: {error.strerror}; see: lotus doctor") from None
+        watched = ", ".join(str(program.main.pid) for program in programs)
+        raise LotusError(f"cannot watch {watched}: {error.strerror}; see: lotus doctor") from None
     finally:
         session.close()
         if session.locals is not None:

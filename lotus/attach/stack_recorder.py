@@ -1,15 +1,13 @@
 """py-spy beside a program that was not started by lotus."""
 
-import os
 import re
-import shutil
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lotus.attach.tied_process import TiedProcess
+from lotus.common import py_spy_program
 from lotus.recording.child_process import Version
 from native_map.errors import Unusable
 
@@ -24,9 +22,7 @@ INSTALL = "pip install 'py-spy>=0.4'"
 
 def find() -> tuple[str, str]:
     """(path of py-spy, "" or why there is none that serves)."""
-    beside = os.path.dirname(sys.executable)  # where pip installed it
-    search = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
-    path = shutil.which("py-spy", path=search)
+    path = py_spy_program.find()
     if path is None:
         return "", f"py-spy is not installed; {INSTALL}"
     try:
@@ -82,8 +78,8 @@ class StackRecorder:
 
         problem, text = self._problem, self._child.text()
         facts: dict[str, Any] = {"rate": self._rate, "cpu_ns": self._child.cpu_ns or 0}
-        wrote = re.search(r"Wrote chrome trace.*Samples: (\d+) Errors: (\d+)", text)
-        facts["stacks"], facts["errors"] = (int(wrote[1]), int(wrote[2])) if wrote else (0, 0)
+        wrote = py_spy_program.written(text)
+        facts["stacks"], facts["errors"] = wrote or (0, 0)
         result = None
         try:
             if not problem and wrote and self._child.end_ns is not None:
@@ -92,16 +88,9 @@ class StackRecorder:
                 start = self._child.exec_ns or self._child.start_ns
                 result = py_spy.read(self._output, start, seen, self._child.end_ns, period, ends)
             elif not problem:
-                problem = _reason(text)
+                problem = py_spy_program.complaint(text)
         except (OSError, Unusable) as error:
             problem = str(error).partition(";")[0]
         finally:
             self._output.unlink(missing_ok=True)
         return result, {**facts, "problem": problem}
-
-
-def _reason(text: str) -> str:
-    """The line of py-spy's words that says most."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    chosen = [line for line in lines if line.startswith(("Error:", "Reason:"))] or lines[:1]
-    return " ".join(chosen)[:200] or "py-spy ended without a word"

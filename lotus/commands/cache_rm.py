@@ -45,9 +45,11 @@ def run(args: argparse.Namespace) -> int:
     from lotus.settings import sample_caches
 
     if args.names and args.all:
-        raise LotusError("name caches, or give --all")
+        raise LotusError("names and --all contradict each other: give one of them")
     if not args.names and not args.all and args.unused_for is None:
-        raise LotusError("which ones? name them, or give --all; lotus cache ls lists them")
+        raise LotusError(
+            "no cache is named: give names, --all or --unused-for; lotus cache ls lists the names"
+        )
     caches = sample_caches.chosen(sample_caches.listed(), args.names, args.unused_for)
     freed = sum(sample_caches.remove(cache) for cache in caches)
     print(f"removed {plural(len(caches), 'cache')}: {size(freed)}" if caches else "removed nothing")

@@ -19,7 +19,7 @@ from lotus.reporters.run import closing
 from lotus.reporters.run.early_import import EarlyImport
 
 if TYPE_CHECKING:
-    from lotus.recording.sidecars import Sidecar
+    from lotus.recording.recorders import Sidecar
 
 NAME = "trace"
 HELP = "run a command and record its data loading"

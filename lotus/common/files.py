@@ -169,7 +169,7 @@ def json_of(data: bytes, most: int, values: int | None = None) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        raise ValueError("it is no JSON") from None
+        raise ValueError("it is not JSON") from None
 
 
 def read_json(path: Path, most: int = LARGEST, values: int | None = None) -> Any:

@@ -3,6 +3,7 @@
 import math
 import re
 import shlex
+import signal
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -145,3 +146,11 @@ def library(name: str) -> str:
     name = re.sub(r"\.(cpython-\d+[a-z]*|abi3|pypy\w*)(-[\w-]+)?(?=\.so)", "", name)
     name = re.sub(r"-[0-9a-f]{8}(?=\.so)", "", name)  # as auditwheel names what a wheel brings
     return re.sub(r"(?<=\.so)(\.\d+)+$", "", name)
+
+
+def signal_name(number: int | None) -> str:
+    """Return the name of a signal, such as SIGTERM."""
+    try:
+        return signal.Signals(number or 0).name
+    except ValueError:  # one of the real-time signals
+        return f"signal {number}"

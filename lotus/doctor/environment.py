@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lotus.common import host
+from lotus.common import host, py_spy_program
 from lotus.hardware.sampling_probe import perf_has_rights
 
 _PATIENCE_S = 10  # for programs that are asked for their version, or tried
@@ -280,7 +280,6 @@ def library(package: str, path: Path, debug: Path = Path("/usr/lib/debug")) -> L
 
 def helpers() -> OptionalTools:
     """Return the optional programs and packages that are installed."""
-    beside = Path(sysconfig.get_path("scripts"), "py-spy")
     bindings = [
         file
         for folder in (
@@ -292,7 +291,7 @@ def helpers() -> OptionalTools:
     suffix = sysconfig.get_config_var("EXT_SUFFIX") or ""
     own = next((str(file) for file in bindings if file.name == f"perf{suffix}"), None)
     return OptionalTools(
-        shutil.which("py-spy") or (str(beside) if beside.exists() else None),
+        py_spy_program.find(),
         _has_demangler(),
         own,
         tuple(sorted({str(file) for file in bindings if str(file) != own})),

@@ -25,8 +25,8 @@ CHUNK = 1 << 20
 _SOFTWARE, _CPU_CLOCK, _TASK_CLOCK = 1, 0, 1
 Progress = Callable[[int, int], None]
 UNTRUSTED = (
-    "this run was recorded by another user, elsewhere, or by a lotus before this one, so that no "
-    "file that it names was opened: --trust opens them"
+    "this run was recorded by another user, on another machine, or by an earlier version of lotus, "
+    "so no file that it names was opened: --trust opens them"
 )
 TO_COMPARE = "to compare them record with"  # in a note on counts that are of other modes
 

@@ -266,7 +266,7 @@ def _dead(dead: Sequence[Doing], quiet_ns: int) -> HangVerdict:
         headline += f", last at batch {process.batch}"
     lines = [
         f"its last state: {_state(process)}",
-        "killed for lack of memory, or crashed in C? the kernel log may tell",
+        "it was killed, as for lack of memory, or crashed in C code; see the log of the kernel",
     ]
     return _about(process, "dead", headline, lines, ["dmesg | tail"], quiet_ns)
 

@@ -5,12 +5,10 @@ inconsistent. It uses a few tenths of a second of CPU time per process.
 """
 
 import json
-import os
-import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lotus.common import py_spy_program
 from native_map.programs import ProgramLimits, answer
 
 # py-spy maps the files of the process that it looks at.
@@ -23,15 +21,10 @@ def dump(pids: Iterable[int]) -> dict[int, list[str]]:
 
     A stack that is not available is a line with the reason.
     """
-    path = shutil.which("py-spy", path=_search())
+    path = py_spy_program.find()
     if path is None:
-        return {pid: ["py-spy is not installed; pip install py-spy"] for pid in pids}
+        return {pid: [py_spy_program.MISSING] for pid in pids}
     return {pid: _dump(path, pid) for pid in pids}
-
-
-def _search() -> str:
-    # Also next to the Python that runs lotus, as its environment may not be activated.
-    return os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
 
 
 def _dump(path: str, pid: int) -> list[str]:

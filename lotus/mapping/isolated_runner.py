@@ -23,7 +23,7 @@ from lotus.format.manifest import TraceSettings
 from lotus.inside.isolate.isolation import NAME
 from lotus.mapping.isolated_samples import LENGTH_NS, PERF_DATA, Isolation, lines, load
 from lotus.recording import launcher
-from lotus.recording.sidecars import Perf
+from lotus.recording.perf_sidecar import Perf
 from native_map.paper.capture_probability import executions_needed
 from native_map.recording import perf_command
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lotus.common import memory_headroom
-from lotus.common.formatting import plural, size
+from lotus.common.formatting import plural, signal_name, size
 from lotus.format import process_reports
 
 _NO_PYTHON = (
@@ -46,7 +46,7 @@ def ending(exit_code: int | None, signal: int | None, memory_kills: int | None =
     """
     lines = []
     if signal is not None:
-        lines.append(f"the program was ended by {_signal_name(signal)}")
+        lines.append(f"the program was ended by {signal_name(signal)}")
     elif exit_code:
         lines.append(f"the program ended with code {exit_code}")
     lines = [f"{line}; what it did until then is kept" for line in lines]
@@ -112,12 +112,3 @@ def _other_environment(reports: Sequence[Mapping[str, Any]]) -> list[str]:
         f"the program ran in {', '.join(sorted(ran))}, lotus in {own}: if torch is installed "
         f"beside lotus only, type lotus trace -- {shlex.quote(own)} and then the script"
     ]
-
-
-def _signal_name(number: int) -> str:
-    import signal
-
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

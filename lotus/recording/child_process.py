@@ -7,6 +7,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 FINISH_S = 60.0  # perf reads its whole file at the end, for the build-ids
@@ -143,3 +144,11 @@ def high(descriptor: int) -> int:
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
     os.close(descriptor)
     return moved
+
+
+def size_of(path: Path) -> int | None:
+    """Return the bytes of a file that a recorder wrote; None if there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None

@@ -2,7 +2,7 @@
 
 The program keeps lotus's standard streams, terminal, process group and working directory: nothing
 is piped, and lotus does not come between it and its terminal. lotus waits beside it. If recorders
-run beside it (sidecars.py), the program is held until they are attached.
+run beside it (recorders.py), the program is held until they are attached.
 
 A signal to the whole process group (`timeout`, a shell's `kill %1`) looks like a signal to lotus
 alone, so the program gets it twice. Signals from the terminal can be distinguished.
@@ -32,7 +32,7 @@ from lotus.format.run_directory import make, make_default
 from lotus.recording.recorders import Recorders
 
 if TYPE_CHECKING:
-    from lotus.recording.sidecars import Sidecar
+    from lotus.recording.recorders import Sidecar
 
 # Forwarded where a process sent them to lotus alone.
 _FORWARDED = {
@@ -128,10 +128,15 @@ def _meanwhile(
         yield
 
 
+def part_note(directory: Path) -> str:
+    """Return the note in a run about a part of its program that has a run of its own."""
+    return f"a part of the program was recorded in a run of its own: {directory}"
+
+
 def _tell_outer(directory: Path) -> None:
     """Leave a message in the run that this command is part of, if there is one."""
     if outer := os.environ.get("LOTUS_RUN"):
-        text = f"a part was recorded apart, in {directory}"
+        text = part_note(directory)
         line = json.dumps({"event": "note", "pid": os.getpid(), "text": text})
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(OSError):

@@ -11,7 +11,8 @@ from lotus.hardware.event_selection import choose_counters
 from lotus.hardware.sampling_probe import kernel_refused, max_rate, sample, sampling_event
 from lotus.inside.common import perf_event
 from lotus.inside.common.perf_event import Event
-from lotus.recording import sidecars
+from lotus.recording import perf_sidecar, py_spy_sidecar
+from lotus.recording.recorders import Say, Sidecar
 from native_map.errors import Unusable
 from native_map.events import cpu as cpus
 from native_map.events import perf_list, spelling
@@ -27,7 +28,7 @@ class MeasurementPlan:
 
     counters: str | None
     cpu: dict[str, Any] = field(default_factory=dict)
-    recorders: list[sidecars.Sidecar] = field(default_factory=list)
+    recorders: list[Sidecar] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -38,14 +39,14 @@ def plan(
     frequency: int | None = None,
     kernel: bool = False,
     py_spy: bool = False,
-    say: sidecars.Say | None = None,
+    say: Say | None = None,
 ) -> MeasurementPlan:
     """Choose what to measure on this machine; `counters` names sets or events, "auto" the best.
 
     Raises LotusError for what is not understood. What the machine cannot do is a remark.
     """
     notes: list[str] = []
-    recorders: list[sidecars.Sidecar] = []
+    recorders: list[Sidecar] = []
     spec = None
     facts: dict[str, Any] = {}
     try:
@@ -63,7 +64,7 @@ def plan(
     except Unusable as error:
         raise LotusError(str(error)) from None
     if py_spy:
-        recorders.append(sidecars.PySpy(say=say))
+        recorders.append(py_spy_sidecar.PySpy(say=say))
     return MeasurementPlan(spec, facts, recorders, notes)
 
 
@@ -72,8 +73,8 @@ def _perf(
     frequency: int | None,
     kernel: bool,
     notes: list[str],
-    say: sidecars.Say | None,
-) -> Sequence[sidecars.Sidecar]:
+    say: Say | None,
+) -> Sequence[Sidecar]:
     event, rate, why = sampling_event()
     if kernel and event and kernel_refused():
         kernel = False
@@ -100,7 +101,7 @@ def _perf(
                 f"--perf-frequency {frequency} is more than perf_event_max_sample_rate allows: "
                 f"sampling at {rate} Hz"
             )
-    return [sidecars.Perf(perf_command.Sampling(chosen, rate, kernel), say=say, why=why)]
+    return [perf_sidecar.Perf(perf_command.Sampling(chosen, rate, kernel), say=say, why=why)]
 
 
 def _samples(events: str, works: str, notes: list[str]) -> bool:

@@ -6,13 +6,12 @@ installed and the kernel allows it.
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-from lotus.recording.sidecars import forbidden_by_yama
+from lotus.common import py_spy_program
+from lotus.recording.py_spy_sidecar import forbidden_by_yama
 from lotus.recording.source_texts import texts_of
 
 _RATE, _SECONDS = 50, 2
@@ -47,9 +46,7 @@ class PySpyChild:
             self._is_interrupted = False
 
     def _started(self, pid: int) -> subprocess.Popen[bytes] | None:
-        beside = os.path.dirname(sys.executable)  # where pip installed it
-        search = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
-        program = shutil.which("py-spy", path=search)
+        program = py_spy_program.find()
         if program is None or forbidden_by_yama(os.geteuid()):
             return None
         words = [program, "record", f"--pid={pid}", "--nonblocking", "--idle", "--full-filenames"]

@@ -1,23 +1,47 @@
-"""The recorders that run beside one program, and what run.json keeps of them."""
+"""The recorders that run beside one program, and what run.json keeps of them.
+
+A recorder has its own session, so that signals from the terminal reach only the program, and it
+follows the program by its process id. It may fail, hang or be killed: the program is not affected,
+and a message says what is missing. If lotus is killed, a recorder ends with the program.
+"""
 
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from lotus.format import manifest
 
-if TYPE_CHECKING:
-    from lotus.recording.sidecars import Sidecar
-
+Say = Callable[[str], None]
 _T = TypeVar("_T")
+
+
+class Sidecar(Protocol):
+    """A recorder. None of its methods waits forever; a recorder that raises is ignored."""
+
+    name: str
+
+    def start(self, pid: int, directory: Path) -> None:
+        """Attach to a process that waits to become the program."""
+
+    def watch(self) -> float | None:
+        """See whether all is well; returns after how many seconds to look again (None: never).
+
+        It is first called when the program has started, and whenever a child of lotus has ended.
+        """
+
+    def stop(self) -> None:
+        """End the recording; the program has ended."""
+
+    def note(self) -> dict[str, Any]:
+        """Return what run.json keeps of it; `problem` is a line or None."""
 
 
 class Recorders:
     """The recorders of one run, and their part of its manifest."""
 
     def __init__(
-        self, sidecars: Sequence["Sidecar"], directory: Path, record: dict[str, Any]
+        self, sidecars: Sequence[Sidecar], directory: Path, record: dict[str, Any]
     ) -> None:
         self._sidecars, self._directory, self._record = list(sidecars), directory, record
         self._notes: dict[str, Any] = {}
@@ -44,7 +68,7 @@ class Recorders:
         self._each(lambda sidecar: self._notes.update({sidecar.name: sidecar.note()}))
         self._record["recorders"] = dict(self._notes)
 
-    def _each(self, call: Callable[["Sidecar"], _T]) -> list[_T]:
+    def _each(self, call: Callable[[Sidecar], _T]) -> list[_T]:
         """Call a function for each recorder; one that raises, a bug, is then ignored."""
         results = []
         for sidecar in list(self._sidecars):

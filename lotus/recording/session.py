@@ -84,7 +84,7 @@ def trace(  # noqa: PLR0913 - options of the public call, each by its name
     record = manifest.begin([sys.executable, *sys.argv], settings, environ)
     manifest.write(target, record)
     if outer is not None:
-        outer.recorder.event({"event": "note", "text": f"a part was recorded apart, in {target}"})
+        outer.recorder.event({"event": "note", "text": launcher.part_note(target)})
         outer.uninstall()
     # Spawned workers find the hooks by the environment.
     ours = {*environ, *launcher.VARIABLES}

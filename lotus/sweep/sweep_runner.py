@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lotus.common.errors import LotusError
+from lotus.common.formatting import signal_name
 from lotus.format import run_directory
 from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
@@ -346,10 +347,7 @@ def child(path: str, number: int, command: Sequence[str]) -> int:
 def _how(code: int) -> str:
     """Return why a process failed; "" if it did not."""
     if code < 0:
-        try:
-            return f"ended by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"ended by signal {-code}"
+        return f"ended by {signal_name(-code)}"
     return f"exit code {code}" if code else ""
 
 

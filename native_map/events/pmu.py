@@ -38,6 +38,10 @@ class Choice:
 
 # Of these the events were counted on a real CPU by this project (docs/silicon).
 TRIED = frozenset({"amd_zen5"})
+UNTRIED = (  # what is said of others
+    "lotus has not been tried on this CPU: its events come from the tables of Linux and of the "
+    "CPU's maker, and were not compared with counts of known work"
+)
 
 
 def table(cpu: Cpu | str) -> EventTable:

@@ -37,7 +37,10 @@ def test_a_trace_inside_a_trace_records_its_own_part(traced, tmp_path):
     sizes = [len(lotus.load(path).samples) for path in (tmp_path / "within", tmp_path / "block")]
     assert sizes == [3, 2]
     assert len(ended.run.samples) == 2 + 1
-    apart = [f"a part was recorded apart, in {tmp_path / name}" for name in ("within", "block")]
+    apart = [
+        f"a part of the program was recorded in a run of its own: {tmp_path / name}"
+        for name in ("within", "block")
+    ]
     assert ended.run.notes == apart
 
 
@@ -47,7 +50,9 @@ def test_a_trace_of_a_trace_says_where_all_of_it_is(torch, tmp_path):
     words = [*LOTUS, "trace", "-o", outer, "--", *LOTUS, "trace", "-q", "-o", inner, "--", *program]
     ended = execute(words, tmp_path, outer, env=SMALL_TORCH)
     assert (ended.code, ended.out) == (0, UNDISTURBED)
-    assert ended.messages == [f"lotus: a part was recorded apart, in {inner}"]
+    assert ended.messages == [
+        f"lotus: a part of the program was recorded in a run of its own: {inner}"
+    ]
     assert len(lotus.load(inner).samples) == 96
 
 

@@ -16,14 +16,15 @@ needs_perf = pytest.mark.skipif(shutil.which("perf") is None, reason="perf is no
 # Arguments: the perf to run, "py-spy" to have that too, and the command.
 DRIVER = """
 import os, sys
-from lotus.recording import launcher, sidecars
+from lotus.recording import launcher, perf_sidecar
 from lotus.format.manifest import TraceSettings
-from lotus.recording.sidecars import Perf, PySpy
+from lotus.recording.perf_sidecar import Perf
+from lotus.recording.py_spy_sidecar import PySpy
 from lotus.common.stderr import say
 from native_map.recording.perf_command import Sampling
 from pathlib import Path
 perf, spy, *command = sys.argv[1:]
-sidecars.ATTACH_S = float(os.environ.get("ATTACH_S", sidecars.ATTACH_S))
+perf_sidecar.ATTACH_S = float(os.environ.get("ATTACH_S", perf_sidecar.ATTACH_S))
 recorders = [Perf(Sampling(("cpu-clock",), 499), perf, say)] if perf else []
 class Broken:
     name = "broken"

@@ -429,7 +429,7 @@ def test_apply_refuses_what_it_cannot_read(mapping, tmp_path):
 
 
 def test_python_functions_by_py_spy(torch, pair):
-    from lotus.recording import sidecars
+    from lotus.recording import py_spy_sidecar
 
     if shutil.which("py-spy", path=str(Path(LOTUS[0]).parent)) is None:
         pytest.skip("py-spy is not installed")
@@ -440,7 +440,7 @@ def test_python_functions_by_py_spy(torch, pair):
         if recorder["problem"]:
             assert recorder["problem"].encode() in got.err
             pytest.skip(f"py-spy: {recorder['problem']}")
-        assert sidecars.PySpy.name in got.run.manifest["recorders"]
+        assert py_spy_sidecar.PySpy.name in got.run.manifest["recorders"]
         table = got.run.python_functions
         ops = table[table["kind"] == "operation"]
         if ops["samples"].sum() >= 150:

@@ -119,7 +119,7 @@ def test_a_program_without_python_is_a_line() -> None:
 
 
 def test_a_kernel_that_keeps_siblings_apart_is_known(tmp_path: Path) -> None:
-    from lotus.recording.sidecars import forbidden_by_yama
+    from lotus.recording.py_spy_sidecar import forbidden_by_yama
 
     scope = tmp_path / "ptrace_scope"
     assert not forbidden_by_yama(1000, scope)

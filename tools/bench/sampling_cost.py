@@ -23,7 +23,9 @@ import provenance
 
 from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
-from lotus.recording.sidecars import Perf, PySpy, Sidecar
+from lotus.recording.perf_sidecar import Perf
+from lotus.recording.py_spy_sidecar import PySpy
+from lotus.recording.recorders import Sidecar
 from native_map.recording.perf_command import Sampling
 
 PROGRAM = """

@@ -262,4 +262,4 @@ def _transform_of(dataset: Any) -> tuple[TransformPlace, Any]:
             for name in path[:-1]:
                 owner = attributes(owner).get(name)
             return place, owner
-    raise CannotChange("its transform is no Compose of torchvision")
+    raise CannotChange("its transform is not a Compose of torchvision")

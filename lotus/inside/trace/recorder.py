@@ -459,7 +459,8 @@ class Recorder(Writer):
             self._write(self._sends_frame())
         if self.uncounted:
             text = (
-                f"{self.uncounted} batches that one thread fetched beside another are not counted"
+                f"the counters of {self.uncounted} batches were not read, as another thread "
+                "fetched a batch at the same time"
             )
             self.event({"event": "note", "text": text})
             self.uncounted = 0
@@ -468,7 +469,7 @@ class Recorder(Writer):
             self.event({"event": "note", "text": text})
             self.crowded = 0
         if self.broken:
-            text = f"the program's signal handlers broke off {self.broken} records by exceptions"
+            text = f"exceptions of the program's signal handlers interrupted {self.broken} records"
             self.event({"event": "note", "text": text})
             self.broken = 0
         self.page.words[state_page.W_PHASE] = state_page.ENDED

@@ -112,10 +112,7 @@ def _measured(summary: MapSummary) -> list[str]:
         where = " in user space" if user and hardware else ""
         lines.append(f"Counted exactly{where}: {names} ({plain(summary.cpu)})")
         if hardware and summary.cpu not in pmu.TRIED:
-            lines.append(
-                "lotus has not been tried on this CPU: its events are those of Linux's and its "
-                "maker's tables, uncompared with known work (tools/silicon.sh compares them)"
-            )
+            lines.append(f"{pmu.UNTRIED} (tools/silicon.sh in the source of lotus does that)")
         if turns := turns_text(summary):
             lines.append(turns)
     mapped = summary.mapped

@@ -96,10 +96,7 @@ def lines(counters: CounterSummary) -> list[str]:
     """Return how far two clocks agree, and what was not counted."""
     result = [f"{plain(text)}." for text in counters.remarks]
     if counters.hardware and counters.uarch not in pmu.TRIED:
-        result.append(
-            "lotus has not been tried on this CPU: its events are those of Linux's and its maker's "
-            "tables, uncompared with known work."
-        )
+        result.append(f"{pmu.UNTRIED}.")
     return [*result, *(f"Counters: {plain(note)}." for note in counters.notes)]
 
 

@@ -36,7 +36,10 @@ def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool
     lines = missing_data.ending(outcome.exit_code, outcome.signal, outcome.memory_kills)
     report = ""
     if not directory.exists():
-        lines.append(f"{directory} was removed while the program ran: nothing of the run is left")
+        lines.append(
+            f"{directory} was removed while the program ran, so nothing of the run is left; choose "
+            "another directory with -o"
+        )
         return "\n".join(f"lotus: {line}" for line in lines)
     try:
         logs = [path.stat().st_size for path in (directory / "events").glob("*.ltr")]

@@ -227,7 +227,7 @@ def _slowest(console: "Console", loader: LoaderSummary) -> None:
 def _books(console: "Console", loader: LoaderSummary) -> None:
     table = report_columns.shown(report_columns.BOOKS, loader, report_columns.TERMINAL)
     rows = table.rows(rows_of(loader.books))
-    print_table(console, "Books (fetch = samples + collate + itself)", table.headings, rows)
+    print_table(console, "Sums (fetch = samples + collate + itself)", table.headings, rows)
 
 
 def _footer(console: "Console", summary: Summary) -> None:

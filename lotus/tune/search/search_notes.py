@@ -214,7 +214,7 @@ _STEPS = (
     ("ulimit -n", "`ulimit -n 4096` or more in the shell, before the command"),
     ("descriptor", "`ulimit -n 4096` or more in the shell, before the command"),
     ("of memory", "more memory for the job or its container, or a smaller batch_size"),
-    ("it was not found out", "a larger --budget"),
+    ("could not be compared within the budget", "a larger --budget"),
     ("took longer than", "a larger --budget"),
     ("the budget", "a larger --budget"),
 )

@@ -34,10 +34,11 @@ class Hints:
         "epoch has"
     )
     few: str = "; --watch {batches} makes do with these"
+    fault: str = "; lotus sweep -- COMMAND tries settings in runs of their own"
 
 
 HINTS = Hints()
-NO_HINTS = Hints("", "")  # of a verb that has no --watch
+NO_HINTS = Hints("", "", "")  # of a verb that has no --watch
 
 
 class Pipe:
@@ -147,7 +148,8 @@ class PipedProgram(RemoteProgram):
                     self.interrupted = True
                     raise KeyboardInterrupt
                 if reply.get("event") == "fault":
-                    self.problem = f"lotus failed inside the program: {reply.get('error')}"
+                    error = reply.get("error")
+                    self.problem = f"lotus failed inside the program: {error}{self._hints.fault}"
                     raise Ended
         except Ended:
             ended = f"the program ended while it was measured{self._hints.ended}"

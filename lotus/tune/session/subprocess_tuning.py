@@ -348,11 +348,15 @@ class _Beside(threading.Thread):
         for event in self._events:
             events.setdefault(str(event.get("event")), []).append(event)
         if "fault" in events:
-            return f"lotus failed inside the program: {events['fault'][-1].get('error')}"
+            error = events["fault"][-1].get("error")
+            return f"lotus failed inside the program: {error}{self._hints.fault}"
         before = f"the program ended ({how}) before"
         iterated = events.get("iterated", [])
         if "torch" not in events:
-            return f"{before} it imported torch.utils.data under lotus; is it a Python program?"
+            return (
+                f"{before} it imported torch.utils.data, as far as lotus saw: check that the "
+                "command starts Python, without -I, -E and -S"
+            )
         if not iterated:
             return f"{before} it iterated a DataLoader of torch, so there is no loader to tune"
         chosen = [str(event.get("loader")) for event in iterated if event.get("chosen")]

@@ -171,5 +171,5 @@ def test_a_document_is_read_as_it_was_written(tmp_path: Path) -> None:
         files.read_json(path, 10)
     for damaged in ("{", "[" * 100_000, "\xff"):
         path.write_bytes(damaged.encode("latin-1"))
-        with pytest.raises(ValueError, match="it is no JSON"):
+        with pytest.raises(ValueError, match="it is not JSON"):
             files.read_json(path)

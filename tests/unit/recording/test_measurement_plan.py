@@ -7,7 +7,7 @@ import pytest
 
 from lotus.hardware.sampling_probe import ProbeSampling
 from lotus.inside.common.perf_event import Event
-from lotus.recording import measurement_plan, sidecars
+from lotus.recording import measurement_plan, perf_sidecar
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def perf(plan: measurement_plan.MeasurementPlan) -> dict[str, object]:
     (recorder,) = plan.recorders
-    assert isinstance(recorder, sidecars.Perf)
+    assert isinstance(recorder, perf_sidecar.Perf)
     return recorder.note()
 
 

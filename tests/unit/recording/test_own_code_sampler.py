@@ -3,6 +3,7 @@
 import signal
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ printf 'f (a.py:1) 2\\ng (a.py:2) 30\\n' > "$file"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for a stand-in of py-spy, which is the only one that is found."""
     monkeypatch.setattr(py_spy_child, "forbidden_by_yama", lambda user: False)
-    monkeypatch.setattr(py_spy_child.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     return tmp_path
 
 

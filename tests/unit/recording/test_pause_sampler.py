@@ -2,6 +2,7 @@
 
 import signal
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ exec sleep 1000
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(py_spy_child, "forbidden_by_yama", lambda user: False)
-    monkeypatch.setattr(py_spy_child.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     return tmp_path
 
 

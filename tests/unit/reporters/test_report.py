@@ -46,7 +46,7 @@ def test_the_verdict_comes_first() -> None:
     assert first == "HIGHLY INPUT-BOUND"
     for wanted in (
         "First cause Slow", "Next step", "Operations", "Per batch", "Workers", "Slowest samples",
-        "Books", "remainder", "samples/s", "out of order",
+        "Sums (fetch", "remainder", "samples/s", "out of order",
     ):  # fmt: skip
         assert wanted in text
     assert "\x1b" not in text

@@ -25,7 +25,8 @@ from lotus.doctor import examination
 from lotus.format import manifest
 from lotus.joining import sample_join
 from lotus.mapping import function_mapping
-from lotus.recording import sidecars
+from lotus.recording.perf_sidecar import Perf, Sampling
+from lotus.recording.py_spy_sidecar import PySpy
 from lotus.reporters.advise import cache_list_report, ceilings_report, plan_report
 from lotus.reporters.compare import comparison_report
 from lotus.reporters.live import top_report
@@ -270,8 +271,8 @@ def compared() -> dict[str, Any]:
 def run_files() -> list[Any]:
     began = manifest.begin(["python", "train.py"], manifest.TraceSettings(), {"RANK": "1"})
     rank = {"rank": 0, "local_rank": 0, "world_size": 2, "host": "h", "pid": 7}
-    perf = sidecars.Perf(sidecars.Sampling(("cpu-clock",), 997))
-    recorders = {"perf": perf.note(), "py_spy": sidecars.PySpy().note()}
+    perf = Perf(Sampling(("cpu-clock",), 997))
+    recorders = {"perf": perf.note(), "py_spy": PySpy().note()}
     ended = manifest.end({**began, "recorders": recorders}, 0, None, began["start_ns"] + 1, [rank])
     return [began, ended, *(json.loads((path / "run.json").read_bytes()) for path in RUNS)]
 

@@ -142,9 +142,9 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "it is no JSON"),
-        (b"\xff{", "it is no JSON"),
-        (b"[" * 100_000, "it is no JSON"),
+        (b"", "it is not JSON"),
+        (b"\xff{", "it is not JSON"),
+        (b"[" * 100_000, "it is not JSON"),
         ([], "the document must be an object, not a list"),
         ({"loaders": []}, "the document has no schema"),
         (document(schema="1"), "schema must be a whole number, not a text"),

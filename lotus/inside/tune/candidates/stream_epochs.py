@@ -68,7 +68,7 @@ def _why_not(
                 "it cannot be told whether other workers keep the samples"
             )
     except Failed as error:
-        return f"it was not found out, as may be with a larger budget: {error}"
+        return f"the epochs could not be compared within the budget: {error}"
     common = (first & second).total()
     return (
         f"of the {first.total()} samples of an epoch with {_workers(mine)}, {common} come with "

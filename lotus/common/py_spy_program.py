@@ -1,0 +1,32 @@
+"""Finds py-spy, and reads what it prints."""
+
+import os
+import re
+import shutil
+import sys
+
+MISSING = "py-spy is not installed; pip install py-spy"
+_WRITTEN = re.compile(r"Wrote chrome trace.*Samples: (\d+) Errors: (\d+)")
+_LONGEST = 200  # characters of a complaint
+
+
+def find(name: str = "py-spy") -> str | None:
+    """Return the path of py-spy, or None if it is not installed.
+
+    One beside the Python that runs lotus comes first: its environment may not be activated.
+    """
+    beside = os.path.dirname(sys.executable)
+    return shutil.which(name, path=os.pathsep.join([beside, os.environ.get("PATH", os.defpath)]))
+
+
+def written(text: str) -> tuple[int, int] | None:
+    """Return (samples, errors) of a recording, or None if py-spy did not write one."""
+    match = _WRITTEN.search(text)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def complaint(text: str) -> str:
+    """Return the lines that say why py-spy failed, at most 200 characters."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    chosen = [line for line in lines if line.startswith(("Error:", "Reason:"))] or lines[:1]
+    return " ".join(chosen)[:_LONGEST] or "py-spy ended and printed nothing"
