@@ -37,6 +37,7 @@ CORPORA = (
     "ebb", "neap", "fjord", "skerry", "petrel", "heron", "gannet",
 )  # fmt: skip
 SETTING = "num_workers prefetch_factor persistent_workers pin_memory".split()
+SLOWER = 0.95  # of a pair's speed: below it the next step made the program slower
 _LIMIT_S = 600
 
 
@@ -146,6 +147,7 @@ def row_of(
         "gain": statistics.median(gains) if gains else None,
         "remedy": remedy,
         "followed": statistics.median(tried) if tried else None,
+        "planted_gain": label.get("gain"),
     }
 
 
@@ -209,9 +211,23 @@ def summary(rows_shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"in {harmless}; healthy left alone: {sum(row['right'] for row in healthy)} of "
             f"{len(healthy)}"
         )
+    yield from _of_steps(rows_shown)
     confused = Counter((row["planted"], row["first"]) for row in rows_shown if not row["right"])
     for (planted_kind, first), count in confused.most_common():
         yield f"  {planted_kind} taken for {first}: {count}"
+
+
+def _of_steps(rows_shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what applied next steps gave, of the time that the planted cause costs."""
+    tried = [row for row in rows_shown if row.get("followed") is not None]
+    planted = [row for row in tried if not row["healthy"] and (row["planted_gain"] or 0) > 1]
+    if tried:
+        half = sum(1 - 1 / row["followed"] >= (1 - 1 / row["planted_gain"]) / 2 for row in planted)
+        slower = sum(row["followed"] < SLOWER for row in tried)
+        yield (
+            f"next step applied: {len(tried)}; recovers at least half of the planted loss in "
+            f"{half} of {len(planted)}; over {1 - SLOWER:.0%} slower: {slower}"
+        )
 
 
 def main() -> None:
