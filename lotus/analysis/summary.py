@@ -68,7 +68,7 @@ class LoaderSummary:
     epochs: pd.DataFrame
     passes: Passes
     coverage: dict[str, float]
-    core_shared: float  # as `ledger.core_shared` has it
+    core_shared: float  # as `batch_making.core_shared` has it
     empty_workers: int  # as `data_shares` has it
     counted: str  # what its samples are, as `sample_counts` has it
     by_first_dimension: bool

@@ -13,6 +13,7 @@ from lotus.common.formatting import operation_name, share
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.chart_parts import BLUE, GREY, IDLE_GREY, ORANGE, RED, SKY, STEP, WAIT
 from lotus.reporters.base.console import rows_of
+from lotus.reporters.run import coverage
 from lotus.reporters.run.loader_charts import PART_COLOURS, brief
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def causes(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: 
     judged = figure_source.loader(run, loader).verdict
     causes = sorted(judged.causes, key=lambda cause: -cause.share)[:most]
     ax = canvas.axes(ax, canvas.bars_height(len(causes)))
-    title = "What the loop's time is spent on"
+    title = coverage.causes_title(judged)
     if not causes:
         return canvas.say(ax, title, judged.summary)
     values = [100 * cause.share for cause in causes]

@@ -5,7 +5,7 @@ run without one, and the time on cores of all threads of the process.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -59,6 +59,16 @@ class Threads:
         """
         return min(self.delay_share + min(self.blocked_share, self.delay_share), 1.0)
 
+    def with_cores(self, part: float) -> "Threads":
+        """The same, had they not lacked a core for this part of the time in which they did."""
+        took = 1.0 - part * self.delay_share
+        return replace(
+            self,
+            delay_share=ratio((1.0 - part) * self.delay_share, took),
+            blocked_share=ratio(self.blocked_share, took),
+            cores=ratio(self.cores, took),
+        )
+
     @property
     def affordable(self) -> int:
         """How many threads the cores that one process was given are enough for; at least 1."""
@@ -83,6 +93,7 @@ class CoreUse:
     used_share: float = math.nan  # by anybody
     beside_cores: float = 0.0  # that workers used for something else; 0.0 where that is not known
     kept_cores: float = 0.0  # that processes beside the workers used; 0.0 where that is not known
+    workers_full: bool = False  # whether workers keep the few cores busy that they may use
 
     @property
     def all_used(self) -> bool:
@@ -123,13 +134,25 @@ class CoreUse:
         return 0.0 if self.full or few or not used > 0 else self.others_share / used
 
     @property
+    def others_part_of_making(self) -> float:
+        """The same of the making of batches, however little that waits for a core."""
+        return 0.0 if self.workers_full else self.others_part_of_step
+
+    @property
+    def without_others(self) -> "CoreUse":
+        """The same, had other programs left the cores alone."""
+        fetch = self.fetch.with_cores(self.others_part_of_making)
+        step = self.step.with_cores(self.others_part_of_step)
+        return replace(self, fetch=fetch, step=step, others_share=0.0)
+
+    @property
     def rivals(self) -> bool:
         """Whether threads waited for cores that the program itself did not keep busy.
 
         Where what others used was measured, and was little, the program was in its own way.
         """
-        alone = self.others_share < _LEAST_OTHERS
-        return not self.full and not alone and self.fetch.delay_share >= LEAST_DELAY
+        alone = self.others_share < _LEAST_OTHERS or self.full or self.workers_full
+        return not alone and self.fetch.delay_share >= LEAST_DELAY
 
 
 def allowed_cores(scope: Scope) -> float:
@@ -140,6 +163,12 @@ def allowed_cores(scope: Scope) -> float:
 def cores_are_few(scope: Scope) -> bool:
     """Whether the program may use only a part of the machine's cores."""
     return allowed_cores(scope) < scope.machine_cores
+
+
+def workers_are_bound(scope: Scope) -> bool:
+    """Whether the workers may use fewer cores than the program, and than they are."""
+    few = 0 < scope.worker_cores < min(scope.cores, scope.num_workers)
+    return few and len(scope.ranks) == 1
 
 
 def core_use(scope: Scope) -> CoreUse:
@@ -179,6 +208,7 @@ def core_use(scope: Scope) -> CoreUse:
         used_share=used,
         beside_cores=ratio(beside, loop_ns),
         kept_cores=ratio(kept, loop_ns),
+        workers_full=workers_are_bound(scope) and workers > _FULL * scope.worker_cores * loop_ns,
     )
 
 

@@ -17,7 +17,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Replay:
-    """When each batch was asked for, taken, and its step done, and when the next one may begin.
+    """When the loop came for each batch, took it and ended its step, and when the next one may
+    begin; and when the batch was made.
 
     Each of shape (batches, cases), in the unit of the times that were given.
     """
@@ -26,6 +27,7 @@ class Replay:
     taken: Floats
     done: Floats
     end: Floats
+    made: Floats
 
     @property
     def duration(self) -> Floats:
@@ -68,7 +70,7 @@ def replay(
     late = np.broadcast_to(np.asarray(delivery, np.float64), made.shape)
     latest = np.full((int(ahead.max()), cases), -math.inf)  # when the latest batches were taken
     now = np.zeros(cases)
-    times = np.empty((4, batches, cases))
+    times = np.empty((5, batches, cases))
     for batch in range(batches):
         lane, place = batch % lanes, batch % ahead
         ready = np.maximum(free[lane, every], latest[place, every]) + made[batch]
@@ -77,6 +79,6 @@ def replay(
         latest[place, every] = taken
         done = taken + step[batch]
         end = done if collective is None else np.full(cases, done.max() + collective)
-        times[:, batch] = now, taken, done, end
+        times[:, batch] = now, taken, done, end, np.where(alone, taken, ready)
         now = end
     return Replay(*times)

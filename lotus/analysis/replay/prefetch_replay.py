@@ -1,7 +1,7 @@
 """What the waits would be if workers made batches further ahead, replayed from their own times."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,6 @@ class Prefetch:
     wait_ns: float  # as measured, or of the undisturbed loop
     loop_ns: float  # these waits and the training steps
     long_steps: int = 0  # training steps far longer than the mean, where steps are uneven
-    undisturbed: bool = False  # all of it in the loop as it would be without other programs
 
     @property
     def saved_share(self) -> float:
@@ -56,26 +55,23 @@ NOTHING = Prefetch(0, 0.0, 0.0, 0.0)
 
 
 def enough_prefetch(
-    scope: Scope, few: bool = False, undisturbed: Iterable[RecordedEpoch] = ()
+    scope: Scope, few: bool = False, undisturbed: Iterable[RecordedEpoch] | None = None
 ) -> Prefetch:
     """Find the prefetch factor that hides bursts of costly batches, or of short training steps.
 
     NOTHING where none does. `few`: also where there are few costly batches, because it is known
-    that they come again. `undisturbed`: epochs of the loop without other programs, if it waits for
-    more then. They are tried where a factor hides little of the recorded waits.
+    that they come again. `undisturbed`: epochs of the loop without other programs, to find it for
+    that; None: for the recorded one, if its replay comes near to it.
     """
     long_steps = _long_steps(number(scope.waits, "step_ns"))
     if scope.num_workers < 1 or not (few or long_steps or _has_bursts(scope.batches)):
         return NOTHING
     factors = _factors(scope)
-    measured, waits, steps = _waits(recorded_epochs(scope), factors)
-    near = abs(waits[0] - measured) <= _TOLERANCE * measured
-    found = _best(factors, waits, measured, steps, long_steps) if near else NOTHING
-    if found.hides:
-        return found
-    _, waits, steps = _waits(undisturbed, factors)
-    hidden = _best(factors, waits, float(waits[0]), steps, long_steps)
-    return replace(hidden, undisturbed=True) if hidden.hides else found
+    epochs = recorded_epochs(scope) if undisturbed is None else undisturbed
+    measured, waits, steps = _waits(epochs, factors)
+    wait = measured if undisturbed is None else float(waits[0])
+    near = abs(waits[0] - wait) <= _TOLERANCE * wait
+    return _best(factors, waits, wait, steps, long_steps) if near else NOTHING
 
 
 def _best(

@@ -28,6 +28,7 @@ _NAMES = ("rank", "epoch", "batch")
 class RecordedEpoch:
     """An epoch of one rank in the order of its batches; nanoseconds (n,)."""
 
+    rows: Ints  # of the batches in their table
     made: Floats  # how long its worker was, or would be, occupied with the batch
     fetch: Floats  # of that: without the pickling, which there is none of without workers
     delivery: Floats  # from made to arrived
@@ -40,19 +41,13 @@ class RecordedEpoch:
 
     def with_prefetch(self, factors: Sequence[int]) -> Replay:
         """Replay an epoch of workers with each of these prefetch factors: the cases."""
-        return replay_side_by_side([self] * len(factors), factors)
-
-
-def replay_side_by_side(epochs: Sequence[RecordedEpoch], factors: Sequence[int]) -> Replay:
-    """Replay epochs of as many batches and workers each with its prefetch factor: the cases."""
-    return replay(
-        np.column_stack([epoch.made for epoch in epochs]),
-        np.column_stack([epoch.step for epoch in epochs]),
-        np.array([len(epoch.begin) for epoch in epochs]),
-        np.array(factors),
-        delivery=np.column_stack([epoch.delivery for epoch in epochs]),
-        begin=np.column_stack([epoch.begin - epoch.begin.min() for epoch in epochs]),
-    )
+        cases = len(factors)
+        made, step, delivery, begin = (
+            np.repeat(times[:, None], cases, axis=1)
+            for times in (self.made, self.step, self.delivery, self.begin - self.begin.min())
+        )
+        workers = np.full(cases, len(self.begin))
+        return replay(made, step, workers, np.array(factors), delivery=delivery, begin=begin)
 
 
 def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[RecordedEpoch]:
@@ -69,6 +64,7 @@ def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[Record
         frame = pd.DataFrame(
             {
                 **{name: integer(batches, name)[made] for name in (*_NAMES, "worker")},
+                "row": made,
                 "start": number(batches, "fetch_start_ns")[made],
                 "fetch": number(batches, "fetch_ns")[made],
                 "end": number(batches, "ready_ns")[made],
@@ -172,6 +168,7 @@ def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None
     delivery = np.maximum(number(rows, "arrival") - end, 0.0)
     waited = delivery[wait > 0]  # the others lay there until the loop came
     return RecordedEpoch(
+        rows=integer(rows, "row"),
         made=np.maximum(end - began, 0.0),
         fetch=number(rows, "fetch"),
         delivery=np.minimum(delivery, np.median(waited) if waited.size else 0.0),
@@ -190,6 +187,7 @@ def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
     # A worker computes in one thread: it does alone what other threads of the loop's process did.
     helpers = np.nan_to_num(number(rows, "made_cpu") - number(rows, "thread_cpu"))
     return RecordedEpoch(
+        rows=integer(rows, "row"),
         made=number(rows, "fetch") + np.maximum(helpers, 0.0),
         fetch=number(rows, "fetch"),
         delivery=np.zeros(len(rows)),

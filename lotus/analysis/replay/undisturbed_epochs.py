@@ -4,20 +4,16 @@ A step that is kept from a core hides the making of batches behind it: beside ot
 may not wait for what it would wait for with the cores to itself.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
-from lotus.analysis.common.columns import Floats, number, ratio, total
+from lotus.analysis.common.columns import Floats, flag, number, ratio, total, with_columns
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import CoreUse
-from lotus.analysis.replay.recorded_epochs import (
-    RecordedEpoch,
-    recorded_epochs,
-    replay_side_by_side,
-)
+from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
 _QUICK = 0.05  # of the batches
 _STALLS = 0.02  # of the waits
@@ -31,32 +27,35 @@ _ENOUGH_BATCHES = 20_000  # replayed one by one
 def undisturbed_epochs(scope: Scope, use: CoreUse) -> Iterator[RecordedEpoch]:
     """The recorded epochs without the delays that are owed to other programs.
 
-    Taken out is `CoreUse.others_part_of_step` of the time in which steps and the making of batches
-    were ready to run without a core. None where other programs took nothing, or next to all.
+    Taken out is their part (`CoreUse.others_part_of_step`, `others_part_of_making`) of the time in
+    which steps and the making of batches were ready to run without a core. None where other
+    programs took nothing, or next to all.
     """
-    part = use.others_part_of_step
-    if part > 0 and use.own_share >= _LEAST_OWN:
+    if use.others_part_of_step > 0 and use.own_share >= _LEAST_OWN:
         for epoch in recorded_epochs(scope):
-            yield _undisturbed(epoch, part)
+            yield _undisturbed(epoch, use)
 
 
 @dataclass(frozen=True)
 class UndisturbedLoop:
-    """A loop with workers without other programs, by a replay: nanoseconds, without first waits.
+    """A loop with workers without other programs, by a replay.
 
-    Of a loop with many batches, the first ones. The longest 2 % of the waits are left out: stalls
-    that other programs cause, but which are no delays of a thread that was ready. All are 0.0
-    where other programs took nothing, and where no epoch can be replayed.
+    `batches`: the table of batches with the times of the replay. No wait have those that were not
+    replayed, as in a loop of many batches, nor the longest 2 % of the waits: stalls that other
+    programs cause, but which are no delays of a thread that was ready. `own_part`: of the making of
+    each batch (n,), what is left without the delays. `sent_part`: of the time that it then keeps
+    its worker, in which a replay has it sent.
     """
 
-    wait_ns: float = 0.0
-    step_ns: float = 0.0
-    sending_ns: float = 0.0  # of `wait_ns`: what a loop whose batches need no sending does not wait
+    batches: pd.DataFrame
+    own_part: Floats
+    sent_part: Floats
 
     @property
     def wait_share(self) -> float:
-        """The share of it that waits take, 0 to 1; NaN: not known."""
-        return ratio(self.wait_ns, self.wait_ns + self.step_ns) if self.step_ns > 0 else math.nan
+        """The share of waits in it, without first ones, 0 to 1."""
+        wait = total(number(self.batches, "wait_ns")[~flag(self.batches, "first")])
+        return ratio(wait, wait + total(number(self.batches, "step_ns")))
 
     @property
     def waits_for_data(self) -> bool:
@@ -64,50 +63,79 @@ class UndisturbedLoop:
         return self.wait_share > _LEAST_WAITS
 
 
-UNKNOWN_LOOP = UndisturbedLoop()
-
-
-def undisturbed_loop(scope: Scope, use: CoreUse) -> UndisturbedLoop:
-    """Replay the undisturbed epochs with the loader's settings."""
-    if scope.num_workers < 1:
-        return UNKNOWN_LOOP
-    waits: list[Floats] = []
-    worked, batches = 0.0, 0
-    for epoch in undisturbed_epochs(scope, use):
-        waits.append(_waits(epoch, scope.prefetch_factor)[1:])
-        worked += float(epoch.step.sum())
-        batches += len(epoch.made)
-        if batches >= _ENOUGH_BATCHES:
+def undisturbed_loop(scope: Scope, use: CoreUse) -> UndisturbedLoop | None:
+    """Replay the undisturbed epochs with the loader's settings; None where there are none."""
+    batches = scope.batches
+    fetch, snapshot = (np.nan_to_num(number(batches, f"{name}_ns")) for name in _MAKING)
+    times = {name: np.full(len(batches), np.nan) for name in _TIMES}
+    own, sent, replayed = np.ones(len(batches)), np.zeros(len(batches)), 0
+    for epoch in undisturbed_epochs(scope, use) if scope.num_workers else ():
+        rows = epoch.rows
+        for name, column in _replayed(epoch, scope).items():
+            times[name][rows] = column
+        own[rows] = np.fmax(epoch.fetch, 1.0) / np.fmax(fetch[rows], 1.0)
+        making = epoch.fetch + snapshot[rows]
+        sent[rows] = np.maximum(1.0 - making / np.fmax(epoch.made, 1.0), 0.0)
+        replayed += len(rows)
+        if replayed >= _ENOUGH_BATCHES:
             break
-    if not waits:
-        return UNKNOWN_LOOP
-    sorted_waits = np.sort(np.concatenate(waits), axis=0)
-    usual = len(sorted_waits) - max(int(_STALLS * len(sorted_waits)), 1)
-    waited, unsent = (total(case) for case in sorted_waits[:usual].T)
-    # What a pin thread copies is ready only then: its time is not told from the sending.
-    pins = np.isfinite(number(scope.batches, "pin_ns")).any()
-    return UndisturbedLoop(waited, worked, 0.0 if pins else max(waited - unsent, 0.0))
+    if not replayed:
+        return None
+    wait = np.where(flag(batches, "first"), np.nan, times["wait_ns"])
+    longest = np.argsort(-wait, kind="stable")  # NaN comes last
+    times["wait_ns"][longest[: max(int(_STALLS * np.isfinite(wait).sum()), 1)]] = np.nan
+    return UndisturbedLoop(with_columns(batches, times), own, sent)
 
 
-def _waits(epoch: RecordedEpoch, prefetch_factor: int) -> Floats:
-    """The waits of a replay, and of one in which batches need no sending (n, 2)."""
-    unsent = replace(epoch, made=epoch.fetch, delivery=np.zeros(len(epoch.made)))
-    return replay_side_by_side([epoch, unsent], [prefetch_factor] * 2).waits
+_MAKING = ("fetch", "snapshot")
+_TIMES = (
+    *("wait_start_ns", "wait_ns", "step_ns", "idle_ns", "fetch_start_ns", "fetch_ns"),
+    *("snapshot_ns", "send_start_ns", "pickle_ns", "ready_ns", "arrival_ns", "pin_start_ns"),
+)
 
 
-def _undisturbed(epoch: RecordedEpoch, part: float) -> RecordedEpoch:
-    delays = part * np.minimum(np.nan_to_num(epoch.made_delay), epoch.fetch)
+def _replayed(epoch: RecordedEpoch, scope: Scope) -> dict[str, Floats]:
+    """The times of an epoch's batches in a replay (n,), on the clock of the recording.
+
+    A fetch lasts as long as its batch occupies its worker.
+    """
+    origin = float(epoch.begin.min())
+    outcome = epoch.with_prefetch([scope.prefetch_factor])
+    begin, taken, ready = (
+        origin + times[:, 0] for times in (outcome.begin, outcome.taken, outcome.made)
+    )
+    # An epoch begins with its first `next`, before or after its workers do.
+    begin[0] = np.fmin(number(scope.batches, "wait_start_ns")[epoch.rows[0]], taken[0])
+    start, workers = ready - epoch.made, len(epoch.begin)
+    free = np.concatenate([start[:workers], ready[:-workers]])  # its worker, of the batch before
+    return {
+        "wait_start_ns": begin,
+        "wait_ns": taken - begin,
+        "step_ns": epoch.step,
+        "idle_ns": np.maximum(start - free, 0.0),
+        "fetch_start_ns": start,
+        "fetch_ns": epoch.made,
+        "send_start_ns": ready,
+        "pickle_ns": np.zeros(len(ready)),
+        "ready_ns": ready,
+        "arrival_ns": ready + epoch.delivery,
+    }
+
+
+def _undisturbed(epoch: RecordedEpoch, use: CoreUse) -> RecordedEpoch:
+    delays = use.others_part_of_making * np.minimum(np.nan_to_num(epoch.made_delay), epoch.fetch)
     # Sending, and the threads that hand a batch on, are not known to have lacked a core: the
     # quickest lacked it least. A batch that took longer than the loop waited for it lay ready: what
     # was waited for is then how long it takes to receive one.
     sending = np.maximum(epoch.made - epoch.fetch, 0.0)
     way = np.minimum(epoch.delivery, epoch.wait)
+    of_step = use.others_part_of_step * np.nan_to_num(epoch.step_delay)
     return replace(
         epoch,
         made=epoch.fetch - delays + _quickest(sending),
         fetch=epoch.fetch - delays,
         delivery=np.minimum(epoch.delivery, _quickest(way)),
-        step=np.maximum(epoch.step - part * np.nan_to_num(epoch.step_delay), 0.0),
+        step=np.maximum(epoch.step - of_step, 0.0),
     )
 
 

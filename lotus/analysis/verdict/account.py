@@ -10,9 +10,10 @@ from lotus.analysis.common.scope import Scope
 from lotus.analysis.common.warm_up import WARM_UP
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.machine.core_use import CoreUse
-from lotus.analysis.replay.undisturbed_epochs import UNKNOWN_LOOP, UndisturbedLoop
+from lotus.analysis.replay.undisturbed_epochs import undisturbed_loop
 from lotus.analysis.verdict.cause_spread import UNKNOWN, CauseSpread, cause_spread
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
+from lotus.analysis.verdict.causes.batch_making import BatchMaking
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, CauseRow, Charge
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.threads import OTHERS
@@ -46,30 +47,39 @@ class Account:
     shares: DataShares
     delay_share: float = 0.0  # of the making of batches, which other programs kept from the cores
     spread: CauseSpread = UNKNOWN  # how `charges` vary between batches
-    undisturbed: UndisturbedLoop = UNKNOWN_LOOP
+    # The loop without other programs, by a replay; None: not known, or it hardly waits.
+    without_others: "Account | None" = None
     warm_up_ns: float = 0.0  # of first steps, beyond a usual one; no part of loop_ns
 
 
 def account(scope: Scope) -> Account:
-    """Charge the time of the loader's loop."""
-    ledger = Ledger(scope)
+    """Charge the time of the loader's loop, and of the one that it would be without others."""
+    made = BatchMaking(scope)
+    loop = undisturbed_loop(scope, made.use)
+    books = _account(Ledger(made))
+    if loop is None or not loop.waits_for_data:
+        return _with_spread(books, scope.batches)
+    without_others = _account(Ledger(made, loop))
+    del made  # its matrices take as much memory as what follows
+    return replace(
+        _with_spread(books, scope.batches),
+        without_others=_with_spread(without_others, loop.batches),
+    )
+
+
+def _account(ledger: Ledger) -> Account:
     charges: list[Charge] = []
     for row in CAUSES:
         # What other programs took of the steps is listed with what they took of the waits.
         of_step = row is OTHERS and any(charge.taken_ns >= _LEAST_NS for charge in charges)
         listed = row.silent or of_step
-        taken = [
-            charge
-            for charge in _taken(row, ledger)
-            if charge.ns + charge.hidden_ns >= _LEAST_NS or listed
-        ]
+        taken = [charge for charge in _taken(row, ledger) if charge.ns >= _LEAST_NS or listed]
         if row.part not in (STEP, SHUTDOWN):
             ledger.charged_ns += sum(charge.waited_ns for charge in taken)
         charges += taken
-    if scope.partial:
+    if ledger.scope.partial:
         charges = _extrapolated(charges, ledger.uncharged_ns)
-    charges = sorted(charges, key=lambda charge: -charge.ns)
-    made = Account(
+    return Account(
         loop_ns=ledger.loop_ns,
         iter_ns=ledger.iter_ns,
         wait_ns=ledger.wait_ns,
@@ -79,16 +89,17 @@ def account(scope: Scope) -> Account:
         tail_ns=ledger.tail_ns,
         epochs=ledger.loop,
         phases=ledger.phases,
-        workers=ledger.workers,
-        charges=charges,
+        workers=ledger.made.workers,
+        charges=sorted(charges, key=lambda charge: -charge.ns),
         use=ledger.use,
-        shares=ledger.shares,
+        shares=ledger.made.shares,
         delay_share=ledger.delay_share,
-        undisturbed=ledger.undisturbed,
     )
-    del ledger  # its matrices take as much memory as what follows
-    large = [charge for charge in charges if charge.ns > _LEAST_SHARE * made.loop_ns]
-    return replace(made, spread=cause_spread(scope, large))
+
+
+def _with_spread(books: Account, batches: pd.DataFrame) -> Account:
+    large = [charge for charge in books.charges if charge.ns > _LEAST_SHARE * books.loop_ns]
+    return replace(books, spread=cause_spread(batches, large))
 
 
 def _taken(row: CauseRow, ledger: Ledger) -> Iterator[Charge]:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from lotus.analysis.batches.wait_spread import LEAST_BATCHES, binned, replicated_shares
 from lotus.analysis.common.columns import Floats, flag, number
-from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict.causes.cause_row import Charge
 
 _MOST_AT_EDGES = (
@@ -44,9 +44,8 @@ class CauseSpread:
 UNKNOWN = CauseSpread((), np.empty((1, 0)))
 
 
-def cause_spread(scope: Scope, charges: Sequence[Charge]) -> CauseSpread:
-    """Draw the loop's batches again and again, in blocks, and add up each charge."""
-    batches = scope.batches
+def cause_spread(batches: pd.DataFrame, charges: Sequence[Charge]) -> CauseSpread:
+    """Draw the batches of a loop again and again, in blocks, and add up each charge."""
     whole = number(batches, "wait_ns") + np.nan_to_num(number(batches, "step_ns"))
     steady = ~np.isnan(whole) & ~flag(batches, "first")
     known = [charge for charge in charges if charge.by_batch is not None]

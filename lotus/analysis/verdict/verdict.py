@@ -12,7 +12,6 @@ import pandas as pd
 
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop
 from lotus.analysis.verdict import remarks
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.causes import BY_KIND, missing_cores
@@ -26,7 +25,7 @@ from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.analysis.verdict.ruled_out import LITTLE, ruled_out
-from lotus.common.formatting import duration, share
+from lotus.common.formatting import duration
 
 MODERATE, HIGH = 0.05, 0.20
 STANDSTILL = "standstill"  # kind of a program that was watched from outside, and did not move
@@ -121,6 +120,8 @@ class Verdict:
     input_low: float = math.nan
     input_high: float = math.nan
     as_large: str = ""  # title of a cause that may be larger than the first one
+    # Whether the causes are those of the loop without other programs, of which theirs are shares.
+    without_others: bool = False
 
     @property
     def step_lacks_cores(self) -> bool:
@@ -163,24 +164,27 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     # What others kept from the cores is no part of the loop that is judged.
     free = max(1.0 - others - taken - of_step, _LEAST_FREE)
     own = max(inputs - others, 0.0) / free
-    # Others that slow the steps down hide waits behind them.
-    hidden = books.undisturbed.waits_for_data and own < books.undisturbed.wait_share
-    own = books.undisturbed.wait_share if hidden else own
+    # Others that slow the steps down hide waits behind them: the loop without others is judged.
+    listed = books
+    if books.without_others and own < _steady_wait_share(books.without_others):
+        listed = books.without_others
+        own = _steady_wait_share(listed)
     brief = _is_brief(books, owed[STARTUP] + owed[SHUTDOWN])
     # Neither without what others took: it is of both.
     at_edges = startup + shutdown > inputs and not brief and not _came_once(books.epochs)
     kind, degree = _kind(own, (startup + shutdown - taken) / free if at_edges else 0.0)
-    hidden = hidden and kind == "input-bound"
+    listed = listed if kind == "input-bound" else books
+    hidden = listed is not books
     unclear = ""
     if kind == "input-bound" and not hidden:
         unclear = _unclear(degree, own, (low - others) / free, free, sent, books, around)
     if unclear:
         kind, degree = "consumer-bound", "not"
     # Of waits that are hidden, those at the edges are not.
-    ranked = _ranked(books.charges, kind, 1.0 - books.delay_share, brief or hidden, hidden)
-    judged = [(charge, _cause(charge, books, around, kind, hidden)) for charge in ranked]
-    causes = [cause for charge, cause in judged if _counts(charge, cause, hidden)]
-    causes = causes or [cause for _, cause in judged[:1]]
+    ranked = _ranked(listed.charges, kind, 1.0 - listed.delay_share, brief or hidden)
+    judged = [_cause(charge, listed, around, kind) for charge in ranked]
+    causes = [cause for cause in judged if cause.share >= LEAST_SHARE or cause.is_silent]
+    causes = causes or judged[:1]
     summary = _summary(
         kind,
         inputs,
@@ -208,10 +212,11 @@ def judge(books: Account, around: Circumstances) -> Verdict:
             *remarks.flaws(around, loop, causes=[cause.kind for cause in causes]),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
-        ruled_out=tuple(ruled_out(books, around, {cause.kind for cause in causes})),
+        ruled_out=tuple(ruled_out(listed, around, {cause.kind for cause in causes})),
         input_low=low,
         input_high=high,
-        as_large=_as_large(ranked, kind, books, around),
+        as_large=_as_large(ranked, kind, listed, around),
+        without_others=hidden,
     )
 
 
@@ -226,6 +231,13 @@ def _owed_ns(books: Account) -> dict[str, float]:
     return owed
 
 
+def _steady_wait_share(books: Account) -> float:
+    """The share of waits in the loop between its start-ups and its shut-downs."""
+    owed = _owed_ns(books)
+    steady = books.loop_ns - owed[STARTUP] - owed[SHUTDOWN]
+    return ratio(steady - owed[STEP], steady)
+
+
 def _as_large(ranked: list[Charge], kind: str, books: Account, around: Circumstances) -> str:
     """The title of another part of the waits that these batches cannot tell from the largest."""
     of_waits = [charge for charge in ranked[:2] if BY_KIND[charge.kind].part == WAITS]
@@ -235,11 +247,6 @@ def _as_large(ranked: list[Charge], kind: str, books: Account, around: Circumsta
     if books.spread.larger(first, second) < _NOT_TOLD_APART:
         return ""
     return BY_KIND[second.kind].full_title(second, around)
-
-
-def _counts(charge: Charge, cause: Cause, hidden: bool) -> bool:
-    is_hidden = hidden and charge.hidden_ns > 0
-    return cause.share >= LEAST_SHARE or cause.is_silent or is_hidden
 
 
 def _left_out(books: Account) -> Iterator[str]:
@@ -355,12 +362,10 @@ def _mean(epochs: pd.DataFrame, name: str) -> float:
     return ratio(total(number(epochs, name)), len(epochs))
 
 
-def _ranked(
-    charges: list[Charge], kind: str, own_part: float, brief: bool, hidden: bool
-) -> list[Charge]:
+def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> list[Charge]:
     """Largest first; the training step first where it sets the pace and last where it does not,
     but for what its threads lose, which takes its place among the others. A brief start-up comes
-    after the waits. `hidden`: the waits of the loop without other programs are judged.
+    after the waits.
 
     What has no record explains nothing and comes last, unless most of the waiting was broken off:
     then nothing else is the cause.
@@ -392,15 +397,13 @@ def _ranked(
         partly = part in (STARTUP, SHUTDOWN) or charge.kind == SENDING.kind
         stays = charge.kind == WORKER_THREADS.kind or (part == STEP and kind == "consumer-bound")
         taken = 0.0 if stays else charge.taken_ns
-        listed = (own_part if partly else 1.0) * (taken - charge.ns)
-        return (group, listed - (charge.hidden_ns if hidden else 0.0))
+        return (group, (own_part if partly else 1.0) * (taken - charge.ns))
 
     return sorted(charges, key=place)
 
 
-def _cause(charge: Charge, books: Account, around: Circumstances, kind: str, hidden: bool) -> Cause:
+def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> Cause:
     row = BY_KIND[charge.kind]
-    title = row.full_title(charge, around)
     waited = books.loop_ns - books.step_ns
     ns = _listed_ns(charge, books) if kind == "input-bound" else charge.ns
     low, high = (ratio(of_it, books.loop_ns) for of_it in books.spread.interval(charge))
@@ -408,7 +411,7 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str, hid
         low, high = (of_it * ratio(ns, charge.ns) for of_it in (low, high))
     return Cause(
         kind=charge.kind,
-        title=title_with_hidden(title, charge.hidden_ns, books.undisturbed) if hidden else title,
+        title=row.full_title(charge, around),
         share=ratio(ns, books.loop_ns),
         wait_share=float("nan") if row.part == STEP else ratio(charge.waited_ns, waited),
         ns=ns,
@@ -420,13 +423,6 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str, hid
         high=min(high, 1.0),
         remedy=row.remedy(charge, around),
     )
-
-
-def title_with_hidden(title: str, hidden_ns: float, loop: UndisturbedLoop) -> str:
-    """A cause's title with its share of the loop without other programs, where that is known."""
-    part = ratio(hidden_ns, loop.wait_ns + loop.step_ns) if hidden_ns > 0 else 0.0
-    words = f", {share(part)} of the loop without other programs" if part >= LITTLE else ""
-    return title + words
 
 
 def _interval(low: float, high: float) -> str:

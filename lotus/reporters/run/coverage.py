@@ -187,9 +187,20 @@ def _passes(passes: Passes) -> str:
     return f"{text} and {sanity}" if count else sanity
 
 
-def whole_of(cause: Cause) -> str:
-    """Return what a cause's share refers to: the loop or the run."""
-    return "run" if cause.kind == OUTSIDE.kind else "loop"
+def whole_of(cause: Cause, judged: Verdict) -> str:
+    """Return what a cause's share refers to: the loop, as recorded or replayed, or the run."""
+    return "run" if cause.kind == OUTSIDE.kind else loop_of(judged)
+
+
+def loop_of(judged: Verdict) -> str:
+    """Return which loop the causes are of."""
+    return "loop without other programs" if judged.without_others else "loop"
+
+
+def causes_title(judged: Verdict) -> str:
+    """Return the title of a list of causes."""
+    without = ", without other programs" if judged.without_others else ""
+    return f"What the loop's time is spent on{without}"
 
 
 def gain_words(cause: Cause, judged: Verdict) -> str:
@@ -222,7 +233,7 @@ def share_words(cause: Cause, judged: Verdict) -> str:
     if cause.is_silent:
         return "which costs the loop hardly any time"
     interval_text = f" ({interval(cause)})" if cause.high - cause.low >= LEAST_INTERVAL else ""
-    text = f"{share(cause.share)}{interval_text} of the {whole_of(cause)}"
+    text = f"{share(cause.share)}{interval_text} of the {whole_of(cause, judged)}"
     if math.isfinite(cause.gain):
         text += (
             f"; if it cost nothing and all else stayed the same, the loop would be "

@@ -27,7 +27,7 @@ from lotus.reporters.base.chart_parts import (
 )
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.base.page import Chart, Table
-from lotus.reporters.run import report_columns, time_bars
+from lotus.reporters.run import coverage, report_columns, time_bars
 
 PART_COLOURS = {"waits": WAIT, "step": STEP, "start-up": GREY, "shut-down": GREY}
 _MOST_NAMES, _MOST_WORKERS, _MOST_CAUSES = 25, 64, 10
@@ -71,7 +71,7 @@ def causes(loader: LoaderSummary) -> Chart:
     table = report_columns.shown(report_columns.CAUSES, loader, report_columns.PAGE)
     return Chart(
         "causes",
-        "What the loop's time is spent on",
+        coverage.causes_title(loader.verdict),
         {"data": [data], "layout": layout},
         Table(table.headings, table.rows(vars(cause) for cause in largest)),
         "Green is the training step, grey start-up and shut-down, orange what it waits for."

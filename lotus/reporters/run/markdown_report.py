@@ -58,8 +58,8 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> Iterat
         yield f"\n```\n{plain(command).replace('`', '')}\n```"
     yield ""
     causes = judged.largest_causes(_MOST_CAUSES)
-    rows = ((cause.title, _share_of(cause)) for cause in causes)
-    yield from _table((f"cause ({loader.scope.title})", "of the loop"), rows)
+    rows = ((cause.title, _share_of(cause, judged)) for cause in causes)
+    yield from _table((f"cause ({loader.scope.title})", f"of the {coverage.loop_of(judged)}"), rows)
     if judged.ruled_out:
         yield f"\nRuled out: {_text(', '.join(judged.ruled_out))}."
 
@@ -79,12 +79,12 @@ def _facts(summary: Summary, loader: LoaderSummary) -> Iterator[str]:
         yield f"{cpu['model']}, {cpu.get('affinity')} of {cpu.get('logical')} CPUs"
 
 
-def _share_of(cause: Cause) -> str:
+def _share_of(cause: Cause, judged: Verdict) -> str:
     """A cause's share of the loop; that of the whole run says so."""
     if cause.is_silent:
         return ""
-    whole = coverage.whole_of(cause)
-    return share(cause.share) + ("" if whole == "loop" else f" of the {whole}")
+    whole = coverage.whole_of(cause, judged)
+    return share(cause.share) + ("" if whole == coverage.loop_of(judged) else f" of the {whole}")
 
 
 def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:

@@ -13,7 +13,7 @@ not measured is null. Keys are only ever added within one `schema`.
     "loader", "ranks", "settings": {...},
     "verdict": {"kind", "degree", "summary", "input_share", "input_low", "input_high",
                 "startup_share", "step_share", "shutdown_share", "doubt", "flaws": [sentences],
-                "ruled_out": [words], "as_large": title,
+                "ruled_out": [words], "as_large": title, "without_others",
                 "causes": [{"kind", "title", "share", "wait_share", "ns", "evidence", "advice",
                             "delay_ns", "at_once", "low", "high",
                             "remedy": {"setting", "environment",

@@ -151,7 +151,7 @@ def _causes(console: "Console", loader: LoaderSummary) -> None:
     if len(causes) > 1:
         table = report_columns.shown(report_columns.CAUSES, loader, report_columns.TERMINAL)
         rows = table.rows(vars(cause) for cause in causes)
-        print_table(console, "What the loop's time is spent on", table.headings, rows)
+        print_table(console, coverage.causes_title(loader.verdict), table.headings, rows)
         for number, words in next_steps.later_steps(loader.verdict):
             print_paragraph(console, f"Step {number}", plain(words))
 

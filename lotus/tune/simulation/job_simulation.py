@@ -168,7 +168,7 @@ def _run(
     workers = np.array([member.workers for member in members])
     prefetch = np.array([member.prefetch for member in members])
     job = replay(fetch, own, workers, prefetch, collective=collective)
-    return Replay(job.begin[warm:], job.taken[warm:], job.done[warm:], job.end[warm:])
+    return Replay(*(times[warm:] for times in (job.begin, job.taken, job.done, job.end, job.made)))
 
 
 def _drawn(

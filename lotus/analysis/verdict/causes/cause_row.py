@@ -35,7 +35,6 @@ class Charge:
     `delay_ns`: how long the same work had no core, which is charged to other programs.
     `taken_ns`: how much of `ns` was without a core that other programs had.
     `step_ns`: how much of `ns` was in the training step, of a cause of waits.
-    `hidden_ns`: how long it would be waited for had other programs not slowed the steps down.
     `at_once`: how much of it could be done at a time, where a lock keeps it from that; else NaN.
     `by_batch`: how much of it was at each batch of the loop (n,), ns; None where not known.
     """
@@ -48,7 +47,6 @@ class Charge:
     delay_ns: float = 0.0
     taken_ns: float = 0.0
     step_ns: float = 0.0
-    hidden_ns: float = 0.0
     at_once: float = math.nan
     by_batch: Floats | None = field(default=None, repr=False, compare=False)
 

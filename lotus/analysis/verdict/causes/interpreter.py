@@ -6,24 +6,25 @@ from collections.abc import Iterable
 from lotus.analysis.observations.looks import LOCK, Looks, python_threads
 from lotus.analysis.observations.step_lock import StepLock
 from lotus.analysis.verdict.causes import cause_row
+from lotus.analysis.verdict.causes.batch_making import BY_CHANCE, TOGETHER
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import BY_CHANCE, TOGETHER, Ledger
+from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import amount, duration, plural, share
 
 
 def _interpreter(ledger: Ledger) -> Iterable[Charge]:
-    looks = ledger.looks_of_main
+    looks = ledger.made.looks_of_main
     if not looks.tell:
         return
     evidence = _evidence(looks, python_threads(ledger.scope))
     title, ns = INTERPRETER.title, ledger.take_held(looks.shares[LOCK])
-    if ledger.stalls_held:
+    if ledger.made.stalls_held:
         stalls = sum(ledger.take_excess(kind).ns for kind in (BY_CHANCE, TOGETHER))
         ns += stalls
         if stalls > 0:
             evidence["stalls_ns"] = stalls
-    step_ns, of_step = 0.0, ledger.step_lock
+    step_ns, of_step = 0.0, ledger.made.step_lock
     if of_step is not None:
         evidence["step_held_looks_share"] = of_step.share
         title = _with_function(title, of_step)
@@ -73,8 +74,8 @@ def _reason_of_step(evidence: Evidence) -> str:
 
 
 def _of_step(ledger: Ledger) -> Iterable[Charge]:
-    lock = ledger.step_lock
-    if lock is None or ledger.looks_of_main.tell:  # `_interpreter` has it
+    lock = ledger.made.step_lock
+    if lock is None or ledger.made.looks_of_main.tell:  # `_interpreter` has it
         return
     evidence = {
         "step_held_looks_share": lock.share,

@@ -13,9 +13,10 @@ from lotus.analysis.common.columns import Bools, batch_rows, integer, number, ra
 from lotus.analysis.observations.looks import SHARED_LOCK
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.samples.outlier_samples import costliest
+from lotus.analysis.verdict.causes.batch_making import ALONE, BY_CHANCE, TOGETHER
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import ALONE, BY_CHANCE, TOGETHER, Excess, Ledger
+from lotus.analysis.verdict.causes.ledger import Excess, Ledger
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
 from lotus.analysis.verdict.causes.work import (
@@ -69,15 +70,14 @@ def _charge(row: CauseRow, excess: Excess, evidence: dict[str, float]) -> Charge
         evidence,
         excess.within,
         delay_ns=excess.without_core,
-        hidden_ns=excess.hidden_ns,
     )
 
 
 def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
-    samples = ledger.outliers.samples
+    samples = ledger.made.outliers.samples
     duration_ns, typical = number(samples, "duration_ns"), number(samples, "typical_ns")
     worst = int(np.argmax(np.where(slow, duration_ns, -1.0)))
-    index = integer(samples, "sample")[costliest(ledger.outliers, slow)]
+    index = integer(samples, "sample")[costliest(ledger.made.outliers, slow)]
     distinct = len(set(index.tolist())) if (index != -1).all() else len(index)
     slowest = integer(samples, "sample")[worst]
     return {
@@ -125,16 +125,18 @@ def _where(charge: Charge, around: Circumstances) -> str:
 
 def _times_uneven(ledger: Ledger, slow: Bools) -> float:
     """How many times as long the long ones of these samples took as the short ones; NaN: few."""
-    took = number(ledger.outliers.samples, "duration_ns")[costliest(ledger.outliers, slow)]
+    took = number(ledger.made.outliers.samples, "duration_ns")[
+        costliest(ledger.made.outliers, slow)
+    ]
     return float(ratio(*np.quantile(took, [0.9, 0.1]))) if len(took) >= _LEAST_UNEVEN else math.nan
 
 
 def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
-    slow = ledger.outliers.alone
-    if not slow.any() or (ledger.slow_every and ledger.better_prefetch.hides):
+    slow = ledger.made.outliers.alone
+    if not slow.any() or (ledger.made.slow_every and ledger.better_prefetch.hides):
         return
     evidence = _sample_facts(ledger, slow)
-    evidence["most_fetches"] = float(ledger.outliers.fetches[slow].max())
+    evidence["most_fetches"] = float(ledger.made.outliers.fetches[slow].max())
     if ledger.better_prefetch.hides:
         evidence["prefetch_factor"] = float(ledger.better_prefetch.prefetch_factor)
         evidence["saved_share"] = ledger.better_prefetch.saved_share
@@ -226,8 +228,8 @@ SLOW_SAMPLES = CauseRow(
 
 
 def _stalls(ledger: Ledger) -> Iterable[Charge]:
-    slow = ledger.outliers.by_chance
-    if slow.any() and not ledger.stalls_held:
+    slow = ledger.made.outliers.by_chance
+    if slow.any() and not ledger.made.stalls_held:
         excess = ledger.take_excess(BY_CHANCE)
         looks = looks_within(ledger, excess.within)
         yield _charge(STALLS, excess, _sample_facts(ledger, slow) | look_evidence(looks))
@@ -279,10 +281,10 @@ STALLS = CauseRow(
 
 
 def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
-    together = ledger.outliers.together
-    if ledger.stalls_held or not together.any():
+    together = ledger.made.outliers.together
+    if ledger.made.stalls_held or not together.any():
         return
-    samples = ledger.outliers.samples
+    samples = ledger.made.outliers.samples
     keys = {name: integer(samples, name)[together] for name in ("rank", "epoch", "batch")}
     took = {
         "took": number(samples, "duration_ns")[together],
@@ -404,16 +406,15 @@ SLOW_BATCHES = CauseRow(
 
 
 def _slow_worker(ledger: Ledger) -> Iterable[Charge]:
-    slow = ledger.workers[ledger.workers["slow"]].sort_values("times")
+    slow = ledger.made.workers[ledger.made.workers["slow"]].sort_values("times")
     if len(slow):
         facts = ("rank", "worker", "own_ns", "others_ns", "times")
         evidence = {name: float(slow.iloc[-1][name]) for name in facts}
-        lag = ledger.lag()
+        lag = ledger.made.lag()
         ns = ledger.take(
             lambda rows: (ledger.making[rows] - ledger.storage(rows)) * lag[rows, None]
         )
-        hidden = ledger.hidden.take_part(lag)
-        yield Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence, hidden_ns=hidden)
+        yield Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence)
 
 
 def _slow_worker_title(charge: Charge, around: Circumstances) -> str:

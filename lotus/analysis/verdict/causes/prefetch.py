@@ -19,14 +19,10 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
         evidence = {
             "prefetch_factor": float(better.prefetch_factor),
             "saved_share": better.saved_share,
-            "slow_every": float(ledger.slow_every or math.nan),
+            "slow_every": float(ledger.made.slow_every or math.nan),
             "long_steps": float(better.long_steps or math.nan),
         }
-        hidden = better.saved_ns if better.undisturbed else 0.0
-        evidence["hidden_ns"] = hidden or math.nan
-        ledger.hidden.left_ns -= hidden
-        ns = ledger.take_share(part)
-        yield Charge(PREFETCH.kind, PREFETCH.title, ns, evidence, hidden_ns=hidden)
+        yield Charge(PREFETCH.kind, PREFETCH.title, ledger.take_share(part), evidence)
 
 
 def _is_sampled(evidence: Mapping[str, float]) -> bool:
@@ -53,10 +49,9 @@ def _reason(evidence: Evidence) -> str:
             "nearly all of it during training steps, and yet batches are waited for, while all "
             f"workers make some ({share(evidence['all_making_share'])} of these waits)."
         )
-    taken = " without what other programs took" if evidence.has("hidden_ns") else ""
     idle = "during the long steps" if evidence["long_steps"] > 0 else "between the bursts"
     return (
-        f"The workers are idle {idle}. In a replay with the measured times of each batch{taken}, a "
+        f"The workers are idle {idle}. In a replay with the measured times of each batch, a "
         f"prefetch factor of {evidence['prefetch_factor']:.0f} would save "
         f"{share(evidence['saved_share'])} of the waits."
     )
@@ -102,8 +97,6 @@ PREFETCH = CauseRow(
         "prefetch_factor": "The prefetch factor that saves most of what more of it can.",
         "saved_share": "Share of the waits after the first batch that it would save, 0 to 1.",
         "long_steps": "Training steps that are far longer than the mean, where steps are uneven.",
-        "hidden_ns": "Waits that it would save in the loop without other programs, nanoseconds, "
-        "where steps that these slow down hide them.",
         "slow_every": "Samples of a worker from one slow one to the next, where that is regular.",
         "idle_share": "Share of the workers' time in which they had nothing to do, 0 to 1.",
         "all_making_share": "Share of the waits in which all workers made batches, 0 to 1.",

@@ -10,7 +10,7 @@ from lotus.common.formatting import amount, plural
 
 def _repeated(ledger: Ledger) -> Iterable[Charge]:
     """What is spent on samples that came before: waits, and training steps."""
-    times = ledger.shares.times_read
+    times = ledger.made.shares.times_read
     if times > 1:
         again = 1.0 - 1.0 / times
         step = ledger.step_left_ns * again
@@ -61,7 +61,7 @@ SAMPLES_TWICE = CauseRow(
 
 def _starved(ledger: Ledger) -> Iterable[Charge]:
     """What the making would have been shortened by, if all workers had made equal parts."""
-    shares = ledger.shares
+    shares = ledger.made.shares
     if shares.lost:
         ns = ledger.take_share(shares.lost)
         evidence = {

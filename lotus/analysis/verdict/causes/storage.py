@@ -38,7 +38,7 @@ def _swapped_out(ledger: Ledger) -> Iterable[Charge]:
 
 def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
     """All of the components that wait for storage, as one charge named after the largest."""
-    batches, names = ledger.scope.batches, ledger.components.names
+    batches, names = ledger.scope.batches, ledger.made.components.names
     cold = np.flatnonzero(ledger.cold).tolist()
     parts = [(ledger.take_component(place), names[place]) for place in cold]
     if parts:
@@ -49,7 +49,7 @@ def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
             "read_bytes": read,
             "read_bytes_per_s": ratio(read * 1e9, ledger.loop_ns) if known else math.nan,
             "major_faults": total(number(batches, "major_faults")),
-            "fetch_ns": total(ledger.components.fetch),
+            "fetch_ns": total(ledger.made.components.fetch),
             "cpu_ns": total(number(batches, "cpu_ns")),
             **more,
         }

@@ -7,7 +7,13 @@ import numpy as np
 
 from lotus.analysis.common.columns import integer, number, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.machine.core_use import LEAST_DELAY, Threads, allowed_cores, cores_are_few
+from lotus.analysis.machine.core_use import (
+    LEAST_DELAY,
+    Threads,
+    allowed_cores,
+    cores_are_few,
+    workers_are_bound,
+)
 from lotus.analysis.machine.machine_readings import within_loops
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
@@ -68,7 +74,7 @@ def _throttled(evidence: Evidence) -> str:
 
 def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
-    if threads.crowded and not (of_main and ledger.looks_of_main.tell):
+    if threads.crowded and not (of_main and ledger.made.looks_of_main.tell):
         ns = ledger.take_share(threads.lost_share) + ledger.crowded_first_ns
         ledger.lost_to_threads = threads.lost_share
         evidence = crowd_evidence(threads) | _limits(ledger.scope)
@@ -202,7 +208,7 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
     """Waiting for the few cores that the program may use, where the machine has more."""
     scope, use = ledger.scope, ledger.use
     # Workers that are bound to few cores leave the others to the main process.
-    bound = len(scope.ranks) == 1 and 0 < scope.worker_cores < min(scope.cores, scope.num_workers)
+    bound = workers_are_bound(scope)
     delay, of_step = use.fetch.delay_share, ledger.step_short_ns
     made_late = ((cores_are_few(scope) and use.full) or bound) and delay >= LEAST_DELAY
     if made_late or of_step > 0:
@@ -307,7 +313,7 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     if _kept_by_others(ledger):
         return
     # Threads that hold the interpreter lock are the program's own, not those of a library.
-    are_own = ledger.looks_of_main.tell or ledger.step_lock is not None
+    are_own = ledger.made.looks_of_main.tell or ledger.made.step_lock is not None
     if threads.crowded and not are_own:
         lost = ledger.step_left_ns * threads.lost_share
         ledger.step_left_ns -= lost
@@ -323,7 +329,7 @@ def _kept_by_others(ledger: Ledger) -> bool:
 
     Fewer threads would help beside those, and hurt where the cores are free.
     """
-    scope, use = ledger.scope, ledger.use
+    scope = ledger.scope
     of_torch = max(integer(scope.epochs, "torch_threads"), default=-1)
     idle, made = (total(number(scope.batches, name)) for name in ("idle_in_loop_ns", "fetch_ns"))
     cpu, step_cpu = (
@@ -334,7 +340,7 @@ def _kept_by_others(ledger: Ledger) -> bool:
     shares = np.nan_to_num([ratio(made, idle + made), ratio(cpu, step_cpu * scope.num_workers)])
     workers = scope.num_workers * min(max(shares), 1.0)
     fits = of_torch > 0 and of_torch + workers <= scope.cores + _HALF_A_CORE
-    return fits and use.much_taken
+    return fits and ledger.made.use.much_taken
 
 
 def _step_title(charge: Charge, around: Circumstances) -> str:

@@ -28,8 +28,7 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
             ratio(ledger.received_cpu_ns, len(ledger.scope.waits)),
         ),
     }
-    ns, hidden = ledger.take_sending(), ledger.undisturbed.sending_ns
-    yield Charge(SENDING.kind, SENDING.title, ns, evidence, hidden_ns=hidden)
+    yield Charge(SENDING.kind, SENDING.title, ledger.take_sending(), evidence)
 
 
 _SMALL_BATCH = 256 << 10  # bytes that take well under a millisecond to copy

@@ -96,7 +96,7 @@ def look_evidence(looks: Looks) -> dict[str, float]:
 
 def looks_within(ledger: Ledger, name: str) -> Looks:
     """What threads were found doing in a component of the batches' making."""
-    parts = ledger.components
+    parts = ledger.made.components
     if name not in parts.names:
         return Looks()
     place = parts.names.index(name)
@@ -118,7 +118,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
     """Charge what is left of the components of one kind, each by itself."""
 
     def charges(ledger: Ledger) -> Iterable[Charge]:
-        parts, fetch = ledger.components, total(ledger.components.fetch)
+        parts, fetch = ledger.made.components, total(ledger.made.components.fetch)
         for place, (name, its_kind) in enumerate(zip(parts.names, parts.kinds, strict=True)):
             if its_kind == kind:
                 made = total(parts.parts[:, place])
@@ -140,7 +140,6 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     ns,
                     evidence,
                     delay_ns=ns * ledger.delay_share / own,
-                    hidden_ns=ledger.hidden.of_component(place),
                     at_once=_at_once(ledger, looks),
                 )
 
@@ -154,7 +153,7 @@ def _at_once(ledger: Ledger, looks: Looks) -> float:
 
 def _looks(ledger: Ledger, place: int, time_share: float) -> Looks:
     """What its threads were found doing; nothing where that is not known of this component."""
-    parts = ledger.components
+    parts = ledger.made.components
     known = {OPERATION.kind: parts.names[place], DATASET.kind: OWN_CODE, COLLATE.kind: "collate"}
     if parts.kinds[place] not in known:
         return Looks()
@@ -168,17 +167,17 @@ def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
 
     NaN where that is not known: time off the CPU may be waiting for one.
     """
-    parts, batches = ledger.components, ledger.scope.batches
+    parts, batches = ledger.made.components, ledger.scope.batches
     if looks.tell:
         return looks.blocked_share
-    if ledger.crowded and np.isnan(number(batches, "run_delay_ns")).all():
+    if ledger.made.crowded and np.isnan(number(batches, "run_delay_ns")).all():
         return float("nan")
     if parts.kinds[place] == OPERATION.kind and not np.isnan(parts.operations.cpu_ns[place]):
         took = float(parts.operations.took_ns[place])
         return 1.0 - min(ratio(float(parts.operations.cpu_ns[place]), took), 1.0)
     if np.isnan(number(batches, "cpu_ns")).all():
         return float("nan")
-    off = np.maximum(off_cpu(batches, parts.fetch) - ledger.held, 0.0)
+    off = np.maximum(off_cpu(batches, parts.fetch) - ledger.made.held, 0.0)
     others = parts.fetch - parts.parts[:, place]
     return ratio(total(np.maximum(off - others, 0.0)), total(parts.parts[:, place]))
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 from lotus.analysis.replay.gain_prediction import UNKNOWN
+from lotus.analysis.verdict.causes.batch_making import SHARED
 from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import SHARED
 from lotus.common.formatting import plural
 
 HEADROOM = 1.1  # over the workers that keep up on average

@@ -9,7 +9,7 @@ import pytest
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.samples.outlier_samples import outlier_samples, regular_distance
 from lotus.analysis.summary import summarise
-from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.batch_making import BatchMaking
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 
@@ -129,7 +129,7 @@ def test_medians_that_differ_by_chance_make_no_worker_slow() -> None:
     costly |= (worker == 0) & turn.isin([1, 3, 5])
     costly &= ~((worker == 1) & turn.isin([0, 2, 4]))
     run.batches["fetch_ns"] = run.batches["fetch_ns"].where(~costly, run.batches["fetch_ns"] * 5)
-    table = Ledger(scopes(run)[0]).workers
+    table = BatchMaking(scopes(run)[0]).workers
     assert table["times"].max() > 1.5
     assert not table["slow"].any()
     assert summarise(run).loaders

@@ -1,0 +1,98 @@
+"""Each wait of a loop divided into what its batch was waited for: making, sending, start-up, ..."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.batches.components import first_excess
+from lotus.analysis.batches.waits import PHASES, paced, wait_phases
+from lotus.analysis.common.columns import Floats, flag, mean, number, total
+from lotus.analysis.verdict.causes.batch_making import BatchMaking
+from lotus.common.long_arrays import kept
+
+
+@dataclass(frozen=True)
+class SplitWaits:
+    """Nanoseconds, of each batch (n,) or of all; together they are all waits.
+
+    `making`: a batch was being made. The other waits: `sending`, `pinning`, `handover`, `index`,
+    and those of the start-up: `workers_ns`, `first_batch_ns`, `first_send_ns`. `drawn_ns`: without
+    workers, what the sampler took before first batches. `unrecorded_ns`: nothing is known of the
+    making. `phases`: sums of `wait_phases`.
+    """
+
+    making: Floats
+    sending: Floats
+    pinning: Floats
+    handover: Floats
+    index: Floats
+    workers_ns: float
+    first_batch_ns: float
+    first_excess_ns: float  # of `first_batch_ns`: beyond later batches
+    first_send_ns: float
+    drawn_ns: float
+    unrecorded_ns: float
+    phases: dict[str, float]
+
+
+def split_waits(
+    batches: pd.DataFrame, made: BatchMaking, sent_part: Floats | float = 0.0
+) -> SplitWaits:
+    """Divide the waits of these batches, which are those of `made` with their times in a loop.
+
+    `sent_part`: of the time that each keeps its worker, in which it is sent.
+    """
+    workers = made.scope.num_workers
+    phases = wait_phases(batches, made.scope.workers)
+    sums = {name: total(number(phases, name)) for name in PHASES}
+    charged = {
+        name: column.to_numpy() for name, column in paced(phases, batches, made.first).items()
+    }
+    del phases
+    making = np.where(made.known, charged["making"], 0.0)
+    unknown = total(np.where(made.known, 0.0, charged["making"]))
+    lazily = making * made.first_excess / made.took_ns
+    making = making - lazily
+    # The first pickling of a process imports what it needs.
+    pickle_excess = first_excess(batches, number(batches, "pickle_ns"), made.first)
+    late = np.minimum(charged["sending"], pickle_excess)
+    charged["sending"] = charged["sending"] - late
+
+    # The first batch of an epoch is waited for whatever the pipeline: its making is start-up,
+    # but for as much as later ones are waited for as well. Those come one from each worker, so
+    # that a batch which takes as long is waited for by as many of them together; unless what
+    # workers have prefetched is thrown away, which the next first batch could have been.
+    first = flag(batches, "first")
+    drawn = np.zeros(len(batches))
+    if not workers:  # nothing else comes before the making of a first batch
+        before = number(batches, "fetch_start_ns") - number(batches, "wait_start_ns")
+        before = np.clip(np.nan_to_num(before), 0.0, charged["handover"])
+        drawn = np.where(first, before, 0.0)
+        charged["handover"] = charged["handover"] - drawn
+    rest = making + charged["sending"] + charged["pinning"] + charged["handover"]
+    later = ~first & ~np.isnan(number(batches, "wait_ns"))
+    fill, steady = mean(rest[first]), mean((rest - charged["handover"])[later])
+    shared = 1 if made.scope.each_is_left else max(workers, 1)
+    alike = min(float(np.nan_to_num(steady)) * shared / fill, 1.0) if fill > 0 else 1.0
+    weight = np.where(first, alike, 1.0)
+    making, sending, pinning, handover = (
+        kept(part * weight)
+        for part in (making, charged["sending"], charged["pinning"], charged["handover"])
+    )
+    # Pickling that stopped a fetch belongs to the sending.
+    held = making * np.minimum(made.held / made.took_ns + sent_part, 1.0)
+    return SplitWaits(
+        making=kept(making - held),
+        sending=kept(sending + held),
+        pinning=pinning,
+        handover=handover,
+        index=kept(charged["index"]),
+        workers_ns=total(charged["startup"]),
+        first_batch_ns=total(lazily) + total(rest * (1.0 - weight)),
+        first_excess_ns=total(lazily),
+        first_send_ns=total(late),
+        drawn_ns=total(drawn),
+        unrecorded_ns=total(charged["unseen"]) + unknown,
+        phases=sums,
+    )
