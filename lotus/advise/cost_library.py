@@ -67,7 +67,8 @@ def add(events: Sequence[Mapping[str, Any]], cpu: str, place: Path | None = None
         if event.get("event") != "operation" or event["key"] is None or not event["cpu_ns"]:
             continue
         costs = measured_costs(event)
-        own = [CostRecord(cost, cpu, event["versions"], now) for cost in costs]
+        facts = (cpu, event["versions"], now, event["waited_share"])
+        own = [CostRecord(cost, *facts) for cost in costs]
         path = _path(root, event["key"])
         try:
             earlier = _read(path).records

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 SAME_SIZE = 1.1  # sizes that differ by at most this factor count as one
+# Where other programs use the cores, operations take more CPU time. Records of plans whose threads
+# waited by so much more than in the quietest one do not count.
+_AS_QUIET = 0.1
 _FARTHEST = 2.0  # times beyond the sizes that were measured
 _NOT_KNOWN = "not measured before"
 
@@ -36,12 +39,18 @@ class MeasuredCost:
 
 @dataclass(frozen=True)
 class CostRecord:
-    """A measured cost, and where: `versions` are those of Python and of libraries."""
+    """A measured cost, and where.
+
+    versions  those of Python and of libraries
+    measured_at  seconds since 1970
+    waited_share  the part of its time that the thread waited for a core; None: it is not known
+    """
 
     cost: MeasuredCost
     cpu: str
     versions: Mapping[str, str]
-    measured_at: float  # seconds since 1970
+    measured_at: float
+    waited_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,7 @@ class PipelineCost:
     """The operations of a pipeline; the sums are of those with a prediction."""
 
     operations: tuple[OperationCost, ...]
+    waited_share: float | None = None  # as a record has it, while they were measured
 
     @property
     def known(self) -> tuple[OperationCost, ...]:
@@ -139,9 +149,11 @@ def pipeline_cost(
 ) -> PipelineCost:
     """Return what a pipeline is predicted to cost on this CPU by the records of its keys."""
     operations = []
+    waited_share: float | None = None
     for event in events:
         if event.get("event") != "operation":
             continue
+        waited_share = event["waited_share"]
         key = event["key"]
         here = [
             record
@@ -166,7 +178,14 @@ def pipeline_cost(
                 statistics.mean(times) if times else None,
             )
         )
-    return PipelineCost(tuple(operations))
+    return PipelineCost(tuple(operations), waited_share)
+
+
+def _quiet(records: Sequence[CostRecord]) -> list[CostRecord]:
+    """Return the records of plans in which the thread waited about as little as in any."""
+    waited = [record.waited_share or 0.0 for record in records]
+    most = min(waited, default=0.0) + _AS_QUIET
+    return [record for record, share in zip(records, waited, strict=True) if share <= most]
 
 
 def _agree(versions: Mapping[str, str], others: Mapping[str, str]) -> bool:
@@ -179,7 +198,9 @@ def _predicted(
     """Return the mean cost of these inputs, or why it is not known."""
     ranges = []
     for kind, size in inputs:
-        costs = [record.cost for record in records if record.cost.kind == kind]
+        alike = [record for record in records if record.cost.kind == kind]
+        same = [record for record in alike if _ratio(record.cost.bytes, size) <= SAME_SIZE]
+        costs = [record.cost for record in _quiet(same or alike)]
         predicted, why = _of_size(size, costs)
         if predicted is None:
             return None, f"another input ({kind}) than measured" if records and not costs else why

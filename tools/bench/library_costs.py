@@ -115,7 +115,7 @@ def main() -> None:
             found = costs(folder, folders[data], operations)
             known = [each for each in found["operations"] if each["predicted"] is not None]
             title = f"{pipeline}: {len(known)} of {len(found['operations'])} known"
-            print(row(title, found), flush=True)
+            print(f"{row(title, found)}; waited {found['waited_share']:.0%}", flush=True)
             if known:
                 errors.append(abs(found["predicted"]["ns"] / found["measured_ns"] - 1))
             for each in found["operations"]:

@@ -48,6 +48,10 @@ class BusyTime:
             blocked_ns = max(0, whole_ns - cpu_ns - (delay_ns - self._delay_ns))
         return [(cpu, min(blocked_ns, max(0, whole - cpu))) for cpu, whole in spans]
 
+    def waiting(self) -> int | None:
+        """Return the ns that the thread has been ready without a core, of all its life."""
+        return self._read_delay_ns()
+
     def _read_delay_ns(self) -> int | None:
         if self._file is not None:
             with quiet(OSError, ValueError, IndexError):

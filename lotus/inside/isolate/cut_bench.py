@@ -95,6 +95,7 @@ class CutBench:
         self.path: SamplePath | None = None  # once it was found
         self.keys: dict[int, str] = {}  # of the caches of cuts that can be cached
         self._operations: list[_OperationCosts] = []  # the first one is the data set's own code
+        self._waited_share: float | None = None  # of the time in which samples were timed
 
     def measure(self, loader: Any, site: str) -> None:
         """Report the data set and its cuts. `site` is where the loader is created."""
@@ -188,8 +189,10 @@ class CutBench:
                 self._taken += 1
                 if clock() > until and self._taken > 1:  # one sample has no interval
                     break
+            waited, spent = busy.waiting(), reading()[0]
             for index in indices[: self._taken]:  # one after the other, as in a worker
                 self._time(path, sources, busy, index, times)
+            self._note_waiting(waited, busy.waiting(), reading()[0] - spent)
         finally:
             busy.close()
         checks.compare_states(before, path.states())
@@ -230,6 +233,11 @@ class CutBench:
         for operation, own in zip(self._operations, inputs, strict=False):
             operation.inputs.append(own)
 
+    def _note_waiting(self, before: int | None, after: int | None, cpu_ns: int) -> None:
+        """Note which part of its time the thread has waited for a core: others used them."""
+        if before is not None and after is not None:
+            self._waited_share = (after - before) / max(after - before + cpu_ns, 1)
+
     def _report_operations(self, path: SamplePath) -> None:
         transform = None if path.place is None else path.place.transform
         inner, _ = inner_of(path.dataset, 0)
@@ -248,6 +256,7 @@ class CutBench:
                     "kinds": [kind for kind, _ in costs.inputs],
                     "bytes": [size for _, size in costs.inputs],
                     "cpu_ns": costs.cpu_ns,
+                    "waited_share": self._waited_share,
                     "versions": versions(),
                 }
             )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from lotus.common.formatting import MISSING, duration, plain, plural
+from lotus.common.formatting import MISSING, duration, plain, plural, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lotus.advise.predicted_costs import CostRange, PipelineCost
+
+BUSY = 0.1  # part of the time in which a thread waits for a core
 
 
 def document(costs: PipelineCost) -> dict[str, Any]:
@@ -32,6 +34,7 @@ def document(costs: PipelineCost) -> dict[str, Any]:
         ],
         "predicted": None if costs.predicted is None else asdict(costs.predicted),
         "measured_ns": costs.measured_ns,
+        "waited_share": costs.waited_share,
     }
 
 
@@ -65,6 +68,12 @@ def write(console: Console, costs: PipelineCost) -> None:
     text += f"; by at most {plural(plans, 'plan')} an operation"
     console.print()
     print_paragraph(console, "known", text)
+    if costs.waited_share is not None and costs.waited_share >= BUSY:
+        text = (
+            f"meanwhile it waited for a core in {share(costs.waited_share)} of the time: where "
+            "other programs use the cores, operations take more CPU time"
+        )
+        print_paragraph(console, "busy", text)
 
 
 def _range(values: CostRange) -> str:

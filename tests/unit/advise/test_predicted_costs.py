@@ -36,7 +36,7 @@ def operation(name: str = "Resize", key: str | None = "k", **changes: Any) -> di
     fields = {
         "event": "operation", "name": name, "qualified_name": f"t.{name}", "description": "",
         "key": key, "kinds": ["picture RGB"] * 2, "bytes": [1000, 1000], "cpu_ns": [],
-        "versions": {**VERSIONS, "PIL": "12"},
+        "versions": {**VERSIONS, "PIL": "12"}, "waited_share": None,
     }  # fmt: skip
     return {**fields, **changes}
 
@@ -85,6 +85,24 @@ def test_what_is_not_known_has_its_reason(
 def test_versions_that_only_one_program_has_do_not_matter() -> None:
     values, _ = predicted(record(100, versions={"torch": "2.14", "cv2": "4"}))
     assert values is not None
+
+
+def test_plans_on_a_busy_machine_do_not_count_beside_quiet_ones() -> None:
+    busy = record(200, waited_share=0.5), record(210, at=2.0, waited_share=0.45)
+    values, _ = predicted(*busy, record(100, waited_share=0.02), record(104, waited_share=0.1))
+    assert values == pytest.approx((102, 90, 114.4))
+    values, _ = predicted(*busy)
+    assert values == pytest.approx((205, 180, 231))
+    # Other sizes are no reason to take those of a busy machine.
+    line = record(100, 500, waited_share=0.0), record(300, 1500, waited_share=0.1)
+    values, _ = predicted(*line, record(900, 1700, waited_share=0.9))
+    assert values == pytest.approx((200, 180, 220))
+
+
+def test_a_busy_machine_is_told() -> None:
+    assert "busy" not in printed(some())
+    busy = printed(costs_of(operation(cpu_ns=[MS], waited_share=0.4)))
+    assert "busy meanwhile it waited for a core in 40% of the time" in busy
 
 
 def test_samples_are_measured_by_kind_and_size() -> None:
