@@ -65,7 +65,7 @@ class _CutTimes:
         self.value = ""
 
 
-class _OperationCosts:
+class OperationCosts:
     """Of one operation for each sample: its input (kind, bytes), and the least CPU time in ns."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class CutBench:
         self._taken = 0
         self.path: SamplePath | None = None  # once it was found
         self.keys: dict[int, str] = {}  # of the caches of cuts that can be cached
-        self._operations: list[_OperationCosts] = []  # the first one is the data set's own code
+        self._operations: list[OperationCosts] = []  # the first one is the data set's own code
         self._waited_share: float | None = None  # of the time in which samples were timed
 
     def measure(self, loader: Any, site: str) -> None:
@@ -166,7 +166,7 @@ class CutBench:
         path = SamplePath(dataset, indices[0])
         before = path.states()
         checks = CutChecks(path, sources)
-        self._operations = [_OperationCosts() for _ in checks.cuts]
+        self._operations = [OperationCosts() for _ in checks.cuts]
         times = [_CutTimes() for _ in checks.cuts]
         store = SampleStore(os.path.join(scratch, "store"), _MOST_BYTES, _ignored)
         busy = BusyTime()
@@ -211,7 +211,7 @@ class CutBench:
                 length = len(loader.dataset)
                 indices = random.Random(0).sample(range(length), min(_LOOKED_AT, length))
                 path = SamplePath(loader.dataset, indices[0])
-                self._operations = [_OperationCosts() for _ in range(len(path.names()) + 1)]
+                self._operations = [OperationCosts() for _ in range(len(path.names()) + 1)]
                 for index in indices:
                     self._note_inputs(path, index)
         except Exception as error:  # of the program's data set
