@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lotus.attach.stack_recorder import StackRecorder
+from lotus.attach.stacks.stack_recorder import StackRecorder
 
 if TYPE_CHECKING:
-    from lotus.attach.perf_recorder import PerfRecorder
+    from lotus.attach.threads.perf_recorder import PerfRecorder
 
 
 @dataclass

@@ -4,12 +4,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lotus.attach import attached_run, function_file, process_discovery
 from lotus.attach.attach_recorders import AttachRecorders
-from lotus.attach.frame_locals import names_of
-from lotus.attach.source_lines import SourceLines
-from lotus.attach.stack_recorder import StackRecorder
-from lotus.attach.stack_table import StackTable
+from lotus.attach.files import attached_run, function_file
+from lotus.attach.processes import process_discovery
+from lotus.attach.stacks.frame_locals import names_of
+from lotus.attach.stacks.source_lines import SourceLines
+from lotus.attach.stacks.stack_recorder import StackRecorder
+from lotus.attach.stacks.stack_table import StackTable
 from lotus.attach.watched_processes import Observation, WatchedProcess, WatchEnd
 from lotus.common import redaction
 from lotus.common.version import __version__

@@ -4,8 +4,9 @@ import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 
-from lotus.attach import process_discovery, stack_recorder
-from lotus.attach.process_discovery import ProcessFacts
+from lotus.attach.processes import process_discovery
+from lotus.attach.processes.process_discovery import ProcessFacts
+from lotus.attach.stacks import stack_recorder
 from lotus.common.formatting import plural
 
 _LOOP = re.compile(r"\b_worker_loop \(.*worker\.py")

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lotus.attach import left_over, permissions, process_discovery, stack_recorder
+from lotus.attach import left_over
 from lotus.attach.attach_recorders import AttachRecorders
-from lotus.attach.frame_locals import LocalsReader
-from lotus.attach.process_discovery import Program
-from lotus.attach.stack_recorder import StackRecorder
+from lotus.attach.processes import permissions, process_discovery
+from lotus.attach.processes.process_discovery import Program
+from lotus.attach.stacks import stack_recorder
+from lotus.attach.stacks.frame_locals import LocalsReader
+from lotus.attach.stacks.stack_recorder import StackRecorder
 from lotus.attach.watched_processes import Observation, WatchEnd
 from lotus.common.errors import LotusError
 from lotus.format import manifest, run_claim, run_directory
@@ -40,7 +42,7 @@ def attach(
     counting = None
     if perf:
         # It takes a moment to learn what can be counted, in which workers of short epochs may end.
-        from lotus.attach import perf_recorder, thread_counters
+        from lotus.attach.threads import perf_recorder, thread_counters
         from lotus.recording import measurement_plan
 
         counting = measurement_plan.plan("auto,software")

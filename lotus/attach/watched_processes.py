@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotus.attach import process_discovery
-from lotus.attach.frame_locals import LocalsReader
-from lotus.attach.process_discovery import Program
-from lotus.attach.thread_numbers import ThreadNumbers
-from lotus.attach.thread_readings import (
+from lotus.attach.processes import process_discovery
+from lotus.attach.processes.process_discovery import Program
+from lotus.attach.processes.thread_numbers import ThreadNumbers
+from lotus.attach.stacks.frame_locals import LocalsReader
+from lotus.attach.threads.thread_readings import (
     ThreadReadings,
     bytes_read,
     children_of,
@@ -25,7 +25,7 @@ from lotus.recording.machine_load import MachineLoad
 from lotus.recording.process_memory import ProcessMemory
 
 if TYPE_CHECKING:
-    from lotus.attach.thread_counters import ThreadCounters
+    from lotus.attach.threads.thread_counters import ThreadCounters
 
 
 @dataclass

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         )
     # pandas and rich are slow to import: not before the program was watched.
     from lotus.analysis.attached.sampled_verdict import summarise, with_verdict
-    from lotus.attach import attached_run
+    from lotus.attach.files import attached_run
     from lotus.reporters.base.console import plain_console
     from lotus.reporters.run import attached_report
 

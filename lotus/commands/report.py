@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(args: argparse.Namespace, bar: "Bar") -> Callable[[], None]:
     """Read what is reported and write the page; returns what prints the rest."""
-    from lotus.attach import attached_run
+    from lotus.attach.files import attached_run
     from lotus.sweep import sweep_record
 
     if attached_run.is_attached(args.run_directory):
@@ -180,7 +180,7 @@ def _sweep(args: argparse.Namespace, bar: "Bar") -> Callable[[], None]:
 
 def _attached(args: argparse.Namespace) -> Callable[[], None]:
     from lotus.analysis.attached.sampled_verdict import summarise
-    from lotus.attach import attached_run
+    from lotus.attach.files import attached_run
     from lotus.common.errors import LotusError
     from lotus.reporters.run import attached_page, attached_report
 

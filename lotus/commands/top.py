@@ -83,7 +83,8 @@ def _process(named: Path | None) -> int | None:
 def _look_at(pid: int, args: argparse.Namespace) -> int:
     """Show what samples reveal of a process, once or until it ends."""
     from lotus.analysis.attached.sampled_verdict import summarise, with_verdict
-    from lotus.attach import attached_run, observation
+    from lotus.attach import observation
+    from lotus.attach.files import attached_run
     from lotus.commands.common import output
     from lotus.common.errors import LotusError
     from lotus.reporters.base.console import plain_console

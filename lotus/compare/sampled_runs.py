@@ -13,7 +13,7 @@ import pandas as pd
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary, summarise
 from lotus.analysis.attached.share_replicates import ShareReplicates, share_replicates
-from lotus.attach import attached_run
+from lotus.attach.files import attached_run
 from lotus.common.errors import LotusError
 from lotus.compare import measures, uncertainty
 from lotus.compare.comparison import Comparison, ComparisonVerdict, LoaderComparison, Side

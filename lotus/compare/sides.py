@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lotus.analysis.common.run_contents import Advance, one_process
-from lotus.attach import attached_run
+from lotus.attach.files import attached_run
 from lotus.common.errors import LotusError
 from lotus.compare import sampled_runs
 from lotus.compare.comparison import Comparison, PartialsOf, Side, are_same, compare

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from lotus.attach import attached_run, process_discovery, stack_recorder
-from lotus.attach.thread_readings import children_of
+from lotus.attach.files import attached_run
+from lotus.attach.processes import process_discovery
+from lotus.attach.stacks import stack_recorder
+from lotus.attach.threads.thread_readings import children_of
 from tests.integration.attaching import (
     OWN,
     PROGRAMS,
@@ -167,7 +169,7 @@ def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
 
 def test_without_py_spy_it_says_what_to_install(tmp_path: Path) -> None:
     code = (
-        "import sys; from lotus.attach import observation, stack_recorder\n"
+        "import sys; from lotus.attach import observation\n"
         "from lotus import cli\n"
         "observation.stack_recorder.find = lambda: ('', 'py-spy is not installed; pip install')\n"
         "sys.exit(cli.main(['attach', sys.argv[1], '-o', sys.argv[2]]))\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.attach import stack_recorder
+from lotus.attach.stacks import stack_recorder
 from lotus.hardware.sampling_probe import sampling_event
 from lotus.recording import measurement_plan
 from tests.integration.attaching import attach, children, running, sleeping

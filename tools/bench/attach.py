@@ -28,8 +28,8 @@ import diagnosis
 import provenance
 from row_file import RowFile, printed
 
-from lotus.attach import process_discovery
-from lotus.attach.thread_readings import children_of
+from lotus.attach.processes import process_discovery
+from lotus.attach.threads.thread_readings import children_of
 
 _EPOCHS, _SAMPLES = 1000, 5000  # more than fit into the time
 _LIMIT_S, _START_CPU_S = 120, 4

@@ -32,7 +32,7 @@ import overhead
 import provenance
 from row_file import RowFile, printed
 
-from lotus.attach.thread_readings import children_of
+from lotus.attach.threads.thread_readings import children_of
 from lotus.workloads.catalogue import WORKLOADS
 
 DEMO = "demo"

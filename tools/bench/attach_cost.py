@@ -29,7 +29,7 @@ import provenance
 import torch
 from row_file import RowFile
 
-from lotus.attach.thread_readings import children_of
+from lotus.attach.threads.thread_readings import children_of
 from lotus.common.statistics import t_quantile
 
 SIZE, BATCH = 160, 8

@@ -25,8 +25,9 @@ import provenance
 
 from lotus.analysis.attached import sampled_functions
 from lotus.analysis.attached.evidence import AttachEvidence
-from lotus.attach import attached_run, observation
-from lotus.attach.thread_readings import children_of
+from lotus.attach import observation
+from lotus.attach.files import attached_run
+from lotus.attach.threads.thread_readings import children_of
 
 NAMES = ("Checksum", "Digest", "Adler", "Remainder")
 PROGRAM = """

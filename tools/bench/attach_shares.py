@@ -33,8 +33,8 @@ import provenance
 from row_file import RowFile, printed
 
 from lotus.analysis.attached import sampled_verdict
-from lotus.attach import attached_run
-from lotus.attach.thread_readings import children_of
+from lotus.attach.files import attached_run
+from lotus.attach.threads.thread_readings import children_of
 from lotus.common.statistics import wilson
 
 KNOWN = "known"

@@ -86,7 +86,7 @@ class AttachEvidence:
     missing    sentences: what could not be seen
     functions  what perf sampled; None: nothing
     settings   SETTINGS: what torch's frames in a process told of its loader, once or more; see
-               lotus.attach.frame_locals; -1 and "": not told
+               lotus.attach.stacks.frame_locals; -1 and "": not told
     counters   what was counted; None: not asked for
     """
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.attached import phases
-from lotus.attach import attached_run
-from lotus.attach.frame_locals import FrameLocals
-from lotus.attach.stack_phases import Label, Site
+from lotus.attach.files import attached_run
+from lotus.attach.stacks.frame_locals import FrameLocals
+from lotus.attach.stacks.stack_phases import Label, Site
 from lotus.common.errors import LotusError
 from native_map.recording.python_frame import Frame
 from tests.unit import bounded

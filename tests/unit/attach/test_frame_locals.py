@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lotus.attach.frame_locals import FrameLocals, names_of, of_dump
+from lotus.attach.stacks.frame_locals import FrameLocals, names_of, of_dump
 
 UTILS = "/lib/python3.11/site-packages/torch/utils/data/_utils"
 LOOP = {

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from lotus.attach import attached_run, function_file
+from lotus.attach.files import attached_run, function_file
 from lotus.common.errors import LotusError
 from tests.unit.attach import test_attached_run
 

@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
-from lotus.attach import left_over, process_discovery
-from lotus.attach.process_discovery import ProcessFacts
+from lotus.attach import left_over
+from lotus.attach.processes import process_discovery
+from lotus.attach.processes.process_discovery import ProcessFacts
 
 TRAIN = ("python", "train.py")
 SPAWNED = ("python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()")

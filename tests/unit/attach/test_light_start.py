@@ -9,9 +9,12 @@ import pytest
 
 # It ends where `attach` begins to watch.
 CODE = """
+import shutil
 import sys
 from lotus import cli
-from lotus.attach import observation, process_discovery, stack_recorder
+from lotus.attach import observation
+from lotus.attach.processes import process_discovery
+from lotus.attach.stacks import stack_recorder
 class Recorder:
     def __init__(self, *args):
         pass
@@ -25,7 +28,7 @@ def watch(*args):
 process_discovery.programs_of = programs_of
 observation.StackRecorder = observation.LocalsReader = Recorder
 stack_recorder.find = lambda: ("py-spy", "")
-stack_recorder.shutil.which = lambda *args, **options: None  # no perf is started
+shutil.which = lambda *args, **options: None  # no perf is started
 observation._watch = watch
 cli.main(sys.argv[1:])
 """

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from lotus.attach import stack_recorder, thread_readings
+from lotus.attach.stacks import stack_recorder
+from lotus.attach.threads import thread_readings
 
 
 @pytest.mark.parametrize(

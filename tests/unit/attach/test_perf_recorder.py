@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lotus.attach import perf_recorder
-from lotus.attach.perf_recorder import PerfRecorder
+from lotus.attach.threads import perf_recorder
+from lotus.attach.threads.perf_recorder import PerfRecorder
 from tests.waiting import wait_until
 
 # A stand-in for perf, for which one process has just ended.

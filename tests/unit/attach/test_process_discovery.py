@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from lotus.attach import process_discovery
-from lotus.attach.process_discovery import ProcessFacts
+from lotus.attach.processes import process_discovery
+from lotus.attach.processes.process_discovery import ProcessFacts
 from lotus.common.errors import LotusError
 
 TRAIN = ("python", "train.py")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.attach.source_lines import SourceLines
+from lotus.attach.stacks.source_lines import SourceLines
 
 CODE = """
 for batch in loader:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from lotus.attach.stack_moments import moments
+from lotus.attach.stacks.stack_moments import moments
 
 MS = 1_000_000
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 import pytest
 
 from lotus.analysis.attached import phases
-from lotus.attach import read_frames, stack_phases
-from lotus.attach.source_lines import SourceLines, SourceLoop
-from lotus.attach.stack_phases import Label, Site
+from lotus.attach.stacks import read_frames, stack_phases
+from lotus.attach.stacks.source_lines import SourceLines, SourceLoop
+from lotus.attach.stacks.stack_phases import Label, Site
 from native_map.recording.python_frame import Frame
 
 TORCH = "/env/lib/python3.11/site-packages/torch/utils/data"

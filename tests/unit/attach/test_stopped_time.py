@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lotus.attach.stopped_time import StoppedTime
+from lotus.attach.processes.stopped_time import StoppedTime
 
 
 def looked_at(*looks: tuple[int, int, bool]) -> StoppedTime:

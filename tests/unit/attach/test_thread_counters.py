@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from lotus.attach import thread_counters
-from lotus.attach.thread_counters import ThreadCounters
+from lotus.attach.threads import thread_counters
+from lotus.attach.threads.thread_counters import ThreadCounters
 from lotus.inside.common import perf_event
 from lotus.inside.common.perf_event import Event
 from lotus.recording import measurement_plan
@@ -301,8 +301,8 @@ def test_counters_of_ended_threads_are_closed_and_their_counts_kept() -> None:
 # A program with more threads than lotus has descriptors, watched by one with a low limit.
 FEW = """
 import os, resource, sys
-from lotus.attach.thread_counters import ThreadCounters
-from lotus.attach.thread_readings import ThreadReadings
+from lotus.attach.threads.thread_counters import ThreadCounters
+from lotus.attach.threads.thread_readings import ThreadReadings
 from lotus.attach.watched_processes import Observation, WatchedProcess
 from lotus.recording.measurement_plan import MeasurementPlan
 class Group:

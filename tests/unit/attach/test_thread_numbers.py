@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lotus.attach.thread_numbers import ThreadNumbers, process_of
+from lotus.attach.processes.thread_numbers import ThreadNumbers, process_of
 from native_map.recording.py_spy import PySpyStacks
 
 

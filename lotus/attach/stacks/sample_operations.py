@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from lotus.analysis.attached.transform_classes import BASES, CONTAINERS
-from lotus.attach.source_lines import Sources
+from lotus.attach.stacks.source_lines import Sources
 from lotus.format import stack_frames
 from lotus.format.stack_frames import bare_name, class_of
 from native_map.recording.python_frame import Frame

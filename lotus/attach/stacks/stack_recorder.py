@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotus.attach.tied_process import TiedProcess
+from lotus.attach.processes.tied_process import TiedProcess
 from lotus.common import py_spy_program
 from lotus.recording.child_process import Version
 from native_map.errors import Unusable

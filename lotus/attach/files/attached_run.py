@@ -10,10 +10,10 @@ import pandas as pd
 
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.evidence import SETTINGS, AttachEvidence, CounterEvidence
-from lotus.attach import checked_values, function_file
-from lotus.attach.frame_locals import FrameLocals
-from lotus.attach.stack_phases import Label, Site
-from lotus.attach.thread_readings import ASLEEP, COLUMNS
+from lotus.attach.files import checked_values, function_file
+from lotus.attach.stacks.frame_locals import FrameLocals
+from lotus.attach.stacks.stack_phases import Label, Site
+from lotus.attach.threads.thread_readings import ASLEEP, COLUMNS
 from lotus.common import files, redaction
 from lotus.common.errors import LotusError
 from lotus.format.run_directory import ATTACHED

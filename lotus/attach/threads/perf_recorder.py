@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lotus.attach.thread_readings import has_ended
-from lotus.attach.tied_process import TiedProcess
+from lotus.attach.processes.tied_process import TiedProcess
+from lotus.attach.threads.thread_readings import has_ended
 from lotus.hardware.sampling_probe import kernel_refused, sampling_event
 from native_map.errors import Unusable
 from native_map.recording import perf_command

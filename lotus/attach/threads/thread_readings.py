@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable
 
-from lotus.attach.stopped_time import StoppedTime
+from lotus.attach.processes.stopped_time import StoppedTime
 from lotus.recording.blocked_reason import STOPPED, BlockedReasons, read
 
 ASLEEP = "asleep"  # the kernel does not tell in what

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lotus.analysis.attached import phases
-from lotus.attach.sample_operations import ACCESS, outermost_operation
-from lotus.attach.source_lines import SourceLoop, Sources
+from lotus.attach.stacks.sample_operations import ACCESS, outermost_operation
+from lotus.attach.stacks.source_lines import SourceLoop, Sources
 from lotus.format import stack_frames
 from lotus.format.stack_frames import bare_name
 from native_map.recording.python_frame import Frame

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from lotus.analysis.attached.evidence import FunctionEvidence
-from lotus.attach import checked_values
+from lotus.attach.files import checked_values
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.format.run_directory import FUNCTIONS

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lotus.attach import permissions
-from lotus.attach.thread_numbers import process_of
+from lotus.attach.processes import permissions
+from lotus.attach.processes.thread_numbers import process_of
 from lotus.common import redaction
 from lotus.common.errors import LotusError
 from lotus.common.formatting import brief_command, plain, plural

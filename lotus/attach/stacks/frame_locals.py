@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lotus.attach import stack_phases
+from lotus.attach.stacks import stack_phases
 from lotus.recording.child_process import Child
 from native_map.recording.python_frame import Frame
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lotus.attach.source_lines import Sources
+from lotus.attach.stacks.source_lines import Sources
 from native_map.recording.python_frame import Frame
 
 _MOST_FRAMES, _MOST_CHARACTERS = 500, 2000

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from lotus.attach.thread_readings import ENDED, open_descriptors
+from lotus.attach.threads.thread_readings import ENDED, open_descriptors
 from lotus.hardware.counter_probe import CounterGroup
 from lotus.inside.common import perf_event
 from lotus.inside.common.perf_event import SOFTWARE, Event, EventGroup

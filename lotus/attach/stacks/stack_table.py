@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.attached import phases
-from lotus.attach import read_frames, stack_moments, stack_phases
-from lotus.attach.source_lines import SourceLines
-from lotus.attach.stack_phases import FEEDER, Label, Site
-from lotus.attach.stopped_time import StoppedTime
+from lotus.attach.processes.stopped_time import StoppedTime
+from lotus.attach.stacks import read_frames, stack_moments, stack_phases
+from lotus.attach.stacks.source_lines import SourceLines
+from lotus.attach.stacks.stack_phases import FEEDER, Label, Site
 from native_map.recording.py_spy import PySpyStacks
 from native_map.recording.python_frame import Frame
 

@@ -1,0 +1,1 @@
+"""What `lotus attach` writes into a run directory, and reads with suspicion."""

@@ -1,0 +1,1 @@
+"""Threads of a running program: what they wait for, their counters, their C functions."""
