@@ -1,4 +1,4 @@
-"""The recorders beside the programs that `lotus attach` watches: py-spy's and perf's."""
+"""The recorders of `lotus attach`: py-spy for each program, and perf."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class AttachRecorders:
-    """A py-spy for each program (none where stacks are refused), and perf where asked for."""
+    """py-spy for each program, unless stacks are refused, and perf if it was requested."""
 
     stacks: list[StackRecorder] = field(default_factory=list)
     functions: PerfRecorder | None = None
 
     def watch_stacks(self) -> bool:
-        """Look at all that sample stacks; returns whether one still does."""
+        """Check all recorders of stacks; return whether one still samples."""
         sampling = [recorder.watch() for recorder in self.stacks]  # each of them is looked at
         return any(sampling)
 
     def watch_functions(self, pids: Sequence[int], mains: Sequence[int]) -> None:
-        """Start perf again where a process ended while it started; `pids` are alive."""
+        """Start perf again if a process ended while perf started; `pids` are alive."""
         if self.functions is not None:
             self.functions.watch(pids, mains)
 
@@ -37,7 +37,7 @@ class AttachRecorders:
             self.functions.stop()
 
     def kill(self) -> None:
-        """End them without what they still hold."""
+        """End all recorders and discard what they still hold."""
         for recorder in self.stacks:
             recorder.kill()
         if self.functions is not None:

@@ -1,4 +1,4 @@
-"""Keeps what `lotus attach` saw as a run directory."""
+"""Writes what `lotus attach` saw into a run directory."""
 
 import os
 from pathlib import Path
@@ -81,7 +81,7 @@ def keep(
 
 
 def _sentences(session: Observation, end: WatchEnd) -> list[str]:
-    """What could not be seen, and what was left over."""
+    """Return sentences about what could not be seen and which workers are left over."""
     readings = session.readings
     sentences = [session.refused, readings.problem, readings.stopped.sentence, session.left_over]
     if end.state == "ended":
@@ -90,7 +90,7 @@ def _sentences(session: Observation, end: WatchEnd) -> list[str]:
 
 
 def _cost_ns(session: Observation) -> int:
-    """The CPU time of looking, without that of the recorders."""
+    """Return the CPU time of looking, in nanoseconds, without that of the recorders."""
     cost_ns = session.readings.cost_ns
     if session.locals is not None:
         cost_ns += session.locals.cpu_ns
@@ -100,7 +100,7 @@ def _cost_ns(session: Observation) -> int:
 
 
 def _left_over(session: Observation) -> str:
-    """What to do about workers that outlive their program; "": there are none."""
+    """Return what to do about workers that outlive their program; "" if there are none."""
     left = [str(each.pid) for each in session.alive if each.worker >= 0]
     if not left:
         return ""
@@ -114,9 +114,9 @@ def _left_over(session: Observation) -> str:
 def _stacks(
     session: Observation, recorders: list[StackRecorder], missing: list[str]
 ) -> tuple[StackTable, dict[str, Any]]:
-    """Return the stacks of all recorders, and how many there are and what they cost.
+    """Return the stacks of all recorders, their number and their cost.
 
-    It adds to `missing` why there are none.
+    Adds to `missing` why there are none.
     """
     ends = {
         session.numbers.inner(each.pid): each.end_ns

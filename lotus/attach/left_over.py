@@ -1,4 +1,4 @@
-"""Workers whose program has ended: they train nothing, and hold memory and cores."""
+"""Finds workers whose program has ended, which still hold memory and cores."""
 
 import re
 import subprocess
@@ -18,11 +18,11 @@ def left_over(
     named: int | None = None,
     is_worker: Callable[[int], bool] | None = None,
 ) -> list[ProcessFacts]:
-    """Workers of loaders without a program, by process id.
+    """Return the workers of loaders whose program has ended, sorted by process id.
 
-    Newer torch gives its workers a name. Of other processes that were forked and adopted, as a
-    program that put itself into the background, `is_worker` decides, by their stacks; if a process
-    was `named`, only of that.
+    Newer torch names its workers. Other forked processes whose parent has ended may be programs
+    that moved to the background: `is_worker` decides about them by their stacks, or only about
+    the process `named`, if that is given.
     """
     asked, result = 0, []
     for facts in sorted(processes.values(), key=lambda each: each.pid):
@@ -38,7 +38,7 @@ def left_over(
 
 
 def sentence(workers: Iterable[ProcessFacts]) -> str:
-    """What they are, and the command that ends them; "" without any."""
+    """Return a sentence that names these workers and the command that ends them; "" if none."""
     pids = [str(each.pid) for each in workers]
     if not pids:
         return ""
@@ -50,16 +50,16 @@ def sentence(workers: Iterable[ProcessFacts]) -> str:
 
 
 def _is_adopted(facts: ProcessFacts, processes: Mapping[int, ProcessFacts]) -> bool:
-    """Whether a process that was forked, or spawned, is no longer the child of who started it."""
+    """Return whether a forked or spawned process has lost the parent that started it."""
     if not (facts.forked or process_discovery.is_spawned(facts)):
         return False
     parent = processes.get(facts.parent)
-    # Who forks or spawns in this way is a Python program.
+    # What forks or spawns in this way is a Python program.
     return parent is None or not parent.python
 
 
 def _runs_worker_loop(pid: int) -> bool:
-    """Whether the stack of a process is that of a worker."""
+    """Return whether py-spy finds torch's worker loop in the stacks of a process."""
     path, problem = stack_recorder.find()
     if problem:
         return False

@@ -89,7 +89,7 @@ def attach(
 
 
 def _programs(pid: int | None) -> tuple[list[Program], str]:
-    """The programs to watch, and what to do about workers that others have left; "": nothing.
+    """Return the programs to watch, and a sentence about workers that others left ("": none).
 
     Raises LotusError, one line with the next step.
     """
@@ -131,7 +131,7 @@ def _start_stacks(
 
 
 def _remove_empty(directory: Path) -> None:
-    """Remove a directory that was made for nothing."""
+    """Remove the directory if nothing was written into it."""
     with contextlib.suppress(OSError):
         (directory / run_claim.NAME).unlink(missing_ok=True)
         directory.rmdir()
@@ -140,7 +140,7 @@ def _remove_empty(directory: Path) -> None:
 def _watch(
     session: Observation, recorders: AttachRecorders, seconds: float, advance: Advance
 ) -> str:
-    """Look until the time is over or the program has ended; returns how it went."""
+    """Watch until the time is over or the program has ended; return its state."""
     for program in session.programs:
         main = program.main
         session.add(main.pid, main.pid, -1, main.rank)

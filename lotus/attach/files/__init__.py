@@ -1,1 +1,1 @@
-"""What `lotus attach` writes into a run directory, and reads with suspicion."""
+"""The files that `lotus attach` writes into a run directory, checked when they are read."""

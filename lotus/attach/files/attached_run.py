@@ -1,4 +1,4 @@
-"""attach.json: what was seen of a running program; written once, read with suspicion."""
+"""Writes and reads attach.json, what was seen of a running program; each value is checked."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -49,13 +49,13 @@ _COUNTS = ("start_ns", "end_ns", "pid", "stacks", "errors", "torn", "cost_ns", "
 
 
 def is_attached(path: str | os.PathLike[str]) -> bool:
-    """Whether a directory holds what `lotus attach` saw."""
+    """Return whether `lotus attach` wrote a directory."""
     return os.path.isfile(Path(path) / ATTACHED)
 
 
 @dataclass(frozen=True)
 class AttachRecord:
-    """What was seen, as it is written to attach.json; `load` returns it as an AttachEvidence."""
+    """The content of attach.json; `load` returns it as an AttachEvidence."""
 
     facts: Mapping[str, Any]
     processes: Sequence[Mapping[str, int]]  # rows with the fields of PROCESS

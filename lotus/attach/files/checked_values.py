@@ -1,4 +1,4 @@
-"""Checks values of files that `lotus attach` wrote and somebody else may have changed."""
+"""Checks the values in files of `lotus attach`, which others may have changed."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,10 @@ _LONGEST = 2000  # characters of a text
 
 
 def columns(content: Mapping[str, Any], name: str, kinds: Mapping[str, range]) -> pd.DataFrame:
-    """A table of whole numbers, `kinds` by column. Raises ValueError."""
+    """Return `content[name]`, a table of whole numbers; `kinds` are the valid ranges by column.
+
+    Raises ValueError if a column is missing, has another length or a value out of range.
+    """
     table = content.get(name)
     if not isinstance(table, dict):
         raise ValueError(f"{name} is not a table")
@@ -30,7 +33,7 @@ def columns(content: Mapping[str, Any], name: str, kinds: Mapping[str, range]) -
 
 
 def items(content: Mapping[str, Any], name: str) -> list[Any]:
-    """A list. Raises ValueError."""
+    """Return `content[name]`. Raises ValueError if it is not a list."""
     value = content.get(name)
     if not isinstance(value, list):
         raise ValueError(f"{name} is not a list")
@@ -38,14 +41,14 @@ def items(content: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def whole(value: Any, sound: range, name: str) -> int:
-    """A whole number. Raises ValueError."""
+    """Return `value`. Raises ValueError if it is not a whole number in the range `sound`."""
     if type(value) is not int or value not in sound:
         raise ValueError(f"{name} is {value!r:.50}")
     return value
 
 
 def text(value: Any) -> str:
-    """A text that pandas can store. Raises ValueError."""
+    """Return `value`. Raises ValueError if it is not a text that pandas can store."""
     if not isinstance(value, str) or len(value) > _LONGEST:
         raise ValueError(f"a text is {value!r:.50}")
     return re.sub(r"[\ud800-\udfff]", "\ufffd", value)

@@ -1,4 +1,4 @@
-"""functions.json: what perf sampled of a running program, with the names of its functions."""
+"""Writes and reads functions.json, what perf sampled of a running program, by function."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ _MOMENT = {"time_ns": _TIMES, "pid": _PIDS, "tid": _PIDS, "label": range(0, 1 <<
 
 
 def write(directory: Path, functions: Mapping[str, Any], moments: pd.DataFrame) -> None:
-    """Write functions.json; `moments` as stack_moments. Raises LotusError."""
+    """Write functions.json; `moments` are those of stack_moments. Raises LotusError."""
     names = [[name[:1000] for name in pair] for pair in functions["names"]]
     record = {
         "schema": SCHEMA,
@@ -34,9 +34,9 @@ def write(directory: Path, functions: Mapping[str, Any], moments: pd.DataFrame) 
 
 
 def load(directory: Path, labels: int) -> FunctionEvidence | None:
-    """Read functions.json; None where there is none. Raises LotusError.
+    """Read functions.json; None if there is none. Raises LotusError, one line with the next step.
 
-    `labels`: how many labels attach.json has.
+    labels: the number of labels in attach.json
     """
     path = directory / FUNCTIONS
     if not path.is_file():

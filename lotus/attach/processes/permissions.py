@@ -11,9 +11,9 @@ _CONTAINERS = f"in a container docker run --cap-add SYS_PTRACE, in a cluster {_P
 
 
 def may_not_look(pid: int) -> str:
-    """Why the kernel lets us read neither stacks nor system calls of a process; "" where it does.
+    """Return why the kernel refuses stacks and system calls of a process; "" if it does not.
 
-    The reason holds the command that would be allowed to.
+    The reason names the command that would be allowed to read them.
     """
     try:
         with open(f"/proc/{pid}/syscall", "rb") as file:
@@ -37,14 +37,14 @@ def may_not_look(pid: int) -> str:
 
 
 def with_more_rights(pid: int) -> str:
-    """The command that may read all of a process."""
+    """Return the command that may read everything of a process."""
     lotus = os.path.join(os.path.dirname(sys.executable), "lotus")
     words = [lotus] if os.path.exists(lotus) else [sys.executable, "-m", "lotus"]
     return shlex.join(["sudo", *words, "attach", str(pid)])
 
 
 def other_owner(pid: int) -> str:
-    """The user that a process belongs to; "" if that is this user, or is not known."""
+    """Return the owner of a process; "" if that is this user or is not known."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
         with open(f"/proc/{pid}/status", "rb") as file:
             # Of /proc/PID itself, root is the owner if the process may not be dumped.
@@ -59,7 +59,7 @@ def other_owner(pid: int) -> str:
 
 
 def is_hidden(pid: int) -> bool:
-    """Whether a process is there of which we may read nothing, as with hidepid."""
+    """Return whether a process exists but nothing of it may be read, as with hidepid."""
     try:
         os.kill(pid, 0)
     except PermissionError:

@@ -30,7 +30,7 @@ _FORKED = 0x40  # PF_FORKNOEXEC of Linux
 
 @dataclass(frozen=True)
 class ProcessFacts:
-    """What /proc tells of a process; `torch` and `python` are None where we may not look."""
+    """A process as /proc describes it; `torch` and `python` are None if that may not be read."""
 
     pid: int
     parent: int
@@ -47,7 +47,7 @@ class ProcessFacts:
 
     @property
     def words(self) -> str:
-        """Its command, shortened, for a line of text."""
+        """The command, shortened to fit a line of text."""
         if not any(self.command):  # a thread of the kernel
             return plain(self.name)
         return plain(brief_command(list(redaction.command(self.command)), 50))
@@ -62,10 +62,11 @@ class Program:
 
 
 def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program]:
-    """The programs that a process id stands for: of a worker its parent's, of who started ranks
-    (torchrun, torch.multiprocessing.spawn) those of all of them.
+    """Return the programs that a process id stands for.
 
-    Raises LotusError, one line with the next step, where there is none.
+    A worker stands for its parent; a process that started ranks (torchrun,
+    torch.multiprocessing.spawn) for all of them. Raises LotusError, one line with the next step,
+    if there is none.
     """
     facts = _running(pid, processes)
     children = _children(processes)
@@ -114,7 +115,7 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
 
 
 def _running(pid: int, processes: Mapping[int, ProcessFacts]) -> ProcessFacts:
-    """A process that runs. Raises LotusError, one line with the next step, of others."""
+    """Return a running process. Raises LotusError, one line with the next step, for others."""
     facts = processes.get(pid)
     if facts is None and permissions.is_hidden(pid):
         raise LotusError(
@@ -146,10 +147,10 @@ def _spawned_ranks(
     processes: Mapping[int, ProcessFacts],
     children: Mapping[int, list[int]],
 ) -> list[ProcessFacts]:
-    """The ranks that a training started from Python, as torch.multiprocessing.spawn does, and
-    itself where it is one of them; [] where it started none.
+    """Return the ranks that a program started from Python, as torch.multiprocessing.spawn does.
 
-    Where the environment does not tell their numbers, they are numbered as they started.
+    The program itself is included if it is a rank; [] if it started none. Ranks without a number
+    in their environment are numbered in the order of their start.
     """
     own = [processes[pid] for pid in children.get(facts.pid, ()) if processes[pid].torch]
     if not facts.joined and any(is_named_worker(each) for each in own):
@@ -171,7 +172,7 @@ def _spawned_job(
     processes: Mapping[int, ProcessFacts],
     children: Mapping[int, list[int]],
 ) -> list[Program]:
-    """The ranks' programs where these processes are one that started ranks, and those; else []."""
+    """Return the programs of ranks if `mains` are all of one spawned job; else []."""
     for each in mains:
         ranks = _spawned_ranks(each, processes, children)
         if ranks and {main.pid for main in mains} <= {each.pid, *(rank.pid for rank in ranks)}:
@@ -180,7 +181,7 @@ def _spawned_job(
 
 
 def ended_early(pid: int) -> LotusError:
-    """The error for a process that ended before anything was seen of it."""
+    """Return the error for a process that ended before anything of it was sampled."""
     return LotusError(
         f"process {pid} ended before anything was seen of it; start it again with: "
         "lotus trace -- COMMAND"
@@ -188,19 +189,22 @@ def ended_early(pid: int) -> LotusError:
 
 
 def _starts_ranks(facts: ProcessFacts) -> bool:
-    """Whether the program itself is an agent, not one that has such a word among its arguments."""
+    """Return whether the program itself is an agent, rather than one with such an argument."""
     options = itertools.takewhile(lambda word: word.startswith("-"), facts.command[1:])
     return bool(_AGENT.search(" ".join(facts.command[: 2 + len(list(options))])))
 
 
 def _may_be_a_rank(facts: ProcessFacts, agent: ProcessFacts) -> bool:
-    """Whether a process that an agent started may become a rank: a program of its own."""
+    """Return whether a process of an agent is a program of its own and may become a rank."""
     helps = is_worker_of(facts, agent) or _HELPERS.search(" ".join(facts.command))
     return bool(facts.python) and not facts.torch and not helps
 
 
 def only_program(processes: Mapping[int, ProcessFacts]) -> list[Program]:
-    """The one program with torch, of these processes. Raises LotusError with a list."""
+    """Return the only program with torch, or all ranks of the only job.
+
+    Raises LotusError if there is none, or with a list if there are several.
+    """
     children = _children(processes)
     mains = [
         each
@@ -242,7 +246,7 @@ def _of_agent(programs: Iterable[Program]) -> bool:
 
 
 def _joined(programs: list[Program]) -> list[Program]:
-    """By rank and process id."""
+    """Return the programs sorted by rank and process id."""
     return sorted(programs, key=lambda each: (each.main.rank, each.main.pid))
 
 
@@ -264,9 +268,9 @@ def _program(
 
 
 def is_worker_of(facts: ProcessFacts, main: ProcessFacts) -> bool:
-    """Whether a child looks like a worker of a process.
+    """Return whether a child looks like a worker of `main`.
 
-    A forked one has the command line of its parent; one that was spawned says so.
+    A forked worker has the command line of its parent, a spawned one that of multiprocessing.
     """
     if is_named_worker(facts):
         return True
@@ -276,17 +280,17 @@ def is_worker_of(facts: ProcessFacts, main: ProcessFacts) -> bool:
 
 
 def is_named_worker(facts: ProcessFacts) -> bool:
-    """Whether it has the name that newer torch gives to workers."""
+    """Return whether a process has the name that newer torch gives to workers."""
     return facts.name.startswith("pt_data_worker")
 
 
 def is_spawned(facts: ProcessFacts) -> bool:
-    """Whether multiprocessing started it as a program of its own."""
+    """Return whether multiprocessing started a process by spawn."""
     return bool(_SPAWNED.search(" ".join(facts.command)))
 
 
 def _starter(facts: ProcessFacts, processes: Mapping[int, ProcessFacts]) -> ProcessFacts | None:
-    """Who started a process; where a fork server stands between, who started that."""
+    """Return the process that started this one, directly or through a fork server."""
     parent = processes.get(facts.parent)
     if parent is not None and "forkserver" in " ".join(parent.command):
         return processes.get(parent.parent)
@@ -328,7 +332,7 @@ def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
 
 
 def read_processes(proc: Path = Path("/proc")) -> dict[int, ProcessFacts]:
-    """All processes that can be seen, by process id."""
+    """Return all visible processes by process id."""
     result = {}
     for name in os.listdir(proc):
         if name.isdecimal() and (facts := read_process(int(name), proc)) is not None:
@@ -337,7 +341,7 @@ def read_processes(proc: Path = Path("/proc")) -> dict[int, ProcessFacts]:
 
 
 def read_process(pid: int, proc: Path = Path("/proc")) -> ProcessFacts | None:
-    """One process; None where it is gone."""
+    """Return a process; None if it has ended."""
     folder = proc / str(pid)
     try:
         text = (folder / "stat").read_bytes()

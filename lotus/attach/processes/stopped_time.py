@@ -1,4 +1,4 @@
-"""When a watched process was stopped (SIGSTOP, a debugger): the program does nothing meanwhile."""
+"""Notes when watched processes were stopped, by SIGSTOP or a debugger."""
 
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,11 @@ Span = tuple[int, int]
 
 
 class StoppedTime:
-    """From the look before the first that found a process stopped to the one that found it go on.
+    """Spans of time in which processes were stopped.
 
-    While one process is stopped, the others of its program wait for it: the time is left out for
-    all of them.
+    A span begins at the last look before the process was found stopped and ends at the look that
+    found it running again. The other processes of its program wait for it, so the time is left
+    out for all of them.
     """
 
     def __init__(self) -> None:
@@ -23,7 +24,7 @@ class StoppedTime:
         self._spans: dict[int, list[Span]] = {}
 
     def look(self, pid: int, now_ns: int, stopped: bool) -> None:
-        """Note what a look at a process found."""
+        """Note whether a look at `now_ns` found a process stopped."""
         if stopped:
             self._since.setdefault(pid, self._last.get(pid, now_ns))
         elif (since := self._since.pop(pid, None)) is not None:
@@ -31,13 +32,13 @@ class StoppedTime:
         self._last[pid] = now_ns
 
     def spans(self, pid: int) -> list[Span]:
-        """When a process was stopped, by time."""
+        """Return the spans (begin, end) in nanoseconds in which a process was stopped, sorted."""
         still = [(self._since[pid], self._last[pid])] if pid in self._since else []
         return [*self._spans.get(pid, ()), *still]
 
     @property
     def joined(self) -> list[Span]:
-        """When any process was stopped: spans that do not meet, by time."""
+        """Return disjoint spans in nanoseconds in which any process was stopped, sorted."""
         result: list[Span] = []
         pids = {*self._spans, *self._since}
         for begin, end in sorted(span for pid in pids for span in self.spans(pid)):
@@ -49,7 +50,7 @@ class StoppedTime:
 
     @property
     def sentence(self) -> str:
-        """Which processes were stopped, and how long; "" where none was."""
+        """Return a sentence that says which processes were stopped for how long; "" if none."""
         pids = sorted({*self._spans, *self._since})
         if not pids:
             return ""
@@ -59,9 +60,9 @@ class StoppedTime:
         return f"{which} {was} stopped (SIGSTOP) for {duration(took)}: that time is left out"
 
     def overlaps(self, begin_ns: "Ints", end_ns: "Ints", margin_ns: int = 0) -> "Bools":
-        """Whether each of these spans overlaps with it.
+        """Return for each span (n,) whether it overlaps with time in which a process was stopped.
 
-        `margin_ns`: how far their clock may be from that of the looks.
+        margin_ns: largest difference between the clock of the spans and that of the looks.
         """
         import numpy as np  # not before the first look
 

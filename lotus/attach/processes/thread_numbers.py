@@ -1,4 +1,4 @@
-"""Thread numbers of a container: py-spy has those that a process itself knows, not the host's."""
+"""Translates the thread ids of containers, which py-spy reports, to those of the host."""
 
 import contextlib
 import os
@@ -17,14 +17,14 @@ _NUMBERS = re.compile(rb"^NSpid:\t([\d\t]+)$", re.MULTILINE)
 
 
 class ThreadNumbers:
-    """Our numbers of the threads of processes in PID namespaces below ours."""
+    """Host ids of the threads of processes in PID namespaces below this one."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._ours: dict[int, dict[int, int]] = {}  # by process, from the inner number
 
     def look(self, pids: Iterable[int]) -> None:
-        """Read those of all threads that these processes have now."""
+        """Read the ids of all threads that these processes have now."""
         for pid in pids:
             if len(_read(self._proc / str(pid))) < 2:
                 continue
@@ -36,12 +36,12 @@ class ThreadNumbers:
                         known[numbers[-1]] = numbers[0]
 
     def inner(self, pid: int) -> int:
-        """The number that a process has for itself."""
+        """Return the id that a process has in its own namespace."""
         known = {ours: inner for inner, ours in self._ours.get(pid, {}).items()}
         return known.get(pid, pid)
 
     def translated(self, stacks: "PySpyStacks") -> "PySpyStacks":
-        """The same stacks by our numbers."""
+        """Return the stacks with host ids."""
         if not self._ours:
             return stacks
         samples, threads = (self._renamed(table) for table in (stacks.samples, stacks.threads))
@@ -54,7 +54,7 @@ class ThreadNumbers:
 
 
 def process_of(inner: int, proc: Path = Path("/proc")) -> int | None:
-    """The only process of a container that has this number there; None: none, or several."""
+    """Return the only process with the id `inner` in a container; None if none or several."""
     found = []
     for name in os.listdir(proc):
         numbers = _read(proc / name) if name.isdecimal() else []
@@ -64,7 +64,7 @@ def process_of(inner: int, proc: Path = Path("/proc")) -> int | None:
 
 
 def _read(folder: Path) -> list[int]:
-    """The numbers of a process or thread, ours first; [] where they cannot be read."""
+    """Return the ids of a process or thread, the host's first; [] if they cannot be read."""
     try:
         match = _NUMBERS.search((folder / "status").read_bytes())
     except OSError:

@@ -1,4 +1,4 @@
-"""A recorder beside a program that lotus did not start: it ends where lotus ends, however."""
+"""Runs a recorder that ends when lotus ends, even if lotus is killed."""
 
 import os
 import re
@@ -31,7 +31,7 @@ class TiedProcess(Child):
 
     @property
     def exec_ns(self) -> int | None:
-        """When its program was started, nanoseconds of CLOCK_MONOTONIC; None: not known."""
+        """When its program was started, nanoseconds of CLOCK_MONOTONIC; None: unknown."""
         mark = _MARK.search(super().text())
         return None if mark is None else int(mark[1])
 

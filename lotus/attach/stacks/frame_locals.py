@@ -31,7 +31,7 @@ _INTEGERS = re.compile(r"\d{1,18}(, \d{1,18})*")
 
 @dataclass(frozen=True)
 class FrameLocals:
-    """What the frames of one process told of its loader; -1 and "": not told.
+    """What the frames of one process say about its loader; -1 and "": nothing.
 
     workers      num_workers
     iterable, drop_last, persistent, spawned    1: yes, 0: no
@@ -52,8 +52,10 @@ class FrameLocals:
 
 
 class LocalsReader:
-    """Reads one process after the other; `seen`: what they told; `classes`: of which class the
-    operations were, by the class that defines their method.
+    """Reads one process after the other.
+
+    seen: what was read of each process
+    classes: the classes of operations, counted by the class that defines their method
     """
 
     def __init__(self, path: str) -> None:
@@ -67,7 +69,7 @@ class LocalsReader:
         self._pid = -1
 
     def look(self, workers: Sequence[int], mains: Sequence[int]) -> None:
-        """Take what was read, and begin with the next: workers, or main processes without any."""
+        """Collect what was read, and begin with the next worker, or main process without one."""
         if self._child is not None and not self._child.ended():
             return
         self._take()
@@ -81,13 +83,13 @@ class LocalsReader:
             self._begin(min(left, key=lambda pid: self._dumps.get(pid, 0)))
 
     def finish(self) -> None:
-        """Take what is being read, and end."""
+        """Wait for the reading in progress, collect it, and end."""
         if self._child is not None and self._child.wait(5.0):
             self._take()
         self.kill()
 
     def kill(self) -> None:
-        """End without what is being read."""
+        """End and discard the reading in progress."""
         if self._child is not None:
             self._child.kill()
             self._child = None
@@ -116,9 +118,9 @@ class LocalsReader:
 
 
 def names_of(classes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
-    """Names for operations by that of the class that defines their method.
+    """Return names of operations by the name of the class that defines their method.
 
-    They say how often an operation was met, and how often it was of the class that was met most.
+    A name says how often the operation was met, and how often with its most frequent class.
     """
     names = {}
     for owner, counts in classes.items():
@@ -130,8 +132,9 @@ def names_of(classes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
 
 
 def of_dump(pid: int, text: str) -> tuple[FrameLocals | None, dict[str, str]]:
-    """What a dump of a process tells of its loader (None: nothing), and the class of each operation
-    by that of the class that defines its method, if any of them is inherited.
+    """Return what a dump of a process says about its loader (None: nothing), and operations.
+
+    These are classes by the class that defines their method, if any method is inherited.
     """
     try:
         threads, _ = json.JSONDecoder().raw_decode(text[max(text.find("["), 0) :])
@@ -181,7 +184,7 @@ def _of_frames(pid: int, frames: Sequence[_Read]) -> FrameLocals | None:
 
 
 def _classes(frames: Sequence[_Read]) -> dict[str, str]:
-    """Of the frames within a fetch, the outermost of each class that defines a method."""
+    """Return the outermost frame in a fetch of each class that defines a method."""
     fetches = [place for place, each in enumerate(frames) if stack_phases.is_fetch(each[0])]
     classes: dict[str, str] = {}
     for frame, values in reversed(frames[: fetches[0]] if fetches else ()):
@@ -192,7 +195,7 @@ def _classes(frames: Sequence[_Read]) -> dict[str, str]:
 
 
 def _batch(values: Mapping[str, str]) -> tuple[int, int]:
-    """(samples of a batch, whether they are numbered one after the other); -1: not told."""
+    """Return (samples of a batch, whether their indices are consecutive); -1: unknown."""
     text = values.get("possibly_batched_index", "")
     inner = text[1:-1] if text.startswith("[") and text.endswith("]") else ""
     if inner and set(inner.split(", ")) == {"None"}:  # of a stream

@@ -1,4 +1,4 @@
-"""Frames as py-spy read them: whether a stack can be one, and the classes of its functions."""
+"""Checks whether a stack of py-spy is consistent, and adds classes to its functions."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ _MOST_FRAMES, _MOST_CHARACTERS = 500, 2000
 
 
 def is_torn(frames: Sequence[Frame]) -> bool:
-    """Whether a stack that was read beside the running program holds what no stack can hold."""
+    """Return whether a stack is impossible, as the program ran on while py-spy read it."""
     if len(frames) > _MOST_FRAMES:
         return True
     return any(
@@ -22,7 +22,7 @@ def is_torn(frames: Sequence[Frame]) -> bool:
 
 
 def qualified(frames: Sequence[Frame], sources: Sources) -> list[Frame]:
-    """Frames with the classes of their functions, which Python before 3.11 does not tell."""
+    """Return the frames with classes in their names, which Python before 3.11 leaves out."""
     if any("." in frame.function for frame in frames):
         return list(frames)
     result = []

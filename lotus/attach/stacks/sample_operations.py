@@ -30,7 +30,7 @@ _BETWEEN = frozenset("<listcomp> <genexpr> <dictcomp> _wrapped_call_impl _call_i
 def outermost_operation(
     caller: Frame, inner: Sequence[Frame], sources: Sources
 ) -> tuple[int, str] | None:
-    """The outermost operation in the stack of a sample: (its place, its name)."""
+    """Return (place, name) of the outermost operation in the stack of a sample, or None."""
     listed = False
     for place, frame in enumerate(inner):
         before = inner[place - 1] if place else caller
@@ -53,7 +53,7 @@ def outermost_operation(
 
 
 def _is_list(frame: Frame, below: Sequence[Frame], sources: Sources) -> bool:
-    """Whether a call is that of a list of transforms, each of which is an operation."""
+    """Return whether `frame` calls a list of transforms, each of which is an operation."""
     kind = class_of(frame.function)
     if kind in _LISTS:
         return True
@@ -62,7 +62,7 @@ def _is_list(frame: Frame, below: Sequence[Frame], sources: Sources) -> bool:
 
 
 def _is_transform(frame: Frame, place: int) -> bool:
-    """Whether it is a call of an object that the data set holds."""
+    """Return whether a frame is the call of an object that the data set holds."""
     if (
         not place
         or bare_name(frame.function) not in ("__call__", "forward")
@@ -94,7 +94,7 @@ def _is_called(before: Frame, below: Sequence[Frame], sources: Sources) -> bool:
 
 
 def _shown(frames: Sequence[Frame]) -> str:
-    """The name of an operation: its class, maybe that below a base class; else its function."""
+    """Return the name of an operation: its class, or a derived one, or else its function."""
     for frame in _of_calls(frames):
         kind = class_of(frame.function)
         if kind == "Lambda":

@@ -1,6 +1,6 @@
-"""What the source of a watched program says of a line: its function, the loop around it, its text.
+"""Finds the function, loop and text of a line in the source of a watched program.
 
-Of classes it says which are derived from which.
+It also finds which classes are derived from which.
 
 The source is parsed, never run. It is read as the program sees it (/proc/PID/root), so that a
 container's files are found from the host.
@@ -32,7 +32,7 @@ _BLOCKS = (ast.stmt, ast.excepthandler, ast.match_case)
 
 @dataclass(frozen=True)
 class SourceLoop:
-    """The lines of a loop's body, and that of its head; `hands_on`: it only hands batches on."""
+    """Lines of a loop: its body and its head. `hands_on`: it only passes batches on."""
 
     head: int
     first: int
@@ -42,9 +42,10 @@ class SourceLoop:
 
 @dataclass(frozen=True)
 class _Comprehension:
-    """`frame`: the name of its own frame; a list's has one before Python 3.12 only.
+    """A comprehension in the source.
 
-    `makes_iterators`: it calls `iter` itself.
+    frame: the name of its own frame, which that of a list has before Python 3.12 only
+    makes_iterators: whether its body calls `iter`
     """
 
     loop: SourceLoop
@@ -61,31 +62,32 @@ class _SourcePlaces:
 
 
 class Sources(Protocol):
-    """What is asked of the source of a program; `SourceLines` knows it."""
+    """The interface to the source of a program; `SourceLines` implements it."""
 
     def text(self, file: str, line: int) -> str:
-        """The text of a line; "" where it is not known."""
+        """Return the text of a line; "" if it is not known."""
 
     def qualified_name(self, file: str, line: int) -> str:
-        """The function around a line, with its classes; "" where it is not known."""
+        """Return the qualified name of the function around a line; "" if it is not known."""
 
     def are_kin(self, one: str, other: str, files: Iterable[str]) -> bool:
-        """Whether one object may be of both classes, by the classes that these files define."""
+        """Return whether one object may be an instance of both classes, according to `files`."""
 
     def loop(self, file: str, line: int) -> SourceLoop | None:
-        """The innermost loop around a line."""
+        """Return the innermost loop around a line; None if there is none."""
 
     def comprehension(
         self, file: str, line: int, function: str, *, begins: bool = False
     ) -> SourceLoop | None:
-        """The innermost comprehension that a frame of this function may run, or begin, at a line.
+        """Return the innermost comprehension that a frame of this function may run at a line.
 
-        That calls `iter` itself is none that is begun: it makes iterators for a loop elsewhere.
+        With `begins`, also one whose iterator the frame makes, unless the comprehension itself
+        calls `iter`: then it makes iterators for a loop elsewhere.
         """
 
 
 class SourceLines:
-    """Reads and keeps the sources of one program; what cannot be read is as if it were empty."""
+    """Reads and caches the source of one program; a file that cannot be read counts as empty."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -93,28 +95,24 @@ class SourceLines:
         self._places: dict[str, _SourcePlaces] = {}
 
     def text(self, file: str, line: int) -> str:
-        """The text of a line; "" where it is not known."""
+        """Return the text of a line; "" if it is not known."""
         lines = self._lines(file)
         return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
     def qualified_name(self, file: str, line: int) -> str:
-        """The function around a line, with its classes; "" where it is not known."""
+        """Return the qualified name of the function around a line; "" if it is not known."""
         inside = [each for each in self._parsed(file).functions if each[0] <= line <= each[1]]
         return max(inside)[2] if inside else ""
 
     def loop(self, file: str, line: int) -> SourceLoop | None:
-        """The innermost loop with this line in its head or body; None without one."""
+        """Return the innermost loop with this line in its head or body; None if there is none."""
         inside = [each for each in self._parsed(file).loops if each.head <= line <= each.last]
         return max(inside, key=lambda each: (each.head, -each.last)) if inside else None
 
     def comprehension(
         self, file: str, line: int, function: str, *, begins: bool = False
     ) -> SourceLoop | None:
-        """The innermost comprehension with this line that a frame of this function may run.
-
-        `begins`: or that it calls `iter` for, which is done in the function around; but not one
-        that calls `iter` itself, as for a loop elsewhere.
-        """
+        """As `Sources.comprehension`: the surrounding function makes a comprehension's iterator."""
         frame = bare_name(function)
         own = frame in _FRAMES.values()
         inside = [
@@ -130,7 +128,7 @@ class SourceLines:
         return max(inside, key=lambda each: (each.head, -each.last)) if inside else None
 
     def are_kin(self, one: str, other: str, files: Iterable[str]) -> bool:
-        """Whether one object may be of both classes, by the classes that these files define."""
+        """Return whether one object may be an instance of both classes, according to `files`."""
         bases: dict[str, list[str]] = {}
         for file in files:
             bases |= self._parsed(file).bases
@@ -180,7 +178,7 @@ def _parsed(text: str) -> _SourcePlaces:
 
 
 def _comprehensions(statement: ast.stmt) -> Iterator[_Comprehension]:
-    """Those in the expressions of a statement, not in the statements that it holds."""
+    """Yield the comprehensions of a statement, without those of statements inside it."""
     waiting = [child for child in ast.iter_child_nodes(statement) if not isinstance(child, _BLOCKS)]
     taken: set[ast.AST] = set()
     while waiting:
@@ -218,7 +216,7 @@ def _class_names(bases: Sequence[ast.expr]) -> Iterator[str]:
 
 
 def _ancestry(name: str, bases: Mapping[str, Sequence[str]]) -> set[str]:
-    """A class, and those that it is derived from."""
+    """Return the names of a class and of all its base classes."""
     result: set[str] = set()
     waiting = [name]
     while waiting:
@@ -230,7 +228,7 @@ def _ancestry(name: str, bases: Mapping[str, Sequence[str]]) -> set[str]:
 
 
 def _hands_on(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
-    """Whether a loop yields, or does nothing but call `next`: what it takes is used elsewhere."""
+    """Return whether a loop yields, or only calls `next`: its batches are used elsewhere."""
     if any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(loop)):
         return True
     body = loop.body
@@ -240,7 +238,7 @@ def _hands_on(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
 
 
 def _named(tree: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
-    """Statements, each with the qualified name of the function or class that it is, or is in."""
+    """Yield statements with the qualified name of the function or class that each is or is in."""
     waiting: list[tuple[ast.AST, str]] = [(tree, "")]  # expressions hold no statements
     while waiting:
         node, around = waiting.pop()

@@ -1,4 +1,4 @@
-"""When stacks were sampled, as exactly as py-spy's file tells.
+"""Finds when stacks were sampled, as exactly as py-spy's file allows.
 
 The file has the changes of stacks only. But py-spy samples all threads of a program at a time: a
 change of one thread's stack is the time of a sample of all the others. The times between two
@@ -13,7 +13,7 @@ _ROUND_NS = 1_000_000  # what py-spy writes of one sample of all threads lies cl
 
 
 def moments(samples: pd.DataFrame) -> pd.DataFrame:
-    """Return time_ns, pid, tid, label: what each thread was at, at times that are known.
+    """Return time_ns, pid, tid, label: what each thread did at the times that are known.
 
     `samples` (time_ns, weight_ns, exact, pid, tid, label; label -1: not known) are those of one
     py-spy. Sorted by time.

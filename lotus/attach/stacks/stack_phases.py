@@ -1,7 +1,7 @@
-"""Tells from the frames of a Python stack at what a thread is: waiting, stepping, making a batch.
+"""Labels Python stacks with what their thread does: wait, train, make a batch.
 
-Pure: stacks in, labels out. The names of torch's own functions tell nearly all of it; the lines of
-the training loop tell a step from what is outside of the loop.
+Pure: stacks in, labels out. The names of torch's functions decide nearly always; the lines of the
+training loop distinguish a step from what is outside the loop.
 """
 
 import re
@@ -32,7 +32,7 @@ FEEDER = "QueueFeederThread"
 
 @dataclass(frozen=True)
 class Label:
-    """What a thread is at. `loop`: number of the loop, -1 for none; `chain`: frames of its code."""
+    """What a thread does. `loop`: its number, -1: none; `chain`: frames of the program's code."""
 
     phase: str
     name: str = ""  # of the operation
@@ -42,7 +42,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Site:
-    """A loop over a loader: where it stands, and its lines (0, 0: all of the function)."""
+    """A loop over a loader: its place and its lines (0, 0: the whole function)."""
 
     function: str
     file: str
@@ -51,17 +51,17 @@ class Site:
     last: int
 
     def holds(self, frame: Frame) -> bool:
-        """Whether a frame is in the body of the loop."""
+        """Return whether a frame is in the body of the loop."""
         if (frame.function, frame.file) != (self.function, self.file):
             return False
         return not self.last or self.first <= frame.line <= self.last
 
 
 def find_loops(stacks: Iterable[Sequence[Frame]], sources: Sources) -> list[Site]:
-    """The loops over loaders, from all stacks of a program.
+    """Return the loops over loaders that occur in the stacks of a program.
 
-    A forked worker has the frames in which its parent started it: it tells of a loop whose `next`
-    is too short to be met.
+    A forked worker has the frames in which its parent started it, which show a loop even if its
+    `next` is too short to be sampled.
     """
     stacks = list(stacks)
     elsewhere: dict[tuple[str, str], set[int]] = {}
@@ -88,11 +88,11 @@ def _site(
     sources: Sources,
     takes: bool,
 ) -> Site | None:
-    """The loop that calls the loader: the innermost that is also seen outside of `next`.
+    """Return the loop that calls the loader: the innermost that is also sampled outside `next`.
 
-    Not one that only hands on batches, if there is another: the step is in the one that uses them.
-    Code of the program without source, as a notebook's cell, is a loop as a whole; but not what
-    only calls the loader for a loop whose source is there. `takes`: it calls `next`, not `iter`.
+    A loop that only passes batches on is chosen only if there is no other, as the step is in the
+    loop that uses them. A function without source, as a cell of a notebook, counts as a loop,
+    unless it calls the loader for a loop with source. takes: it calls `next`, not `iter`.
     """
     looped = wrapper = unread = None
     begins = not takes  # whether the frame itself calls `iter`, or one that hands on its batches
@@ -129,8 +129,10 @@ def _site(
 def _loop_at(
     frame: Frame, sources: Sources, takes: bool = True, begins: bool = False
 ) -> SourceLoop | None:
-    """The innermost loop that a frame may be in; a comprehension is one if it takes batches, or
-    if the frame `begins` it. One whose body makes iterators makes them for a loop elsewhere.
+    """Return the innermost loop that a frame may be in; None if there is none.
+
+    A comprehension is a loop if it takes batches, or if the frame `begins` it. If its body makes
+    iterators, these are for a loop elsewhere.
     """
     comprehension = None
     if takes or begins:
@@ -140,10 +142,10 @@ def _loop_at(
 
 
 def made_elsewhere(stacks: Iterable[Sequence[Frame]], sites: Sequence[Site]) -> dict[int, int]:
-    """Loops that only make iterators, and the loop within, of the same thread, that takes batches.
+    """Map loops that only make iterators to the loop of the same thread that takes the batches.
 
-    So it is where `iter` and `next` are called by different functions, as in Lightning, or by
-    different loops. Workers have the frames of the one, waits those of the other.
+    These differ if different functions call `iter` and `next`, as in Lightning. Workers have the
+    frames of the first, waits those of the second.
     """
     taking: set[int] = set()
     within: dict[int, dict[int, int]] = {}
@@ -165,7 +167,7 @@ def made_elsewhere(stacks: Iterable[Sequence[Frame]], sites: Sequence[Site]) -> 
 
 
 def of_taker(label: Label, makers: Mapping[int, int]) -> Label:
-    """The same of the loop that takes the batches, where the label's only makes iterators."""
+    """Return the label with the loop that takes the batches, if its own only makes iterators."""
     if label.loop not in makers:
         return label
     if label.phase == phases.STEP:
@@ -174,7 +176,7 @@ def of_taker(label: Label, makers: Mapping[int, int]) -> Label:
 
 
 def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> Label:
-    """What a thread of a main process is at."""
+    """Return the label of a thread of a main process that runs a loop."""
     at = _loader_frame(frames)
     if at is None:
         return _outside_of_next(frames, sites, sources)
@@ -203,12 +205,12 @@ def label_main(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources)
 
 
 def _names(frames: Sequence[Frame]) -> list[str]:
-    """Functions of the loader."""
+    """Return the names of the frames that are functions of the loader."""
     return [bare_name(frame.function) for frame in frames if _LOADER.search(frame.file)]
 
 
 def _of_sampler(below: Sequence[Frame], sources: Sources) -> Sequence[Frame] | None:
-    """The frames within the sampler; None where none is called."""
+    """Return the frames within the sampler; None if none is called."""
     for place in reversed(range(len(below))):
         frame = below[place]
         own = below[place + 1 : place + 1 + _MOST_CHAIN]
@@ -222,7 +224,7 @@ def _of_sampler(below: Sequence[Frame], sources: Sources) -> Sequence[Frame] | N
 
 
 def _queue_phase(below: Sequence[Frame]) -> str:
-    """Waiting for the queue, or receiving what is in it."""
+    """Return the phase: waiting for the queue, or receiving a batch from it."""
     names = {bare_name(frame.function) for frame in below}
     if names & {"poll", "_poll", "wait", "select"} and not names & {"rebuild_storage_fd", "detach"}:
         return phases.WAIT
@@ -235,7 +237,7 @@ def _queue_phase(below: Sequence[Frame]) -> str:
 
 
 def _sent(frames: Sequence[Frame]) -> str:
-    """Whether what is sent or received are tensors, which travel in shared memory."""
+    """Return TENSORS if tensors in shared memory are sent or received, else ""."""
     names = " ".join(frame.function for frame in frames)
     shared = re.search(r"rebuild_(storage|tensor)|reduce_(storage|tensor)|resource_sharer", names)
     return phases.TENSORS if shared else ""
@@ -256,9 +258,9 @@ def _outside_of_next(frames: Sequence[Frame], sites: Sequence[Site], sources: So
 
 
 def _hands_on(site: Site, frames: Sequence[Frame], sources: Sources) -> bool:
-    """Whether a loop takes its batches from a generator that does something to each of them.
+    """Return whether a loop takes its batches from a generator that processes each of them.
 
-    Its time between two calls of the loader's `next` is part of the step.
+    The time of the generator between two calls of the loader's `next` is part of the step.
     """
     at = frames[0]
     if (at.function, at.file) != (site.function, site.file):
@@ -270,7 +272,7 @@ def _hands_on(site: Site, frames: Sequence[Frame], sources: Sources) -> bool:
 
 
 def _of_step(frames: Sequence[Frame]) -> tuple[Frame, ...]:
-    """The program's own frames; in a framework's loop that calls none of them, the innermost."""
+    """Return the program's own frames, or the innermost frame if a framework calls none."""
     return _of_program(frames) or tuple(frames[-2:])
 
 
@@ -279,7 +281,7 @@ def _of_program(frames: Sequence[Frame]) -> tuple[Frame, ...]:
 
 
 def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Sources) -> Label:
-    """What the main thread of a worker is at; a forked one has its parent's frames as well."""
+    """Return the label of a worker's main thread; forked ones also have their parent's frames."""
     loops = [k for k, frame in enumerate(frames) if is_worker_loop(frame)]
     at = _loader_frame(frames)
     loop = -1 if at is None else _loop_of(frames[: at + 1], sites)
@@ -302,7 +304,7 @@ def label_worker(frames: Sequence[Frame], sites: Sequence[Site], sources: Source
 
 
 def label_helper(name: str, frames: Sequence[Frame]) -> Label:
-    """What another Python thread is at: the feeder of a queue, the pinning thread, any other."""
+    """Return the label of another Python thread: the feeder of a queue, the pinning thread, any."""
     names = {bare_name(frame.function) for frame in frames}
     if name.startswith(FEEDER) or "_feed" in names:
         waits = bool(frames) and bare_name(frames[-1].function) == "wait"
@@ -315,7 +317,7 @@ def label_helper(name: str, frames: Sequence[Frame]) -> Label:
 
 
 def _loader_frame(frames: Sequence[Frame]) -> int | None:
-    """The place of the frame in which the program calls the innermost loader; None: in none."""
+    """Return the place of the frame that calls the innermost loader; None if there is none."""
     within = None
     for place, frame in enumerate(frames):
         if not _LOADER.search(frame.file):
@@ -329,7 +331,7 @@ def _loader_frame(frames: Sequence[Frame]) -> int | None:
 
 
 def _loop_of(frames: Sequence[Frame], sites: Sequence[Site]) -> int:
-    """The innermost loop that calls the loader, of those that were found; -1: none.
+    """Return the number of the innermost loop that calls the loader; -1 if there is none.
 
     A function that makes the iterator above its only loop makes it for that loop, not for the one
     that it was called from.
@@ -354,17 +356,17 @@ def _fetch_frame(frames: Sequence[Frame]) -> int | None:
 
 
 def is_worker_loop(frame: Frame) -> bool:
-    """Whether it is torch's function that a worker runs."""
+    """Return whether a frame is torch's function that a worker runs."""
     return bare_name(frame.function) == "_worker_loop" and bool(_WORKER.search(frame.file))
 
 
 def is_fetch(frame: Frame) -> bool:
-    """Whether it is torch's function that makes a batch."""
+    """Return whether a frame is torch's function that makes a batch."""
     return bare_name(frame.function) == "fetch" and bool(_FETCHER.search(frame.file))
 
 
 def _making(frames: Sequence[Frame], fetch: int, loop: int, sources: Sources) -> Label:
-    """Which part of a fetch: samples by operation, the data set's own code, collate."""
+    """Return the label of a part of a fetch: an operation, the data set's own code, collate."""
     at = fetch
     while at + 1 < len(frames) and _FETCHER.search(frames[at + 1].file):
         at += 1

@@ -1,4 +1,4 @@
-"""py-spy beside a program that was not started by lotus."""
+"""Runs py-spy beside a program that lotus did not start."""
 
 import re
 import time
@@ -21,7 +21,7 @@ INSTALL = "pip install 'py-spy>=0.4'"
 
 
 def find() -> tuple[str, str]:
-    """(path of py-spy, "" or why there is none that serves)."""
+    """Return (path of py-spy, why it cannot be used), one of which is ""."""
     path = py_spy_program.find()
     if path is None:
         return "", f"py-spy is not installed; {INSTALL}"
@@ -38,12 +38,12 @@ def find() -> tuple[str, str]:
 
 
 def rate_of(processes: int) -> int:
-    """How many times a second the stacks of so many processes are read."""
+    """Return how many times a second the stacks of so many processes are read."""
     return max(_LEAST_RATE, min(_MOST_RATE, _SAMPLES_PER_S // processes))
 
 
 class StackRecorder:
-    """Samples the Python stacks of a process and of all that it started."""
+    """Samples the Python stacks of a process and of all its descendants."""
 
     def __init__(self, path: str, pid: int, rate: int, seconds: float, output: Path) -> None:
         self._rate, self._output = rate, output
@@ -55,7 +55,7 @@ class StackRecorder:
         self._child = TiedProcess(words)
 
     def watch(self) -> bool:
-        """Whether it still samples."""
+        """Return whether py-spy still samples."""
         if self._seen_ns is None and "Sampling process" in self._child.text():
             self._seen_ns = time.monotonic_ns()
         return not self._child.ended()
@@ -65,14 +65,14 @@ class StackRecorder:
         self._problem = self._child.finish() or ""
 
     def kill(self) -> None:
-        """End it without its samples."""
+        """End py-spy and discard its samples."""
         self._child.kill()
         self._output.unlink(missing_ok=True)
 
     def stacks(self, ends: Mapping[int, int]) -> tuple["PySpyStacks | None", dict[str, Any]]:
-        """Its samples (None: there are none), and facts with `problem` ("" for none).
+        """Return the samples (None: there are none), and facts with `problem` ("" for none).
 
-        It has stopped. `ends`: when threads have ended, by the kernel's id.
+        Called after `stop`. ends: nanoseconds at which threads ended, by the kernel's id
         """
         from native_map.recording import py_spy  # pandas: not before the first sample
 

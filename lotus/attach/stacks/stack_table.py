@@ -1,4 +1,4 @@
-"""Turns sampled stacks into labelled samples: at what each thread was, when."""
+"""Turns sampled stacks into samples with labels: what each thread did when."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,9 +19,11 @@ _MOST_LABELS = 19_000
 
 
 class StackTable:
-    """Labels of all samples. `torn`: how many stacks could not be; `own_threads`: by process, how
-    many Python threads the program has beside its main thread; `moments`: see stack_moments, at the
-    earliest times that the clocks allow.
+    """Samples with labels.
+
+    torn: the number of impossible stacks, see read_frames.is_torn
+    own_threads: the number of the program's Python threads besides the main one, by process
+    moments: see stack_moments; at the earliest times that the clocks allow
     """
 
     def __init__(self, sources: SourceLines, watched: set[int]) -> None:
@@ -39,11 +41,11 @@ class StackTable:
         self._parts: list[tuple[PySpyStacks, set[int]]] = []
 
     def add(self, stacks: PySpyStacks, mains: set[int]) -> None:
-        """Take the samples of one recorder; `mains`: the main processes."""
+        """Add the samples of one recorder; `mains` are the main processes."""
         self._parts.append((stacks, mains))
 
     def finish(self) -> None:
-        """Label all samples: the loops are known when all stacks are."""
+        """Label all samples, after the last stacks are added: these define the loops."""
         frames: dict[tuple[int, int], list[Frame] | None] = {}
         for part, (stacks, _) in enumerate(self._parts):
             for node, stack in _stacks(stacks).items():
@@ -73,14 +75,14 @@ class StackTable:
         ]
 
     def leave_out_after(self, end_ns: int) -> None:
-        """Leave out what py-spy sampled when nothing else was looked at any more."""
+        """Leave out samples after `end_ns`, when nothing else was read any more."""
         self.samples = self.samples[self.samples["time_ns"] < end_ns]
         self.moments = self.moments[self.moments["time_ns"] < end_ns]
 
     def leave_out_stopped(self, stopped: StoppedTime, bound_ns: int) -> None:
         """Leave out the time in which a process was stopped.
 
-        `bound_ns`: how far the clocks of stacks and looks may be apart.
+        bound_ns: largest difference between the clocks of stacks and of looks
         """
         begin = self.samples["time_ns"].to_numpy(np.int64)
         end = begin + self.samples["weight_ns"].to_numpy(np.int64)
@@ -96,7 +98,7 @@ class StackTable:
         mains: set[int],
         frames: dict[tuple[int, int], list[Frame] | None],
     ) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The samples of one recorder with their labels, and its moments."""
+        """Return the samples of one recorder with their labels, and its moments."""
         names = {
             (int(pid), int(tid)): str(name)
             for pid, tid, name in stacks.threads.itertuples(index=False)
@@ -147,7 +149,7 @@ class StackTable:
 
 
 def _stacks(stacks: PySpyStacks) -> dict[int, list[Frame]]:
-    """The frames of each node that was sampled, outermost first."""
+    """Return the frames of each sampled node, outermost first."""
     columns = (stacks.nodes[name].tolist() for name in ("parent", "function", "file", "line"))
     nodes = list(zip(*columns, strict=True))
     result: dict[int, list[Frame]] = {}
@@ -164,7 +166,7 @@ def _stacks(stacks: PySpyStacks) -> dict[int, list[Frame]]:
 def _is_of_loader(
     name: str, samples: pd.DataFrame, labels: list[Label], pid: int, tid: int
 ) -> bool:
-    """Whether a thread is torch's own: a queue's feeder, the one that pins, the one that shares."""
+    """Return whether torch started a thread: to feed a queue, to pin or to share memory."""
     if name.startswith(FEEDER) or "_serve" in name or "_pin_memory_loop" in name:
         return True
     mine = samples[(samples["pid"] == pid) & (samples["tid"] == tid)]

@@ -23,7 +23,7 @@ _MOST_STARTS = 4
 
 
 class PerfRecorder:
-    """Samples processes, and what they start from then on. `problem`: why it does not, or ""."""
+    """Samples processes and those that they start later. `problem`: why it does not, or ""."""
 
     def __init__(self, pids: Sequence[int], seconds: float, output: Path) -> None:
         self.problem = ""
@@ -47,7 +47,7 @@ class PerfRecorder:
             self._start(pids, pids)
 
     def _start(self, pids: Sequence[int], mains: Sequence[int]) -> None:
-        """Start perf on those of these processes that are there; the last time on `mains` only."""
+        """Start perf on the processes that still run; at the last try only on `mains`."""
         self._starts += 1
         pids = mains if self._starts == _MOST_STARTS else pids
         pids = [pid for pid in pids if not has_ended(pid)]
@@ -63,7 +63,7 @@ class PerfRecorder:
             self.problem = f"perf cannot be started: {error.strerror}"
 
     def watch(self, pids: Sequence[int], mains: Sequence[int]) -> None:
-        """Start it again if a process ended while it started; `pids` are those that are alive."""
+        """Start perf again if a process ended while perf started; `pids` are alive."""
         if self._child is None or self.problem or not self._child.ended():
             return
         text = self._child.text()
@@ -83,15 +83,15 @@ class PerfRecorder:
             self.problem = perf_command.reason(text, [self._event])
 
     def kill(self) -> None:
-        """End it without its samples."""
+        """End perf and discard its samples."""
         if self._child is not None:
             self._child.kill()
         self._output.unlink(missing_ok=True)
 
     def functions(self) -> dict[str, Any] | None:
-        """What it sampled, as `function_file.write` takes it; None where it sampled nothing.
+        """Return the samples in the form that `function_file.write` takes; None if there are none.
 
-        The files of libraries are read now, while the program's are there.
+        The files of libraries are read now, while the program and its container still exist.
         """
         if self._child is None or self.problem:
             return None
@@ -137,7 +137,7 @@ class PerfRecorder:
 
     @property
     def notes(self) -> list[str]:
-        """What its starts have cost."""
+        """Return remarks on samples that were lost because perf was started several times."""
         if self._starts < 2:
             return []
         only = ", at last on the main processes and the workers that they started then"

@@ -1,4 +1,4 @@
-"""Looks at the main thread of each process: blocked in what, on a core, ready without one."""
+"""Reads the state of main threads: blocked (and in what), on a core, or ready without one."""
 
 import contextlib
 import errno
@@ -21,9 +21,10 @@ Row = tuple[int, int, str, int, int, int, int]
 
 
 class ThreadReadings:
-    """`rows` as COLUMNS. `refused`: the kernel does not tell us in which system calls they are.
+    """Readings of main threads: `rows` have the COLUMNS.
 
-    `stopped`: when a process was stopped; `rows` holds those looks too.
+    refused: whether the kernel hides the system calls from this user
+    stopped: when processes were stopped; `rows` include readings of that time
     """
 
     def __init__(self) -> None:
@@ -36,13 +37,13 @@ class ThreadReadings:
         self._reasons = BlockedReasons()
 
     def last_ns(self, pid: int) -> int | None:
-        """When a process was looked at for the last time; None: never."""
+        """Return when a process was read last; None: never."""
         last = self._last.get(pid)
         return None if last is None else last[0]
 
     @property
     def moving_rows(self) -> list[Row]:
-        """The rows without the time in which a process was stopped."""
+        """Return the rows outside the time in which a process was stopped."""
         import numpy as np  # not before the first look
 
         ends, lengths = (np.array([row[k] for row in self.rows], np.int64) for k in (0, 3))
@@ -51,11 +52,11 @@ class ThreadReadings:
 
     @property
     def problem(self) -> str:
-        """Why no system calls are known; "" where they are."""
+        """Why no system calls are known; "" if they are."""
         return self._reasons.problem
 
     def look(self, pids: Iterable[int]) -> None:
-        """Look once at each of these processes, and decide after how long to look again."""
+        """Read each of these processes once, and decide when to read them again."""
         began = time.thread_time_ns()
         for pid in pids:
             with contextlib.suppress(OSError, ValueError, IndexError):
@@ -87,7 +88,7 @@ class ThreadReadings:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone or a zombie; False where that cannot be read."""
+    """Return whether a process has ended or is a zombie; False if that cannot be read."""
     try:
         return read(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] in (b"Z", b"X")
     except OSError as error:
@@ -95,7 +96,7 @@ def has_ended(pid: int) -> bool:
 
 
 def bytes_read(pid: int) -> int:
-    """Bytes that a process has read from storage since its start; -1: not known."""
+    """Return the bytes that a process has read from storage since its start; -1: unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in read(f"/proc/{pid}/io").splitlines():
             if line.startswith(b"read_bytes:"):
@@ -104,7 +105,7 @@ def bytes_read(pid: int) -> int:
 
 
 def cpu_of_children(pid: int) -> int:
-    """CPU time of the processes that a process started and that have ended, nanoseconds; -1."""
+    """Return the CPU time of the ended children of a process, in nanoseconds; -1: unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
         return (int(fields[13]) + int(fields[14])) * _TICK_NS
@@ -112,7 +113,7 @@ def cpu_of_children(pid: int) -> int:
 
 
 def open_descriptors(pid: int) -> int:
-    """How many descriptors a process has open; -1: not known."""
+    """Return the number of open descriptors of a process; -1: unknown."""
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:
@@ -120,7 +121,7 @@ def open_descriptors(pid: int) -> int:
 
 
 def children_of(pid: int) -> list[int]:
-    """Processes that a process's threads have started, where the kernel lists them."""
+    """Return the children of all threads of a process, if the kernel lists them."""
     result: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
