@@ -1,4 +1,4 @@
-"""Brings stacks and looks at threads onto one clock: py-spy does not tell when it began."""
+"""Finds the offset between the clocks of stacks and of looks, as py-spy does not say its start."""
 
 import numpy as np
 import pandas as pd
@@ -12,11 +12,11 @@ NONE = -1
 
 
 def labels_of_looks(looks: pd.DataFrame, samples: pd.DataFrame, bound_ns: float) -> Ints:
-    """The label of the stack at each look's time (NONE: there is none), of the same process.
+    """Return the label of the stack of the same process at each look's time (n,); NONE: no stack.
 
-    A look stands for the time since the one before: its middle counts. The offset between the
-    clocks is that, within `bound_ns`, at which what a thread was blocked in tells most of what its
-    stack was at (mutual information). Where neither changes, any offset serves.
+    A look stands for the middle of the time since the look before. The offset between the clocks
+    is the one within `bound_ns` with most mutual information between what a thread was blocked in
+    and the label of its stack. If neither changes, all offsets are equal.
     """
     if not len(looks) or not len(samples):
         return np.full(len(looks), NONE, np.int64)
@@ -47,7 +47,7 @@ class _SampleLookup:
                 self._each.append((rows, middle[rows], times, label, gap))
 
     def at(self, offset: float) -> Ints:
-        """Labels with this offset added to the looks' times."""
+        """Return the labels if the looks' times are moved by `offset` nanoseconds."""
         result = np.full(self._count, NONE, np.int64)
         for rows, middle, times, label, gap in self._each:
             wanted = middle + offset
@@ -58,7 +58,7 @@ class _SampleLookup:
 
 
 def nearest(times: Floats, wanted: Floats) -> Ints:
-    """The place of the time, of sorted ones, that is nearest to each wanted one."""
+    """Return for each wanted time (n,) the place of the nearest of the sorted `times`."""
     after = np.clip(np.searchsorted(times, wanted), 1, max(len(times) - 1, 1))
     if len(times) == 1:
         return np.zeros(len(wanted), np.int64)
@@ -68,7 +68,7 @@ def nearest(times: Floats, wanted: Floats) -> Ints:
 
 
 def _information(labels: Ints, kinds: Ints) -> float:
-    """Mutual information, in nats, of labels and kinds where both are known."""
+    """Return the mutual information, in nats, of labels and kinds where both are known."""
     known = labels != NONE
     if not known.any():
         return 0.0

@@ -1,4 +1,4 @@
-"""Counters of a program that was watched: main processes and workers, and each thread of them."""
+"""Summarises counters of a watched program: main processes, workers and their threads."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +53,7 @@ class CounterSummary:
 
 
 def summarise_counters(evidence: AttachEvidence) -> CounterSummary | None:
-    """Return what was counted; None where it was not asked for."""
+    """Return what was counted; None if counters were not requested."""
     counted = evidence.counters
     if counted is None:
         return None
@@ -112,7 +112,7 @@ def _metrics(rows: pd.DataFrame, counted: CounterEvidence) -> pd.DataFrame:
 
 
 def _task_clock(counts: pd.DataFrame, key: str) -> pd.Series:
-    """Time on a core (ns) by the counters; the kernel can always count it."""
+    """Return the time on a core (ns) by the counters; the kernel can always count it."""
     return counts[counts["name"] == "task_clock"].groupby(key)["count"].sum()
 
 

@@ -107,7 +107,7 @@ class AttachEvidence:
 
     @property
     def elapsed_ns(self) -> float:
-        """How long it was watched."""
+        """How long the program was watched."""
         return float(self.facts["end_ns"] - self.facts["start_ns"])
 
     @property

@@ -1,4 +1,4 @@
-"""Which operation within another one takes most of its time, from the frames of its stacks."""
+"""Finds the operation inside another one that takes most of its time, from frames."""
 
 from collections import Counter
 
@@ -12,9 +12,9 @@ _CALLS = ("__call__", "forward")
 
 
 def inner_operations(seen: Sampled, shares: LoopShares) -> dict[str, str]:
-    """The innermost operation that has most of the stacks of each operation, by its name.
+    """Return for each operation the innermost one inside it that has most of its stacks.
 
-    An operation within is a call of another object: a `__call__` or `forward` of another class.
+    An inner operation is a call of another object: `__call__` or `forward` of another class.
     """
     samples = seen.samples
     mine = samples[(samples["phase"] == phases.OPERATION) & samples["loop"].isin((shares.loop, -1))]
@@ -47,5 +47,5 @@ def inner_operations(seen: Sampled, shares: LoopShares) -> dict[str, str]:
 
 
 def _called_class(function: str) -> str:
-    """The class of a call of an object; "" of other functions."""
+    """Return the class of an object that is called; "" for other functions."""
     return class_of(function) if bare_name(function) in _CALLS else ""

@@ -1,4 +1,4 @@
-"""A verdict without stacks: from what any user can read of a process's threads."""
+"""A verdict without stacks, from what every user can read of threads."""
 
 import math
 
@@ -19,9 +19,9 @@ _DOUBT = (
 
 
 def limited_verdict(evidence: AttachEvidence) -> Verdict | None:
-    """Who computes and who is blocked: workers that never rest feed a loop that waits.
+    """Return a verdict that concludes from the use of cores who waits for whom.
 
-    None where too little could be read.
+    If workers never rest, the loop waits for them. None if too little could be read.
     """
     mains = evidence.looks[evidence.looks["pid"].isin(evidence.mains)]
     workers = evidence.looks[~evidence.looks["pid"].isin(evidence.mains)]
@@ -46,7 +46,7 @@ def limited_verdict(evidence: AttachEvidence) -> Verdict | None:
 
 
 def _wanting(looks: pd.DataFrame) -> float:
-    """Share of the time on a core, or ready for one."""
+    """Return the share of the time that a thread was on a core or ready for one."""
     wall = float(looks["wall_ns"].sum())
     return ratio(float(looks["cpu_ns"].sum() + looks["delay_ns"].sum()), wall)
 

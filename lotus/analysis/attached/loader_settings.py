@@ -1,4 +1,4 @@
-"""The settings of a sampled loop's loader, as far as torch's frames told them."""
+"""The settings of a sampled loop's loader, as far as torch's frames show them."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,10 @@ from lotus.analysis.common.columns import Ints, integer
 
 @dataclass(frozen=True)
 class LoaderSettings:
-    """None and "": not told. `batch_sizes`: the smallest and the largest batch that was met;
-    (0, 0): the data set makes batches. `in_sequence`: samples come in the order of their numbers.
+    """Settings of a loader; None and "": unknown.
+
+    batch_sizes  the smallest and the largest batch; (0, 0): the data set makes batches
+    in_sequence  whether samples come in the order of their indices
     """
 
     workers: int | None = None
@@ -27,10 +29,9 @@ class LoaderSettings:
 
 
 def settings_of(seen: Sampled, loop: int, only: bool) -> LoaderSettings:
-    """What was told of one loop; `only`: there is no other one.
+    """Return the settings of the loader of one loop; `only`: there is no other loop.
 
-    A process that does not tell of which loop it is, as one that was spawned, counts where there is
-    only one loop.
+    A process whose loop is unknown, as a spawned worker, counts only if there is no other loop.
     """
     settings = seen.evidence.settings
     own = seen.samples[seen.samples["pid"].isin(settings["pid"])]
@@ -58,7 +59,7 @@ def _known(mine: pd.DataFrame, name: str) -> Ints:
 
 
 def _same(mine: pd.DataFrame, name: str) -> int | None:
-    """What all say; None where they do not agree, or nobody says it."""
+    """Return the value that all processes agree on; None if they differ or none is known."""
     values = set(_known(mine, name).tolist())
     return int(values.pop()) if len(values) == 1 else None
 

@@ -61,30 +61,30 @@ class LoopShares:
     turns: list[WorkerTurns] = field(default_factory=list)  # of each rank
 
     def of(self, *names: str) -> float:
-        """Nanoseconds in these phases."""
+        """Return the nanoseconds in these phases."""
         return sum(self.phases.get(name, 0.0) for name in names)
 
     @property
     def loop_ns(self) -> float:
-        """All of the loop."""
+        """Nanoseconds of the whole loop."""
         return sum(self.phases.values())
 
     @property
     def wait_ns(self) -> float:
-        """In `next`."""
+        """Nanoseconds in `next`."""
         return self.of(*phases.IN_NEXT)
 
     @property
     def made_ns(self) -> float:
-        """The making of batches, of all who make them."""
+        """Nanoseconds in which batches were made, summed over all who make them."""
         return sum(self.made.values())
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """The evidence with labels joined: `samples` with phase, name and loop; `looks` the same.
+    """The evidence; its `samples` and `looks` also have phase, name and loop.
 
-    `read_ns`: when stacks were read, as far as it is known.
+    read_ns: when stacks were read, as far as that is known
     """
 
     evidence: AttachEvidence
@@ -94,7 +94,7 @@ class Sampled:
 
 
 def sampled(evidence: AttachEvidence) -> Sampled:
-    """Join labels to the samples, and to the looks by time."""
+    """Join labels to samples, and to looks by time."""
     labels = evidence.labels
     samples = evidence.samples.join(labels, on="label")
     looks = spread_back(evidence.looks)
@@ -110,7 +110,7 @@ def sampled(evidence: AttachEvidence) -> Sampled:
 
 
 def loops_of(seen: Sampled) -> list[int]:
-    """Loops that main processes were in, the one with the most time first."""
+    """Return the loops in which main processes were, the one with the most time first."""
     mains = seen.samples["pid"].isin(seen.evidence.mains)
     of_loops = seen.samples[mains & (seen.samples["loop"] >= 0)]
     weights = of_loops.groupby("loop")["weight_ns"].sum().sort_values(ascending=False)
@@ -118,7 +118,7 @@ def loops_of(seen: Sampled) -> list[int]:
 
 
 def loop_shares(seen: Sampled, loop: int, main: int) -> LoopShares:
-    """The shares of one loop in one main process."""
+    """Return the shares of one loop in one main process."""
     shares = LoopShares(loop)
     processes = seen.evidence.processes
     mine = processes[processes["main"] == main]
@@ -182,9 +182,9 @@ def _leave_out_start(shares: LoopShares, phase: np.ndarray) -> None:
 
 
 def _workers_of(samples: pd.DataFrame, workers: list[int], loop: int) -> list[int]:
-    """Those that were forked in this loop, by the frames of their parent.
+    """Return the workers that were forked in this loop, by the frames of their parent.
 
-    Where none was, those that do not tell, as spawned workers: they may be of any loop.
+    If there are none, return those whose loop is unknown, as spawned workers.
     """
     loop_of = samples[samples["pid"].isin(workers)].groupby("pid")["loop"].max()
     own = [pid for pid in workers if loop_of.get(pid, -1) == loop]
@@ -192,7 +192,7 @@ def _workers_of(samples: pd.DataFrame, workers: list[int], loop: int) -> list[in
 
 
 def _at_a_time(of_workers: pd.DataFrame) -> int:
-    """How many workers there were at a time: those of an epoch may follow those of another."""
+    """Return the number of workers at a time; those of one epoch may follow those of another."""
     seen = of_workers[of_workers["tid"] == of_workers["pid"]]
     if not len(seen):
         return 0
@@ -228,7 +228,7 @@ def _charge_waits(
     workers: list[int],
     places: list[int],
 ) -> None:
-    """Divide waits for the queue: among those who made batches meanwhile, in equal parts."""
+    """Divide waits for the queue equally among the workers that made batches meanwhile."""
     ordered = main.sort_values("time_ns")
     phase = ordered["phase"].to_numpy()
     waits = phase == phases.WAIT
@@ -267,7 +267,7 @@ def _charge_receiving(
     workers: list[int],
     component_of: dict[int, Component],
 ) -> None:
-    """What workers made while a batch was received: a thread of theirs has to hand it over."""
+    """Note what workers made while a batch was received, which one of their threads hands over."""
     times = main["time_ns"].to_numpy(np.float64)
     labels = [_states(of_workers, pid, times)[0] for pid in workers]
     for k, ns in enumerate(main["weight_ns"].tolist()):
@@ -305,10 +305,10 @@ def _charge_wait(
 
 
 def _of_first_batches(phase: np.ndarray, weight: Floats) -> np.ndarray:
-    """Samples between a start-up and its first step, where later batches are hardly waited for.
+    """Return which samples (n,) lie between a start-up and its first step.
 
-    Else the first batch is waited for like all others. Where no step was met after a start-up,
-    steps are too short to be met, and most of the waits are of later batches.
+    None do unless later batches are hardly waited for: else the first batch is like all others. If
+    no step follows a start-up, steps are too short to be sampled, and most waits are later ones.
     """
     result = np.zeros(len(phase), np.bool_)
     starts = phase == phases.STARTUP
@@ -326,7 +326,7 @@ def _of_first_batches(phase: np.ndarray, weight: Floats) -> np.ndarray:
 
 
 def _states(of_workers: pd.DataFrame, pid: int, times: Floats) -> tuple[Ints, list[bool]]:
-    """(label of a worker's main thread at each time or NONE, whether its feeder was sending)."""
+    """Return at each time the label of a worker's main thread (or NONE), and whether it sends."""
     own = of_workers[of_workers["pid"] == pid].sort_values("time_ns")
     is_main = (own["tid"] == own["pid"]).to_numpy()
     label = _at(own[is_main], times)
@@ -338,7 +338,7 @@ def _states(of_workers: pd.DataFrame, pid: int, times: Floats) -> tuple[Ints, li
 def _phases_at(
     of_workers: pd.DataFrame, pid: int, main: pd.DataFrame, phase_of: dict[int, str]
 ) -> np.ndarray:
-    """The phase of a worker's main thread at each sample of the main process; "": not there."""
+    """Return a worker's phase at each sample of the main process (n,); "": it did not run."""
     own = of_workers[(of_workers["pid"] == pid) & (of_workers["tid"] == pid)]
     labels = _at(own.sort_values("time_ns"), main["time_ns"].to_numpy(np.float64))
     return np.array([phase_of.get(label, "") for label in labels.tolist()], object)
@@ -355,7 +355,7 @@ def _at(samples: pd.DataFrame, times: Floats) -> Ints:
 
 
 def added(parts: list[LoopShares]) -> LoopShares:
-    """The shares of all ranks together; their workers are numbered one after the other."""
+    """Return the shares of all ranks together; their workers are numbered consecutively."""
     whole = LoopShares(parts[0].loop, workers=max(each.workers for each in parts))
     whole.starts = max(each.starts for each in parts)
     for part in parts:
@@ -390,5 +390,5 @@ def _moved(by_place: dict[int, float], base: int) -> dict[int, float]:
 
 
 def idle_share(shares: LoopShares) -> float:
-    """Share of the workers' time in which they had nothing to do."""
+    """Return the share of the workers' time in which they had nothing to do."""
     return ratio(shares.idle_ns, shares.idle_ns + shares.made_ns)

@@ -9,7 +9,7 @@ _LONGEST = 100  # characters of a command that is repeated
 
 
 def no_verdict(seen: Sampled, has_loops: bool) -> str:
-    """One line for a program without verdict: why, and the next step."""
+    """Return one line that says why there is no verdict, and the next step."""
     evidence = seen.evidence
     facts, seconds = evidence.facts, evidence.elapsed_ns / 1e9
     pid, stands_at = facts["pid"], "" if has_loops else idle_outside(seen)
@@ -39,6 +39,6 @@ def no_verdict(seen: Sampled, has_loops: bool) -> str:
 
 
 def _again(evidence: AttachEvidence) -> str:
-    """How to start the program again such that all of it is seen."""
+    """Return how to start the program again so that all of it is recorded."""
     words = command(evidence.facts["command"])
     return f"start it again with: lotus trace -- {words if len(words) <= _LONGEST else 'COMMAND'}"

@@ -1,4 +1,4 @@
-"""Names of what a thread of a sampled program is at."""
+"""The phases of threads in a sampled program."""
 
 # Of a main process.
 WAIT = "wait"  # blocked in the queue of batches

@@ -14,7 +14,7 @@ _COLUMNS = ("pid", "worker", "rank", "threads", "ended", "cores_used", *_SHARES,
 
 
 def processes(evidence: AttachEvidence, looks: pd.DataFrame) -> pd.DataFrame:
-    """What each process used.
+    """Return what each process used.
 
     Columns: pid, worker, rank, threads, ended, cores_used, computing_share, ready_share,
     blocked_share, read_bytes. Shares are of the time for which a process was there, cores of all
@@ -40,7 +40,7 @@ def processes(evidence: AttachEvidence, looks: pd.DataFrame) -> pd.DataFrame:
 
 
 def grouped(table: pd.DataFrame, evidence: AttachEvidence, workers: int) -> pd.DataFrame:
-    """The same in few rows, with `count`: how many processes a row stands for.
+    """Return the table in few rows; `count` is the number of processes of a row.
 
     `table` as `processes`; `workers`: how many a main process has at a time, 0 if that is not
     known. Workers that ended and were followed by others, as after each epoch, share one row, and
@@ -62,9 +62,9 @@ def grouped(table: pd.DataFrame, evidence: AttachEvidence, workers: int) -> pd.D
 
 
 def _numbered(table: pd.DataFrame, evidence: AttachEvidence) -> pd.DataFrame:
-    """The same, with the workers of a main process in order where two would have one number.
+    """Return the table with other numbers for workers if two of a main process have one number.
 
-    So it is where several loaders have workers at a time.
+    That happens if several loaders have workers at a time.
     """
     main_of = evidence.processes.set_index("pid")["main"]
     workers = table[table["worker"] >= 0]

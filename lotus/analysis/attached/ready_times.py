@@ -1,4 +1,4 @@
-"""When threads were ready without a core: the kernel tells it only once they have one."""
+"""Moves delays of threads to the time when they passed: the kernel adds them afterwards."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ from lotus.analysis.common.columns import Floats
 
 
 def spread_back(looks: pd.DataFrame) -> pd.DataFrame:
-    """The same looks, with each delay in the time in which it passed.
+    """Return the looks with each delay in the time in which it passed.
 
     schedstat adds a delay when it is over. What is more than the time since the look before, less
     that on a core, passed before that look; what is more than all looks hold, before the first.
@@ -26,7 +26,7 @@ def spread_back(looks: pd.DataFrame) -> pd.DataFrame:
 
 
 def _spread_back(free: Floats, delay: Floats) -> Floats:
-    """Delays of one thread, by time, of which none is longer than the time that was free for it."""
+    """Return delays of one thread (n,), none of which exceeds the time that was free for it."""
     surplus = (delay - np.maximum(free, 0.0))[::-1]
     sums = np.cumsum(surplus)
     left = sums - np.minimum(np.minimum.accumulate(sums), 0.0)  # for the looks before

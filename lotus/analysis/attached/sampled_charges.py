@@ -60,14 +60,14 @@ _SETTLED_NS = 2e9  # since a worker was seen first
 
 @dataclass(frozen=True)
 class SampledAccount:
-    """What `judge` takes: the account, and what surrounds it."""
+    """The account that `judge` takes, with its surroundings."""
 
     account: Account
     around: Circumstances
 
 
 def charged(seen: Sampled, shares: LoopShares, settings: LoaderSettings) -> SampledAccount:
-    """The charges of one loop, which add up to its time."""
+    """Return the charges of one loop, which add up to its time."""
     use = _core_use(seen, shares)
     ledger = _Ledger(seen, shares, use, settings)
     charges = ledger.charges()
@@ -352,14 +352,14 @@ class _Ledger:
 
 
 def _makers(seen: Sampled, shares: LoopShares) -> list[int]:
-    """Processes that make batches."""
+    """Return the ids of processes that make batches."""
     processes = seen.evidence.processes
     in_main = -1 in shares.made_by
     return [int(pid) for pid in processes.loc[(processes["worker"] >= 0) | in_main, "pid"]]
 
 
 def threads_of(looks: pd.DataFrame) -> Threads:
-    """How the threads that were looked at spent their time; NaN of nothing."""
+    """Return how threads spent their time, as shares; NaN if there are no looks."""
     if not len(looks):
         return Threads(math.nan, math.nan, math.nan, math.nan)
     wall, on, ready, whole = (
@@ -405,7 +405,7 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
 
 
 def _grown(seen: Sampled, name: str) -> float:
-    """By how much a reading of the machine grew; 0.0: not, or not known."""
+    """Return by how much a reading of the machine grew; 0.0 if it did not or is unknown."""
     values = number(seen.evidence.machine, name)
     values = values[values >= 0]
     return float(values[-1] - values[0]) if values.size > 1 else 0.0
@@ -429,7 +429,7 @@ def _sends_tensors(seen: Sampled) -> bool:
 
 
 def _input_share(shares: LoopShares) -> float:
-    """Waits beyond the start-up, as a share of the loop."""
+    """Return the waits beyond the start-up, as a share of the loop."""
     owed = shares.of(phases.STEP, phases.STARTUP, phases.SHUTDOWN) + shares.startup_ns
     return ratio(shares.loop_ns - owed, shares.loop_ns)
 

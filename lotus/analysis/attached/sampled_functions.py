@@ -78,7 +78,7 @@ class FunctionSummary:
 
 
 def summarise_functions(evidence: AttachEvidence) -> FunctionSummary | None:
-    """Join the samples of perf with the stacks; None without samples of perf."""
+    """Join the samples of perf with the stacks; None if perf has no samples."""
     if evidence.functions is None:
         return None
     seen = _named(evidence.functions)
@@ -120,7 +120,7 @@ def summarise_functions(evidence: AttachEvidence) -> FunctionSummary | None:
 
 
 def matched_samples(evidence: AttachEvidence) -> Ints:
-    """The row of `functions.samples` that goes with each of `functions.moments`; NONE for none."""
+    """Return for each of `functions.moments` (n,) its row of `functions.samples`, or NONE."""
     if evidence.functions is None:
         return np.zeros(0, np.int64)
     joined = _Join(_named(evidence.functions))
@@ -128,7 +128,7 @@ def matched_samples(evidence: AttachEvidence) -> Ints:
 
 
 def _named(seen: FunctionEvidence) -> FunctionEvidence:
-    """The same with names as they are shown; functions that then are alike are one."""
+    """Return the evidence with names as they are shown; functions of one name become one."""
     pairs = [
         (plain(library(str(file))), plain(short(str(function))))
         for file, function in zip(seen.names["library"], seen.names["function"], strict=True)
@@ -181,7 +181,7 @@ class _Join:
         return float(offsets[best]), bool((apart >= _PEAK * scores[best]).any() or at_end)
 
     def _information(self, at: Ints) -> float:
-        """Mutual information, in nats, of labels and the functions at them."""
+        """Return the mutual information, in nats, of labels and the functions at them."""
         known = at != NONE
         if not known.any():
             return 0.0
@@ -231,7 +231,7 @@ def _operation(
 
 
 def _differ(own: Floats, rest: Floats) -> bool:
-    """Whether two sets of samples are of different functions: a test of homogeneity."""
+    """Return whether two sets of samples have different functions, by a test of homogeneity."""
     total = own + rest
     expected = total * own.sum() / total.sum()
     large = np.minimum(expected, total - expected) >= 5
@@ -282,7 +282,7 @@ def _table(seen: FunctionEvidence, counts: Floats) -> pd.DataFrame:
 
 
 def _processes(seen: FunctionEvidence, workers: set[int]) -> pd.DataFrame:
-    """The functions of all workers, and of all other processes."""
+    """Return the functions of all workers and of all other processes."""
     working = seen.samples["pid"].isin(workers).to_numpy()
     function = seen.samples["function"].to_numpy(np.int64)
     tables = []

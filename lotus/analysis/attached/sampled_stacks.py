@@ -10,14 +10,14 @@ from lotus.analysis.observations.own_code import HotFunction, hot_lines
 
 
 def stacks_of(seen: Sampled, loop: int, phase: str, part: str) -> pd.DataFrame:
-    """Those in a phase of one loop."""
+    """Return the stacks in a phase of one loop."""
     samples = seen.samples
     mine = samples[(samples["phase"] == phase) & (samples["loop"].isin((loop, -1)))]
     return _table(seen, mine, part)
 
 
 def lines_between_loops(seen: Sampled, main: int) -> list[HotFunction]:
-    """The program's own lines at which the thread with the loops was between two of them."""
+    """Return the program's lines at which the thread with the loops was between two loops."""
     mine = seen.samples[seen.samples["pid"] == main]
     threads = mine.loc[mine["loop"] >= 0, "tid"]
     if not len(threads):

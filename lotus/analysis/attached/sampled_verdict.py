@@ -95,7 +95,7 @@ class LoopSummary:
 
 @dataclass(frozen=True)
 class AttachedSummary:
-    """A watched program. `verdict` None: `no_verdict` says why."""
+    """A watched program. If `verdict` is None, `no_verdict` says why."""
 
     path: str
     evidence: AttachEvidence
@@ -112,7 +112,7 @@ class AttachedSummary:
 
 
 def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
-    """Compute all that is shown."""
+    """Compute everything that is shown."""
     seen = sampled(evidence)
     numbers = loops_of(seen)[:_MOST_LOOPS]
     loops = [_loop(seen, number, len(numbers) == 1) for number in numbers]
@@ -145,7 +145,7 @@ def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:
 
 
 def _ended_early(evidence: AttachEvidence, loop: LoopSummary) -> bool:
-    """Whether a program ended before enough of its loop was seen for a verdict."""
+    """Return whether a program ended before enough of its loop was sampled for a verdict."""
     if evidence.facts["state"] != "ended" or loop.verdict.kind == STANDSTILL:
         return False
     least = _LEAST_NS if loop.step_ns > 0 else _LEAST_WITHOUT_STEP_NS
@@ -153,7 +153,7 @@ def _ended_early(evidence: AttachEvidence, loop: LoopSummary) -> bool:
 
 
 def with_verdict(summary: AttachedSummary) -> AttachedSummary:
-    """The same. Raises LotusError, one line with the next step, where there is no verdict."""
+    """Return the summary. Raises LotusError, one line with the next step, without a verdict."""
     if summary.verdict is None:
         raise LotusError(summary.no_verdict)
     return summary
@@ -204,7 +204,7 @@ def _loop(seen: Sampled, number: int, only: bool) -> LoopSummary:
 
 
 def _names(file: str, head: int) -> tuple[str, str]:
-    """A loop's title and its short name: where it stands, or which one of Lightning's it is."""
+    """Return a loop's title and short name: its place, or which of Lightning's loops it is."""
     place = f"{os.path.basename(file)}:{head}"
     kind = _OF_LIGHTNING.search(file)
     if kind is None:
@@ -215,9 +215,9 @@ def _names(file: str, head: int) -> tuple[str, str]:
 
 
 def _held_up_by(seen: Sampled, parts: dict[int, LoopShares]) -> int:
-    """The process of the rank for which the others wait in their steps; 0 where it is not clear.
+    """Return the process of the rank for which the others wait in their steps; 0 if not clear.
 
-    It waits for data, and another, which does not, is blocked in its step.
+    This rank waits for data, while another rank, which does not, is blocked in its step.
     """
     if len(parts) < 2:
         return 0
@@ -231,7 +231,7 @@ def _held_up_by(seen: Sampled, parts: dict[int, LoopShares]) -> int:
 
 
 def _held_up(ranks: pd.DataFrame, last: int) -> str:
-    """Which rank the others wait for, and by what that is seen."""
+    """Return a sentence that says which rank the others wait for, and what shows it."""
     rows = {row["pid"]: row for row in ranks.to_dict("records")}
     first = min(rows.values(), key=lambda row: row["wait_share"])
     names = [
@@ -247,9 +247,9 @@ def _held_up(ranks: pd.DataFrame, last: int) -> str:
 
 
 def _with_intervals(judged: Verdict, shares: LoopShares) -> Verdict:
-    """The same with the 95 % interval of each cause's share of the loop, as far as it is known.
+    """Return the verdict with the 95 % interval of each cause's share of the loop, if known.
 
-    Wilson's, with as many independent samples as the interval of the waits tells.
+    These are Wilson's, with the number of independent samples that the interval of waits implies.
     """
     part, spread = judged.input_share, (judged.input_high - judged.input_low) / 2 / _Z
     if not spread > 0 or not 0 < part < 1:
@@ -264,7 +264,7 @@ def _with_intervals(judged: Verdict, shares: LoopShares) -> Verdict:
 
 
 def _cautious(judged: Verdict) -> Verdict:
-    """The same, but not input-bound where the samples cannot tell it from a loop that is not."""
+    """Return the verdict, or NOT INPUT-BOUND if the samples do not rule that out."""
     if judged.degree != "moderately" or judged.kind != "input-bound":
         return judged
     if not judged.input_low < MODERATE:
@@ -279,17 +279,17 @@ def _cautious(judged: Verdict) -> Verdict:
 
 
 def _only_begun(judged: Verdict, shares: LoopShares) -> Verdict:
-    """No verdict: how much of an epoch its start-up is cannot be told before its end."""
+    """Return NO VERDICT: which part of an epoch is start-up is only known at its end."""
     startup = duration(judged.startup_share * shares.loop_ns)
     summary = (
         f"The loop began while it was watched: its start-up took {startup}, and too little of the "
-        "rest was seen to tell anything of it. Look again."
+        "rest was seen to judge it. Watch again."
     )
     return replace(judged, kind="unknown", degree="", summary=summary, causes=[], ruled_out=())
 
 
 def _by_waiting(loops: list[LoopSummary]) -> list[LoopSummary]:
-    """Put first the loop that is waited for most, where that is a part of all that matters."""
+    """Put the loop with the longest waits first, if they are a relevant share of all time."""
     if len(loops) < 2:
         return loops
     whole = sum(loop.loop_ns for loop in loops)
@@ -324,7 +324,7 @@ def _operations(seen: Sampled, shares: LoopShares) -> pd.DataFrame:
 
 
 def _reason(looks: pd.DataFrame, idles_in: str) -> str:
-    """What most looks that found it blocked found it blocked in; "" where few did.
+    """Return what a thread was blocked in at most looks that found it blocked; "" if few did.
 
     `idles_in`: what a worker is blocked in that has nothing to do. Of a short operation some looks
     are of a worker that waits for its next batch, as the clocks of looks and stacks differ.
@@ -366,7 +366,7 @@ def _rank_rows(seen: Sampled, parts: dict[int, LoopShares]) -> pd.DataFrame:
 
 
 def _time(seen: Sampled, loops: list[LoopSummary]) -> RunTime | None:
-    """Where the time of the first main process went, or of that for which the others wait."""
+    """Return where the time of the first main process, or of the one that holds up others, went."""
     if not loops:
         return None
     main = loops[0].held_up_by or seen.evidence.mains[0]
@@ -403,7 +403,7 @@ def _time(seen: Sampled, loops: list[LoopSummary]) -> RunTime | None:
 
 
 def _is_uneven(loop: LoopSummary) -> bool:
-    """Whether some batches are waited for while their worker's neighbours are idle."""
+    """Return whether some batches are waited for while the other workers are idle."""
     of_workers = (SLOW_WORKER.kind, STARVED.kind)
     if loop.workers < 2 or loop.verdict.kind != "input-bound":
         return False
@@ -413,7 +413,7 @@ def _is_uneven(loop: LoopSummary) -> bool:
 
 
 def _within(time: RunTime | None) -> RunTime | None:
-    """Without what came before the first loop and after the last: it is not all that there was."""
+    """Return the time between the first and the last loop, as the rest was seen only in part."""
     if time is None:
         return None
     parts = tuple(part for part in time.parts if part.kind not in (IMPORTS, SETUP, AFTER))
@@ -421,7 +421,7 @@ def _within(time: RunTime | None) -> RunTime | None:
 
 
 def _other_thread(seen: Sampled, loop: LoopSummary) -> str:
-    """The name of the thread that runs a loop, if it is not a main thread; "": it is."""
+    """Return the name of the thread that runs a loop; "" if it is a main thread."""
     mine = seen.samples[seen.samples["pid"].isin(seen.evidence.mains)]
     mine = mine[mine["loop"] == loop.loop]
     sums = mine.groupby("tid")["weight_ns"].sum()

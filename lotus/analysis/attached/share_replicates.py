@@ -1,4 +1,4 @@
-"""How sure the shares of a sampled loop are: replicates of them, from how they vary over time."""
+"""Draws replicates of the shares of a sampled loop, which show how certain these are."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ _BIN_NS = 100_000_000
 
 @dataclass(frozen=True)
 class ShareReplicates:
-    """Each share as the report has it, and in replicates of the time that was watched.
+    """Each share as in the report, followed by its replicates.
 
     wait, step   of the loop's time
     made         of the making of batches, by what makes them
@@ -36,7 +36,7 @@ def share_replicates(
 ) -> ShareReplicates:
     """Draw blocks of the time, the same ones for all shares.
 
-    The shares of waits and step also vary by how far the stacks may be off.
+    The shares of waits and steps also vary with the error of the stacks' times.
     """
     shown = loop.operations
     components = list(zip(shown["phase"].astype(str), shown["name"].astype(str), strict=True))
@@ -61,10 +61,10 @@ def share_replicates(
 
 
 def _unsure(loop: LoopSummary, waits: Floats, generator: np.random.Generator) -> Floats:
-    """What to add to replicates of the waits' share, for their interval to be the verdict's.
+    """Return what to add to replicates of the waits' share so that their interval is the verdict's.
 
-    That one also knows how far the stacks may be off (wait_interval); how the share varies over
-    time does not tell.
+    The interval of the verdict includes the error of the stacks' times (wait_interval), which
+    does not show in the variation over time.
     """
     half = (loop.verdict.input_high - loop.verdict.input_low) / 2
     more = (half / z_quantile()) ** 2 - float(np.var(waits))

@@ -1,4 +1,4 @@
-"""Programs in which nothing moves: by what that is seen, and where each thread stands."""
+"""Detects programs in which nothing moves, and finds where each thread stands."""
 
 import os
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Standstill:
 
 
 def standstill(seen: Sampled, shares: LoopShares) -> Standstill | None:
-    """What is known of a loop in which nothing moves; None: it moves.
+    """Return what is known of a loop in which nothing moves; None if it moves.
 
     Nothing moved all the time, or from some moment on until the loop was left, by force or at the
     end of the watch.
@@ -100,7 +100,7 @@ def _words(seen: Sampled, shares: LoopShares) -> str:
 
 
 def _makers(seen: Sampled, workers: list[int]) -> list[int]:
-    """The workers, without those that have nothing to do: these wake now and then."""
+    """Return the workers without those that have nothing to do, which wake now and then."""
     main = seen.samples[seen.samples["pid"] == seen.samples["tid"]]
     idle = (main["phase"] == phases.IDLE) * main["weight_ns"]
     whole = main.groupby("pid")["weight_ns"].sum()
@@ -109,7 +109,7 @@ def _makers(seen: Sampled, workers: list[int]) -> list[int]:
 
 
 def _used_no_core(seen: Sampled, pids: list[int]) -> bool:
-    """Whether all these processes stood still, as far as they are there.
+    """Return whether all these processes, as far as they exist, stood still.
 
     The main thread has to have used nothing, and all others together next to nothing: some wake now
     and then, as monitors do. Looks are at main threads, so where a loop runs in another thread,
@@ -132,7 +132,7 @@ def _used_no_core(seen: Sampled, pids: list[int]) -> bool:
 
 
 def idle_outside(seen: Sampled) -> str:
-    """Where a main process stands that did not run at all, outside of all loops; "": it ran."""
+    """Return where a main process stands that never ran, outside of loops; "" if it ran."""
     seen = without_end(seen)
     mains = seen.evidence.mains
     if not _used_no_core(seen, mains):
@@ -143,7 +143,7 @@ def idle_outside(seen: Sampled) -> str:
 
 
 def longest_outside(seen: Sampled) -> tuple[str, float]:
-    """Where the first main process was longest, and for which share of its stacks; ("", 0.0)."""
+    """Return (place, share of stacks) where the first main process was longest; ("", 0.0)."""
     mains = seen.evidence.mains[:1]
     own = seen.samples[seen.samples["pid"].isin(mains) & seen.samples["tid"].isin(mains)]
     weights = own.groupby("label")["weight_ns"].sum()
@@ -159,12 +159,12 @@ def longest_outside(seen: Sampled) -> tuple[str, float]:
 
 
 def at_words(at: str) -> str:
-    """The predicate of a place, as `stands at f (train.py:8)`."""
+    """Return the predicate of a place, such as `stands at f (train.py:8)`."""
     return at if at.startswith(tuple(_AT.values())) else f"stands at {at}"
 
 
 def places_of(seen: Sampled) -> pd.DataFrame:
-    """Where each thread stands: main threads, and others that are in the program's own code."""
+    """Return where main threads stand, and other threads in the program's own code."""
     evidence = seen.evidence
     process_of = {row["pid"]: row for row in evidence.processes.to_dict("records")}
     columns_of = (evidence.threads[name].tolist() for name in ("pid", "tid", "name"))
@@ -195,7 +195,7 @@ def places_of(seen: Sampled) -> pd.DataFrame:
 
 
 def _at(evidence: AttachEvidence, label: int) -> str:
-    """The innermost function of the program in a label, else what its phase is."""
+    """Return the innermost function of the program in a label, else its phase."""
     chain = evidence.chains[evidence.chains["label"] == label].sort_values("depth")
     frames = [
         HotFunction(str(row["function"]), str(row["file"]), int(row["line"]), 1.0)
@@ -212,7 +212,7 @@ def _at(evidence: AttachEvidence, label: int) -> str:
 
 
 def judged_still(judged: Verdict, still: Standstill, facts: Mapping[str, Any]) -> Verdict:
-    """The verdict on a loop in which nothing moves: what it stands at, and how to see more."""
+    """Return the verdict on a loop in which nothing moves: where it stands, how to see more."""
     reasons = set(still.places["reason"])
     advice = "Find what it waits for: where each thread stands is below."
     if reasons & {LOCK, SHARED_LOCK}:

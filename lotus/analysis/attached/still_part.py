@@ -38,7 +38,7 @@ def still_part(seen: Sampled, loop: int) -> Sampled | None:
 
 
 def without_end(seen: Sampled) -> Sampled:
-    """The same without the last second of a program that has ended, in which it may be killed."""
+    """Leave out the last second of a program that has ended, in which it may be killed."""
     facts = seen.evidence.facts
     if facts["state"] != "ended":
         return seen
@@ -68,7 +68,7 @@ def _last_stay(seen: Sampled, loop: int, main: int) -> tuple[int, int, int] | No
 
 
 def _makers(part: Sampled) -> list[int]:
-    """The workers that last had something to do."""
+    """Return the workers that had something to do at last."""
     own = part.samples[part.samples["pid"] == part.samples["tid"]]
     last = own[~own["pid"].isin(part.evidence.mains)].drop_duplicates("pid", keep="last")
     in_step = part.samples["phase"][part.samples["pid"].isin(part.evidence.mains)].iloc[-1:]

@@ -1,4 +1,4 @@
-"""Classes of transforms, by name, that are no operations of their own."""
+"""Names of transforms' classes that are not operations of their own."""
 
 # They call others, and do nothing themselves.
 CONTAINERS = frozenset(

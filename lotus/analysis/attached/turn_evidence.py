@@ -22,7 +22,7 @@ _MOST_OF_ONE = 0.85  # of these waits are for one worker: then it is the worker,
 
 
 def without_data(shares: LoopShares) -> int:
-    """Workers that were idle all the time, where others made batches all the time."""
+    """Return the workers that were always idle while others always made batches."""
     busy = {
         place: ratio(shares.made_by.get(place, 0.0), shares.made_by.get(place, 0.0) + idle)
         for place, idle in shares.idle_by.items()
@@ -56,9 +56,9 @@ def uneven_data(
 
 
 def _goes_on_alone(turns: WorkerTurns, place: int, made_ns: float) -> bool:
-    """Whether the loop takes several batches of a worker while the others have nothing to do.
+    """Return whether the loop takes several batches of one worker while the others are idle.
 
-    With each batch of a slow worker, which all wait for, the others begin anew.
+    If a worker were slow, the others would begin new batches after each of its batches.
     """
     lone = turns.lone.get(place, 0.0)
     if turns.step_ns < _LEAST_STEP_NS or lone < _LEAST_LONE * made_ns:

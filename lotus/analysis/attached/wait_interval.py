@@ -1,9 +1,10 @@
-"""How sure the share of waits is: how it varies, and how far the stacks may be off.
+"""Computes the interval of the share of waits, from its variation and the error of stacks.
 
-py-spy tells which stack it read, not since when the thread was there: between a stack in a wait and
-one that is not, it is unknown where the wait began or ended. py-spy also comes late when cores are
-taken or processes start, and reads stacks of a program that runs on. Against the program's own
-clock (tools/bench/attach_shares.py) a quarter of that unknown time bounds such errors.
+py-spy records which stack it read, but not since when the thread was there: between a stack inside
+a wait and one outside, it is unknown when the wait began or ended. py-spy is also late when cores
+are busy or processes start, and the program runs on while its stacks are read. Compared with the
+program's own clock (tools/bench/attach_shares.py), a quarter of that unknown time bounds such
+errors.
 """
 
 import math
@@ -24,7 +25,7 @@ _AT_ONCE_NS = 1e6  # py-spy writes what it reads of all threads at a time within
 
 
 class WaitRow(NamedTuple):
-    """A sample of the thread that iterates, nanoseconds. `unsure`: of its time, unknown."""
+    """A sample of the thread that iterates, in nanoseconds; `unsure`: the unknown part."""
 
     time: float
     waited: float
@@ -33,7 +34,7 @@ class WaitRow(NamedTuple):
 
 
 def reading_times(samples: pd.DataFrame) -> Ints:
-    """When py-spy read stacks, as far as it is known: when any thread's stack changed. Sorted."""
+    """Return when py-spy read stacks, sorted: the times at which a stack changed."""
     ordered = samples.sort_values(["pid", "tid", "time_ns"], kind="stable")
     threads = ordered[["pid", "tid", "label"]].to_numpy(np.int64)
     changed = np.ones(len(threads), np.bool_)
@@ -42,7 +43,7 @@ def reading_times(samples: pd.DataFrame) -> Ints:
 
 
 def wait_rows(thread: pd.DataFrame, in_loop: Bools, read_ns: Ints) -> list[WaitRow]:
-    """The samples of a loop: all in `iter` and `next` is a wait.
+    """Return the samples of a loop; all time in `iter` and `next` is a wait.
 
     `thread`: all samples of the thread that iterates, by time; `in_loop`: which of them count.
     """
@@ -80,11 +81,11 @@ def wait_spread(rows: Sequence[WaitRow], share: float) -> tuple[float, float]:
 
 
 def unsure_share(rows: Sequence[WaitRow]) -> float:
-    """Share of the loop's time in which it is not known whether it was a wait."""
+    """Return the share of the loop's time of which it is unknown whether it was a wait."""
     return min(ratio(sum(row.unsure for row in rows), sum(row.whole for row in rows)), 1.0)
 
 
 def first_left_out(rows: Sequence[WaitRow], left_out_ns: float) -> list[WaitRow]:
-    """The rows without a start-up of so many nanoseconds, which comes first."""
+    """Return the rows without those of the first `left_out_ns` nanoseconds, the start-up."""
     passed = np.cumsum([row.whole for row in rows])
     return [row for row, until in zip(rows, passed.tolist(), strict=True) if until > left_out_ns]

@@ -1,4 +1,4 @@
-"""Which worker of a sampled loop is slow: by the rule for a recorded loop, as far as it is seen."""
+"""Finds slow workers of a sampled loop, by the rule for recorded loops."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,18 +29,18 @@ class WorkerPace:
 
     @property
     def made_ns(self) -> float:
-        """All of it."""
+        """Nanoseconds in all pieces."""
         return float(np.nansum(self.made))
 
     def joined(self, other: "WorkerPace") -> "WorkerPace":
-        """The same with a worker of another epoch."""
+        """Return the pace of this worker and one of another epoch together."""
         made = np.where(np.isnan(self.made), other.made, self.made + np.nan_to_num(other.made))
         return WorkerPace(self.rank, made, max(self.held, other.held))
 
 
 @dataclass(frozen=True)
 class SlowWorker:
-    """The slowest of a rank's workers: how long it and a usual one of the others made batches."""
+    """The slowest worker of a rank, with its time and the usual time of the others."""
 
     place: int
     rank: int
@@ -49,14 +49,14 @@ class SlowWorker:
 
     @property
     def times(self) -> float:
-        """How many times as long it takes: in order, all make as many batches."""
+        """How many times as long it takes; in order, all workers make equally many batches."""
         return ratio(self.own_ns, self.others_ns)
 
 
 def pace_of(
     samples: pd.DataFrame, looks: pd.DataFrame, span: tuple[int, int], rank: int
 ) -> WorkerPace:
-    """The pace of one worker, from the samples and looks of its main thread.
+    """Return the pace of one worker, from the samples and looks of its main thread.
 
     `span`: the first and the last nanosecond that was watched.
     """
@@ -73,11 +73,11 @@ def pace_of(
 
 
 def slow_worker(paces: Mapping[int, WorkerPace]) -> SlowWorker | None:
-    """The slowest of those workers, by place, that are slow; None where none is.
+    """Return the slowest of the slow workers; None if there are none. `paces` are by place.
 
-    Slow is one whose time is 1.5 times that of a usual one of the others of its rank, in all and
-    in most pieces of the time; at most half of a rank's workers are. Nothing is known of a rank of
-    which a worker had no core for most of that time.
+    A worker is slow if it takes 1.5 times as long as the other workers of its rank usually do, in
+    all and in most pieces of the time; at most half of a rank's workers are slow. No worker of a
+    rank is called slow if one of them had no core for most of that time.
     """
     slow: list[SlowWorker] = []
     for rank in sorted({pace.rank for pace in paces.values()}):
@@ -90,7 +90,7 @@ def slow_worker(paces: Mapping[int, WorkerPace]) -> SlowWorker | None:
 
 
 def _compared(paces: Mapping[int, WorkerPace], place: int) -> SlowWorker | None:
-    """One worker against the others of its rank; None: it is not slow."""
+    """Compare a worker with the others of its rank; None if it is not slow."""
     pace = paces[place]
     others = [other for each, other in paces.items() if each != place]
     typical = median(np.array([other.made_ns for other in others]))

@@ -1,4 +1,4 @@
-"""Which workers made batches at each moment of a sampled loop, and what the loop did meanwhile."""
+"""Finds which workers made batches at each moment of a sampled loop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ def turns_of(
     workers: Sequence[np.ndarray],
     places: Sequence[int],
 ) -> WorkerTurns:
-    """What was at each sample of the thread that iterates, in order of time.
+    """Return the turns, from the samples of the thread that iterates in order of time.
 
     `phase`, `weight`: of that thread (n,); `first`: whether it waits for a first batch (n,).
     `workers`: the phase of each worker meanwhile (n,), "" where it was not there.
@@ -78,7 +78,7 @@ def turns_of(
 
 
 def _goes_on(phase: np.ndarray, making: Bools) -> Bools:
-    """Whether another worker makes a batch later, before the epoch's end as far as it was seen."""
+    """Return whether another worker makes a batch later in the epoch, as far as it was seen."""
     count, last = len(phase), len(phase)
     ends = np.isin(phase, _EDGES)
     result = np.zeros(count, np.bool_)
@@ -96,7 +96,7 @@ def _goes_on(phase: np.ndarray, making: Bools) -> Bools:
 
 
 def _within(steps: Bools, holds: Bools) -> Bools:
-    """The samples of those stretches of steps all of which, and the samples around, hold."""
+    """Return the samples of stretches of steps that hold throughout, as do their neighbours."""
     number = _stretches(steps)
     count = number[-1] + 1
     all_hold = np.bincount(number, ~holds, count) == 0
@@ -108,12 +108,12 @@ def _within(steps: Bools, holds: Bools) -> Bools:
 
 
 def _stretches(holds: Bools) -> Ints:
-    """The number of the stretch of equal values that each is in."""
+    """Return for each value (n,) the number of its stretch of equal values."""
     return np.cumsum(np.concatenate([[True], holds[1:] != holds[:-1]])) - 1
 
 
 def _lengths(holds: Bools, weight: Floats) -> Floats:
-    """How long each stretch is, at each of its samples."""
+    """Return for each sample (n,) the length of its stretch."""
     number = _stretches(holds)
     sums: Floats = np.bincount(number, weight).astype(np.float64)
     return sums[number]
