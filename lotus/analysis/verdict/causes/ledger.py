@@ -90,6 +90,7 @@ class Ledger:
         self.making = long_arrays.zeros(made.components.parts.shape)
         for rows in blocks(len(self.making)):
             self.making[rows] = rate[rows, None] * made.components.parts[rows]
+        self.all_making_ns = total(waits.making)  # of `making`, before any cause took its part
         self.delay_share = 0.0  # of `making`, that was taken for other programs
         self.step_short_ns = 0.0  # of the step, waiting for the few cores that the program may use
         self.lost_to_threads = 0.0  # of `making`, that threads which fight for the cores lost
@@ -243,6 +244,20 @@ class Ledger:
     def take_share(self, share: float) -> float:
         """Take this share of `making`; return how much it was."""
         return self.take(lambda rows: self.making[rows] * share)
+
+    def take_share_with_core(self, share: float) -> float:
+        """Take this share of `making`; return how much of it was not without a core.
+
+        What was is charged to those who had it.
+        """
+        own = 0.0
+        for rows in blocks(len(self.making)):
+            own += total(self.making[rows] * self._own_part[rows, None]) * share
+        ns = self.take_share(share)
+        if not self.use.rivals:
+            return ns
+        self.made_without_core += ns - own
+        return own
 
     def take_made(self, ns: float) -> float:
         """Take from the waits for batches that were made; return how much it was."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from lotus.analysis.common.columns import ratio, total
+from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
@@ -14,15 +14,15 @@ from lotus.common.formatting import plural, share, size
 def _charges(ledger: Ledger) -> Iterable[Charge]:
     better = ledger.better_prefetch
     if better.hides:
-        left = ledger.making.sum()
-        part = min(ratio(better.saved_ns, total(left)), 1.0)
+        # It saves waits for slow samples as well, which are charged to them.
+        part = min(ratio(better.saved_ns, ledger.all_making_ns), 1.0)
         evidence = {
             "prefetch_factor": float(better.prefetch_factor),
             "saved_share": better.saved_share,
             "slow_every": float(ledger.made.slow_every or math.nan),
             "long_steps": float(better.long_steps or math.nan),
         }
-        yield Charge(PREFETCH.kind, PREFETCH.title, ledger.take_share(part), evidence)
+        yield Charge(PREFETCH.kind, PREFETCH.title, ledger.take_share_with_core(part), evidence)
 
 
 def _is_sampled(evidence: Mapping[str, float]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.samples.slow_batches import slow_as_a_whole
-from lotus.analysis.verdict.account import account
+from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from lotus.reporters.run import coverage
 from tests.unit.simulated import Plan
@@ -230,3 +230,21 @@ def test_batches_whose_threads_spin_without_cores_are_not_slow_as_a_whole(
     batches["process_cpu_ns"] = batches["cpu_ns"] / (1 - helpers)
     found = slow_as_a_whole(scopes(run)[0]).whole
     assert set(batches["batch"][found]) == (slow if told else set())
+
+
+def test_what_more_prefetch_saves_is_charged_without_what_others_took() -> None:
+    # GIVEN bursts of costly batches, a third of their time without a core
+    def bursts(sample: int, worker: int) -> float:
+        return 40.0 if (sample // 4) % 48 >= 40 else 0.5
+
+    plan = Plan(operations={"Read": bursts}, step=20.0, batches=192, prefetch=1)
+    alone = account(scopes(on_busy_cores(plan, 0.0))[0])
+    beside = account(scopes(used_by_others(on_busy_cores(plan, 1 / 3)))[0])
+
+    def ns(books: Account, kind: str) -> float:
+        return sum(charge.ns for charge in books.charges if charge.kind == kind)
+
+    # THEN two thirds of what is owed to the prefetch factor otherwise are, and others have the rest
+    assert ns(beside, "prefetch") == pytest.approx(2 / 3 * ns(alone, "prefetch"), rel=0.02)
+    assert ns(beside, "other-programs") == pytest.approx(ns(alone, "prefetch") / 3, rel=0.1)
+    assert sum(charge.ns for charge in beside.charges) == pytest.approx(beside.loop_ns)
