@@ -15,6 +15,8 @@ SAME_SIZE = 1.1  # sizes that differ by at most this factor count as one
 # Where other programs use the cores, operations take more CPU time. Records of plans whose threads
 # waited by so much more than in the quietest one do not count.
 _AS_QUIET = 0.1
+# How far a plan's costs may be from those of another one, as other programs come and go.
+_DRIFT = 1.25
 _FARTHEST = 2.0  # times beyond the sizes that were measured
 _NOT_KNOWN = "not measured before"
 
@@ -55,7 +57,7 @@ class CostRecord:
 
 @dataclass(frozen=True)
 class CostRange:
-    """A cost in ns, with the range that measurements span."""
+    """A cost in ns, with the range that measurements span, and a quarter more."""
 
     ns: float
     low_ns: float
@@ -209,8 +211,8 @@ def _predicted(
         return None, "no sample was made"
     return CostRange(
         statistics.mean(each.ns for each in ranges),
-        statistics.mean(each.low_ns for each in ranges),
-        statistics.mean(each.high_ns for each in ranges),
+        statistics.mean(each.low_ns for each in ranges) / _DRIFT,
+        statistics.mean(each.high_ns for each in ranges) * _DRIFT,
     ), ""
 
 
