@@ -96,7 +96,7 @@ def command(words: Iterable[object]) -> str:
 
 
 def brief_command(words: Sequence[object], width: int) -> str:
-    """The same in so many characters; where it is longer, absolute paths become names."""
+    """Return a command in at most `width` characters; a longer one has names for absolute paths."""
     text = command(words)
     if len(text) > width:
         names = [str(word) for word in words]

@@ -41,13 +41,13 @@ class HeldFrames:
 
     @property
     def whole(self) -> Assembly:
-        """The assembly with all of its frames, which are kept from then on."""
+        """The assembly with all of its frames, which this object keeps from then on."""
         self._whole = self.once
         return self._whole
 
     @property
     def once(self) -> Assembly:
-        """The same for those who need it once. Raises LotusError if a log has changed."""
+        """The assembly with all of its frames, not kept. Raises LotusError if a log has changed."""
         return self._whole or self._left() or _read_again(self.outline)
 
     @property

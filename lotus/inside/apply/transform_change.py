@@ -201,7 +201,7 @@ class TransformChange:
             attribute.restore()
 
     def keep(self) -> None:
-        """The same, after a trace has put stand-ins in: they are part of what `put` puts there."""
+        """Restore, and keep the stand-ins that a trace has put in: `put` puts these in again."""
         for attribute in self._attributes:
             attribute.keep()
             attribute.restore()

@@ -457,21 +457,18 @@ class Recorder(Writer):
         self.flush_later()
         if self.sends:
             self._write(self._sends_frame())
-        if self.uncounted:
-            text = (
-                f"the counters of {self.uncounted} batches were not read, as another thread "
-                "fetched a batch at the same time"
-            )
-            self.event({"event": "note", "text": text})
-            self.uncounted = 0
-        if self.crowded:
-            text = f"{self.crowded} batches had too many samples or operations to record each"
-            self.event({"event": "note", "text": text})
-            self.crowded = 0
-        if self.broken:
-            text = f"exceptions of the program's signal handlers interrupted {self.broken} records"
-            self.event({"event": "note", "text": text})
-            self.broken = 0
+        for count, text in (
+            (
+                self.uncounted,
+                "the counters of {} batches were not read, as another thread fetched a batch at "
+                "the same time",
+            ),
+            (self.crowded, "{} batches had too many samples or operations to record each"),
+            (self.broken, "exceptions of the program's signal handlers interrupted {} records"),
+        ):
+            if count:
+                self.event({"event": "note", "text": text.format(count)})
+        self.uncounted = self.crowded = self.broken = 0
         self.page.words[state_page.W_PHASE] = state_page.ENDED
         self.page.words[state_page.W_SINCE] = clock()
         with quiet(OSError):

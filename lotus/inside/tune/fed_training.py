@@ -147,7 +147,7 @@ class FedTraining(TimedTraining):
         return True
 
     def batch_received(self, start: float, now: float, batch: Any) -> None:
-        """It got a batch; one that was given again was there at once."""
+        """Note a batch; one that is given again takes no wait."""
         unsent, self._unsent = self._unsent, False
         again = unsent or self.replacement is not None
         if self._keeps and not again and not self.kept.full():

@@ -81,7 +81,7 @@ class LoaderObserver:
             self.fetching.begin()
 
     def batch_received(self, start: float, now: float, batch: Any) -> None:
-        """It got a batch, `next` having been called at `start` and returned at `now`."""
+        """Note a batch, for which `next` was called at `start` and returned at `now` (seconds)."""
         if not self.first:
             self.first = now
             self.startup_s = now - self.began

@@ -89,7 +89,7 @@ def _version(tensor: Any) -> int | None:
 
 
 def _renewed(value: Any) -> Any:
-    """The same value in new containers and with new tensors of the same memory."""
+    """Copy containers and tensor objects of a batch; the tensors share their memory."""
     if isinstance(value, sys.modules["torch"].Tensor):
         return value.detach().requires_grad_(value.requires_grad)
     if type(value) in (list, tuple):

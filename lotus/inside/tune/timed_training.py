@@ -85,7 +85,7 @@ class TimedTraining(ABC):
         """Return whether the batch that was just received, after `wait_s`, is timed."""
 
     def batch_received(self, start: float, now: float, batch: Any) -> None:
-        """It got a batch, `next` having been called at `start` and returned at `now`."""
+        """Note a batch, for which `next` was called at `start` and returned at `now` (seconds)."""
         self.passed += 1
         if self.counts(now - start):
             self.waits.append(now - start)

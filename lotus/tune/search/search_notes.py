@@ -74,15 +74,15 @@ def instead(best: Setting, own: Setting, threads: int) -> str:
 
 
 def trials_had(threads: int) -> str:
-    """Trials say nothing about other numbers of torch threads."""
+    """Say that trials do not show what other numbers of torch threads gain."""
     return (
-        f"these rates are with {plural(threads, 'torch thread')}, as the program has: what fewer "
-        "gain, only its own steps show"
+        f"these rates were measured with {plural(threads, 'torch thread')}, as the program has; "
+        "only its own steps show what fewer threads gain"
     )
 
 
 def only_own(own: Setting, seconds: float) -> str:
-    """Nothing was learnt: the time sufficed for one trial."""
+    """Say that the time sufficed for one trial only."""
     return (
         f"not known: in {duration(seconds * 1e9)} nothing but {setting(own)}, the program's own "
         "setting, could be tried"
@@ -90,7 +90,7 @@ def only_own(own: Setting, seconds: float) -> str:
 
 
 def more_time(budget_s: float) -> str:
-    """What to do if the time sufficed for one trial only."""
+    """Name what to do if the time sufficed for one trial only."""
     return (
         f"more time: lotus tune --budget {3 * budget_s:g}s; or tune while the machine does nothing "
         "else, which makes trials shorter"
@@ -101,7 +101,7 @@ def speedup(shown: Speedup) -> str:
     """Describe a speed-up: "1.52 times as fast (95 % interval 1.48 to 1.56, 4 pairs of blocks)"."""
     if shown.pairs == 1:
         return f"{shown.mean:.3g} times as fast (one pair of blocks: no interval)"
-    by = f"{plural(shown.pairs, 'pair')} of blocks" if shown.pairs else "from trials apart"
+    by = f"{plural(shown.pairs, 'pair')} of blocks" if shown.pairs else "from separate trials"
     return (
         f"{shown.mean:.3g} times as fast (95 % interval {shown.low:.3g} to {shown.high:.3g}, {by})"
     )
@@ -122,7 +122,7 @@ def checked(comparison: Checked, best: Setting) -> str:
 
 
 def undecided(comparison: Checked, own: Setting, threads: int) -> str:
-    """The check ended before it told a setting from the own one."""
+    """Say that the check ended before it showed which of two settings is faster."""
     tried = comparison.setting
     return (
         f"not decided: {instead(tried, own, threads)} looked {checked(comparison, tried)}, which "
@@ -131,7 +131,7 @@ def undecided(comparison: Checked, own: Setting, threads: int) -> str:
 
 
 def left_open(tried: Setting, own: Setting) -> str:
-    """Trials left open whether a setting is faster, and no check was made."""
+    """Say that trials did not show whether a setting is faster, and no check was made."""
     return (
         f"not decided: {setting(tried)} looked faster than {setting(own)} in trials, but was not "
         f"shown to be. Keep {setting(own)}"
@@ -139,7 +139,7 @@ def left_open(tried: Setting, own: Setting) -> str:
 
 
 def longer_check(budget_s: float, check_s: float | None) -> str:
-    """What to do if nothing was decided; `check_s` is what --check gave to the check, if it did."""
+    """Name what to do if nothing was decided; `check_s` are the seconds of --check, if given."""
     option = f"--budget {2 * budget_s:g}s" if check_s is None else f"--check {2 * check_s:g}s"
     return f"more time: lotus tune {option}; or tune while the machine does nothing else"
 
@@ -153,7 +153,7 @@ def not_checked(why: str) -> str:
 
 
 def nothing_shown(tried: Setting, why: str) -> str:
-    """A setting worked in trials, but no comparison shows that it gains."""
+    """Say that a setting worked in trials, but no comparison shows a gain."""
     return (
         f"{setting(tried)} worked in trials, but is not recommended: it could not be compared with "
         f"the program's own setting, neither in trials nor in the program's own steps ({why})"

@@ -207,7 +207,7 @@ def test_both_reports_show_the_threads() -> None:
             "2 workers x prefetch 2 and 1 torch thread instead of no workers and 2 torch threads: "
             in shown
         )
-        assert "these rates are with 2 torch threads" in shown
+        assert "these rates were measured with 2 torch threads" in shown
         assert "not chosen" not in shown
         assert f"no workers, 1 torch thread: {search_notes.checked(own_1, OWN_1)}" in shown
         assert "torch.set_num_threads(1)" in shown
