@@ -51,7 +51,7 @@ class Doing:
 
     @property
     def name(self) -> str:
-        """The name that users know it by."""
+        """The name that is shown to users."""
         return "the main process" if self.worker < 0 else f"worker {self.worker}"
 
 

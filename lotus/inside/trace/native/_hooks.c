@@ -1,9 +1,9 @@
 /* The hot path in C, optional. This file: what runs at every operation, and the module. _samples.c
 runs at every sample, _batch.c at every batch.
 
-It does what op_hooks.py does and gives the same rows; native_hooks.py decides whether it is used. A
-hook here is no Python frame: it is in no traceback, and no signal handler and no other thread runs
-between its steps. It runs nothing of the program but what it times.
+It does what sample_hooks.py and op_hooks.py do and gives the same rows; native_hooks.py decides
+whether it is used. A hook here is no Python frame: it is in no traceback, and no signal handler and
+no other thread runs between its steps. It runs nothing of the program but what it times.
 
 One interpreter, with its lock: all state is that of a Gate, which is only used while the lock is
 held. Nothing here is built for, or loaded into, a Python without the lock. */

@@ -1,7 +1,8 @@
 """Decides whether the hot path runs in C (`_hooks.c`), and what then remains in Python.
 
 The extension is optional. It is used if it was built for this interpreter and passes a trial; else
-all hooks are those of op_hooks.py, which record the same. `LOTUS_HOOKS=python` disables it.
+all hooks are those in Python (sample_hooks.py, op_hooks.py), which record the same.
+`LOTUS_HOOKS=python` disables it.
 """
 
 from __future__ import annotations
