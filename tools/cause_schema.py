@@ -20,7 +20,7 @@ _FACTS = re.compile(
 
 def updated(schema: str) -> str:
     """The text of the schema with the kinds and the evidence of the table."""
-    kinds = [json.dumps(row.kind) for row in CAUSES]
+    kinds = [json.dumps(kind) for kind in dict.fromkeys(row.kind for row in CAUSES)]
     facts: dict[str, str] = {}
     for row in CAUSES:
         for name, description in row.facts.items():

@@ -28,12 +28,13 @@ from lotus.analysis.observations.own_code import hot_functions, hot_lines
 from lotus.analysis.verdict.account import Account
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.ledger import COLD_SHARE
 from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
 from lotus.analysis.verdict.causes.memory import charges_of
-from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_WORKER
+from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.repetition import STARVED
 from lotus.analysis.verdict.causes.storage import COLD_FILES

@@ -28,6 +28,7 @@ _LEAST_NS = 1e9  # the machine's readings are that far apart
 _MOST_OF_IT = 0.8
 # Of the cores' time: where others have more, it changes what is said first, and what is advised.
 _MUCH_OTHERS = 0.25
+MUCH_KEPT = 0.5  # cores that are used for something else than making batches
 # The cores are full where the program itself uses more than this share of them.
 _FULL = 0.7
 
@@ -112,6 +113,11 @@ class CoreUse:
         A thread that wakes another one may wait for it then, also where both have a core at once.
         """
         return self.others_share >= _LEAST_OTHERS or self.rivals
+
+    @property
+    def kept(self) -> bool:
+        """Whether processes of the program that make no batches use much of the cores."""
+        return self.kept_cores >= MUCH_KEPT
 
     @property
     def much_taken(self) -> bool:

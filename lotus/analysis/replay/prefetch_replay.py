@@ -110,10 +110,16 @@ def _fitting(scope: Scope) -> int:
     return int(scope.shm_bytes / 2 / a_turn) if scope.shm_bytes > 0 and a_turn > 0 else 1 << 30
 
 
-def _has_bursts(batches: pd.DataFrame) -> bool:
+def costly_batches(batches: pd.DataFrame) -> Bools:
+    """The batches that took over twice as long to make as a usual one (n,)."""
     made = number(batches, "ready_ns") - number(batches, "fetch_start_ns")
-    made = made[np.isfinite(made)]
-    costly = made > _COSTLY_TIMES * np.median(made) if made.size else np.zeros(0, np.bool_)
+    known = np.isfinite(made)
+    usual = float(np.median(made[known])) if known.any() else np.inf
+    return np.asarray(np.nan_to_num(made) > _COSTLY_TIMES * usual, np.bool_)
+
+
+def _has_bursts(batches: pd.DataFrame) -> bool:
+    costly = costly_batches(batches)[np.isfinite(number(batches, "ready_ns"))]
     return bool(costly.size) and (costly.mean() >= _COSTLY_SHARE or _come_evenly(costly))
 
 

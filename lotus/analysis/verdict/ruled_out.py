@@ -37,9 +37,9 @@ def ruled_out(books: Account, around: Circumstances, listed: Collection[str]) ->
         unknown.add("cold-files")  # threads off their cores may wait for storage, or for a core
     if not around.workers:
         unknown |= set(_OF_WORKERS)
-    for row in CAUSES:
-        words = "" if row.kind in unknown else RULED_OUT.get(row.kind)
-        share = ratio(charged.get(row.kind, 0.0), books.loop_ns)
+    for kind in dict.fromkeys(row.kind for row in CAUSES):
+        words = "" if kind in unknown else RULED_OUT.get(kind)
+        share = ratio(charged.get(kind, 0.0), books.loop_ns)
         if words and share < LITTLE:
             yield words
     if math.isfinite(around.use.own_share) and around.use.fetch.delay_share < LITTLE:

@@ -28,6 +28,7 @@ _TITLES = {
 # torch's loaders, and this share of the loops.
 _LONG, _PART = 5.0, 0.5
 _LEAST_NS = 3e9  # less passes in any program
+_WHEN_BUSY = 2.0  # times as long
 
 
 _MOST = 0.5  # of the time: a line with more is named in the title
@@ -57,19 +58,21 @@ def with_outside(
 def _cause(time: RunTime, program: str, lines: Sequence[HotFunction], busy: bool) -> Cause | None:
     """Where more than in all waits is spent, and much of the run.
 
-    `busy`: other programs had the cores. Imports and the end of a program take many times as long
-    then, and are not judged.
+    `busy`: other programs had the cores. What is no loop may take many times as long then: the end
+    of a program is not judged, and a set-up must be longer.
     """
     waits = time.of(STARTUP, WAIT, SHUTDOWN)
     loops = waits + time.of(STEP)
     imports = time.of(IMPORTS)
-    for part in (BETWEEN,) if busy else (BETWEEN, SETUP, AFTER):
+    longer = _WHEN_BUSY if busy else 1.0
+    for part in (BETWEEN, SETUP) if busy else (BETWEEN, SETUP, AFTER):
         ns = time.of(part)
         if part == BETWEEN:
             much = ns > HIGH * (loops + ns)
         else:
             # What the imports took is not known where they came before the recording.
-            much = imports > 0 and ns > max(_LONG * imports, _PART * loops, _LEAST_NS)
+            least = max(_LONG * imports, longer * _PART * loops, longer * _LEAST_NS)
+            much = imports > 0 and ns > least
         if much and ns > waits and waits < HIGH * time.wall_ns:
             known = lines if part == BETWEEN else ()
             return _made(part, ns, waits, time, known, advice_at(known, program))

@@ -22,6 +22,7 @@ from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
+from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.analysis.verdict.ruled_out import LITTLE, ruled_out
@@ -39,7 +40,7 @@ _LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself
 _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
-_OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind)
+_OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind, KEPT_PROCESSES.kind)
 _NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest

@@ -26,8 +26,9 @@ def cause() -> Any:
 
 
 def test_the_schema_has_the_kinds_of_the_table() -> None:
-    assert cause()["kind"]["enum"] == [row.kind for row in CAUSES]
-    assert len(BY_KIND) == len(CAUSES)
+    kinds = list(dict.fromkeys(row.kind for row in CAUSES))
+    assert cause()["kind"]["enum"] == kinds
+    assert set(BY_KIND) == set(kinds)
 
 
 def test_the_schema_has_the_evidence_of_the_table() -> None:

@@ -7,16 +7,17 @@ chance.
 """
 
 from lotus.analysis.verdict.causes.cause_row import CauseRow
+from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER, STEP_HELD
 from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
 from lotus.analysis.verdict.causes.memory import MEMORY
-from lotus.analysis.verdict.causes.outliers import SLOW_BATCHES, SLOW_SAMPLES, SLOW_WORKER, STALLS
+from lotus.analysis.verdict.causes.outliers import SLOW_SAMPLES, SLOW_WORKER, STALLS
 from lotus.analysis.verdict.causes.outside import OUTSIDE
-from lotus.analysis.verdict.causes.prefetch import PREFETCH
+from lotus.analysis.verdict.causes.prefetch import PREFETCH, PREFETCH_OF_REST
 from lotus.analysis.verdict.causes.randomness import SAME_RANDOM
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
-from lotus.analysis.verdict.causes.step_delay import STEP_DELAY
+from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES, STEP_DELAY
 from lotus.analysis.verdict.causes.storage import COLD_FILES, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
@@ -43,11 +44,13 @@ CAUSES: tuple[CauseRow, ...] = (
     PREFETCH,
     STALLS,
     SLOW_BATCHES,
+    PREFETCH_OF_REST,
     WORKER_THREADS,
     AFFINITY,
     SLOW_WORKER,
     STARVED,
     COLD_FILES,
+    KEPT_PROCESSES,
     OTHERS,
     OPERATION,
     DATASET,

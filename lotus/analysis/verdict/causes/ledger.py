@@ -171,9 +171,11 @@ class Ledger:
         """Take the waits for batches that were made, in which others had the main process's core.
 
         Before the sending and the hand-over are charged, of which they would be a part. On cores
-        that the program itself keeps busy, its own workers may have had it.
+        that the program itself keeps busy, its own workers may have had it, unless processes that
+        make no batches did.
         """
-        if not self.use.others or self.use.full or not self.scope.num_workers:
+        taken = self.use.kept or (self.use.others and not self.use.full)
+        if not taken or not self.scope.num_workers:
             return 0.0
         return self.take_made(total(number(self.scope.waits, "wait_run_delay_ns")))
 
@@ -220,7 +222,7 @@ class Ledger:
         it is what neither its bytes nor the CPU time of the main process in `next`, which receives
         the batch, account for.
         """
-        if self.use.others:
+        if self.use.others or self.use.kept:
             size = np.nan_to_num(number(self.scope.batches, "send_bytes"), nan=math.inf)
             kept = np.minimum(self.sending, _SENDING_NS + _SENDING_NS_PER_BYTE * size)
             more = ratio(self.received_cpu_ns - total(kept), total(self.sending - kept))
@@ -321,11 +323,25 @@ class Ledger:
                 self._excess_without_core.append(lacking)
                 waited = self._rate[affected] * lacking
                 without_core = total(np.minimum(waited, self.making[affected]))
-        each = parts.sum(axis=0)
+        return self._excess(self._take_of_affected(parts), parts.sum(axis=0), without_core)
+
+    def take_beyond_usual(self, costly: Bools) -> Excess:
+        """Take what these batches (n,) took beyond a usual one, as far as it is left."""
+        fetch, known = self.made.components.fetch, self.made.known & costly
+        usual = float(np.median(fetch[self.made.known])) if known.any() else 0.0
+        beyond = np.zeros(len(fetch))
+        beyond[known] = np.maximum(1.0 - usual / fetch[known], 0.0) * self._own_part[known]
+        each = np.zeros(self.making.shape[1])
+        for rows in blocks(len(self.making)):
+            each += (self.making[rows] * beyond[rows, None]).sum(axis=0)
+        return self._excess(self.take(lambda rows: self.making[rows] * beyond[rows, None]), each)
+
+    def _excess(self, taken_ns: float, each: Floats, without_core: float = 0.0) -> Excess:
+        """What was taken, of which each component (c,) had so much."""
         most = int(np.argmax(each)) if each.size else 0
         named = each.size and each[most] > 0.5 * each.sum()
         within = self.made.components.names[most] if named else ""
-        return Excess(self._take_of_affected(parts), within, without_core)
+        return Excess(taken_ns, within, without_core)
 
     def take_excess_without_core(self) -> float:
         """Take what is left of what outliers were without a core; return how much it was."""

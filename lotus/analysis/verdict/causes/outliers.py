@@ -13,7 +13,7 @@ from lotus.analysis.common.columns import Bools, batch_rows, integer, number, ra
 from lotus.analysis.observations.looks import SHARED_LOCK
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.samples.outlier_samples import costliest
-from lotus.analysis.verdict.causes.batch_making import ALONE, BY_CHANCE, TOGETHER
+from lotus.analysis.verdict.causes.batch_making import ALONE, BY_CHANCE
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Excess, Ledger
@@ -26,10 +26,9 @@ from lotus.analysis.verdict.causes.work import (
     looks_within,
     mostly_blocked,
 )
-from lotus.common.formatting import amount, duration, operation_name, share
+from lotus.common.formatting import amount, duration, operation_name
 
 _SPARE = 0.1  # of the workers' time: with less, no order of the batches makes them in time
-_IDLE = 0.4  # of the workers' time: more batches ahead would hide some waits
 _SAMPLE_FACTS = {
     "samples": "How many samples are slow.",
     "times_fetched": "How often they were fetched.",
@@ -58,11 +57,11 @@ _AWAITED = {
     "lock": "Now and then its code waits for another thread of its process: see what that thread "
     "does.",
 }
-_MOST_AGAIN = 0.5  # again_share: the samples are slow, not the moment
 _LEAST_BLOCKED = 0.6  # blocked_share: the slow samples wait, and do not compute
 
 
-def _charge(row: CauseRow, excess: Excess, evidence: dict[str, float]) -> Charge:
+def outlier_charge(row: CauseRow, excess: Excess, evidence: dict[str, float]) -> Charge:
+    """What outliers of a kind took, as a charge of their cause."""
     return Charge(
         row.kind,
         row.title,
@@ -116,7 +115,7 @@ def _waiting_words(charge: Charge) -> str:
     return (mostly_blocked(charge) or "waits") if _is_waiting(charge) else ""
 
 
-def _where(charge: Charge, around: Circumstances) -> str:
+def where_most(charge: Charge, around: Circumstances) -> str:
     """The function or operation that most of it was in; "" where none is known."""
     if charge.within == OWN:
         return str(of_program(around.hot)) if around.hot else ""
@@ -143,7 +142,7 @@ def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
     excess = ledger.take_excess(ALONE)
     looks = looks_within(ledger, excess.within)
     evidence |= look_evidence(looks)
-    charge = _charge(SLOW_SAMPLES, excess, evidence)
+    charge = outlier_charge(SLOW_SAMPLES, excess, evidence)
     uneven = _times_uneven(ledger, slow)
     awaits = _is_waiting(charge) and looks.reason in _AWAITED and evidence["most_fetches"] <= 1
     if awaits and uneven >= _UNEVEN:
@@ -157,7 +156,7 @@ def _slow_samples_title(charge: Charge, around: Circumstances) -> str:
     text = f"{count} slow samples" if count > 1 else "one slow sample"
     if math.isfinite(slowest):  # samples of a stream have no index
         text += f", the slowest at index {slowest:.0f}" if count > 1 else f": index {slowest:.0f}"
-    where, words = _where(charge, around), _waiting_words(charge)
+    where, words = where_most(charge, around), _waiting_words(charge)
     text += f", in {where}" if where else ""
     if words:
         text += f", which {words}, not computing" if where else ": waiting, not computing"
@@ -206,7 +205,8 @@ def _kept(path: str) -> str:
     return " (in a temporary folder, which may be gone)" if _TEMPORARY.search(path) else ""
 
 
-def _slow_samples_remedy(charge: Charge, around: Circumstances) -> Remedy:
+def hidden_by_prefetch(charge: Charge, around: Circumstances) -> Remedy:
+    """The prefetch factor that hides them, where the evidence has one."""
     if "prefetch_factor" not in charge.evidence:
         return CODE
     return set_prefetch(around, int(charge.evidence["prefetch_factor"]))
@@ -223,7 +223,7 @@ SLOW_SAMPLES = CauseRow(
     | dict(PREFETCH.facts),
     reason=_slow_samples_reason,
     advice=_against_slow_samples,
-    remedy=_slow_samples_remedy,
+    remedy=hidden_by_prefetch,
 )
 
 
@@ -232,12 +232,12 @@ def _stalls(ledger: Ledger) -> Iterable[Charge]:
     if slow.any() and not ledger.made.stalls_held:
         excess = ledger.take_excess(BY_CHANCE)
         looks = looks_within(ledger, excess.within)
-        yield _charge(STALLS, excess, _sample_facts(ledger, slow) | look_evidence(looks))
+        yield outlier_charge(STALLS, excess, _sample_facts(ledger, slow) | look_evidence(looks))
 
 
 def _stalls_title(charge: Charge, around: Circumstances) -> str:
     count = int(charge.evidence["times_fetched"])
-    where, words = _where(charge, around), _waiting_words(charge)
+    where, words = where_most(charge, around), _waiting_words(charge)
     text = f"stalls: {count} samples were slow in one epoch, not in others"
     if count == 1:
         text = "a stall: one sample was slow in one epoch, not in others"
@@ -277,131 +277,6 @@ STALLS = CauseRow(
     | WAITING_FACTS,
     reason=_stalls_reason,
     advice=_against_stalls,
-)
-
-
-def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
-    together = ledger.made.outliers.together
-    if ledger.made.stalls_held or not together.any():
-        return
-    samples = ledger.made.outliers.samples
-    keys = {name: integer(samples, name)[together] for name in ("rank", "epoch", "batch")}
-    took = {
-        "took": number(samples, "duration_ns")[together],
-        "usual": number(samples, "typical_ns")[together],
-    }
-    each = pd.DataFrame(keys | took).groupby(list(keys), as_index=False).median()
-    worst = each.iloc[int((each["took"] / each["usual"]).to_numpy().argmax())]
-    evidence = {
-        "batches": float(len(each)),
-        "slowest_epoch": float(worst["epoch"]),
-        "slowest_batch": float(worst["batch"]),
-        "slowest_sample_ns": float(worst["took"]),
-        "typical_ns": float(worst["usual"]),
-        "again_share": _again_share(samples[together], ledger.scope.epoch_count),
-    }
-    yield _charge(SLOW_BATCHES, ledger.take_excess(TOGETHER), evidence)
-
-
-def _again_share(samples: pd.DataFrame, epochs: int) -> float:
-    """The share of these samples, by their index, that are slow in most epochs and at least two."""
-    known = pd.DataFrame({name: integer(samples, name) for name in ("sample", "epoch")})
-    known = known[known["sample"] >= 0].drop_duplicates()
-    if not len(known):
-        return 0.0
-    counts = known["sample"].value_counts().to_numpy()
-    return float(((counts > 1) & (counts > epochs / 2)).mean())
-
-
-def _come_again(charge: Charge) -> bool:
-    """Whether it is the samples, which are slow each time, and not what else went on."""
-    return charge.evidence.get("again_share", 0.0) >= _MOST_AGAIN
-
-
-def _slow_batches_title(charge: Charge, around: Circumstances) -> str:
-    evidence = charge.evidence
-    if "lone_share" in evidence:  # sampled: single batches are not known
-        return "batches of unequal cost: some take far longer than the others"
-    count = int(evidence["batches"])
-    where = f"{int(evidence['slowest_epoch'])}/{int(evidence['slowest_batch'])}"
-    if count == 1:
-        return f"one batch that was slow as a whole: {where} (epoch/batch)"
-    if _come_again(charge):
-        return f"{count} batches of samples that are slow each time, such as {where} (epoch/batch)"
-    return f"{count} batches that were slow as a whole, the slowest {where} (epoch/batch)"
-
-
-def _ahead(charge: Charge) -> str:
-    idle = charge.evidence["idle_share"]
-    if idle < _IDLE:
-        return ""
-    return (
-        f" The workers have nothing to do for {share(idle)} of their time: a higher "
-        "prefetch_factor (2, if it was not set), such as 8, lets the others go on, but takes "
-        "memory."
-    )
-
-
-def _in_own_code(around: Circumstances) -> str:
-    hot = around.hot
-    return f" {hot[-1].share:.0%} of the data set's samples were in {hot[-1]}." if hot else ""
-
-
-def _slow_batches_reason(evidence: Evidence) -> str:
-    if evidence.has("lone_share"):
-        return (
-            f"In {share(evidence['lone_share'])} of the waits one worker made a batch, each in its "
-            "turn, while others had nothing to do: batches are delivered in order, so all wait for "
-            "a slow one."
-        )
-    return (
-        f"In the slowest, a typical sample took {duration(evidence['slowest_sample_ns'])}; "
-        f"otherwise that worker takes {duration(evidence['typical_ns'])}."
-    )
-
-
-def _against_slow_batches(charge: Charge, around: Circumstances) -> str:
-    if "lone_share" in charge.evidence:
-        return (
-            "Find the slow samples with lotus trace: it tells which they are, and whether they are "
-            "slow each time. Reduce or re-encode them ahead of time, or give each batch its part "
-            f"of them.{_ahead(charge)}{_in_own_code(around)}"
-        )
-    if _come_again(charge):
-        return (
-            "The same samples were slow in each epoch, so it is they: see what they have in common "
-            "(length, size, file). Reduce or re-encode them ahead of time, or mix them with others "
-            "in a batch."
-        )
-    if around.epochs < 2:
-        return (
-            "All their samples were slow at once: either the machine or its storage was doing "
-            "something else then, or these batches hold what takes long. Record a second epoch: "
-            "samples that are slow again are themselves the cause."
-        )
-    return (
-        "All their samples were slow at once, so no sample is to blame. Check what else the "
-        "machine or its storage was doing, and record again: investigate only what recurs."
-    )
-
-
-SLOW_BATCHES = CauseRow(
-    kind="slow-batches",
-    title="batches that were slow as a whole",
-    full_title=_slow_batches_title,
-    charges=_slow_batches,
-    facts={
-        "batches": "How many batches were slow as a whole.",
-        "slowest_epoch": "Epoch of the slowest batch.",
-        "slowest_batch": "Number of the slowest batch.",
-        "slowest_sample_ns": "A typical sample's time in it, nanoseconds.",
-        "typical_ns": _SAMPLE_FACTS["typical_ns"],
-        "idle_share": "Share of the workers' time in which they had nothing to do, 0 to 1.",
-        "lone_share": "Share of the waits in which one of several workers made a batch, 0 to 1.",
-        "again_share": "Share of their samples that are slow in most epochs, at least two, 0 to 1.",
-    },
-    reason=_slow_batches_reason,
-    advice=_against_slow_batches,
 )
 
 

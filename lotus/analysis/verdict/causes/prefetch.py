@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
@@ -10,19 +11,42 @@ from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
 from lotus.common.formatting import plural, share, size
 
+_DEFAULT = 2  # torch's prefetch factor, where none is set
+
+
+def comes_first(ledger: Ledger) -> bool:
+    """Whether the prefetch factor is to blame, and not the few batches that cost more.
+
+    Where it is less than torch's own, or where it is steps that are long, or samples that are slow
+    at regular intervals.
+    """
+    better = ledger.better_prefetch
+    low = ledger.scope.prefetch_factor < _DEFAULT
+    return better.hides and (low or better.long_steps > 0 or ledger.made.slow_every > 0)
+
 
 def _charges(ledger: Ledger) -> Iterable[Charge]:
+    if comes_first(ledger):
+        yield _charge(ledger)
+
+
+def _charges_of_rest(ledger: Ledger) -> Iterable[Charge]:
+    """Of what slow samples and slow batches have left."""
+    if ledger.better_prefetch.hides and not comes_first(ledger):
+        yield _charge(ledger)
+
+
+def _charge(ledger: Ledger) -> Charge:
     better = ledger.better_prefetch
-    if better.hides:
-        # It saves waits for slow samples as well, which are charged to them.
-        part = min(ratio(better.saved_ns, ledger.all_making_ns), 1.0)
-        evidence = {
-            "prefetch_factor": float(better.prefetch_factor),
-            "saved_share": better.saved_share,
-            "slow_every": float(ledger.made.slow_every or math.nan),
-            "long_steps": float(better.long_steps or math.nan),
-        }
-        yield Charge(PREFETCH.kind, PREFETCH.title, ledger.take_share_with_core(part), evidence)
+    # It saves waits for slow samples as well, which are charged to them.
+    part = min(ratio(better.saved_ns, ledger.all_making_ns), 1.0)
+    evidence = {
+        "prefetch_factor": float(better.prefetch_factor),
+        "saved_share": better.saved_share,
+        "slow_every": float(ledger.made.slow_every or math.nan),
+        "long_steps": float(better.long_steps or math.nan),
+    }
+    return Charge(PREFETCH.kind, PREFETCH.title, ledger.take_share_with_core(part), evidence)
 
 
 def _is_sampled(evidence: Mapping[str, float]) -> bool:
@@ -64,11 +88,9 @@ def _advice(charge: Charge, around: Circumstances) -> str:
             "ready after a long step, and take memory. lotus trace measures which is enough. Or "
             "spread what makes these steps long."
         )
-    factor = int(charge.evidence["prefetch_factor"])
-    held = factor * max(around.workers, 1)
-    tried = "Try to raise" if around.use.rivals else "Raise"
-    text = f"{tried} prefetch_factor from {around.prefetch} to {factor}"
+    text = raised(charge, around)
     if around.batch_bytes > 0:
+        held = int(charge.evidence["prefetch_factor"]) * max(around.workers, 1)
         text += (
             f": up to {plural(held, 'batch')} are then queued ({size(held * around.batch_bytes)})"
         )
@@ -80,6 +102,15 @@ def _advice(charge: Charge, around: Circumstances) -> str:
     if around.use.rivals:
         text += ". The gain is smaller, or none, while other programs use the cores"
     return f"{text}."
+
+
+def raised(charge: Charge, around: Circumstances) -> str:
+    """Words that advise the prefetch factor that was found."""
+    tried = "Try to raise" if around.use.rivals else "Raise"
+    return (
+        f"{tried} prefetch_factor from {around.prefetch} to "
+        f"{charge.evidence['prefetch_factor']:.0f}"
+    )
 
 
 def _remedy(charge: Charge, around: Circumstances) -> Remedy:
@@ -105,3 +136,4 @@ PREFETCH = CauseRow(
     advice=_advice,
     remedy=_remedy,
 )
+PREFETCH_OF_REST = replace(PREFETCH, charges=_charges_of_rest)

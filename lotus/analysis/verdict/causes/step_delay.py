@@ -1,18 +1,24 @@
-"""Training steps that are kept from the cores by other processes of the program."""
+"""Training steps, and batches that are made, kept from the cores by the program's own processes."""
 
 import math
 from collections.abc import Iterable
 
-from lotus.analysis.machine.core_use import LEAST_DELAY, cores_are_few
+import numpy as np
+
+from lotus.analysis.machine.core_use import LEAST_DELAY, MUCH_KEPT, cores_are_few
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import share
 
-_MUCH = 0.5  # cores that are used for something else than making batches
 # Of the time that other programs leave the step, lost to processes that could run at another time.
 _GRAVE = 0.25
+_KEPT_CORES = "Cores that processes of the program used that make no batches."
+_AGAINST_KEPT = (
+    "Run fewer of these processes, run them at another time, or give them cores of their own "
+    "(taskset)."
+)
 
 
 def _charges(ledger: Ledger) -> Iterable[Charge]:
@@ -45,9 +51,9 @@ def _own_part(ledger: Ledger) -> float:
     """
     use = ledger.use
     mine = use.kept_cores + use.beside_cores
-    if use.full and (ledger.scope.num_workers or mine >= _MUCH):
+    if use.full and (ledger.scope.num_workers or mine >= MUCH_KEPT):
         return 1.0
-    if not mine >= _MUCH:
+    if not mine >= MUCH_KEPT:
         return 0.0
     others = use.others_share * ledger.scope.cores
     return mine / (mine + others) if math.isfinite(others) else 0.0
@@ -64,11 +70,11 @@ def _is_grave(charge: Charge) -> bool:
 def _kept(evidence: Evidence) -> bool:
     """Whether processes that make no batches use much of the cores."""
     kept, beside = evidence["kept_cores"], evidence["beside_cores"]
-    return kept >= _MUCH and not beside > kept
+    return kept >= MUCH_KEPT and not beside > kept
 
 
 def _beside(evidence: Evidence) -> bool:
-    return evidence["beside_cores"] >= _MUCH and not _kept(evidence)
+    return evidence["beside_cores"] >= MUCH_KEPT and not _kept(evidence)
 
 
 def who_has_the_cores(evidence: Evidence) -> str:
@@ -110,10 +116,7 @@ def _reason(evidence: Evidence) -> str:
 def _advice(charge: Charge, around: Circumstances) -> str:
     evidence = Evidence(charge.evidence)
     if _kept(evidence):
-        return (
-            "Run fewer of these processes, run them at another time, or give them cores of their "
-            "own (taskset)."
-        )
+        return _AGAINST_KEPT
     if _beside(evidence):
         return (
             "Look for threads that worker_init_fn, the data set or a library starts in the workers "
@@ -136,9 +139,37 @@ STEP_DELAY = CauseRow(
         "0 to 1.",
         "own_part": "Part of that which is owed to processes of the program, 0 to 1.",
         "beside_cores": "Cores that workers used for something else than making batches.",
-        "kept_cores": "Cores that processes of the program used that make no batches.",
+        "kept_cores": _KEPT_CORES,
     },
     reason=_reason,
     advice=_advice,
     is_grave=_is_grave,
+)
+
+
+def _of_made(ledger: Ledger) -> Iterable[Charge]:
+    """Waits for batches that were made, while processes that the program keeps had the cores."""
+    use = ledger.use
+    others = float(np.nan_to_num(use.others_share)) * ledger.scope.cores
+    if use.kept and use.kept_cores > others:
+        ns, ledger.made_without_core = ledger.made_without_core, 0.0
+        evidence = {"kept_cores": use.kept_cores}
+        yield Charge(KEPT_PROCESSES.kind, KEPT_PROCESSES.title, ns, evidence)
+
+
+def _reason_of_made(evidence: Evidence) -> str:
+    return (
+        "Processes that the program started, besides its workers, used "
+        f"{evidence['kept_cores']:.1f} cores, and batches that were ready arrived later than their "
+        "bytes and the CPU time of receiving them account for."
+    )
+
+
+KEPT_PROCESSES = CauseRow(
+    kind="kept-processes",
+    title="other processes that the program started use the cores",
+    charges=_of_made,
+    facts={"kept_cores": _KEPT_CORES},
+    reason=_reason_of_made,
+    advice=fixed(_AGAINST_KEPT),
 )

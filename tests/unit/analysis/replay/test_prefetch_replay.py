@@ -45,6 +45,15 @@ def test_bursts_are_the_cause_and_the_advice_has_the_prefetch_factor() -> None:
     assert judged(loop(prefetch=factor)).causes[0].kind != "prefetch"
 
 
+def test_of_torchs_own_prefetch_factor_the_costly_batches_are_the_cause() -> None:
+    first = judged(loop(prefetch=2)).causes[0]
+    factor = enough_prefetch(scopes(loop(prefetch=2))[0]).prefetch_factor
+    assert first.kind == "slow-batches"
+    assert first.remedy.setting == {"prefetch_factor": factor}
+    assert f"Raise prefetch_factor from 2 to {factor}, which hides them" in first.advice
+    assert f"a prefetch factor of {factor} would save" in first.reason
+
+
 def test_a_larger_prefetch_factor_fills_long_training_steps() -> None:
     """One step in 16 takes nearly all of the time of all, as where gradients are gathered."""
     plan = {"operations": {"Read": 3.0}, "step": lambda batch: 300.0 if batch % 16 == 15 else 1.0}

@@ -13,9 +13,10 @@ from lotus.analysis.verdict.verdict import verdict
 from tests.unit.simulated import Plan
 
 
-def loop(beside: float, delay: float = 0.6) -> SimpleNamespace:
+def loop(beside: float, delay: float = 0.6, **plan: float) -> SimpleNamespace:
     """Two workers that use `beside` cores for something else; steps without a core for `delay`."""
-    run = Plan(batches=200, workers=2, step=20.0, operations={"Read": 0.1}).run()
+    usual = {"batches": 200, "workers": 2, "step": 20.0, "operations": {"Read": 0.1}}
+    run = Plan(**(usual | plan)).run()  # type: ignore[arg-type]
     run.manifest["cpu"] = {"logical": 2, "available": 2}
     waits, batches = run.waits, run.batches
     for part in ("wait", "step"):
@@ -148,3 +149,18 @@ def test_beside_other_programs_its_own_processes_have_their_part(
     if not of_workers:
         keep(run, 0.2)
     assert verdict(scopes(run)[0]).causes[0].kind == "consumer"
+
+
+@pytest.mark.parametrize(("cores", "told"), [(1.2, True), (0.2, False)])
+def test_processes_that_keep_the_way_of_batches_from_the_cores_are_named(
+    cores: float, told: bool
+) -> None:
+    # GIVEN batches that take long to arrive, and a main process without a core in `next`
+    run = loop(beside=0.0, delay=0.8, step=0.5, unpickle=20.0)
+    keep(run, cores)
+    charges = {charge.kind: charge for charge in account(scopes(run)[0]).charges}
+    assert ("kept-processes" in charges) == told
+    if told:
+        lacked = run.waits["wait_run_delay_ns"].sum()
+        assert charges["kept-processes"].ns >= 0.8 * lacked
+        assert charges["kept-processes"].evidence == {"kept_cores": pytest.approx(cores)}

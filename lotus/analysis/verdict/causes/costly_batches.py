@@ -1,0 +1,218 @@
+"""Batches that are slow as a whole, or that cost more than the prefetch factor can hide."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from lotus.analysis.common.columns import Bools, integer, number
+from lotus.analysis.replay.prefetch_replay import costly_batches
+from lotus.analysis.verdict.causes.batch_making import TOGETHER
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.outliers import (
+    SLOW_SAMPLES,
+    hidden_by_prefetch,
+    outlier_charge,
+    where_most,
+)
+from lotus.analysis.verdict.causes.prefetch import PREFETCH, comes_first, raised
+from lotus.common.formatting import duration, plural, share
+
+_IDLE = 0.4  # of the workers' time: more batches ahead would hide some waits
+_MOST_AGAIN = 0.5  # again_share: the samples are slow, not the moment
+
+
+def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
+    together = ledger.made.outliers.together
+    if ledger.made.stalls_held:
+        return
+    costly = _costly(ledger)
+    if costly.any():
+        fetch = ledger.made.components.fetch
+        worst = int(np.argmax(np.where(costly, fetch, -1.0)))
+        batches = ledger.scope.batches
+        evidence = {
+            "batches": float(costly.sum()),
+            "slowest_epoch": float(integer(batches, "epoch")[worst]),
+            "slowest_batch": float(integer(batches, "batch")[worst]),
+            "slowest_batch_ns": float(fetch[worst]),
+            "usual_batch_ns": float(np.median(fetch[ledger.made.known])),
+            **_hiding(ledger),
+        }
+        yield outlier_charge(SLOW_BATCHES, ledger.take_beyond_usual(costly), evidence)
+    elif together.any():
+        evidence = _together(ledger, together) | _hiding(ledger)
+        yield outlier_charge(SLOW_BATCHES, ledger.take_excess(TOGETHER), evidence)
+
+
+def _hiding(ledger: Ledger) -> dict[str, float]:
+    """The prefetch factor that hides them; empty where none does."""
+    better = ledger.better_prefetch
+    if not better.hides:
+        return {}
+    return {
+        "prefetch_factor": float(better.prefetch_factor),
+        "saved_share": better.saved_share,
+    }
+
+
+def _costly(ledger: Ledger) -> Bools:
+    """Batches (n,) that cost more than others, where a higher prefetch factor would hide that.
+
+    None where it is single samples, or the prefetch factor is to blame.
+    """
+    hidden = ledger.better_prefetch.hides and not comes_first(ledger)
+    if not hidden or ledger.made.outliers.alone.any():
+        return np.zeros(len(ledger.scope.batches), np.bool_)
+    return costly_batches(ledger.scope.batches) & ledger.made.known
+
+
+def _together(ledger: Ledger, together: Bools) -> dict[str, float]:
+    samples = ledger.made.outliers.samples
+    keys = {name: integer(samples, name)[together] for name in ("rank", "epoch", "batch")}
+    took = {
+        "took": number(samples, "duration_ns")[together],
+        "usual": number(samples, "typical_ns")[together],
+    }
+    each = pd.DataFrame(keys | took).groupby(list(keys), as_index=False).median()
+    worst = each.iloc[int((each["took"] / each["usual"]).to_numpy().argmax())]
+    return {
+        "batches": float(len(each)),
+        "slowest_epoch": float(worst["epoch"]),
+        "slowest_batch": float(worst["batch"]),
+        "slowest_sample_ns": float(worst["took"]),
+        "typical_ns": float(worst["usual"]),
+        "again_share": _again_share(samples[together], ledger.scope.epoch_count),
+    }
+
+
+def _again_share(samples: pd.DataFrame, epochs: int) -> float:
+    """The share of these samples, by their index, that are slow in most epochs and at least two."""
+    known = pd.DataFrame({name: integer(samples, name) for name in ("sample", "epoch")})
+    known = known[known["sample"] >= 0].drop_duplicates()
+    if not len(known):
+        return 0.0
+    counts = known["sample"].value_counts().to_numpy()
+    return float(((counts > 1) & (counts > epochs / 2)).mean())
+
+
+def _come_again(charge: Charge) -> bool:
+    """Whether it is the samples, which are slow each time, and not what else went on."""
+    return charge.evidence.get("again_share", 0.0) >= _MOST_AGAIN
+
+
+def _slow_batches_title(charge: Charge, around: Circumstances) -> str:
+    evidence = charge.evidence
+    if "lone_share" in evidence:  # sampled: single batches are not known
+        return "batches of unequal cost: some take far longer than the others"
+    count = int(evidence["batches"])
+    where = f"{int(evidence['slowest_epoch'])}/{int(evidence['slowest_batch'])}"
+    if "usual_batch_ns" in evidence:
+        within = where_most(charge, around)
+        text = f"{plural(count, 'batch')} that cost far more than the others"
+        return f"{text}, in {within}" if within else f"{text}, such as {where} (epoch/batch)"
+    if count == 1:
+        return f"one batch that was slow as a whole: {where} (epoch/batch)"
+    if _come_again(charge):
+        return f"{count} batches of samples that are slow each time, such as {where} (epoch/batch)"
+    return f"{count} batches that were slow as a whole, the slowest {where} (epoch/batch)"
+
+
+def _ahead(charge: Charge) -> str:
+    idle = charge.evidence["idle_share"]
+    if idle < _IDLE:
+        return ""
+    return (
+        f" The workers have nothing to do for {share(idle)} of their time: a higher "
+        "prefetch_factor (2, if it was not set), such as 8, lets the others go on, but takes "
+        "memory."
+    )
+
+
+def _in_own_code(around: Circumstances) -> str:
+    hot = around.hot
+    return f" {hot[-1].share:.0%} of the data set's samples were in {hot[-1]}." if hot else ""
+
+
+def _slow_batches_reason(evidence: Evidence) -> str:
+    if evidence.has("lone_share"):
+        return (
+            f"In {share(evidence['lone_share'])} of the waits one worker made a batch, each in its "
+            "turn, while others had nothing to do: batches are delivered in order, so all wait for "
+            "a slow one."
+        )
+    if evidence.has("usual_batch_ns"):
+        slowest = f"{evidence['slowest_epoch']:.0f}/{evidence['slowest_batch']:.0f}"
+        return (
+            f"The slowest, {slowest} (epoch/batch), took {duration(evidence['slowest_batch_ns'])}, "
+            f"a usual one {duration(evidence['usual_batch_ns'])}. In a replay with the measured "
+            f"times of each batch, a prefetch factor of {evidence['prefetch_factor']:.0f} would "
+            f"save {share(evidence['saved_share'])} of the waits."
+        )
+    return (
+        f"In the slowest, a typical sample took {duration(evidence['slowest_sample_ns'])}; "
+        f"otherwise that worker takes {duration(evidence['typical_ns'])}."
+    )
+
+
+def _against_slow_batches(charge: Charge, around: Circumstances) -> str:
+    if "lone_share" in charge.evidence:
+        return (
+            "Find the slow samples with lotus trace: it tells which they are, and whether they are "
+            "slow each time. Reduce or re-encode them ahead of time, or give each batch its part "
+            f"of them.{_ahead(charge)}{_in_own_code(around)}"
+        )
+    hidden = ""
+    if "prefetch_factor" in charge.evidence:
+        hidden = f"{raised(charge, around)}, which hides them. "
+    return f"{hidden}{_against_their_cost(charge, around)}{_in_own_code(around)}"
+
+
+def _against_their_cost(charge: Charge, around: Circumstances) -> str:
+    if "prefetch_factor" in charge.evidence:
+        return (
+            "Or make them cheaper: see what they have in common, and do it once, ahead of time, or "
+            "spread it over the other batches."
+        )
+    if _come_again(charge):
+        return (
+            "The same samples were slow in each epoch, so it is they: see what they have in common "
+            "(length, size, file). Reduce or re-encode them ahead of time, or mix them with others "
+            "in a batch."
+        )
+    if around.epochs < 2:
+        return (
+            "All their samples were slow at once: either the machine or its storage was doing "
+            "something else then, or these batches hold what takes long. Record a second epoch: "
+            "samples that are slow again are themselves the cause."
+        )
+    return (
+        "All their samples were slow at once, so no sample is to blame. Check what else the "
+        "machine or its storage was doing, and record again: investigate only what recurs."
+    )
+
+
+SLOW_BATCHES = CauseRow(
+    kind="slow-batches",
+    title="batches that were slow as a whole",
+    full_title=_slow_batches_title,
+    charges=_slow_batches,
+    facts={
+        "batches": "How many batches were slow as a whole.",
+        "slowest_epoch": "Epoch of the slowest batch.",
+        "slowest_batch": "Number of the slowest batch.",
+        "slowest_sample_ns": "A typical sample's time in it, nanoseconds.",
+        "typical_ns": SLOW_SAMPLES.facts["typical_ns"],
+        "idle_share": "Share of the workers' time in which they had nothing to do, 0 to 1.",
+        "lone_share": "Share of the waits in which one of several workers made a batch, 0 to 1.",
+        "again_share": "Share of their samples that are slow in most epochs, at least two, 0 to 1.",
+        "slowest_batch_ns": "How long the slowest batch took to make, nanoseconds.",
+        "usual_batch_ns": "The same of a usual batch, nanoseconds.",
+    }
+    | {name: PREFETCH.facts[name] for name in ("prefetch_factor", "saved_share")},
+    reason=_slow_batches_reason,
+    advice=_against_slow_batches,
+    remedy=hidden_by_prefetch,
+)
