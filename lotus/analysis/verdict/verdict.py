@@ -34,7 +34,7 @@ STANDSTILL = "standstill"  # kind of a program that was watched from outside, an
 # without the way of batches from the workers: that takes a millisecond or two, whatever the loader.
 _NEAR_MODERATE = 0.10
 _WAY_NS = 2e6  # a batch: what its way from a worker takes, whatever the loader
-_BRIEF_NS = 1e9  # a start-up that comes once and takes less is no finding, however short the loop
+_BRIEF_NS = 2e9  # a start-up that comes once and takes less is no finding, however short the loop
 _LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself
 # Defects in how data are divided come first: what else is waited for is measured beside them.
 _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)

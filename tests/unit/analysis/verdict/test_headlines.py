@@ -80,7 +80,7 @@ def test_the_usual_way_of_batches_is_no_finding_where_no_change_makes_it_shorter
 
 @pytest.mark.parametrize(
     ("spawn", "epochs", "first"),
-    [(300.0, 1, "operation"), (3000.0, 1, "start-up"), (300.0, 3, "start-up")],
+    [(1500.0, 1, "operation"), (3000.0, 1, "start-up"), (300.0, 3, "start-up")],
 )
 def test_a_brief_start_up_that_comes_once_is_no_finding(
     spawn: float, epochs: int, first: str
