@@ -13,7 +13,12 @@ from lotus.analysis.common.columns import flag, integer, median, number, ratio, 
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.data.repeated_samples import divided_data
-from lotus.analysis.machine.core_use import CoreUse, allowed_cores, cores_are_few
+from lotus.analysis.machine.core_use import (
+    CoreUse,
+    allowed_cores,
+    cores_are_few,
+    workers_are_bound,
+)
 from lotus.analysis.machine.machine_readings import least_memory_share, within_loops
 from lotus.analysis.observations.own_code import (
     HotFunction,
@@ -31,7 +36,7 @@ class Circumstances:
     """What is known of a loader beside its charges."""
 
     workers: int
-    cores: float  # NaN: not known
+    cores: float  # that workers may use; NaN: not known
     needed: float  # workers that would keep up with the training step; NaN: not known
     batches: float  # of the longest epoch: more workers have nothing to do; inf: not known
     idle_share: float  # of the workers' time
@@ -105,7 +110,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
     paths = scope.paths
     return Circumstances(
         workers=scope.num_workers,
-        cores=scope.cores,
+        cores=scope.worker_cores if workers_are_bound(scope) else scope.cores,
         needed=ratio(mean, step_ns),
         batches=_most_batches(scope),
         idle_share=ratio(idle, idle + total(fetch)),

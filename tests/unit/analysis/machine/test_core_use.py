@@ -466,9 +466,11 @@ def test_what_others_took_of_the_main_process_is_charged_once() -> None:
 def test_workers_that_are_bound_to_fewer_cores_are_seen(cpus: str, named: bool) -> None:
     run = cores(Plan(operations={"Slow": 20.0}, workers=2, cores=2).run(), (0.5, 0.5, 0.0), QUIET)
     run.epochs["cpus"], run.workers["cpus"] = "0-1", cpus
-    first = judged(run).causes[0]
+    first, *others = judged(run).causes
     assert (first.kind == "affinity") == named
     assert ("the workers may use only 1 of the machine's 2 cores" in first.title) == named
+    # AND no other advice says that they share all cores
+    assert any("already share 1 core:" in cause.advice for cause in others) == named
 
 
 def test_that_the_program_may_use_few_cores_is_said_where_others_have_those() -> None:
