@@ -389,8 +389,10 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
             group = 2
         if charge.kind == OTHERS.kind:
             group = 2  # what it does to the figures is said first, as a doubt
-        if part == STEP and (charge.kind != STEP_THREADS.kind or kind == "consumer-bound"):
-            group = 0 if kind == "consumer-bound" else 2
+        if part == STEP and kind == "consumer-bound":
+            group = 0
+        elif part == STEP and charge.kind != STEP_THREADS.kind and not row.is_grave(charge):
+            group = 2
         if charge.kind == REST.kind and charge.evidence.get("broken_off_ns", 0.0) <= waited / 2:
             group = 3
         # Of the edges and the sending, what others took is known for a part only: as much as of the

@@ -164,3 +164,13 @@ def test_processes_that_keep_the_way_of_batches_from_the_cores_are_named(
         lacked = run.waits["wait_run_delay_ns"].sum()
         assert charges["kept-processes"].ns >= 0.8 * lacked
         assert charges["kept-processes"].evidence == {"kept_cores": pytest.approx(cores)}
+
+
+def test_what_they_keep_from_the_step_comes_first_where_it_is_more() -> None:
+    run = loop(beside=0.0, step=8.0, unpickle=3.0)
+    keep(run, 1.8)
+    judged = verdict(scopes(run)[0])
+    assert judged.kind == "input-bound"
+    first, second = judged.causes[:2]
+    assert (first.kind, second.kind) == ("step-delay", "kept-processes")
+    assert first.share > second.share > 0.1
