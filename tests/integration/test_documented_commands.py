@@ -130,6 +130,9 @@ RUN_BY = {
     "integration/test_settings.py": {
         "run --settings": "test_the_program_ends_as_without_lotus",
     },
+    "integration/test_shared_samples.py": {
+        "plan --known": "test_a_plan_counts_what_another_loader_has_cached",
+    },
     "integration/test_sweep.py": {
         "sweep --repeat --workers -o": (
             "test_an_interrupted_sweep_stops_with_the_run_that_was_going_on"

@@ -83,14 +83,17 @@ def settings_file(folder, names, method, **changes):
 
 
 def start(folder, pictures, words, settings=None):
-    """Run programs/kept.py in a folder, which gets the file `calls`."""
-    folder.mkdir(parents=True)
+    """Run programs/kept.py in the folder above: a cache's key has the working directory.
+
+    Its streams and the file `calls` have the folder's name.
+    """
     command = command_of("kept.py", [str(pictures), *words])
     if settings is not None:
         command = [*LOTUS, "run", "--settings", str(settings), "--", *command]
-    calls = folder / "calls"
+    calls = folder.with_suffix(".calls")
     calls.touch()
-    return Ran(Start(command, folder, "kept", {"CALLS": str(calls)}).end(), calls)
+    started = Start(command, folder.parent, folder.name, {"CALLS": str(calls)})
+    return Ran(started.end(), calls)
 
 
 @pytest.fixture(scope="module", params=METHODS)
