@@ -244,6 +244,8 @@ class _Walk:
             self._array(thing, depth)
         elif package == "numpy" and kind.__name__.endswith(("dtype", "DType")):
             self.add((package, str(thing)), depth)
+        elif package == "PIL" and hasattr(thing, "getbands") and getattr(thing, "fp", None) is None:
+            self._picture(thing, depth)
         elif isinstance(thing, os.PathLike):
             self.add((kind.__qualname__, os.fspath(thing)), depth)
         elif _is_enum(kind):
@@ -259,7 +261,7 @@ class _Walk:
             reduced = thing.__reduce_ex__(4)
         except Exception:
             name = type(thing).__qualname__
-            raise NoFingerprint(f"the data set holds an object of {name}, which has none") from None
+            raise NoFingerprint(f"the data set holds a {name}, whose state is not known") from None
         self.add(type(thing).__qualname__, depth)
         if isinstance(reduced, tuple):
             for part in reduced:  # state, and iterators of items
@@ -276,6 +278,12 @@ class _Walk:
             raise NoFingerprint("the data set holds more than 1 GiB")
         flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
         self._put("data", flat.view(torch.uint8).numpy() if flat.numel() else b"")
+
+    def _picture(self, picture: Any, depth: int) -> None:
+        # Of one whose file is open still, the pixels would have to be read.
+        facts = (type(picture).__qualname__, picture.mode, picture.size, picture.getpalette())
+        self.add((*facts, dict(picture.info)), depth)
+        self._put("data", picture.tobytes())
 
     def _array(self, array: Any, depth: int) -> None:
         numpy: Any = sys.modules["numpy"]

@@ -229,6 +229,24 @@ def test_arrays_and_tensors_count():
     assert fingerprint(words) == fingerprint(words)
 
 
+def test_pictures_in_memory_count(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+
+    def picture(pixel=3, mode="RGB"):
+        made = image.new("RGB", (4, 5), (1, 2, pixel)).convert(mode)
+        return fingerprint(Data(pictures=[made]))
+
+    assert picture() == picture()
+    assert len({picture(), picture(pixel=4), picture(mode="L"), picture(mode="P")}) == 4
+    # BUT one that was not read yet stays so.
+    image.new("RGB", (4, 5)).save(tmp_path / "a.png")
+    with image.open(tmp_path / "a.png") as opened:
+        with pytest.raises(NoFingerprint):
+            fingerprint(Data(picture=opened))
+        assert opened.fp is not None
+        opened.load()
+
+
 def test_it_is_the_same_in_another_process():
     code = (
         "from tests.unit.inside.cache.test_fingerprints import Data\n"
