@@ -84,7 +84,7 @@ def attempt(
             places += [] if on_disk is None else [on_disk]
             notes += more
     folders = {each.kind: Path(each.folder or users_root()).absolute() for each in places}
-    shared = shared_caches.found(events, folders)
+    shared = shared_caches.present_caches(events, folders)
     planning = cache_plan.choose(data, cuts, places, epochs, notes, shared)
     costs, more = _costs(events)
     planning = replace(
@@ -134,9 +134,9 @@ def _read(
 def _costs(events: Sequence[Mapping[str, Any]]) -> tuple[PipelineCost, list[str]]:
     """Return what the operations were predicted to cost, and record what was measured of them."""
     cpu = str(host.facts()["cpu"]["model"])
-    told = [event for event in events if event.get("event") == "operation"]
-    records, notes = cost_library.read([event["key"] for event in told if event["key"]])
-    return pipeline_cost(told, records, cpu), notes + cost_library.add(told, cpu)
+    operations = [event for event in events if event.get("event") == "operation"]
+    records, notes = cost_library.read([event["key"] for event in operations if event["key"]])
+    return pipeline_cost(operations, records, cpu), notes + cost_library.add(operations, cpu)
 
 
 def _timed(

@@ -92,14 +92,14 @@ class PipelineCost:
     waited_share: float | None = None  # as a record has it, while they were measured
 
     @property
-    def known(self) -> tuple[OperationCost, ...]:
+    def with_prediction(self) -> tuple[OperationCost, ...]:
         """The operations with a prediction."""
         return tuple(each for each in self.operations if each.predicted is not None)
 
     @property
     def predicted(self) -> CostRange | None:
         """What these cost together; None: there are none."""
-        ranges = [each.predicted for each in self.known if each.predicted is not None]
+        ranges = [each.predicted for each in self.with_prediction if each.predicted is not None]
         if not ranges:
             return None
         return CostRange(
@@ -111,7 +111,7 @@ class PipelineCost:
     @property
     def measured_ns(self) -> float | None:
         """What they cost together, as measured; None: one of them was not."""
-        costs = [each.measured_ns for each in self.known]
+        costs = [each.measured_ns for each in self.with_prediction]
         return None if not costs or None in costs else sum(each or 0.0 for each in costs)
 
     @property

@@ -52,7 +52,7 @@ class OtherLoader:
     overlap: float
 
 
-def found(
+def present_caches(
     events: Sequence[Mapping[str, Any]], folders: Mapping[str, Path]
 ) -> tuple[SharedCache, ...]:
     """Return the caches of a loader's cuts that are there, by what its program has looked up.

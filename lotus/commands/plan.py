@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
             outputs.print_document(plan_report.document(known))
         else:
             plan_report.write(plain_console(), known, words=command, output=None)
-        return 0 if known.costs is not None and known.costs.known else 1
+        return 0 if known.costs is not None and known.costs.with_prediction else 1
     output = args.output or DEFAULT
     outputs.destination(output, overwrite=args.force)
     say("lotus: the program runs to its first batch; then its samples are measured")

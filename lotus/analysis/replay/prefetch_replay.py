@@ -112,14 +112,19 @@ def _fitting(scope: Scope) -> int:
 
 def costly_batches(batches: pd.DataFrame) -> Bools:
     """The batches that took over twice as long to make as a usual one (n,)."""
-    made = number(batches, "ready_ns") - number(batches, "fetch_start_ns")
+    made = _making_ns(batches)
     known = np.isfinite(made)
     usual = float(np.median(made[known])) if known.any() else np.inf
     return np.asarray(np.nan_to_num(made) > _COSTLY_TIMES * usual, np.bool_)
 
 
+def _making_ns(batches: pd.DataFrame) -> Floats:
+    """How long each batch took to make (n,), until it was ready; NaN: not recorded."""
+    return number(batches, "ready_ns") - number(batches, "fetch_start_ns")
+
+
 def _has_bursts(batches: pd.DataFrame) -> bool:
-    costly = costly_batches(batches)[np.isfinite(number(batches, "ready_ns"))]
+    costly = costly_batches(batches)[np.isfinite(_making_ns(batches))]
     return bool(costly.size) and (costly.mean() >= _COSTLY_SHARE or _come_evenly(costly))
 
 

@@ -249,9 +249,9 @@ class Isolator(Tracer):
 
     def _tell_prefixes(self, loader: Any, path: SamplePath, keys: Mapping[int, str]) -> None:
         """Report what caches and the program's other loaders have of the samples at the cuts."""
-        asked = shared_prefixes.asked_for(loader)
+        indices = shared_prefixes.sampled_indices(loader)
         for cut, key in keys.items():
-            shares = shared_prefixes.cached_shares(path.dataset, key, self.settings.roots, asked)
+            shares = shared_prefixes.cached_shares(path.dataset, key, self.settings.roots, indices)
             self.say({"event": "cached", "cut": cut, "shares": shares})
         kind = sys.modules["torch"].utils.data.DataLoader
         for other in shared_prefixes.others(loader, path.names(), keys, kind, self._site):

@@ -51,7 +51,7 @@ def cached_shares(
     return shares
 
 
-def asked_for(loader: Any) -> list[int] | None:
+def sampled_indices(loader: Any) -> list[int] | None:
     """Return the indices that a sampler of a part of the data set asks for; None: it takes all."""
     import sys
 
@@ -127,7 +127,7 @@ def _indices(loader: Any) -> Sequence[Any] | None:
     dataset = loader.dataset
     if len(dataset) > _MOST_INDICES:
         return None
-    indices = asked_for(loader)
+    indices = sampled_indices(loader)
     plain = "indices" not in attributes(dataset)
     wanted: Sequence[int] = range(len(dataset)) if indices is None else indices
     return wanted if plain else [inner_of(dataset, index)[1] for index in wanted]

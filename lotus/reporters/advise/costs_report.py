@@ -41,7 +41,7 @@ def document(costs: PipelineCost) -> dict[str, Any]:
 def write(console: Console, costs: PipelineCost) -> None:
     """Print a table of the operations, and the sum with its error."""
     measured = any(each.measured_ns is not None for each in costs.operations)
-    if measured and not costs.known:
+    if measured and not costs.with_prediction:
         return  # the first plan of these operations
     rows = []
     for each in costs.operations:
@@ -56,7 +56,7 @@ def write(console: Console, costs: PipelineCost) -> None:
     if predicted is None:
         return
     text = (
-        f"{len(costs.known)} of {plural(len(costs.operations), 'operation')}, predicted "
+        f"{len(costs.with_prediction)} of {plural(len(costs.operations), 'operation')}, predicted "
         f"{_range(predicted)} a sample"
     )
     if costs.measured_ns is not None and costs.error is not None:
@@ -64,7 +64,7 @@ def write(console: Console, costs: PipelineCost) -> None:
         text += (
             f", measured {duration(costs.measured_ns)}: {abs(costs.error):.0%} {more} than measured"
         )
-    plans = max(each.plans for each in costs.known)
+    plans = max(each.plans for each in costs.with_prediction)
     text += f"; by at most {plural(plans, 'plan')} an operation"
     console.print()
     print_paragraph(console, "known", text)

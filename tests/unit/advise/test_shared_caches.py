@@ -44,13 +44,13 @@ def with_cache(share: float, folder: Path, **about: Any) -> tuple[Any, ...]:
 def test_a_cache_that_is_there_already_is_found(tmp_path: Path) -> None:
     events, store = with_cache(0.5, tmp_path, command=["train.py"], compression="webp")
     assert store.put("a" * 64, [b"x" * 5000])
-    (found,) = shared_caches.found(events, {DISK: tmp_path, RAM: tmp_path / "ram"})
+    (found,) = shared_caches.present_caches(events, {DISK: tmp_path, RAM: tmp_path / "ram"})
     assert (found.cut, found.place, found.samples, found.share) == (1, DISK, 1, 0.5)
     assert (found.program, found.compression) == ("train.py", "webp")
     assert found.bytes >= 8192
     # A dropped one is not used any more.
     store.drop("it differs")
-    assert shared_caches.found(events, {DISK: tmp_path}) == ()
+    assert shared_caches.present_caches(events, {DISK: tmp_path}) == ()
 
 
 def shared_of(share: float, events: Any = None, **changes: Any) -> CachePlanning:
