@@ -15,6 +15,7 @@ from lotus.analysis.attached.still_part import still_part, without_end
 from lotus.analysis.observations.looks import COMPUTING, LOCK, SHARED_LOCK
 from lotus.analysis.observations.own_code import HotFunction, of_program
 from lotus.analysis.verdict.causes.edges import REST
+from lotus.analysis.verdict.causes.remedy import NOTHING
 from lotus.analysis.verdict.verdict import STANDSTILL, Verdict
 from lotus.common.formatting import duration
 
@@ -224,7 +225,7 @@ def judged_still(judged: Verdict, still: Standstill, facts: Mapping[str, Any]) -
         advice += " If it hangs again, all stacks, with those in C: py-spy dump --native --pid PID"
     else:
         advice += f" All stacks, with those in C: py-spy dump --native --pid {facts['pid']}"
-    causes = [replace(cause, advice=advice) for cause in judged.causes[:1]]
+    causes = [replace(cause, advice=advice, remedy=NOTHING) for cause in judged.causes[:1]]
     if not causes or causes[0].kind == REST.kind:  # nothing was being made
         causes = []
     return replace(

@@ -65,7 +65,7 @@ class Cause:
     at_once: float = math.nan  # of it at a time, but for a lock; NaN: no lock is known
     low: float = math.nan  # 95 % interval of `share`, from how it varies between batches
     high: float = math.nan
-    remedy: Remedy = CODE  # what the advice changes, where it is no change of code
+    remedy: Remedy = CODE  # what the advice changes
 
     @property
     def gain(self) -> float:
@@ -322,7 +322,7 @@ def _is_usual_way(books: Account, around: Circumstances) -> bool:
     """
     sent = [charge for charge in books.charges if charge.kind == SENDING.kind]
     usual = sum(charge.ns for charge in sent) < _WAY_NS * total(number(books.epochs, "waits"))
-    return usual and not any(SENDING.remedy(charge, around).setting for charge in sent)
+    return usual and not any(SENDING.advice(charge, around).remedy.setting for charge in sent)
 
 
 def _largest(books: Account) -> float:
@@ -407,6 +407,7 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
 
 def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> Cause:
     row = BY_KIND[charge.kind]
+    advice = row.advice(charge, around)
     waited = books.loop_ns - books.step_ns
     ns = _listed_ns(charge, books) if kind == "input-bound" else charge.ns
     low, high = (ratio(of_it, books.loop_ns) for of_it in books.spread.interval(charge))
@@ -419,12 +420,12 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> 
         wait_share=float("nan") if row.part == STEP else ratio(charge.waited_ns, waited),
         ns=ns,
         evidence=charge.evidence,
-        advice=row.advice(charge, around),
+        advice=advice.text,
         delay_ns=charge.delay_ns,
         at_once=charge.at_once,
         low=low,
         high=min(high, 1.0),
-        remedy=row.remedy(charge, around),
+        remedy=advice.remedy,
     )
 
 

@@ -16,7 +16,7 @@ not measured is null. Keys are only ever added within one `schema`.
                 "ruled_out": [words], "as_large": title, "without_others",
                 "causes": [{"kind", "title", "share", "wait_share", "ns", "evidence", "advice",
                             "delay_ns", "at_once", "low", "high",
-                            "remedy": {"setting", "environment",
+                            "remedy": {"setting", "environment", "changes", "place",
                                        "expected": {"gain", "low", "high", "at_best"}}}]},
     "times": {...}, "phases": {...}, "operations": [...], "other_time": [...], "books": [...],
     "slowest_samples": [...], "slow_batches": [...], "batches": [...], "order": {...},

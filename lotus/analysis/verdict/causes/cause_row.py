@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lotus.analysis.common.columns import Floats
+from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
@@ -65,19 +66,17 @@ class CauseRow:
 
     `charges` takes the cause's time from the ledger: what rows before it in the table have left.
     `facts` describes each number of its evidence. `reason` makes a sentence of them, "" if the
-    share says all. `full_title` is the title with what is known of this charge. `remedy` is what
-    the advice changes, where that is no change of code.
+    share says all. `full_title` is the title with what is known of this charge.
     """
 
     kind: str  # as stored in documents
     title: str
     charges: Callable[[Ledger], Iterable[Charge]]
-    advice: Words
+    advice: Callable[[Charge, Circumstances], Advice]
     part: str = WAITS  # of the loop
     full_title: Words = lambda charge, around: charge.name
     facts: Mapping[str, str] = field(default_factory=dict)
     reason: Callable[[Evidence], str] = lambda evidence: ""
-    remedy: Callable[[Charge, Circumstances], Remedy] = lambda charge, around: CODE
     silent: bool = False  # takes no time
     # Whether it should be changed in any case: named before the training step that sets the pace.
     is_grave: Callable[[Charge], bool] = lambda charge: False
@@ -86,3 +85,8 @@ class CauseRow:
 def fixed(text: str) -> Words:
     """Words that are the same for every charge."""
     return lambda charge, around: text
+
+
+def always(text: str, remedy: Remedy = CODE) -> Callable[[Charge, Circumstances], Advice]:
+    """Advice that is the same for every charge."""
+    return lambda charge, around: Advice(text, remedy)

@@ -7,6 +7,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Bools, integer, number
 from lotus.analysis.replay.prefetch_replay import costly_batches
+from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.batch_making import TOGETHER
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
@@ -18,6 +19,7 @@ from lotus.analysis.verdict.causes.outliers import (
     where_most,
 )
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, comes_first, raised
+from lotus.analysis.verdict.causes.remedy import CODE, MORE_PREFETCH
 from lotus.common.formatting import duration, plural, share
 
 _IDLE = 0.4  # of the workers' time: more batches ahead would hide some waits
@@ -157,17 +159,22 @@ def _slow_batches_reason(evidence: Evidence) -> str:
     )
 
 
-def _against_slow_batches(charge: Charge, around: Circumstances) -> str:
+def _against_slow_batches(charge: Charge, around: Circumstances) -> Advice:
     if "lone_share" in charge.evidence:
-        return (
+        ahead = _ahead(charge)
+        return Advice(
             "Find the slow samples with lotus trace: it tells which they are, and whether they are "
             "slow each time. Reduce or re-encode them ahead of time, or give each batch its part "
-            f"of them.{_ahead(charge)}{_in_own_code(around)}"
+            f"of them.{ahead}{_in_own_code(around)}",
+            MORE_PREFETCH.or_code() if ahead else CODE,
         )
     hidden = ""
     if "prefetch_factor" in charge.evidence:
         hidden = f"{raised(charge, around)}, which hides them. "
-    return f"{hidden}{_against_their_cost(charge, around)}{_in_own_code(around)}"
+    return Advice(
+        f"{hidden}{_against_their_cost(charge, around)}{_in_own_code(around)}",
+        hidden_by_prefetch(charge, around).or_code(around.hot[-1] if around.hot else ""),
+    )
 
 
 def _against_their_cost(charge: Charge, around: Circumstances) -> str:
@@ -214,5 +221,4 @@ SLOW_BATCHES = CauseRow(
     | {name: PREFETCH.facts[name] for name in ("prefetch_factor", "saved_share")},
     reason=_slow_batches_reason,
     advice=_against_slow_batches,
-    remedy=hidden_by_prefetch,
 )

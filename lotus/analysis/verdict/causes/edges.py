@@ -8,10 +8,11 @@ import numpy as np
 from lotus.analysis.common.columns import flag, median, number, ratio, total
 from lotus.analysis.observations.looks import looks_at_step
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.advice import Advice
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import CODE, Remedy, keep_workers
+from lotus.analysis.verdict.causes.remedy import FEWER_WORKERS, NOTHING, Remedy, keep_workers
 from lotus.analysis.verdict.causes.work import WAITING_FACTS, look_evidence, mostly_blocked
 from lotus.analysis.verdict.causes.worker_advice import HEADROOM
 from lotus.common.formatting import duration, plural, share
@@ -60,8 +61,9 @@ def _step_reason(evidence: Evidence) -> str:
     )
 
 
-def _against_step(charge: Charge, around: Circumstances) -> str:
-    text = _loading_keeps_up(around)
+def _against_step(charge: Charge, around: Circumstances) -> Advice:
+    enough = _enough_workers(around)
+    text = _loading_keeps_up(around, enough)
     if around.hot_in_step:
         lines = (f"{share(line.share)} at {line.quoted}" for line in around.hot_in_step)
         text += f" Stack samples: {', '.join(lines)}."
@@ -73,17 +75,25 @@ def _against_step(charge: Charge, around: Circumstances) -> str:
             f"the main process {mostly_blocked(charge) or 'waits'}: look at what is saved, logged "
             "or sent there, or at the device."
         )
-    return text
+    place = around.hot_in_step[0] if around.hot_in_step else ""
+    return Advice(text, (FEWER_WORKERS if enough else NOTHING).or_code(place))
 
 
-def _loading_keeps_up(around: Circumstances) -> str:
+def _enough_workers(around: Circumstances) -> int:
+    """How many workers would do, where these are fewer than there are; else 0."""
+    if not around.workers:
+        return 0
+    enough = math.ceil(around.needed * HEADROOM) if around.needed > 0 else 0
+    # Of work that lacks cores, fewer workers would not do as much in the same time.
+    used = around.workers * (1.0 - around.idle_share)
+    return enough if enough < around.workers and used <= enough else 0
+
+
+def _loading_keeps_up(around: Circumstances, enough: int) -> str:
     text = "Loading keeps up"
     if around.workers:
         text += f": the workers are idle {around.idle_share:.0%} of the time"
-        enough = math.ceil(around.needed * HEADROOM) if around.needed > 0 else 0
-        # Of work that lacks cores, fewer workers would not do as much in the same time.
-        used = around.workers * (1.0 - around.idle_share)
-        if 0 < enough < around.workers and used <= enough:
+        if enough:
             text += f", and {enough} would be enough"
     return f"{text}. To go faster, speed up the training step itself."
 
@@ -111,7 +121,7 @@ TRACING = CauseRow(
     title="the overhead of lotus for each batch, which an untraced run does not have",
     part=cause_row.STEP,
     charges=_tracing,
-    advice=fixed("Larger batches reduce this overhead. A run without lotus does not have it."),
+    advice=always("Larger batches reduce this overhead. A run without lotus does not have it."),
 )
 
 
@@ -153,57 +163,67 @@ def _startup_title(charge: Charge, around: Circumstances) -> str:
     return text + (f" ({share(taken)} of it waiting for a core)" if taken >= _MUCH_TAKEN else "")
 
 
-def _against_startup(charge: Charge, around: Circumstances) -> str:
+def _against_startup(charge: Charge, around: Circumstances) -> Advice:
     evidence = charge.evidence
-    parts = ("iter_ns", "workers_ns", "first_batch_ns", "first_send_ns")
-    largest = max(parts, key=lambda part: evidence.get(part, 0.0))
     again = _epochs(evidence) > 1 and around.workers > 0
-    text = ""
     if again and around.made > 1:
         where = f" at {around.call_site}" if around.call_site else ""
-        return (
+        return Advice(
             f"The program creates this loader {around.made} times{where}: create it once, before "
             "the loop over epochs, with persistent_workers=True. If its data differ each time, use "
-            f"fewer workers, or none{', or start them with fork' if around.spawned else ''}."
+            f"fewer workers, or none{', or start them with fork' if around.spawned else ''}.",
+            _MADE_ONCE.or_code(around.call_site),
         )
     if again and around.left:
-        return _AGAINST_LEAVING
-    if again and not around.persistent:
-        text = "Keep the workers between epochs: set persistent_workers=True. "
+        return Advice(_AGAINST_LEAVING)
+    most = _against_most_of_startup(evidence, around)
+    if not again or around.persistent:
+        return most
+    kept = keep_workers(around).with_changes(most.remedy.changes)
+    return Advice(f"{_KEEP} {most.text}", kept)
+
+
+def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstances) -> Advice:
+    """Advice against the largest part of the start-up."""
+    parts = ("iter_ns", "workers_ns", "first_batch_ns", "first_send_ns")
+    largest = max(parts, key=lambda part: evidence.get(part, 0.0))
     if largest == "first_batch_ns" and _is_filling(evidence):
-        return text + (
+        return Advice(
             "Most of it is the wait for the first batch of each epoch, as no batch was prefetched: "
             "epochs of more batches wait less often, and smaller batches are ready sooner."
         )
     if largest == "first_batch_ns":
         before = "before the workers start" if around.workers else "before the loop"
-        return text + (
+        return Advice(
             f"Most of it is making the first batch: open files and build indices once, {before}, "
             f"not in the first __getitem__{' of each worker' if around.workers else ''}."
         )
     if largest == "first_send_ns":
-        return text + (
+        return Advice(
             "Most of it is the first send of each worker, which imports what pickling needs: "
-            "use fewer workers or a newer torch."
-        )
-    if around.spawned and largest == "iter_ns":
-        return text + (
-            "Most of it is iter(), which blocks if the pickled data set is larger than a pipe's "
-            f"buffer. {_against_spawn(evidence)}"
+            "use fewer workers or a newer torch.",
+            FEWER_WORKERS,
         )
     if around.spawned:
-        return text + _against_spawn(evidence)
+        blocks = (
+            "Most of it is iter(), which blocks if the pickled data set is larger than a pipe's "
+            "buffer. "
+        )
+        return Advice((blocks if largest == "iter_ns" else "") + _against_spawn(evidence))
     if largest == "workers_ns":
-        return text + (
+        return Advice(
             "Most of it is starting the workers: check worker_init_fn, what the data set does in "
             "a new worker, and the number of workers."
         )
-    return text + (
+    return Advice(
         "Most of it is iter() itself: starting a worker copies the main process's memory map. Use "
-        "fewer workers, or start them before large data is loaded."
+        "fewer workers, or start them before large data is loaded.",
+        FEWER_WORKERS.or_code(),
     )
 
 
+_KEEP = "Keep the workers between epochs: set persistent_workers=True."
+_MADE_ONCE = Remedy(changes={"persistent_workers": "on"})
 # Workers that are kept first end what they had begun: nothing is won by that.
 _AGAINST_LEAVING = (
     "The program leaves each loop before its end, and the batches that its workers have "
@@ -228,13 +248,6 @@ def _against_spawn(evidence: Mapping[str, float]) -> str:
     return text + (imports if importing > reading else data) + "; or use fork."
 
 
-def _kept_workers(around: Circumstances, epochs: float = 2.0) -> Remedy:
-    once = around.made > 1 or around.persistent or around.left
-    if once or not around.workers or epochs < 2:
-        return CODE
-    return keep_workers(around)
-
-
 STARTUP = CauseRow(
     kind="start-up",
     title="start-up",
@@ -254,7 +267,6 @@ STARTUP = CauseRow(
     },
     reason=_startup_reason,
     advice=_against_startup,
-    remedy=lambda charge, around: _kept_workers(around, _epochs(charge.evidence)),
 )
 
 
@@ -262,14 +274,18 @@ def _shutdown(ledger: Ledger) -> Iterable[Charge]:
     yield Charge(SHUTDOWN.kind, SHUTDOWN.title, ledger.tail_ns)
 
 
-def _against_shutdown(charge: Charge, around: Circumstances) -> str:
+def _against_shutdown(charge: Charge, around: Circumstances) -> Advice:
     if around.made > 1:
-        return "Create the loader once, before the loop over epochs, with persistent_workers=True."
+        return Advice(
+            "Create the loader once, before the loop over epochs, with persistent_workers=True.",
+            _MADE_ONCE.or_code(around.call_site),
+        )
     if around.left and around.workers:
-        return _AGAINST_LEAVING
+        return Advice(_AGAINST_LEAVING)
     if around.persistent:
-        return "The workers already persist until the end; in a longer run this share is smaller."
-    return "Keep the workers between epochs: set persistent_workers=True."
+        text = "The workers already persist until the end; in a longer run this share is smaller."
+        return Advice(text, NOTHING)
+    return Advice(_KEEP, keep_workers(around) if around.workers else NOTHING)
 
 
 SHUTDOWN = CauseRow(
@@ -279,7 +295,6 @@ SHUTDOWN = CauseRow(
     part=cause_row.SHUTDOWN,
     charges=_shutdown,
     advice=_against_shutdown,
-    remedy=lambda charge, around: _kept_workers(around),
 )
 
 
@@ -301,15 +316,17 @@ def _rest_reason(evidence: Evidence) -> str:
     return f"{waited} of waiting was cut short by an error or a signal, before the batch arrived."
 
 
-def _against_rest(charge: Charge, around: Circumstances) -> str:
+def _against_rest(charge: Charge, around: Circumstances) -> Advice:
     if around.partial:
-        return (
+        text = (
             "Record every batch (no --batches, --every or --max-log) to see what they waited for."
         )
-    return (
-        "The run or a worker ended while these batches were being made, or their log was lost: "
-        "`lotus top RUN` shows what each process was doing."
-    )
+    else:
+        text = (
+            "The run or a worker ended while these batches were being made, or their log was lost: "
+            "`lotus top RUN` shows what each process was doing."
+        )
+    return Advice(text, NOTHING)
 
 
 REST = CauseRow(

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from lotus.analysis.observations.looks import LOCK, Looks, python_threads
 from lotus.analysis.observations.step_lock import StepLock
 from lotus.analysis.verdict.causes import cause_row
+from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.batch_making import BY_CHANCE, TOGETHER
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS
 from lotus.common.formatting import amount, duration, plural, share
 
 
@@ -99,12 +101,14 @@ def _reason_in_step(evidence: Evidence) -> str:
     )
 
 
-def _advice(charge: Charge, around: Circumstances) -> str:
+def _advice(charge: Charge, around: Circumstances) -> Advice:
     advice = (
         "Only one thread of a process runs Python code at a time: let the other thread do less, or "
         "move its work to another process."
     )
-    return f"{advice} More workers will not help." if around.workers else advice
+    if not around.workers:
+        return Advice(advice)
+    return Advice(f"{advice} More workers will not help.", CODE_NOT_WORKERS)
 
 
 _FACTS = {

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from lotus.analysis.common.columns import mean, number, ratio, total
+from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
@@ -36,8 +37,8 @@ def _reason(evidence: Evidence) -> str:
     return " ".join(sentences)
 
 
-def _advice(charge: Charge, around: Circumstances) -> str:
-    return (
+def _advice(charge: Charge, around: Circumstances) -> Advice:
+    return Advice(
         "Take snapshots less often: raise snapshot_every_n_steps of the StatefulDataLoader. A "
         "loader that resumes from a state then fetches up to that many batches again. Or leave "
         "what does not change out of the data set's state_dict()."

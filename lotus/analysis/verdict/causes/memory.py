@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from lotus.analysis.machine.memory_growth import MemoryGrowth, memory_growth
+from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
@@ -64,14 +65,14 @@ def _reason(evidence: Evidence) -> str:
     return f"{text}, but each additional worker needs as much."
 
 
-def _advice(charge: Charge, around: Circumstances) -> str:
+def _advice(charge: Charge, around: Circumstances) -> Advice:
     if charge.evidence["copied_bytes"] >= charge.evidence["allocated_bytes"]:
-        return (
+        return Advice(
             "Store the data set's records in numpy arrays, torch tensors or an Arrow table instead "
             "of lists and dicts: to read a Python object changes its reference count, and so "
             "copies its page. Each worker makes copies of its own, so they add up."
         )
-    return (
+    return Advice(
         "Find what the data set keeps from one sample to the next: a cache without a limit, a list "
         "that only grows, files that stay open."
     )

@@ -13,12 +13,13 @@ from lotus.analysis.common.columns import Bools, batch_rows, integer, number, ra
 from lotus.analysis.observations.looks import SHARED_LOCK
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.samples.outlier_samples import costliest
+from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.batch_making import ALONE, BY_CHANCE
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Excess, Ledger
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
-from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
+from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS, NOTHING, Remedy, set_prefetch
 from lotus.analysis.verdict.causes.work import (
     WAITING_FACTS,
     blocked_reason,
@@ -176,7 +177,7 @@ def _slow_samples_reason(evidence: Evidence) -> str:
     return text
 
 
-def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
+def _against_slow_samples(charge: Charge, around: Circumstances) -> Advice:
     slowest = charge.evidence.get("slowest_sample", math.nan)
     where = around.paths.get(int(slowest)) if math.isfinite(slowest) else None
     text = f"Look at {where}{_kept(where)}. " if where else "Look at these samples. "
@@ -197,7 +198,9 @@ def _against_slow_samples(charge: Charge, around: Circumstances) -> str:
             f"; or raise prefetch_factor from {around.prefetch} to "
             f"{charge.evidence['prefetch_factor']:.0f}, which hides them"
         )
-    return text + "."
+    hidden = hidden_by_prefetch(charge, around)
+    changed = hidden.or_code() if _is_waiting(charge) else hidden.with_changes({"data": "other"})
+    return Advice(text + ".", changed)
 
 
 def _kept(path: str) -> str:
@@ -208,7 +211,7 @@ def _kept(path: str) -> str:
 def hidden_by_prefetch(charge: Charge, around: Circumstances) -> Remedy:
     """The prefetch factor that hides them, where the evidence has one."""
     if "prefetch_factor" not in charge.evidence:
-        return CODE
+        return NOTHING
     return set_prefetch(around, int(charge.evidence["prefetch_factor"]))
 
 
@@ -223,7 +226,6 @@ SLOW_SAMPLES = CauseRow(
     | dict(PREFETCH.facts),
     reason=_slow_samples_reason,
     advice=_against_slow_samples,
-    remedy=hidden_by_prefetch,
 )
 
 
@@ -258,13 +260,15 @@ def _stalls_reason(evidence: Evidence) -> str:
     )
 
 
-def _against_stalls(charge: Charge, around: Circumstances) -> str:
+def _against_stalls(charge: Charge, around: Circumstances) -> Advice:
+    # Who waits for what another one holds, holds it too: more workers hold it longer.
     reason = blocked_reason(charge) if _is_waiting(charge) else ""
     if reason in _AWAITED:
-        return f"No sample is to blame. {_AWAITED[reason]}"
+        return Advice(f"No sample is to blame. {_AWAITED[reason]}", CODE_NOT_WORKERS)
     text = "The same samples were fast in other epochs, so no sample is to blame. "
     words = f" (their code {mostly_blocked(charge)})" if reason else ""
-    return text + f"Check what else the machine, its storage or its network was doing{words}."
+    text += f"Check what else the machine, its storage or its network was doing{words}."
+    return Advice(text, CODE_NOT_WORKERS)
 
 
 STALLS = CauseRow(
@@ -319,7 +323,7 @@ def _slow_worker_reason(evidence: Evidence) -> str:
     )
 
 
-def _against_slow_worker(charge: Charge, around: Circumstances) -> str:
+def _against_slow_worker(charge: Charge, around: Circumstances) -> Advice:
     times = amount(charge.evidence.get("times", math.nan))
     text = f"Its samples take {times} times as long as others. "
     if _dealt_in_order(around):
@@ -329,9 +333,9 @@ def _against_slow_worker(charge: Charge, around: Circumstances) -> str:
             "data. "
         )
     see = "If that changes nothing, check" if _dealt_in_order(around) else "Check"
-    return text + (
-        f"{see} what only this worker does: its shard or files, worker_init_fn, CPU affinity, "
-        "another process on its core. Batches are delivered in order, so all wait for it."
+    return Advice(
+        f"{text}{see} what only this worker does: its shard or files, worker_init_fn, CPU "
+        "affinity, another process on its core. Batches are delivered in order, so all wait for it."
     )
 
 

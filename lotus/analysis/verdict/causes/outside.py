@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lotus.analysis.observations.own_code import HotFunction
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Evidence, fixed
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Evidence, always
 from lotus.common.formatting import duration, plural, share
 
 OUTSIDE_PART = "outside"  # of all loops
@@ -45,5 +45,5 @@ OUTSIDE = CauseRow(
         "pauses": "How many times the program was between two loops.",
     },
     reason=_reason,
-    advice=fixed(advice_at(())),
+    advice=always(advice_at(())),
 )

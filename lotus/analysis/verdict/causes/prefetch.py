@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from lotus.analysis.common.columns import ratio
+from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_prefetch
+from lotus.analysis.verdict.causes.remedy import MORE_PREFETCH, set_prefetch
 from lotus.common.formatting import plural, share, size
 
 _DEFAULT = 2  # torch's prefetch factor, where none is set
@@ -81,12 +82,13 @@ def _reason(evidence: Evidence) -> str:
     )
 
 
-def _advice(charge: Charge, around: Circumstances) -> str:
+def _advice(charge: Charge, around: Circumstances) -> Advice:
     if _is_sampled(charge.evidence):
-        return (
+        return Advice(
             "Try a higher prefetch_factor (2, if it was not set), such as 8: more batches are then "
             "ready after a long step, and take memory. lotus trace measures which is enough. Or "
-            "spread what makes these steps long."
+            "spread what makes these steps long.",
+            MORE_PREFETCH.or_code(),  # no number is known
         )
     text = raised(charge, around)
     if around.batch_bytes > 0:
@@ -101,7 +103,8 @@ def _advice(charge: Charge, around: Circumstances) -> str:
         text += ". Or do the extra work of that sample, such as opening a file, ahead in a thread"
     if around.use.rivals:
         text += ". The gain is smaller, or none, while other programs use the cores"
-    return f"{text}."
+    factor = set_prefetch(around, int(charge.evidence["prefetch_factor"]))
+    return Advice(f"{text}.", factor.or_code() if around.in_sequence or regular else factor)
 
 
 def raised(charge: Charge, around: Circumstances) -> str:
@@ -111,12 +114,6 @@ def raised(charge: Charge, around: Circumstances) -> str:
         f"{tried} prefetch_factor from {around.prefetch} to "
         f"{charge.evidence['prefetch_factor']:.0f}"
     )
-
-
-def _remedy(charge: Charge, around: Circumstances) -> Remedy:
-    if _is_sampled(charge.evidence):
-        return CODE  # no number is known
-    return set_prefetch(around, int(charge.evidence["prefetch_factor"]))
 
 
 PREFETCH = CauseRow(
@@ -134,6 +131,5 @@ PREFETCH = CauseRow(
     },
     reason=_reason,
     advice=_advice,
-    remedy=_remedy,
 )
 PREFETCH_OF_REST = replace(PREFETCH, charges=_charges_of_rest)

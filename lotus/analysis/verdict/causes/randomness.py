@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from lotus.analysis.data.repeated_samples import shared_generators
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.common.formatting import plain
@@ -33,7 +33,7 @@ SAME_RANDOM = CauseRow(
     charges=_charges,
     facts={"alike_workers": "Workers that began with the same state of a random generator."},
     reason=_reason,
-    advice=fixed(
+    advice=always(
         "Seed the generator differently in each worker: with "
         "torch.utils.data.get_worker_info().seed, in worker_init_fn or where the data set first "
         "uses the generator."

@@ -1,59 +1,103 @@
-"""Advice that changes no code, described so that it can be predicted and tried."""
+"""What an advice changes, in data: so that steps can be compared, predicted and tried."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from lotus.analysis.replay.gain_prediction import UNKNOWN, Prediction
 from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.worker_advice import worker_advice
+from lotus.analysis.verdict.causes.worker_advice import WorkerAdvice
 
 WORKERS, PREFETCH = "num_workers", "prefetch_factor"
 PERSISTENT, PINNED = "persistent_workers", "pin_memory"
+# "not more": more of it will not help. "other": neither more nor less of it.
+Direction = Literal["more", "fewer", "not more", "on", "off", "other"]
+Part = Literal[
+    "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "threads", "cores",
+    "code", "data",
+]  # fmt: skip
+_OPPOSITES = ({"more", "fewer"}, {"more", "not more"}, {"on", "off"})
 
 
 @dataclass(frozen=True)
 class Remedy:
     """`setting`: parameters of the DataLoader; `environment`: variables of the program's.
 
-    Both are empty where the advice is a change of code.
+    `changes`: what is changed and in which direction, also where no value is named. `place`: the
+    code that is changed, as `function (file:line)`; "": none, or not known.
     """
 
     setting: Mapping[str, int | bool] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     expected: Prediction = UNKNOWN
+    changes: Mapping[Part, Direction] = field(default_factory=dict)
+    place: str = ""
+
+    def contradicts(self, other: "Remedy") -> bool:
+        """Whether both change the same thing, to different values or in opposite directions."""
+        of_both = self.setting.keys() & other.setting.keys()
+        if any(self.setting[name] != other.setting[name] for name in of_both):
+            return True
+        parts = self.changes.keys() & other.changes.keys()
+        return any({self.changes[part], other.changes[part]} in _OPPOSITES for part in parts)
+
+    def or_code(self, place: object = "") -> "Remedy":
+        """The same, or a change of code."""
+        return replace(self, changes={**self.changes, "code": "other"}, place=str(place))
+
+    def with_changes(self, changes: Mapping[Part, Direction]) -> "Remedy":
+        """The same, with these changes as well."""
+        return replace(self, changes={**self.changes, **changes})
 
 
-CODE = Remedy()
+NOTHING = Remedy()
+CODE = NOTHING.or_code()
+CODE_NOT_WORKERS = CODE.with_changes({"num_workers": "not more"})
+FEWER_WORKERS = Remedy(changes={"num_workers": "fewer"})
+MORE_PREFETCH = Remedy(changes={"prefetch_factor": "more"})
+DATA = Remedy(changes={"data": "other"})
 
 
-def set_workers(around: Circumstances, waits: bool = False, steady: bool = True) -> Remedy:
-    """The number of workers that is advised; CODE where none is.
+def set_workers(
+    advised: WorkerAdvice, around: Circumstances, waits: bool = False, steady: bool = True
+) -> Remedy:
+    """The number of workers that is advised, where it names one.
 
     `waits`: the cause needs no core; `steady`: a batch takes as long whatever their number.
     """
-    advised = worker_advice(around, waits)
     count, kept = advised.workers, advised.kept
+    changes: dict[Part, Direction] = {"num_workers": advised.change} if advised.change else {}
     if count is None:
-        return CODE
+        return Remedy(changes=changes)
     expected = around.predict.with_workers(count, kept) if steady and around.predict else UNKNOWN
     if waits:  # whoever is waited for may answer only so many at once
         expected = replace(expected, at_best=True)
     setting: dict[str, int | bool] = {WORKERS: count}
-    return Remedy(setting | ({PERSISTENT: True} if kept else {}), expected=expected)
+    if kept:
+        setting[PERSISTENT] = True
+        changes["persistent_workers"] = "on"
+    return Remedy(setting, expected=expected, changes=changes)
+
+
+def no_workers(around: Circumstances) -> Remedy:
+    """Batches that the main process makes itself."""
+    expected = around.predict.with_workers(0) if around.predict else UNKNOWN
+    changes: dict[Part, Direction] = {"num_workers": "fewer", "persistent_workers": "off"}
+    return Remedy({WORKERS: 0}, expected=expected, changes=changes)
 
 
 def set_prefetch(around: Circumstances, prefetch: int) -> Remedy:
     """Another prefetch factor."""
     expected = around.predict.with_prefetch(prefetch) if around.predict else UNKNOWN
-    return Remedy({PREFETCH: prefetch}, expected=expected)
+    return Remedy({PREFETCH: prefetch}, expected=expected, changes={"prefetch_factor": "more"})
 
 
 def keep_workers(around: Circumstances) -> Remedy:
     """Workers that are kept from one epoch to the next."""
     expected = around.predict.with_kept_workers() if around.predict else UNKNOWN
-    return Remedy({PERSISTENT: True}, expected=expected)
+    return Remedy({PERSISTENT: True}, expected=expected, changes={"persistent_workers": "on"})
 
 
-def set_threads(count: int) -> Remedy:
-    """Fewer threads of OpenMP, and so of torch."""
-    return Remedy(environment={"OMP_NUM_THREADS": str(count)})
+def set_threads(count: int, variable: str = "OMP_NUM_THREADS") -> Remedy:
+    """Fewer threads: by default those of OpenMP, and so of torch."""
+    return Remedy(environment={variable: str(count)}, changes={"threads": "fewer"})

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 
+from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS, DATA
 from lotus.common.formatting import amount, plural
 
 
@@ -38,13 +40,14 @@ def _repeated_reason(evidence: Evidence) -> str:
     )
 
 
-def _against_repeated(charge: Charge, around: Circumstances) -> str:
+def _against_repeated(charge: Charge, around: Circumstances) -> Advice:
     again = "some of it" if around.times_read < around.workers else "everything"
-    return (
+    return Advice(
         "Divide the data among the workers: in __iter__, torch.utils.data.get_worker_info() gives "
         "each worker its id and how many there are. With n workers, each should read every n-th "
         "sample or shard, starting at its id. Until then, another worker would only read "
-        f"{again} once more."
+        f"{again} once more.",
+        CODE_NOT_WORKERS,
     )
 
 
@@ -95,15 +98,17 @@ def _starved_reason(evidence: Evidence) -> str:
     return f"All batches came from {plural(made, 'worker')}; the others made none in the whole run."
 
 
-def _against_starved(charge: Charge, around: Circumstances) -> str:
+def _against_starved(charge: Charge, around: Circumstances) -> Advice:
     if not charge.evidence["workers_without_data"]:
-        return (
+        return Advice(
             "Divide the data evenly: use shards of equal size, or let each worker read every "
-            "num_workers-th sample of each shard."
+            "num_workers-th sample of each shard.",
+            DATA.or_code(),
         )
-    return (
+    return Advice(
         "Split the data into at least as many shards as there are workers, or divide the samples "
-        "of a shard among them. More workers will not help."
+        "of a shard among them. More workers will not help.",
+        CODE_NOT_WORKERS.with_changes({"data": "other"}),
     )
 
 

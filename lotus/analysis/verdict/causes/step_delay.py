@@ -7,9 +7,11 @@ import numpy as np
 
 from lotus.analysis.machine.core_use import LEAST_DELAY, MUCH_KEPT, cores_are_few
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.advice import Advice
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.causes.remedy import FEWER_WORKERS
 from lotus.common.formatting import share
 
 # Of the time that other programs leave the step, lost to processes that could run at another time.
@@ -113,18 +115,19 @@ def _reason(evidence: Evidence) -> str:
     return text + "."
 
 
-def _advice(charge: Charge, around: Circumstances) -> str:
+def _advice(charge: Charge, around: Circumstances) -> Advice:
     evidence = Evidence(charge.evidence)
     if _kept(evidence):
-        return _AGAINST_KEPT
+        return Advice(_AGAINST_KEPT)
     if _beside(evidence):
-        return (
+        return Advice(
             "Look for threads that worker_init_fn, the data set or a library starts in the workers "
             "and that run while batches are made: `lotus attach PID` shows what they do."
         )
-    return (
+    return Advice(
         "The workers and the step need more cores than there are: make samples cheaper, or make "
-        "them once, ahead of time, or use fewer workers if they are idle."
+        "them once, ahead of time, or use fewer workers if they are idle.",
+        FEWER_WORKERS.or_code(),
     )
 
 
@@ -171,5 +174,5 @@ KEPT_PROCESSES = CauseRow(
     charges=_of_made,
     facts={"kept_cores": _KEPT_CORES},
     reason=_reason_of_made,
-    advice=fixed(_AGAINST_KEPT),
+    advice=always(_AGAINST_KEPT),
 )

@@ -12,10 +12,11 @@ from lotus.analysis.machine.machine_readings import (
     least_memory_share,
     within_loops,
 )
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.advice import Advice, more_workers
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import set_workers
+from lotus.analysis.verdict.causes.remedy import FEWER_WORKERS
 from lotus.common.formatting import amount, operation_name, share, size
 
 # Memory that was full, and what helps.
@@ -71,13 +72,15 @@ def _reason(evidence: Evidence) -> str:
     )
 
 
-def _advice(charge: Charge, around: Circumstances) -> str:
+def _advice(charge: Charge, around: Circumstances) -> Advice:
     rate = charge.evidence.get("read_bytes_per_s", math.nan)
     unless = "" if not rate > 0 else f" unless {size(rate)} a second is all that it gives"
-    return (
+    workers = more_workers(around, waits=True, steady=False).remedy
+    return Advice(
         "The files came from storage, not from the page cache: keep them on a faster or local "
         "disk, in memory, or in fewer and larger files. More workers read more files at once, "
-        f"which is faster{unless}."
+        f"which is faster{unless}.",
+        workers.with_changes({"data": "other"}),
     )
 
 
@@ -96,7 +99,6 @@ COLD_FILES = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_advice,
-    remedy=lambda charge, around: set_workers(around, waits=True, steady=False),
 )
 
 
@@ -120,8 +122,9 @@ SWAPPED_OUT = CauseRow(
     charges=_swapped_out,
     facts=_FACTS | {"swapped_bytes": "Swapped in and out by the machine in the loop, bytes."},
     reason=_swap_reason,
-    advice=fixed(
+    advice=always(
         f"{KEEP_LESS} Smaller types (uint8 instead of float32), compressed samples, or an array in "
-        "a file (numpy.memmap) need less: the pages of a file are dropped and need no swap."
+        "a file (numpy.memmap) need less: the pages of a file are dropped and need no swap.",
+        FEWER_WORKERS.with_changes({"prefetch_factor": "fewer", "data": "other"}),
     ),
 )

@@ -16,16 +16,18 @@ from lotus.analysis.machine.core_use import (
 )
 from lotus.analysis.machine.machine_readings import within_loops
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.advice import Advice
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_threads
+from lotus.analysis.verdict.causes.remedy import NOTHING, Remedy, set_threads
 from lotus.common.formatting import duration, plural, share
 
 _HALF_A_CORE = 0.5
 # Of numpy and SciPy as pip installs them. It leaves the threads of torch, and so of the step.
 _OF_NUMPY = "OPENBLAS_NUM_THREADS"
 _OTHERS_SHARE = "Share of the cores' time that other programs used, 0 to 1."
+_FEWER_IN_CODE = Remedy(changes={"threads": "fewer"})
 _FACTS = {
     "run_delay_share": "Share of the time that its thread was ready to run without a core, 0 to 1.",
     "helper_share": "Share of the process's CPU time that its other threads used, 0 to 1.",
@@ -129,61 +131,56 @@ def _reason(evidence: Evidence) -> str:
     )
 
 
-def _against_workers(charge: Charge, around: Circumstances) -> str:
+def _against_workers(charge: Charge, around: Circumstances) -> Advice:
     if around.workers == 0:
         fewer = _with_fewer(around.use.fetch.affordable, around)
-        return (
-            f"{fewer} Or set num_workers to 1 or more: a worker computes in one thread, if there "
-            "is a core left for it."
+        return Advice(
+            f"{fewer.text} Or set num_workers to 1 or more: a worker computes in one thread, if "
+            "there is a core left for it."
             + (
                 " Where the cores are free, measure again: all threads may be faster there."
                 if charge.taken_ns
                 else ""
-            )
+            ),
+            fewer.remedy.with_changes({"num_workers": "more"}),
         )
     if _not_torch(charge, around):
-        return (
+        return Advice(
             "Let each worker compute in one thread. Torch uses one there, so the others belong "
             "to another library, most often numpy's BLAS, which uses all cores: start the "
             f"program with {_OF_NUMPY}=1 in its environment (MKL_NUM_THREADS=1 if numpy is "
             "built with MKL; the training step may then have one thread too). Other libraries: "
-            "cv2.setNumThreads(0), NUMEXPR_NUM_THREADS=1."
+            "cv2.setNumThreads(0), NUMEXPR_NUM_THREADS=1.",
+            set_threads(1, _OF_NUMPY),
         )
-    return (
+    return Advice(
         "Let each worker compute in one thread: torch.set_num_threads(1), cv2.setNumThreads(0) or "
         f"OMP_NUM_THREADS=1 if worker_init_fn or the data set sets more"
         f"{f' (see {around.threads_set_at})' if around.threads_set_at else ''}, and "
-        f"{_OF_NUMPY}=1 for numpy's BLAS, which uses all cores by default."
+        f"{_OF_NUMPY}=1 for numpy's BLAS, which uses all cores by default.",
+        _FEWER_IN_CODE.or_code(around.threads_set_at),
     )
 
 
-def _with_fewer(count: int, around: Circumstances) -> str:
+def _with_fewer(count: int, around: Circumstances) -> Advice:
     if around.threads_are_set and around.threads_set_at:
-        return (
+        return Advice(
             f"Compute in fewer threads: torch.set_num_threads({count}) instead of what "
-            f"{around.threads_set_at} sets; such a call overrides OMP_NUM_THREADS."
+            f"{around.threads_set_at} sets; such a call overrides OMP_NUM_THREADS.",
+            _FEWER_IN_CODE.or_code(around.threads_set_at),
         )
     if around.threads_are_set:
-        return (
+        return Advice(
             f"Compute in fewer threads: torch uses {around.torch_threads}, more than the machine "
             f"has cores, so something sets them. Call torch.set_num_threads({count}) there "
-            "instead; such a call overrides OMP_NUM_THREADS."
+            "instead; such a call overrides OMP_NUM_THREADS.",
+            _FEWER_IN_CODE.or_code(),
         )
-    return (
+    return Advice(
         f"Compute in fewer threads: start the program with OMP_NUM_THREADS={count} in its "
-        f"environment, or call torch.set_num_threads({count})."
+        f"environment, or call torch.set_num_threads({count}).",
+        set_threads(count),
     )
-
-
-def _fewer(count: int, around: Circumstances) -> Remedy:
-    """The variable, where the program does not say otherwise itself."""
-    return CODE if around.threads_are_set else set_threads(count)
-
-
-def _workers_remedy(charge: Charge, around: Circumstances) -> Remedy:
-    if _not_torch(charge, around):
-        return Remedy(environment={_OF_NUMPY: "1"})
-    return CODE if around.workers else _fewer(around.use.fetch.affordable, around)
 
 
 WORKER_THREADS = CauseRow(
@@ -200,7 +197,6 @@ WORKER_THREADS = CauseRow(
     },
     reason=_reason,
     advice=_against_workers,
-    remedy=_workers_remedy,
 )
 
 
@@ -250,10 +246,11 @@ AFFINITY = CauseRow(
     },
     reason=_cores_reason,
     is_grave=lambda charge: charge.step_ns >= charge.ns / 2,
-    advice=fixed(
+    advice=always(
         "Allow more cores: check os.sched_setaffinity, taskset, numactl, GOMP_CPU_AFFINITY and "
         "KMP_AFFINITY (also in worker_init_fn), libraries that pin the process when imported, and "
-        "the CPU limit of the container or job. More workers will not help."
+        "the CPU limit of the container or job. More workers will not help.",
+        Remedy(changes={"cores": "more", "num_workers": "not more"}),
     ),
 )
 
@@ -301,9 +298,10 @@ OTHERS = CauseRow(
         "others_share": _OTHERS_SHARE,
     },
     reason=_others_reason,
-    advice=fixed(
+    advice=always(
         "Measure again when the cores are free, or give the program its own cores; no loader "
-        "setting helps."
+        "setting helps.",
+        NOTHING,
     ),
 )
 
@@ -359,13 +357,14 @@ def _more_than_cores(charge: Charge) -> bool:
     return threads > cores
 
 
-def _against_step(charge: Charge, around: Circumstances) -> str:
+def _against_step(charge: Charge, around: Circumstances) -> Advice:
     allowed = _allowed(charge)
     more = (
         f" Or allow the program more cores than {allowed}: the CPU limit of its container or job, "
         "or taskset, holds it to them."
     )
-    return _with_fewer(around.use.step.affordable, around) + (more if allowed else "")
+    fewer = _with_fewer(around.use.step.affordable, around)
+    return fewer.before(more) if allowed else fewer
 
 
 STEP_THREADS = CauseRow(
@@ -380,5 +379,4 @@ STEP_THREADS = CauseRow(
     reason=_reason,
     advice=_against_step,
     is_grave=_more_than_cores,
-    remedy=lambda charge, around: _fewer(around.use.step.affordable, around),
 )

@@ -6,11 +6,18 @@ import numpy as np
 
 from lotus.analysis.common.columns import mean, number, ratio
 from lotus.analysis.observations.own_code import of_program
-from lotus.analysis.replay.gain_prediction import UNKNOWN
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, fixed
+from lotus.analysis.verdict.causes.advice import Advice
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import CODE, PINNED, WORKERS, Remedy
+from lotus.analysis.verdict.causes.remedy import (
+    CODE,
+    FEWER_WORKERS,
+    MORE_PREFETCH,
+    PINNED,
+    Remedy,
+    no_workers,
+)
 from lotus.common.formatting import duration, share, size
 
 
@@ -57,12 +64,12 @@ def _sending_reason(evidence: Evidence) -> str:
     return text + "."
 
 
-def _against_sending(charge: Charge, around: Circumstances) -> str:
+def _against_sending(charge: Charge, around: Circumstances) -> Advice:
     evidence = Evidence(charge.evidence)
     of_tensors = evidence["mean_pickle_ns"] > _OF_TENSORS_NS * evidence["mean_pipe_bytes"]
     piped = around.pipe_bytes > 0.5 * around.batch_bytes and around.pipe_bytes > 65_536
     if (piped and not (of_tensors and _has_many_parts(charge))) or not around.batch_bytes > 0:
-        return (
+        return Advice(
             "Batches go through a pipe as pickled Python objects or arrays: return torch tensors "
             "(they are passed in shared memory), fewer and larger ones, of a smaller dtype."
         )
@@ -72,18 +79,20 @@ def _against_sending(charge: Charge, around: Circumstances) -> str:
             "tensors, each in its own shared memory. Concatenate them in collate_fn (torch.cat, "
             "with their lengths), or return numpy arrays, which are pickled directly."
         )
-        return text + _without_sending(charge, around)
+        return _or_without_sending(text, charge, around)
     if around.batch_bytes < _SMALL_BATCH:
-        return (
+        text = (
             "Batches are small: the time goes to communication between processes, not to copying. "
             "Use fewer and larger batches, or batches of fewer parts."
-        ) + _without_sending(charge, around)
-    if _sampled_quicker(charge, around):
-        return (
-            f"Making all batches takes {share(evidence['making_over_sending'])} of the time spent "
-            "on sending them: with num_workers=0 the main process makes them itself."
         )
-    return (
+        return _or_without_sending(text, charge, around)
+    if _sampled_quicker(charge, around):
+        return Advice(
+            f"Making all batches takes {share(evidence['making_over_sending'])} of the time spent "
+            "on sending them: with num_workers=0 the main process makes them itself.",
+            FEWER_WORKERS,
+        )
+    return Advice(
         "Make batches smaller: use uint8 instead of float32 and convert after loading, crop or "
         "reduce before collate. Each small tensor of a batch costs a file descriptor."
     )
@@ -119,24 +128,20 @@ def _sampled_quicker(charge: Charge, around: Circumstances) -> bool:
     return Evidence(charge.evidence)["making_over_sending"] < least
 
 
-def _without_sending(charge: Charge, around: Circumstances) -> str:
+def _or_without_sending(text: str, charge: Charge, around: Circumstances) -> Advice:
+    """Words on small batches, and that no workers are better where they are."""
     if not _quicker_alone(charge, around):
-        return ""
+        return Advice(text)
     evidence = charge.evidence
-    return (
+    text += (
         f" Making a batch takes {duration(evidence['mean_fetch_ns'])}, receiving it "
         f"{duration(evidence['mean_receive_ns'])}: set num_workers=0, which avoids sending"
         + (" (without persistent_workers)" if around.persistent else "")
         + "."
     )
-
-
-def _sending_remedy(charge: Charge, around: Circumstances) -> Remedy:
-    if not _without_sending(charge, around) or around.batch_bytes >= _SMALL_BATCH:
-        return CODE
-    return Remedy(
-        {WORKERS: 0}, expected=around.predict.with_workers(0) if around.predict else UNKNOWN
-    )
+    # The mean of all batches may be small where the median is not.
+    small = around.batch_bytes < _SMALL_BATCH
+    return Advice(text, (no_workers(around) if small else FEWER_WORKERS).or_code())
 
 
 def _sending_title(charge: Charge, around: Circumstances) -> str:
@@ -165,7 +170,6 @@ SENDING = CauseRow(
     },
     reason=_sending_reason,
     advice=_against_sending,
-    remedy=_sending_remedy,
 )
 
 
@@ -177,8 +181,10 @@ PINNING = CauseRow(
     kind="pin",
     title="pinning memory",
     charges=_pinning,
-    advice=fixed("Pinning copies every batch: try pin_memory=False, or smaller batches (uint8)."),
-    remedy=lambda charge, around: Remedy({PINNED: False}),
+    advice=always(
+        "Pinning copies every batch: try pin_memory=False, or smaller batches (uint8).",
+        Remedy({PINNED: False}, changes={"pin_memory": "off", "code": "other"}),
+    ),
 )
 
 
@@ -207,21 +213,22 @@ def _handover_title(charge: Charge, around: Circumstances) -> str:
     return HANDOVER.title
 
 
-def _against_handover(charge: Charge, around: Circumstances) -> str:
+def _against_handover(charge: Charge, around: Circumstances) -> Advice:
     if _draws_first(charge):
-        return (
+        return Advice(
             "Look at what the sampler's __iter__ does before it yields its first index: read "
             "labels or lengths from a table that is built once, not from the samples, and draw "
             "indices with numpy or torch."
         )
     if around.hot_in_sampler:
         hot = around.hot_in_sampler[-1]
-        return (
+        return Advice(
             f"Make the sampler faster: {hot.share:.0%} of its stack samples were in {hot}. It "
             "runs in the main process: draw many indices at a time, ahead of the epoch, with "
-            "numpy or torch."
+            "numpy or torch.",
+            CODE.or_code(of_program(around.hot_in_sampler)),
         )
-    return "Look for a slow sampler or batch sampler: it runs in the main process."
+    return Advice("Look for a slow sampler or batch sampler: it runs in the main process.")
 
 
 HANDOVER = CauseRow(
@@ -239,10 +246,11 @@ def _index(ledger: Ledger) -> Iterable[Charge]:
     yield Charge(INDEX.kind, INDEX.title, ledger.take_phase("index"))
 
 
-def _against_index(charge: Charge, around: Circumstances) -> str:
-    return (
+def _against_index(charge: Charge, around: Circumstances) -> Advice:
+    return Advice(
         "The workers were idle while the loop waited: raise prefetch_factor "
-        f"(now {around.prefetch}) and look for a slow sampler."
+        f"(now {around.prefetch}) and look for a slow sampler.",
+        MORE_PREFETCH.or_code(),
     )
 
 

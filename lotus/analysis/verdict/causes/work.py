@@ -18,11 +18,12 @@ from lotus.analysis.observations.looks import (
 from lotus.analysis.observations.own_code import HotFunction, of_program
 from lotus.analysis.samples.mutual_slowing import mutual_slowing
 from lotus.analysis.samples.shared_pace import shared_pace_ns
+from lotus.analysis.verdict.causes.advice import Advice, more_workers
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_workers
-from lotus.analysis.verdict.causes.worker_advice import more_workers, worker_advice, workers_help
+from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS, Remedy
+from lotus.analysis.verdict.causes.worker_advice import worker_advice, workers_help
 from lotus.common.formatting import amount, duration, operation_name, share
 
 OWN_CODE = ""  # its name in the table of looks
@@ -224,18 +225,29 @@ def _off_cpu(charge: Charge) -> bool:
     return charge.evidence.get("waiting_share", math.nan) > _WAITING
 
 
-def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
-    reason = _looked(charge).reason
-    if _takes_turns(reason, around):
-        return (
+def _against_work(charge: Charge, around: Circumstances, look: str = "") -> Advice:
+    against = (
+        _against_shared(charge, around)
+        or _against_waiting(charge, around)
+        or _against_computing(charge, around)
+    )
+    return against.before(look)
+
+
+def _against_shared(charge: Charge, around: Circumstances) -> Advice | None:
+    """Advice where all workers ask for what serves them one at a time."""
+    if _takes_turns(_looked(charge).reason, around):
+        return Advice(
             "Processes wait for each other at a lock, so more workers will not help. Hold it for "
-            f"less time, give each worker its own file or connection, or avoid the lock.{look}"
+            "less time, give each worker its own file or connection, or avoid the lock.",
+            CODE_NOT_WORKERS,
         )
     if _is_paced(charge):
-        return (
+        return Advice(
             f"{_how_paced(charge)}, as if all workers shared a rate limit or one connection: with "
             "a higher num_workers, each would wait longer. Request several samples at a time or "
-            f"fewer bytes, keep a copy nearby, or raise the limit.{look}"
+            "fewer bytes, keep a copy nearby, or raise the limit.",
+            CODE_NOT_WORKERS,
         )
     if _asks_who_computes(charge, around):
         computes = (
@@ -243,39 +255,62 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> str:
             if around.use.kept_cores >= _ANSWERS_CORES
             else "and if it computes the answers for all workers, more workers will not help"
         )
-        return (
+        return Advice(
             f"Each access is a message to that process, {computes}. If it is a "
             "multiprocessing.Manager(), whose dict() and list() do this, keep the data in an array "
             "or tensor that the workers share by fork or in shared memory; or open it once in each "
-            f"worker.{look}"
+            "worker.",
+            CODE_NOT_WORKERS,
         )
+    return None
+
+
+def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
+    """Advice where it waits; None where it computes."""
+    reason = _looked(charge).reason
     if _starts_programs(charge, around):
         return (
-            "It starts a program for each sample or batch: do its work in the worker with a "
-            "library, for many samples at a time, or once, ahead of time. "
-            f"{more_workers(around)}{look}"
+            more_workers(around)
+            .after(
+                "It starts a program for each sample or batch: do its work in the worker with a "
+                "library, for many samples at a time, or once, ahead of time. "
+            )
+            .or_code()
         )
-    if _waits(charge, around) and reason in ("child", "pipe") and around.use.all_used:
-        return (
+    if not _off_cpu(charge):
+        return None
+    if not _waits(charge, around):
+        return Advice(
+            "It was off the CPU while other programs used the cores, and more workers will not "
+            "help: measure again when the cores are free.",
+            Remedy(changes={"num_workers": "not more"}),
+        )
+    if reason in ("child", "pipe") and around.use.all_used:
+        return Advice(
             "It waits for another process while all cores are in use: if that process computes, "
             "more workers will not help. Do its work in the worker with a library, or once, ahead "
-            f"of time.{look}"
+            "of time.",
+            CODE_NOT_WORKERS,
         )
-    if _waits(charge, around):
-        words, helps = _REASONS.get(reason, ("waits (network, lock, sleep)", _OVERLAPS))
-        if Evidence(charge.evidence)["mutual_slowing"] <= _SHARES_NONE:
-            helps = _OVERLAPS
-        return f"It {words}: {helps}{more_workers(around, waits=True)}{look}"
-    if _off_cpu(charge):
-        return (
-            "It was off the CPU while other programs used the cores, and more workers will not "
-            f"help: measure again when the cores are free.{look}"
-        )
+    words, helps = _REASONS.get(reason, ("waits (network, lock, sleep)", _OVERLAPS))
+    if Evidence(charge.evidence)["mutual_slowing"] <= _SHARES_NONE:
+        helps = _OVERLAPS
+    workers = more_workers(around, waits=True, steady=reason not in _UNSTEADY)
+    return workers.after(f"It {words}: {helps}")
+
+
+def _against_computing(charge: Charge, around: Circumstances) -> Advice:
+    workers, place = more_workers(around), _own_place(charge, around)
     if not workers_help(around) or _dwarfs_the_cores(charge, around):
-        return f"Make it cheaper{_ahead(charge)} {more_workers(around)}{look}"
-    workers = worker_advice(around)
-    cheaper = "Or make it cheaper" if workers.advised else "Make it cheaper"
-    return f"{workers.text} {cheaper}{_ahead(charge)}{look}"
+        return workers.after(f"Make it cheaper{_ahead(charge)} ").or_code(place)
+    cheaper = "Or make it cheaper" if worker_advice(around).advised else "Make it cheaper"
+    return workers.before(f" {cheaper}{_ahead(charge)}").or_code(place)
+
+
+def _own_place(charge: Charge, around: Circumstances) -> str:
+    """The code of the data set that most of its stack samples were in; "": not known."""
+    of_dataset = charge.kind == DATASET.kind and around.hot
+    return str(of_program(around.hot)) if of_dataset else ""
 
 
 def _ahead(charge: Charge) -> str:
@@ -292,21 +327,6 @@ def _dwarfs_the_cores(charge: Charge, around: Circumstances) -> bool:
     """Whether doing without it gains far more than all cores could."""
     part = charge.evidence.get("fetch_share", math.nan)
     return part * around.needed > _FAR_MORE * around.cores and part >= _NEARLY_ALL
-
-
-def _work_remedy(charge: Charge, around: Circumstances) -> Remedy:
-    """The number of workers, wherever `_against_work` names one."""
-    reason = _looked(charge).reason
-    if _takes_turns(reason, around) or _is_paced(charge) or _asks_who_computes(charge, around):
-        return CODE
-    waits = _waits(charge, around)
-    if waits and not _starts_programs(charge, around):
-        if reason in ("child", "pipe") and around.use.all_used:
-            return CODE
-        return set_workers(around, waits=True, steady=reason not in _UNSTEADY)
-    if _off_cpu(charge) and not _starts_programs(charge, around):
-        return CODE
-    return set_workers(around)
 
 
 def _takes_turns(reason: str, around: Circumstances) -> bool:
@@ -370,7 +390,6 @@ OPERATION = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_work,
-    remedy=_work_remedy,
 )
 
 
@@ -383,7 +402,7 @@ def _dataset_title(charge: Charge, around: Circumstances) -> str:
     return text + (f", which {words}" if words else "")
 
 
-def _against_dataset(charge: Charge, around: Circumstances) -> str:
+def _against_dataset(charge: Charge, around: Circumstances) -> Advice:
     if around.level == "sample":
         return _record_operations(around)
     look = " To see its functions: lotus trace --py-spy, then lotus map."
@@ -401,8 +420,8 @@ def _shown(chain: list[HotFunction]) -> list[HotFunction]:
     return [of_program(chain), *chain[1 - _CHAIN :]]
 
 
-def _record_operations(around: Circumstances) -> str:
-    return "Record with --level op to see which operation it is. " + more_workers(around)
+def _record_operations(around: Circumstances) -> Advice:
+    return more_workers(around).after("Record with --level op to see which operation it is. ")
 
 
 DATASET = CauseRow(
@@ -413,9 +432,6 @@ DATASET = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_dataset,
-    remedy=lambda charge, around: (
-        set_workers(around) if around.level == "sample" else _work_remedy(charge, around)
-    ),
 )
 
 
@@ -424,13 +440,14 @@ def _collate_title(charge: Charge, around: Circumstances) -> str:
     return "collate: putting samples together into a batch" + (f", which {words}" if words else "")
 
 
-def _against_collate(charge: Charge, around: Circumstances) -> str:
+def _against_collate(charge: Charge, around: Circumstances) -> Advice:
     if _waiting_words(charge, around):
         return _against_work(charge, around)
-    return (
+    cheaper = (
         "Make collate_fn cheaper: stack tensors once instead of copying or padding in Python, "
-        "and leave conversions to the samples. " + more_workers(around)
+        "and leave conversions to the samples. "
     )
+    return more_workers(around).after(cheaper).or_code()
 
 
 COLLATE = CauseRow(
@@ -441,7 +458,6 @@ COLLATE = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_collate,
-    remedy=_work_remedy,
 )
 
 
@@ -451,7 +467,7 @@ def _fetch_title(charge: Charge, around: Circumstances) -> str:
     return "the rest of the fetch, outside samples and collate"
 
 
-def _against_fetch(charge: Charge, around: Circumstances) -> str:
+def _against_fetch(charge: Charge, around: Circumstances) -> Advice:
     if around.level == "batch":
         return _record_operations(around)
     return _against_work(charge, around)
@@ -465,7 +481,4 @@ FETCH = CauseRow(
     facts=_FACTS,
     reason=_reason,
     advice=_against_fetch,
-    remedy=lambda charge, around: (
-        set_workers(around) if around.level == "batch" else _work_remedy(charge, around)
-    ),
 )

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from lotus.analysis.replay.gain_prediction import UNKNOWN
 from lotus.analysis.verdict.causes.batch_making import SHARED
@@ -24,17 +25,15 @@ class WorkerAdvice:
     """A sentence on the number of workers, and that number; None: the sentence names none.
 
     `kept`: from one epoch to the next, too. `advised`: whether more of them are worth a try now.
+    `change`: what the sentence says of their number; "": neither that more help nor that they do
+    not.
     """
 
     text: str
     workers: int | None = None
     kept: bool = False
     advised: bool = True
-
-
-def more_workers(around: Circumstances, waits: bool = False) -> str:
-    """The sentence; `waits`: the cause needs no core."""
-    return worker_advice(around, waits).text
+    change: Literal["more", "not more", ""] = "more"
 
 
 def workers_help(around: Circumstances, waits: bool = False) -> bool:
@@ -48,7 +47,7 @@ def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
         return _first_workers(around, waits)
     reason = _futile(around, waits)
     if reason:
-        return WorkerAdvice(reason)
+        return WorkerAdvice(reason, change="not more")
     if around.iterable and around.workers == 1:  # of one, it is not known whether it does
         return WorkerAdvice(f"Raise num_workers from 1 only where {_DIVIDED}.", advised=False)
     cores = _cores(around, waits)
@@ -60,7 +59,7 @@ def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
     count = _worth_their_start(around, int(min(math.ceil(wanted), max(most, around.workers + 1))))
     if count == around.workers:
         short = "Epochs are so short that starting more workers takes longer than it saves."
-        return WorkerAdvice(short)
+        return WorkerAdvice(short, change="not more")
     short = f"Raise num_workers from {around.workers} to"
     if count >= wanted:
         return WorkerAdvice(f"{short} about {count}.", count)
@@ -117,11 +116,12 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
         if around.use.much_taken:
             taken = "other programs leave no core for workers"
             text = f"{text}, and {taken}: when they are not running, try {shown}."
-        elif around.iterable and wanted > 1:
+            return WorkerAdvice(text, advised=False, change="")
+        if around.iterable and wanted > 1:
             text = f"{text}: set num_workers to 2 or more, but only where {_DIVIDED}."
-        else:
-            text = f"{text}, and workers would cost about what they save, or more."
-        return WorkerAdvice(text, advised=False)
+            return WorkerAdvice(text, advised=False)
+        text = f"{text}, and workers would cost about what they save, or more."
+        return WorkerAdvice(text, advised=False, change="not more")
     doubt = "" if gain.is_shown or not gain.is_possible else _TRY_FIRST
     more = f" More of them help only where {_DIVIDED}." if around.iterable and wanted > 1 else ""
     return WorkerAdvice(f"{text}: set {shown} {why}{doubt}.{more}", count, kept)

@@ -1,0 +1,36 @@
+"""What a cause advises: words, and beside them the same in data."""
+
+from dataclasses import dataclass, replace
+
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_workers
+from lotus.analysis.verdict.causes.worker_advice import worker_advice
+
+
+@dataclass(frozen=True)
+class Advice:
+    """`text`: sentences; `remedy`: what they change."""
+
+    text: str
+    remedy: Remedy = CODE
+
+    def after(self, text: str) -> "Advice":
+        """The same after other words."""
+        return replace(self, text=text + self.text)
+
+    def before(self, text: str) -> "Advice":
+        """The same before other words."""
+        return replace(self, text=self.text + text)
+
+    def or_code(self, place: object = "") -> "Advice":
+        """The same, where its words name a change of code as well."""
+        return replace(self, remedy=self.remedy.or_code(place))
+
+
+def more_workers(around: Circumstances, waits: bool = False, steady: bool = True) -> Advice:
+    """The number of workers that is advised, or that more will not help.
+
+    `waits`: the cause needs no core; `steady`: a batch takes as long whatever their number.
+    """
+    advised = worker_advice(around, waits)
+    return Advice(advised.text, set_workers(advised, around, waits, steady))
