@@ -82,7 +82,7 @@ format: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff check --fix .
 
 bench: $(VENV)/dev.stamp
-	$(VENV)/bin/python -m tools.bench.startup
+	$(VENV)/bin/python -m tools.bench.speed.startup
 
 dist: $(VENV_DIST)/dist.stamp
 	tools/dist.sh $(VENV_DIST)/bin/python

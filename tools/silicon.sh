@@ -8,6 +8,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
 [ -x "$python" ] || python=python3
-export PYTHONPATH="$PWD:$PWD/tools/bench${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 "$python" -m lotus doctor || true
 exec "$python" tools/silicon/measure.py "$@"

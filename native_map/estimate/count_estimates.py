@@ -22,8 +22,8 @@ from native_map.estimate.tally import Tally as Tally
 
 Z = 1.96  # 95 %
 # Relative standard deviation of sampling errors that the spread does not show (late timers, an
-# extra sample after a preemption). tools/bench/join_accuracy.py on a busy VM: cpu-clock gave the
-# operation with the most preemptions 0.4 to 0.9 % too much.
+# extra sample after a preemption). tools/bench/accuracy/joined_counts.py on a busy VM: cpu-clock
+# gave the operation with the most preemptions 0.4 to 0.9 % too much.
 SYSTEMATIC = 0.005
 
 

@@ -185,7 +185,7 @@ NOT_RUN = {
 
 # Blocks begin such lines that start something other than lotus; no test runs them, and why.
 OTHERS = {
-    "pip install": "needs a network; tools/bench/newcomer.py and `make dist-check` do it",
+    "pip install": "needs a network; tools/bench/speed/newcomer.py and `make dist-check` do it",
     "make demo": "downloads torch; `lotus demo` is run",
     "make test": "is the suite itself",
     "tools/silicon.sh": "needs a machine with counters; tests/unit/tools/test_silicon.py runs it",

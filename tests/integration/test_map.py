@@ -206,7 +206,7 @@ def test_validate_holds_samples_against_counts(recorded, counting, perf, pair):
         assert row["low"] <= row["joined"] <= row["high"]
         assert row["within_ci"] == (row["low"] <= row["exact"] <= row["high"])
         assert row["err_joined"] == pytest.approx(row["joined"] / row["exact"] - 1)
-        # Of a machine that others use too; tools/bench/join_accuracy.py says how near it is.
+        # On a machine that others use too; tools/bench/accuracy/joined_counts.py measures errors.
         assert -0.7 < row["err_joined"] < 1.5
         assert row["judged"] == (row["samples"] >= 1000)
     (summary,) = got["summary"]

@@ -1,7 +1,6 @@
-"""What tests of tools/bench share: its modules, which find each other as scripts do, a machine."""
+"""Modules of tools/bench by name, and a machine, for their tests."""
 
 import importlib
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +9,4 @@ FACTS = {"cpu": "a CPU", "cpus": 2, "kernel": "6", "python": "3.11", "torch": "2
 
 
 def bench(name: str) -> ModuleType:
-    if str(BENCH) not in sys.path:
-        sys.path.insert(0, str(BENCH))
-    return importlib.import_module(name)
+    return importlib.import_module(f"tools.bench.{name}")

@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS, OVERHEAD, RESULTS = "docs/benchmarks.md", "docs/overhead.md", "tools/bench/results"
 ACCURACY, GAINS = "docs/accuracy.md", "docs/gains.md"
+OVERHEADS, TUNE = "tools/bench/overhead/comparison.py", "tools/bench/tune/comparison.py"
 # Where figures of a record were up to 2026-11-26.
 BEFORE = {ACCURACY: BENCHMARKS, GAINS: BENCHMARKS}
 NO_FIGURE = "none"
@@ -65,28 +66,33 @@ OF_TOOLS = (
     DATED + r", torch(?:(?!\d, torch)[\s\S])*?"
     r"\| {} \|{}[ ~]*(?P<figure>[^(|]*?) \((?P<spread>[^)]*)\)"
 )
-REPLAYED = r"replayed on (?:that recorded grid|the grid of)[^|]*?`tune.py`, " + DATED + r"[\s\S]*?"
+# Up to 2026-11-28 the tools were in one folder.
+REPLAYED = (
+    r"replayed on (?:that recorded grid|the grid of)[^|]*?`tune(?:/comparison)?\.py`, "
+    + DATED
+    + r"[\s\S]*?"
+)
 REAL = r"[\s\S]*?Real, on[\s\S]*?\n{} +10 +(?P<figure>[\d.]+%) +(?P<spread>.*?%)"
 OF_PEERS = r"commit [0-9a-f]+, " + DATED + r", load[\s\S]*?"
 CLAIMS = [
     Claim(
-        "overhead", "the loop of six scripts under lotus trace", "tools/bench/overhead.py", TRACER,
+        "overhead", "the loop of six scripts under lotus trace", OVERHEADS, TRACER,
         OVERHEAD, OF_TOOLS.format("lotus trace", CELL),
     ),
     Claim(
-        "overhead-process", "their whole process, with the verdict", "tools/bench/overhead.py",
+        "overhead-process", "their whole process, with the verdict", OVERHEADS,
         TRACER, OVERHEAD, OF_TOOLS.format("lotus trace", ""),
     ),
     Claim(
-        "overhead-py-spy", "beside: the loop under py-spy", "tools/bench/overhead.py", "",
+        "overhead-py-spy", "beside: the loop under py-spy", OVERHEADS, "",
         OVERHEAD, OF_TOOLS.format(r"py-spy [\d.]*", CELL),
     ),
     Claim(
-        "overhead-traceml", "beside: the loop under TraceML", "tools/bench/overhead.py", "",
+        "overhead-traceml", "beside: the loop under TraceML", OVERHEADS, "",
         OVERHEAD, OF_TOOLS.format(r"TraceML [\d.]*", CELL),
     ),
     Claim(
-        "hooks", "instructions of an operation, hooks in C", "tools/bench/hooks.py",
+        "hooks", "instructions of an operation, hooks in C", "tools/bench/overhead/hooks.py",
         "lotus/inside/trace", OVERHEAD, _row("an operation", "4,500") + r" *(?P<figure>\d+)",
     ),
     Claim(
@@ -108,54 +114,56 @@ CLAIMS = [
     ),
     Claim(
         "diagnosis-traceml", "beside: TraceML names the cause, users and a fourth of sealed",
-        "tools/bench/diagnosis_peers.py --tool traceml --python build/peers/bin/python", "",
+        "tools/bench/accuracy/diagnosis_peers.py --tool traceml --python build/peers/bin/python",
+        "",
         ACCURACY, OF_PEERS + _row(r"TraceML [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
     ),
     Claim(
         "diagnosis-loadtune", "beside: loadtune names the cause, users and a fourth of sealed",
-        "tools/bench/diagnosis_peers.py --tool loadtune --python build/peers/bin/python", "",
+        "tools/bench/accuracy/diagnosis_peers.py --tool loadtune --python build/peers/bin/python",
+        "",
         ACCURACY, OF_PEERS + _row(r"loadtune [\d.]+", cells=1) + r" *(?P<figure>\d+ of \d+)",
     ),
     Claim(
         "attach", "first cause right by lotus attach (by trace: `diagnosis`)",
-        "tools/bench/attach.py", f"{VERDICT} lotus/attach", ACCURACY,
+        "tools/bench/attach/first_causes.py", f"{VERDICT} lotus/attach", ACCURACY,
         DATED + r",\s+other work beside all the time[\s\S]*?"
         r"Together (?P<figure>\d+ of \d+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),
     Claim(
         "tune", "lost to the best of ten real loops, median",
-        "tools/bench/tune.py --record --tune --write", "lotus/tune", f"{RESULTS}/tune.txt",
+        f"{TUNE} --record --tune --write", "lotus/tune", f"{RESULTS}/tune.txt",
         DATED + REAL.format("lotus"),
     ),
     Claim(
         "tune-replayed", "lost to the best of the recorded grid, median",
-        "tools/bench/tune.py", "lotus/tune", GAINS,
+        TUNE, "lotus/tune", GAINS,
         REPLAYED + _row("`lotus tune`")
         + r" (?P<figure>[\d.]+ %) \| (?P<spread>[\d.]+ % \| [\d.]+ %)",
     ),
     Claim(
-        "tune-random", "beside: random search in the same seconds", "tools/bench/tune.py", "",
+        "tune-random", "beside: random search in the same seconds", TUNE, "",
         GAINS, REPLAYED + r"^\| random search in the same seconds[^|]*\|"
         r" (?P<figure>[\d.]+ %) \| (?P<spread>[\d.]+ % \| [\d.]+ %)",
     ),
     Claim(
-        "tune-grid", "beside: the grid, each setting once", "tools/bench/tune.py", "",
+        "tune-grid", "beside: the grid, each setting once", TUNE, "",
         f"{RESULTS}/tune.txt",
         DATED + r"[\s\S]*?\ngrid +\d+ +(?P<figure>[\d.]+%) +(?P<spread>[\d.]+% +[\d.]+%)",
     ),
     Claim(
-        "tune-busy", "the same beside other work", "tools/bench/tune.py --record --tune",
+        "tune-busy", "the same beside other work", f"{TUNE} --record --tune",
         "lotus/tune", f"{RESULTS}/tune_busy.txt",
         DATED + REAL.format("lotus"),
     ),
     Claim(
         "tune-loadtune", "beside: loadtune there",
-        "tools/bench/tune.py --tune --rivals build/peers/bin/python", "",
+        f"{TUNE} --tune --rivals build/peers/bin/python", "",
         f"{RESULTS}/tune_busy.txt", DATED + REAL.format("loadtune"),
     ),
     Claim(
         "tune-epochs", "whole epochs with the chosen setting, small CNN, times as fast",
-        "tools/bench/tune_promise.py --data build/data --only small_cnn",
+        "tools/bench/tune/promise.py --data build/data --only small_cnn",
         "lotus/tune lotus/inside/tune", GAINS,
         _row("below 2, (?:commit [0-9a-f]+|" + DATED + ")", cells=2)
         + r" (?P<figure>[\d.]+) in the median of nine pairs \((?P<spread>[^)]*)\)",
@@ -163,46 +171,50 @@ CLAIMS = [
     ),
     Claim(
         "advise", "later epochs with alternatives and a cache, a light step without workers",
-        "tools/bench/advise_demos.py", "lotus/advise lotus/inside/alternatives lotus/inside/cache",
+        "tools/bench/gains/advise_demos.py",
+        "lotus/advise lotus/inside/alternatives lotus/inside/cache",
         f"{RESULTS}/advise_demos.txt",
         DATED + r"[\s\S]*?light step, no workers[\s\S]*?\n +both +[\d.]+ \([^)]*\) +"
         r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),
     Claim(
-        "simulator", "error of whatif, median of 25 settings", "tools/bench/simulate.py --write",
+        "simulator", "error of whatif, median of 25 settings",
+        "tools/bench/accuracy/simulate.py --write",
         "lotus/tune/simulation", f"{RESULTS}/simulate.txt",
         DATED + r"[\s\S]*?as recorded  all .*?median error (?P<figure>[\d.]+%), "
         r"(?P<spread>worst [\d.]+%)",
     ),
     Claim(
         "balance", "lotus balance against a searched split, two ranks, CNN",
-        "tools/bench/balance_measured.py", "lotus/balance lotus/inside/distributed",
+        "tools/bench/ranks/balance_measured.py", "lotus/balance lotus/inside/distributed",
         f"{RESULTS}/balance_measured.md",
         r"quota2 cnn[^\n]*\| (?P<figure>[\d.]+%) \((?P<spread>[^)]*)\)[\s\S]*" + DATED,
         more_is_better=True,
     ),
     Claim(
         "balance-simulated", "the same, 64 simulated ranks of mixed kinds",
-        "tools/bench/balance_simulated.py", "lotus/balance", f"{RESULTS}/balance_simulated.txt",
+        "tools/bench/ranks/balance_simulated.py", "lotus/balance",
+        f"{RESULTS}/balance_simulated.txt",
         DATED + r"[\s\S]*?64 ranks, mixed[\s\S]*?lotus +(?P<figure>[\d.]+%) +\((?P<spread>[^)]*)",
         more_is_better=True,
     ),
     Claim(
         "report", "processor seconds of a report of 10 million events",
-        "tools/bench/report_size.py --write tools/bench/results",
+        "tools/bench/speed/report_size.py --write tools/bench/results",
         "lotus/reading lotus/analysis lotus/reporters", BENCHMARKS,
         r"of 10 and 40 million events, in batches of 64 \|[^|]*?" + DATED + r"[^|]*\|"
         r" (?:[\d.]+ to )?(?P<figure>[\d.]+) and",
     ),
     Claim(
-        "report-page", "the same with its page", "tools/bench/report_size.py --write "
+        "report-page", "the same with its page", "tools/bench/speed/report_size.py --write "
         "tools/bench/results", "lotus/reading lotus/analysis lotus/reporters",
         f"{RESULTS}/report_size.json",
         r'"page",\s+"events": 10000896,\s+"wall_s": [\d.]+,\s+"cpu_s": (?P<figure>[\d.]+)',
     ),
     Claim(
-        "start", "ms of lotus --help", "tools/bench/startup.py", "lotus/cli.py lotus/commands",
-        BENCHMARKS, _row("`lotus --help`, median of 20", "`startup.py`")
+        "start", "ms of lotus --help",
+        "tools/bench/speed/startup.py", "lotus/cli.py lotus/commands",
+        BENCHMARKS, _row("`lotus --help`, median of 20", r"`(?:speed/)?startup\.py`")
         + r" (?P<figure>\d+) ms[^|]*?\(" + DATED,
     ),
     Claim(
@@ -217,7 +229,8 @@ CLAIMS = [
         + r" (?P<figure>\d+)",
     ),
     Claim(
-        "five-minutes", "the README's seven commands", "tools/bench/newcomer.py", "lotus README.md",
+        "five-minutes", "the README's seven commands",
+        "tools/bench/speed/newcomer.py", "lotus README.md",
         BENCHMARKS, r"commands took (?P<figure>\d+ min \d+ s)",
     ),
 ]  # fmt: skip

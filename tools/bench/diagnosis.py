@@ -28,8 +28,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import provenance
-from row_file import RowFile, printed
+from tools.bench import provenance
+from tools.bench.row_file import RowFile, printed
 
 PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
 CORPORA = (

@@ -18,6 +18,8 @@ from lotus.common import files
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+RESULTS = Path(__file__).parent / "results"
+
 R = TypeVar("R", bound="DataclassInstance")
 
 

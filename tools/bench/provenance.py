@@ -20,7 +20,7 @@ def commit() -> str:
         return completed.stdout.strip()
 
     # Not the results: those change while they are measured.
-    changed = git("status", "--porcelain", "-uno", "lotus", "native_map", "tools/bench/*.py")
+    changed = git("status", "--porcelain", "-uno", "lotus", "native_map", "tools/*.py")
     return (git("rev-parse", "--short", "HEAD") or "unknown") + "-dirty" * bool(changed)
 
 

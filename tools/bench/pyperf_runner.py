@@ -25,7 +25,7 @@ def runner(
     loops: int = 1,
     hand_on: Callable[[Any], Sequence[object]] = lambda args: (),
 ) -> pyperf.Runner:
-    """Return a Runner of the module `name`.
+    """Return a Runner of the module `name` of tools.bench.
 
     `hand_on` gives the words that its workers get of the command line. With one value a process
     nothing is warm but the page cache; with more, the first one is thrown away.

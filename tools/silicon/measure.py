@@ -18,13 +18,13 @@ from typing import Any
 
 import known_loops
 import pipelines
-import provenance
 import table
 
 from lotus.hardware import event_selection
 from lotus.hardware.counter_probe import GENERIC, Probe
 from lotus.workloads import jpegs
 from native_map.events import cpu as cpus
+from tools.bench import provenance
 
 HERE = Path(__file__).resolve().parent
 

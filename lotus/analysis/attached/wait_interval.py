@@ -3,7 +3,7 @@
 py-spy records which stack it read, but not since when the thread was there: between a stack inside
 a wait and one outside, it is unknown when the wait began or ended. py-spy is also late when cores
 are busy or processes start, and the program runs on while its stacks are read. Compared with the
-program's own clock (tools/bench/attach_shares.py), a quarter of that unknown time bounds such
+program's own clock (tools/bench/attach/wait_shares.py), a quarter of that unknown time bounds such
 errors.
 """
 

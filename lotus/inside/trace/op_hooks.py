@@ -1,7 +1,7 @@
 """The hot path of an operation and of a region of the program (`lotus.span`).
 
 Each hook reads the clock, calls the original, reads the clock and appends; packing is left to the
-end of the batch. tools/bench/hooks.py measures what it costs.
+end of the batch. tools/bench/overhead/hooks.py measures what it costs.
 """
 
 from __future__ import annotations

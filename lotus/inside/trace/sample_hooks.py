@@ -1,7 +1,7 @@
 """The hot path of a sample: what a fetcher asks for one, timed.
 
 Each hook reads the clock, calls the original, reads the clock and appends; packing is left to the
-end of the batch. tools/bench/hooks.py measures what it costs.
+end of the batch. tools/bench/overhead/hooks.py measures what it costs.
 """
 
 from __future__ import annotations

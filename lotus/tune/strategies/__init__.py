@@ -1,7 +1,7 @@
 """Search strategies: `ask` returns the next setting to measure, `tell` takes its measurement.
 
 A strategy is pure: it uses no clock and no files, and random numbers only from its seed. So it runs
-unchanged against a real program, a table of timings (tools/bench/strategy_replay.py) or a
+unchanged against a real program, a table of timings (tools/bench/tune/strategy_replay.py) or a
 simulator.
 """
 

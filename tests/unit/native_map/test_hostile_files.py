@@ -18,8 +18,8 @@ from native_map.symbols.elf_image import Image
 from native_map.symbols.symbolizer import Symbols
 from tests.unit import perf_files as made
 from tests.unit.bounded import within
-from tools.bench import fuzz_attacks as attacks
-from tools.bench.fuzz_attacks import put
+from tools.fuzz import attacks
+from tools.fuzz.attacks import put
 
 MEMORY = 1 << 30  # bytes of address space beside what the process of the tests has
 needs_zstd = pytest.mark.skipif(not library(), reason="libzstd is not installed")

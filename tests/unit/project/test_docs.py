@@ -72,7 +72,7 @@ def test_the_readme_lists_every_command() -> None:
 
 
 def test_the_newcomers_tool_finds_its_commands_in_the_readme() -> None:
-    steps = bench("newcomer").steps(README.read_text("utf-8"))
+    steps = bench("speed.newcomer").steps(README.read_text("utf-8"))
     assert [shlex.split(step)[:2] for step in steps] == [
         ["pip", "install"],
         *(["lotus", verb] for verb in ("doctor", "trace", "report", "report", "tune", "run")),

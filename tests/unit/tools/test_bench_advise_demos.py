@@ -1,10 +1,10 @@
-"""tools/bench/advise_demos.py: rows that are gone on with, and gains that are paired by round."""
+"""Tests of gains/advise_demos.py: kept rows are not measured again, gains are paired by round."""
 
 from pathlib import Path
 
 from tests.unit.benches import bench
 
-demos = bench("advise_demos")
+demos = bench("gains.advise_demos")
 measurements = bench("measurements")
 
 

@@ -1,4 +1,4 @@
-"""tools/bench/balance_measured.py: the search finds the best split, tables say what runs gave."""
+"""Tests of ranks/balance_*.py: the search finds the best split, tables say what runs gave."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,11 +7,11 @@ import pytest
 
 from tests.unit.benches import FACTS, bench
 
-clusters = bench("balance_clusters")
-plot = bench("balance_plot")
+clusters = bench("ranks.balance_clusters")
+plot = bench("ranks.balance_plot")
 measurements = bench("measurements")
-search = bench("balance_search")
-table = bench("balance_table")
+search = bench("ranks.balance_search")
+table = bench("ranks.balance_table")
 
 
 def searched(starts: list, cost, **more: object):
@@ -210,7 +210,7 @@ def test_a_cluster_that_cannot_be_made_says_why(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_where_time_is_short_the_first_cells_go_on() -> None:
-    measured = bench("balance_measured")
+    measured = bench("ranks.balance_measured")
     cells = list(measured.FULL[:3])
     took = {cell.name: 60.0 for cell in cells}
     assert measured.fitting(cells, {}, 1.0) == cells

@@ -1,4 +1,4 @@
-"""tools/bench/diagnosis_peers_rule.py: every tool's words are judged by the same published rule."""
+"""accuracy/diagnosis_peers_rule.py: every tool's words are judged by the same published rule."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.benches import bench
 
-rule = bench("diagnosis_peers_rule")
+rule = bench("accuracy.diagnosis_peers_rule")
 LABELS = Path(__file__).parents[2] / "diagnosis"
 LOCK = {
     "healthy": False, "kinds": ["dataset", "stalls"], "names": "",

@@ -91,7 +91,7 @@ def test_a_commit_is_called_dirty_where_the_code_is_not_as_it_has_it(
     for path in (
         "lotus/reading/run.py",
         "native_map/estimate/interval_join.py",
-        "tools/bench/join.py",
+        "tools/bench/speed/join.py",
         "tools/bench/a.csv",
     ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def test_a_commit_is_called_dirty_where_the_code_is_not_as_it_has_it(
     # Results change while they are measured
     (tmp_path / "tools/bench/a.csv").write_text("1\n")
     assert provenance.commit() == head
-    (tmp_path / "tools/bench/join.py").write_text("pass\n")
+    (tmp_path / "tools/bench/speed/join.py").write_text("pass\n")
     assert provenance.commit() == f"{head}-dirty"
 
 

@@ -1,4 +1,4 @@
-"""tools/bench/modes_measured.py: speed that costs accuracy is told as such, within a round."""
+"""ranks/modes_*.py: speed that costs accuracy is reported as such, within a round."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from tests.unit.benches import FACTS, bench
 
 measurements = bench("measurements")
-plot = bench("modes_plot")
-table = bench("modes_table")
+plot = bench("ranks.modes_plot")
+table = bench("ranks.modes_table")
 
 MODES = {"as written": "torchrun", "local": "lotus run --mode local", "async": "--mode async"}
 

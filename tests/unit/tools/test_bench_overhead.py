@@ -1,4 +1,4 @@
-"""tools/bench/overhead.py: what it says of a tool is what its runs did, and failures are told."""
+"""overhead/comparison.py: what it says of a tool is what its runs did; failures are reported."""
 
 import json
 import math
@@ -13,12 +13,12 @@ from lotus.workloads.catalogue import WORKLOADS
 from tests.unit.benches import BENCH, bench
 
 measurements = bench("measurements")
-overhead = bench("overhead")
-answers = bench("overhead_answers")
-exact = bench("overhead_exact")
-table = bench("overhead_table")
-tools = bench("overhead_tools")
-traceml = bench("overhead_traceml")
+overhead = bench("overhead.comparison")
+answers = bench("overhead.answers")
+exact = bench("overhead.exact")
+table = bench("overhead.table")
+tools = bench("overhead.compared_tools")
+traceml = bench("overhead.traceml_script")
 
 
 def row(number: int, tool: str, wall: float = 2.0, **more: object) -> object:
@@ -300,7 +300,7 @@ os._exit(3)
 
 def test_the_whole_tree_is_counted_and_a_command_ends_at_its_limit(tmp_path: Path) -> None:
     def run(*words: str) -> dict:
-        command = [sys.executable, str(BENCH / "overhead_run.py"), *words]
+        command = [sys.executable, str(BENCH / "overhead" / "command_resources.py"), *words]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -319,7 +319,14 @@ def test_the_whole_tree_is_counted_and_a_command_ends_at_its_limit(tmp_path: Pat
 def test_nothing_goes_on_where_the_benchmark_is_ended() -> None:
     # Written at once: two prints could mix.
     program = 'import os, time\nos.fork()\nos.write(1, b"%d\\n" % os.getpid())\ntime.sleep(1000)'
-    command = [sys.executable, str(BENCH / "overhead_run.py"), "--", sys.executable, "-c", program]
+    command = [
+        sys.executable,
+        str(BENCH / "overhead" / "command_resources.py"),
+        "--",
+        sys.executable,
+        "-c",
+        program,
+    ]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert run.stdout

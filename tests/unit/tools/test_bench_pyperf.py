@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_what_was_measured_is_kept_and_added_to(tmp_path: Path) -> None:
     kept = tmp_path / "reading.json"
-    words = [sys.executable, "-m", "tools.bench.reading", "--events", "2000", "--batch", "8"]
+    words = [sys.executable, "-m", "tools.bench.speed.reading", "--events", "2000", "--batch", "8"]
     for _ in range(2):  # as two commits take turns
         done = subprocess.run(
             [*words, "-p", "1", "--append", str(kept)],

@@ -1,4 +1,4 @@
-"""tools/bench/simulate.py: a run that was ended continues after the rows that it kept."""
+"""tools/bench/accuracy/simulate.py: a run that was ended continues after the rows that it kept."""
 
 import contextlib
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.benches import bench
 
-simulate = bench("simulate")
+simulate = bench("accuracy.simulate")
 KINDS = ["tiny", "busy_step"]
 
 

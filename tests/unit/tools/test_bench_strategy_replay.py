@@ -12,7 +12,7 @@ from lotus.settings.space import Setting, Space
 from lotus.tune.strategies import make
 from tests.unit.benches import bench
 
-strategy_replay = bench("strategy_replay")
+strategy_replay = bench("tune.strategy_replay")
 Timings, replay = strategy_replay.Timings, strategy_replay.replay
 
 SPACE = Space((1, 2, 3), (2, 4))

@@ -1,4 +1,4 @@
-"""How tools/bench/tune.py scores: what it says of a method is what its searches did."""
+"""How tools/bench/tune/comparison.py scores: what it says of a method is what its searches did."""
 
 import pandas as pd
 import pytest
@@ -7,9 +7,9 @@ from lotus.settings.space import PARAMETERS, Setting, Space
 from lotus.tune.strategies import make
 from tests.unit.benches import bench
 
-tune_score = bench("tune_score")
+tune_score = bench("tune.score")
 Search = tune_score.Search
-Timings, replay = bench("strategy_replay").Timings, bench("strategy_replay").replay
+Timings, replay = bench("tune.strategy_replay").Timings, bench("tune.strategy_replay").replay
 
 RATES = {Setting(0): 50.0, Setting(1): 80.0, Setting(2): 100.0}
 
@@ -76,7 +76,7 @@ def test_a_rule_tries_nothing_and_fails_where_the_table_lacks_it() -> None:
 
 
 def test_the_papers_space_has_1584_settings() -> None:
-    space = bench("tune_paper").SPACE
+    space = bench("tune.paper").SPACE
     assert space.size() == 1584 == len(set(space.settings()))
     assert space.num_workers[:3] == (1, 2, 4)
     assert (len(space.num_workers), space.num_workers[-1]) == (33, 64)

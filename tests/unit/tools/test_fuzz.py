@@ -1,4 +1,4 @@
-"""A short run of tools/bench/fuzz.py: no input makes a reader fail, and most are really read."""
+"""A short run of tools/fuzz/fuzz.py: no input makes a reader fail, and most are really read."""
 
 import random
 import resource
@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from native_map.recording.perf_unpack import library
-from tools.bench import fuzz
-from tools.bench.fuzz_changes import changed
+from tools.fuzz import fuzz
+from tools.fuzz.changes import changed
 
 BUSY = "import time\nwhile time.process_time() < 0.5: pass"
 NATIVE = ("perf.data", "ELF file", "perf map", "perf list", "py-spy trace", "CSV profile")

@@ -48,7 +48,7 @@ def test_a_tree_needs_a_value() -> None:
 
 
 def test_the_papers_trees_are_rooted_at_30_128_0_0() -> None:
-    trees = {tree.parameter: tree for tree in Adapt(bench("tune_paper").SPACE).trees}
+    trees = {tree.parameter: tree for tree in Adapt(bench("tune.paper").SPACE).trees}
     roots = {name: (tree.value(tree.root), height(tree.root)) for name, tree in trees.items()}
     assert roots == {
         "num_workers": (30, 6),

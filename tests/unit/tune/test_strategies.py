@@ -199,7 +199,7 @@ def surface(setting: Setting) -> float:
 
 
 def test_adapt_finds_the_top_of_a_hill_in_a_fraction_of_the_papers_grid() -> None:
-    strategy = Adapt(bench("tune_paper").SPACE)
+    strategy = Adapt(bench("tune.paper").SPACE)
     settings = asked_settings(strategy, surface)
     best = strategy.best()
     assert best is not None
@@ -221,7 +221,7 @@ def nested(values: tuple[int, ...]) -> tuple[int, int]:
 
 def test_the_paper_tries_from_36_to_308_settings() -> None:
     """As adapt's own docstring says."""
-    space = bench("tune_paper").SPACE
+    space = bench("tune.paper").SPACE
     fewest, most = zip(nested(space.num_workers), nested(space.prefetch_factor), strict=True)
     assert (math.prod(fewest) * 4, math.prod(most) * 4) == (36, 308)
     assert len(asked_settings(Adapt(space))) == 36

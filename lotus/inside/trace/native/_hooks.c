@@ -287,7 +287,7 @@ static PyObject *time_calls(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* What was built, for tools/bench/hooks.py. */
+/* What was built, for tools/bench/overhead/hooks.py. */
 #if defined(NDEBUG) && defined(__OPTIMIZE__)
 #define BUILD "release"
 #else
