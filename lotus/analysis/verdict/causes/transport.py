@@ -69,10 +69,14 @@ def _against_sending(charge: Charge, around: Circumstances) -> Advice:
     of_tensors = evidence["mean_pickle_ns"] > _OF_TENSORS_NS * evidence["mean_pipe_bytes"]
     piped = around.pipe_bytes > 0.5 * around.batch_bytes and around.pipe_bytes > 65_536
     if (piped and not (of_tensors and _has_many_parts(charge))) or not around.batch_bytes > 0:
-        return Advice(
+        text = (
             "Batches go through a pipe as pickled Python objects or arrays: return torch tensors "
             "(they are passed in shared memory), fewer and larger ones, of a smaller dtype."
         )
+        if not (_quicker_alone(charge, around) and around.batch_bytes < _SMALL_BATCH):
+            return Advice(text)
+        alone = f" Or do without workers: {_quicker_words(evidence)}."
+        return Advice(text + alone, no_workers(around).or_code())
     if _has_many_parts(charge):
         text = (
             "Batches are small, but pickling them takes long, as it does for many small "
@@ -132,16 +136,20 @@ def _or_without_sending(text: str, charge: Charge, around: Circumstances) -> Adv
     """Words on small batches, and that no workers are better where they are."""
     if not _quicker_alone(charge, around):
         return Advice(text)
-    evidence = charge.evidence
+    quicker = _quicker_words(Evidence(charge.evidence)).capitalize()
     text += (
-        f" Making a batch takes {duration(evidence['mean_fetch_ns'])}, receiving it "
-        f"{duration(evidence['mean_receive_ns'])}: set num_workers=0, which avoids sending"
+        f" {quicker}: set num_workers=0, which avoids sending"
         + (" (without persistent_workers)" if around.persistent else "")
         + "."
     )
     # The mean of all batches may be small where the median is not.
     small = around.batch_bytes < _SMALL_BATCH
     return Advice(text, (no_workers(around) if small else FEWER_WORKERS).or_code())
+
+
+def _quicker_words(evidence: Evidence) -> str:
+    made, received = (duration(evidence[f"mean_{name}_ns"]) for name in ("fetch", "receive"))
+    return f"making a batch takes {made}, receiving it {received}"
 
 
 def _sending_title(charge: Charge, around: Circumstances) -> str:

@@ -127,8 +127,8 @@ def test_what_others_took_is_not_called_waiting_of_an_operation() -> None:
     charge = Charge(OPERATION.kind, "Decode", 100.0, {"waiting_share": 0.9})
     shared = around(on_shared_cores())
     assert OPERATION.full_title(charge, shared) == "Decode"
-    assert "other programs used the cores" in OPERATION.advice(charge, shared)
-    assert "num_workers" not in OPERATION.advice(charge, shared)
+    assert "other programs used the cores" in OPERATION.advice(charge, shared).text
+    assert "num_workers" not in OPERATION.advice(charge, shared).text
     alone = around(on_shared_cores(involuntary_switches=0))
     assert OPERATION.full_title(charge, alone) == "Decode (waits, not computing)"
 

@@ -34,6 +34,15 @@ def test_tensors_that_fill_the_pipe_are_not_taken_for_python_objects() -> None:
     assert "return torch tensors" in objects.advice
 
 
+def test_no_workers_are_advised_in_words_wherever_they_are_in_data() -> None:
+    objects = first_cause(sent(2.0, 400.0), pipe=130_000, size=100_000)
+    assert objects.remedy.setting == {"num_workers": 0}
+    assert "Or do without workers: making a batch takes" in objects.advice
+    larger = first_cause(sent(2.0, 400.0), pipe=4_000_000, size=3_000_000)
+    assert not larger.remedy.setting
+    assert "without workers" not in larger.advice
+
+
 def test_workers_that_are_kept_are_left_out_with_the_workers() -> None:
     run = sent(2.0, 40.0)
     run.loaders["persistent_workers"] = True
