@@ -29,8 +29,9 @@ SLOW_BATCHES_SHARE = 0.25
 # The slow samples that are counted are those that make up this share of what all of them cost.
 _MOST_OF_EXCESS = 0.9
 _ABOUT = 0.5  # at least this part of each other
-# Distances between slow samples are regular where so many differ by so little of the usual one.
-_LEAST_DISTANCES, _IRREGULAR = 3, 0.05
+# Distances between slow samples are regular where so many differ by so little of the usual one, or
+# of few times it: a slow sample that cost less than others is not among those that are counted.
+_LEAST_DISTANCES, _IRREGULAR, _MOST_LEFT_OUT = 3, 0.05, 2
 _KEYS = ("rank", "worker", "epoch", "batch", "position", "sample")
 _JUDGED = ("row", "duration_ns", "typical_ns", "usable", "slow", "together")
 
@@ -206,7 +207,7 @@ def regular_distance(parts: Iterable[pd.DataFrame], chosen: pd.DataFrame) -> int
     """From one of these samples to the next in the order of its worker, if that is always the same.
 
     As where every so many samples another file is opened. 0 where it differs, or with too few.
-    `parts` are all samples.
+    `parts` are all samples. Between two of them, others may be missing that are as regular.
     """
     starts = {name: np.sort(start) for name, start in _starts(chosen)}
     between = {name: np.zeros(len(each) + 1, np.int64) for name, each in starts.items()}
@@ -220,8 +221,13 @@ def regular_distance(parts: Iterable[pd.DataFrame], chosen: pd.DataFrame) -> int
     if len(steps) < _LEAST_DISTANCES:
         return 0
     usual = float(np.median(steps))
-    regular = np.abs(steps - usual) <= _IRREGULAR * usual
-    return int(usual) if usual > 1 and regular.all() else 0
+    if not usual > 1:
+        return 0
+    # Of short distances too many are multiples by chance.
+    most = 1 + _MOST_LEFT_OUT if usual * _IRREGULAR >= 1 else 1
+    times = np.clip(np.round(steps / usual), 1, most)
+    regular = np.abs(steps - times * usual) <= _IRREGULAR * usual
+    return int(usual) if regular.all() else 0
 
 
 def _starts(samples: pd.DataFrame) -> Iterator[tuple[object, Floats]]:

@@ -33,6 +33,10 @@ def test_equal_distances_are_told_from_chance() -> None:
     assert placed(40, 140, 240) == 0  # two distances may be equal by chance
     assert placed(40, 140, 240, 300) == 0
     assert placed(40, 41, 42, 43) == 0
+    # One that is not counted among the slow ones leaves a distance twice as long.
+    assert placed(40, 80, 160, 200, 240) == 40
+    assert placed(40, 80, 220, 260, 300) == 0
+    assert placed(40, 44, 52, 56, 60) == 0  # so short, it is a multiple by chance
     # In the order of its worker: of two, each has every second batch.
     assert placed(40, 80, 120, 160, 200, workers=2) == 20
 
