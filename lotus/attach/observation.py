@@ -148,7 +148,7 @@ def _watch(
             session.add(facts.pid, main.pid, worker, main.rank)
     session.rescan()
     mains = [program.main.pid for program in session.programs]
-    session.machine.read(now=True)
+    session.machine.read((each.pid for each in session.alive), now=True)
     begun, state = time.monotonic(), "watched"
     scanned = found = begun
     try:
@@ -156,7 +156,7 @@ def _watch(
             passed < seconds + 1.0 and recorders.watch_stacks()
         ):
             session.readings.look(process.pid for process in session.alive)
-            session.machine.read()
+            session.machine.read(each.pid for each in session.alive)
             session.memory.read((each.pid, each.worker) for each in session.alive)
             recorders.watch_stacks()
             if time.monotonic() - scanned > _RESCAN_S:
@@ -174,6 +174,6 @@ def _watch(
             time.sleep(session.readings.period_s)
     except KeyboardInterrupt:
         state = "interrupted"
-    session.machine.read(now=True)
+    session.machine.read((each.pid for each in session.alive), now=True)
     session.rescan()
     return state

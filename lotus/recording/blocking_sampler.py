@@ -85,7 +85,7 @@ class BlockingSampler:
         samples = self._own_code.sample, self._pauses.sample
         for sample in samples:
             sample.interrupt()  # both write what they have at once
-        self._machine.read(now=True)
+        self._machine.read((pid for pid, _ in self._times.processes), now=True)
         for sample in samples:
             sample.finish()
         rows = [
@@ -130,7 +130,7 @@ class BlockingSampler:
         period, scanned = _PERIOD_S, 0.0
         while not self._reasons.problem and not self._stop.wait(period):
             begun = time.thread_time_ns()
-            self._machine.read()
+            self._machine.read(pid for pid, _ in self._times.processes)
             if time.monotonic() - scanned > _RESCAN_S:
                 self._find_pages()
                 self._own_code.sample.collect()

@@ -4,6 +4,7 @@ import contextlib
 import os
 import resource
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from lotus.common import host, memory_headroom
@@ -14,9 +15,10 @@ _PERIOD_NS = 1_000_000_000
 
 
 class MachineLoad:
-    """Readings of /proc (the CPUs that lotus may use, memory) and of a process's cgroups.
+    """Readings of /proc (the CPUs that the program may use, memory) and of a process's cgroups.
 
-    `rows` holds [time, busy, idle, stolen (all ns, summed over the CPUs), bytes swapped in and out,
+    `rows` holds [time, busy, idle, stolen (all ns, summed over the CPUs; what lies between two
+    readings is of those that the program could use then), bytes swapped in and out,
     bytes available (in the cgroup as well), ns for which a CPU quota held threads back (summed over
     the CPUs), ns in which threads waited for memory (PSI, some), the memory limit of the cgroup
     that leaves the fewest bytes (0: the machine itself leaves fewer)]; what is not known is -1.
@@ -24,14 +26,18 @@ class MachineLoad:
 
     def __init__(self, process: str = "self") -> None:
         self.rows: list[list[int]] = []
-        with contextlib.suppress(OSError, AttributeError):
-            self._cpus = {f"cpu{number}".encode() for number in os.sched_getaffinity(0)}
+        self._cpus = _allowed((0,))
+        self._times: dict[int, list[int]] = {}  # of each CPU at the last reading
+        self._sums = [0, 0, 0]
         self._process = process
         self._groups = host.cgroups(Path("/"), "cpu", process)
         self._period_ns, self._last_ns = _PERIOD_NS, 0
 
-    def read(self, now: bool = False) -> None:
-        """Make a reading if it is due, or `now`."""
+    def read(self, processes: Iterable[int] = (), now: bool = False) -> None:
+        """Make a reading if it is due, or `now`.
+
+        `processes`: those of the program, which may use other CPUs than lotus, or fewer.
+        """
         time_ns = time.monotonic_ns()
         if not now and time_ns - self._last_ns < self._period_ns:
             return
@@ -41,21 +47,17 @@ class MachineLoad:
             self._period_ns *= 2
         with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
             available, limit = self._available()
-            row = [time_ns, *self._cores(), _swapped(), available]
+            self._add_cores(_allowed(processes) or self._cpus)
+            row = [time_ns, *self._sums, _swapped(), available]
             self.rows.append([*row, self._throttled(), _stalled(), limit])
 
-    def _cores(self) -> tuple[int, int, int]:
-        busy = idle = stolen = 0
-        for line in _lines("/proc/stat"):
-            name, *ticks = line.split()
-            if name in self._cpus:
-                # user nice system idle iowait irq softirq steal
-                counts = [int(count) * _TICK_NS for count in ticks[:8]]
-                counts += [0] * (8 - len(counts))
-                busy += sum(counts[:3]) + sum(counts[5:7])
-                idle += counts[3] + counts[4]
-                stolen += counts[7]
-        return busy, idle, stolen
+    def _add_cores(self, cpus: set[int]) -> None:
+        """Add what these CPUs did since the last reading; at the first, since the boot."""
+        before, self._times = self._times, _times_of_cpus()
+        for cpu in cpus & self._times.keys():
+            was = before.get(cpu, self._times[cpu] if before else [0, 0, 0])
+            for place, (since, now) in enumerate(zip(was, self._times[cpu], strict=True)):
+                self._sums[place] += max(now - since, 0)
 
     def _available(self) -> tuple[int, int]:
         room = memory_headroom.memory(process=self._process)
@@ -70,6 +72,29 @@ class MachineLoad:
                 version2 = int(counts.get(b"throttled_usec", b"-1"))
                 most = max(most, 1000 * version2, int(counts.get(b"throttled_time", b"-1")))
         return most
+
+
+def _allowed(processes: Iterable[int]) -> set[int]:
+    """The CPUs that any of these may use."""
+    cpus: set[int] = set()
+    for pid in processes:
+        with contextlib.suppress(OSError, AttributeError):
+            cpus |= os.sched_getaffinity(pid)
+    return cpus
+
+
+def _times_of_cpus() -> dict[int, list[int]]:
+    """[busy, idle, stolen] of each CPU since the boot, ns."""
+    times = {}
+    for line in _lines("/proc/stat"):
+        name, *ticks = line.split()
+        if name.startswith(b"cpu") and name != b"cpu":
+            # user nice system idle iowait irq softirq steal
+            counts = [int(count) * _TICK_NS for count in ticks[:8]]
+            counts += [0] * (8 - len(counts))
+            busy = sum(counts[:3]) + sum(counts[5:7])
+            times[int(name[3:])] = [busy, counts[3] + counts[4], counts[7]]
+    return times
 
 
 def _stalled() -> int:

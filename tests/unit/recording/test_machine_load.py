@@ -1,9 +1,12 @@
 """Readings of this machine: they grow with what it does, and their number is bounded."""
 
+import os
+
 import pytest
 
 from lotus.common import memory_headroom
 from lotus.common.memory_headroom import Headroom
+from lotus.recording import machine_load
 from lotus.recording.machine_load import MachineLoad
 
 
@@ -38,6 +41,22 @@ def test_a_reading_is_made_only_when_it_is_due() -> None:
     load.read()
     load.read()
     assert len(load.rows) == 1
+
+
+def test_the_cores_are_those_that_the_program_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN a program that binds itself to one of two CPUs, beside another program on the other
+    THEN what lies between the readings is of that CPU alone."""
+    times, allowed = {0: [100, 50, 0], 1: [300, 10, 5]}, {0: {0, 1}, 7: {0, 1}, 8: {0}}
+    monkeypatch.setattr(machine_load, "_times_of_cpus", lambda: {**times})
+    monkeypatch.setattr(os, "sched_getaffinity", allowed.__getitem__)
+    load = MachineLoad()
+    load.read(now=True)
+    times = {0: [110, 60, 0], 1: [320, 10, 5]}
+    load.read((7, 8), now=True)
+    allowed[7] = {0}
+    times = {0: [111, 79, 2], 1: [340, 10, 9]}
+    load.read((7, 8), now=True)
+    assert [row[1:4] for row in load.rows] == [[400, 60, 5], [430, 70, 5], [431, 89, 7]]
 
 
 def test_a_long_run_has_no_more_readings_than_a_day_of_them() -> None:

@@ -63,7 +63,7 @@ def test_an_operation_that_computes() -> None:
         ("sleep", "Blur (sleeps, not computing)"),
         ("socket", "Blur (waits for the network, not computing)"),
         ("shared-lock", "Blur (waits for a lock that processes share, not computing)"),
-        ("pipe", "Blur (waits for another process, not computing)"),
+        ("pipe", "Blur (waits for another process, over a pipe, not computing)"),
     ],
 )
 def test_an_operation_that_is_blocked(reason: str, words: str) -> None:
