@@ -66,7 +66,7 @@ class Walks(Dataset):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=5)
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(523)
