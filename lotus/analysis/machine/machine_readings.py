@@ -9,6 +9,7 @@ from lotus.analysis.common.columns import number
 from lotus.analysis.common.scope import Scope
 
 SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
+_LEAST_NS = 1e9  # a counter counts in ticks of 10 ms, and is read about once a second
 ROOM = 0.2  # of the memory: where as much is always left, it is other cgroups that lack some
 
 
@@ -25,6 +26,17 @@ def within_loops(scope: Scope, name: str) -> float:
     edges = edges[:, ~np.isnan(edges).any(axis=0)]
     read = np.interp(edges, times[known], counts[known])
     return float(np.maximum(read[1] - read[0], 0.0).sum())
+
+
+def idle_cores(scope: Scope) -> float:
+    """How many of the machine's cores nobody used while the loader was iterated; NaN: not known."""
+    if len(scope.ranks) > 1 or not number(scope.machine, "idle_ns").any():
+        return math.nan
+    epochs = scope.epochs
+    spent = np.nansum(number(epochs, "end_ns") - number(epochs, "start_ns"))
+    if not spent >= _LEAST_NS:
+        return math.nan
+    return min(within_loops(scope, "idle_ns") / float(spent), scope.cores)
 
 
 def least_memory_share(machine: pd.DataFrame, whole_bytes: float) -> float:

@@ -26,6 +26,10 @@ _BETWEEN_NS, _START_NS, _END_NS, _AT_WORST = 10e6, 50e6, 30e6, 2.0
 # The most that a batch then costs its worker and the loop by being sent.
 _SENDING_NS, _SENDING_NS_PER_BYTE = 1e6, 1.0
 _LEAST_HELPERS = 0.2  # cores that a step's other threads use: it computes in several
+# Times as long as before, of a step in several threads that wait for each other, beside workers
+# that share its cores: twice, as who shares a core has half of it. Measured were 2.3 and, on a busy
+# machine, up to 4.6 (docs/gains.md, two workers beside torch's two threads on two cores).
+_SHARED_STEP, _SHARED_STEP_AT_WORST = 2.0, 4.5
 
 
 @dataclass(frozen=True)
@@ -147,13 +151,16 @@ class GainPrediction:
         """Duration of each drawn epoch with the settings as they are (draws,)."""
         return self._times(self._workers, self._prefetch)
 
-    def _times(self, workers: int, prefetch: int, sending_ns: float = 0.0) -> Floats:
+    def _times(
+        self, workers: int, prefetch: int, sending_ns: float = 0.0, longer: float = 1.0
+    ) -> Floats:
         """Duration of each drawn epoch after its first batch (draws,).
 
-        `sending_ns`: what each batch costs its worker, and the loop, more than is known.
+        `sending_ns`: what each batch costs its worker, and the loop, more than is known. `longer`:
+        times as long as before, of each step.
         """
         made, delivery, step, _, fetch = np.moveaxis(self._drawn, 2, 0)
-        made = made + sending_ns if workers else fetch
+        made, step = made + sending_ns if workers else fetch, step * longer
         every = np.ones(made.shape[1], np.int64)
         outcome = replay(
             made, step + sending_ns, workers * every, prefetch * every, delivery=delivery
@@ -161,32 +168,36 @@ class GainPrediction:
         return np.asarray(outcome.end[-1] - outcome.taken[0])
 
     def _predicted(self, workers: int, prefetch: int, kept: bool) -> Prediction:
-        few = len(self._rows) < LEAST_BATCHES
-        if len(self._scope.ranks) > 1 or few or self._step_loses_cores(workers):
+        few, loses = len(self._rows) < LEAST_BATCHES, self._step_loses_cores(workers)
+        if len(self._scope.ranks) > 1 or few or (loses and self._workers):
             return UNKNOWN
         each = float(self._today.mean()) / max(len(self._drawn) - 1, 1)
         agreement = ratio(each, self._measured)
         if not abs(agreement - 1.0) <= _TOLERANCE:
             return UNKNOWN
-        after, extra = self._times(workers, prefetch), self._started_share(workers, kept)
+        extra = self._started_share(workers, kept)
+        after = self._times(workers, prefetch, longer=_SHARED_STEP if loses else 1.0)
         low, gain, high = self._gains(workers, after, extra)
         if workers and not self._workers:
             # Nothing of what workers cost was measured.
             sending = _SENDING_NS + _SENDING_NS_PER_BYTE * np.nan_to_num(
                 median(number(self._scope.batches, "bytes"))
             )
-            worst = self._times(workers, prefetch, sending)
-            low, _, _ = self._gains(workers, worst, _AT_WORST * extra)
-            _, _, high = self._gains(workers, after, 0.0)
+            longer = _SHARED_STEP_AT_WORST if loses else 1.0
+            worst = self._times(workers, prefetch, sending, longer)
+            low, _, _ = self._gains(workers, worst, _AT_WORST * extra, sending)
+            _, _, high = self._gains(workers, self._times(workers, prefetch), 0.0)
         # As far as the replay of the settings as they are is off, the other one may be.
         off = max(agreement, 1.0 / agreement)
         return Prediction(gain, low / off, high * off)
 
-    def _gains(self, workers: int, after: Floats, extra: float) -> tuple[float, float, float]:
+    def _gains(
+        self, workers: int, after: Floats, extra: float, sending_ns: float = 0.0
+    ) -> tuple[float, float, float]:
         """(low, middle, high) of how many times as fast, with drawn epochs that take so long."""
         today = self._today
         if workers:  # without any, none of the cores' work that sending takes is left
-            after = np.maximum(after, self._least_time(today))
+            after = np.maximum(after, self._least_time(today, sending_ns))
         gains = 1.0 / (1.0 - self._replayed_share() * (1.0 - after / today) + extra)
         low, middle, high = np.quantile(gains, [0.025, 0.5, 0.975])
         return float(low), float(middle), float(high)
@@ -204,12 +215,16 @@ class GainPrediction:
         more = workers > self._workers and workers + 1.0 + helpers > self._cores
         return more and helpers >= _LEAST_HELPERS
 
-    def _least_time(self, today: Floats) -> Floats:
-        """What the cores need for each drawn epoch, at most as long as it took."""
+    def _least_time(self, today: Floats, sending_ns: float) -> Floats:
+        """What the cores need for each drawn epoch: at most as long as it took, and the sending.
+
+        `sending_ns` of each batch are spent by its worker, and again by the loop.
+        """
         cpu = self._drawn[1:, :, 3]
         if np.isnan(cpu).any() or not self._cores > 0:
             return np.zeros_like(today)
-        return np.asarray(np.minimum(cpu.sum(axis=0) / self._cores, today))
+        own = np.minimum(cpu.sum(axis=0) / self._cores, today)
+        return np.asarray(own + len(cpu) * 2.0 * sending_ns / self._cores)
 
     def _replayed_share(self) -> float:
         """Share of the loops' time that is replayed: after each epoch's first batch."""

@@ -19,7 +19,7 @@ from lotus.analysis.machine.core_use import (
     cores_are_few,
     workers_are_bound,
 )
-from lotus.analysis.machine.machine_readings import least_memory_share, within_loops
+from lotus.analysis.machine.machine_readings import idle_cores, least_memory_share, within_loops
 from lotus.analysis.observations.own_code import (
     HotFunction,
     hot_functions,
@@ -155,10 +155,20 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),
         threads_set_at=str(settings.get("threads_set_at") or ""),
         inner={name: scope.calls.mostly(name) for name in scope.calls.outermost},
-        replayed=GainPrediction(
-            scope, scope.cores * max(1.0 - float(np.nan_to_num(use.others_share)), _FAIR)
-        ),
+        replayed=GainPrediction(scope, max(_left_cores(scope, use), scope.cores * _FAIR)),
     )
+
+
+def _left_cores(scope: Scope, use: CoreUse) -> float:
+    """The cores that other programs leave; all of them where it is not known.
+
+    Where the program does much else between its epochs, what others use is not known. What nobody
+    used in them is, and what the program did.
+    """
+    if math.isfinite(use.others_share):
+        return scope.cores * (1.0 - use.others_share)
+    left = idle_cores(scope) + scope.cores * use.own_share
+    return min(left, scope.cores) if math.isfinite(left) else scope.cores
 
 
 def _affordable(scope: Scope) -> float:

@@ -301,10 +301,10 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
 
 def _against_computing(charge: Charge, around: Circumstances) -> Advice:
     workers, place = more_workers(around), _own_place(charge, around)
-    if not workers_help(around) or _dwarfs_the_cores(charge, around):
+    advised = worker_advice(around).advised and workers_help(around)
+    if not advised or _dwarfs_the_cores(charge, around):
         return workers.after(f"Make it cheaper{_ahead(charge)} ").or_code(place)
-    cheaper = "Or make it cheaper" if worker_advice(around).advised else "Make it cheaper"
-    return workers.before(f" {cheaper}{_ahead(charge)}").or_code(place)
+    return workers.before(f" Or make it cheaper{_ahead(charge)}").or_code(place)
 
 
 def _own_place(charge: Charge, around: Circumstances) -> str:

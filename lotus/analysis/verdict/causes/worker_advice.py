@@ -15,6 +15,7 @@ _MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
 _LEAST_GAIN = 1.05  # times as fast: less is no reason to start processes
 _KEPT = "persistent_workers=True"
 _TRY_FIRST = "; measure it, as workers may cost more here than they save"
+_AS_GOOD = 0.98  # of the best lower end: fewer workers are preferred
 # Each worker of an iterable data set reads all of it, unless the data set asks which one it is.
 _DIVIDED = "the data set divides its data among them (torch.utils.data.get_worker_info)"
 _LITTLE_STEP = 10.0  # times as long as a step: making a batch gains little from running beside it
@@ -104,6 +105,8 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
     most = 1 if around.iterable else most
     known = wanted < 1000 or math.isfinite(cores)
     count = max(1, int(min(math.ceil(wanted), most) if wanted < 1000 else most)) if known else None
+    if count and not waits:
+        count = _surest(around, count)
     kept = count is not None and _worth_keeping(around, count)
     shown = f"num_workers={count}" if count else "num_workers"
     shown += f" and {_KEPT}" if kept else ""
@@ -122,9 +125,23 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
             return WorkerAdvice(text, advised=False)
         text = f"{text}, and workers would cost about what they save, or more."
         return WorkerAdvice(text, advised=False, change="not more")
+    # Beside rivals, a worker may take from them what it gains, or not.
+    if around.replayed and not waits and not (gain.is_shown and not around.use.rivals):
+        text = f"{text}, and workers are not shown to help: `lotus tune` measures it."
+        return WorkerAdvice(text, advised=False, change="")
     doubt = "" if gain.is_shown or not gain.is_possible else _TRY_FIRST
     more = f" More of them help only where {_DIVIDED}." if around.iterable and wanted > 1 else ""
     return WorkerAdvice(f"{text}: set {shown} {why}{doubt}.{more}", count, kept)
+
+
+def _surest(around: Circumstances, most: int) -> int:
+    """The number of first workers, at most `most`, that gains most at worst; `most`: not known."""
+    if around.replayed is None:
+        return most
+    counts = sorted({most, *(2**power for power in range(most.bit_length()))})
+    lows = {count: around.replayed.with_workers(count).low for count in counts}
+    best = max((low for low in lows.values() if math.isfinite(low)), default=math.nan)
+    return next((count for count in counts if lows[count] >= _AS_GOOD * best), most)
 
 
 def _worth_keeping(around: Circumstances, workers: int) -> bool:

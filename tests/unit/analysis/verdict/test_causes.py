@@ -386,7 +386,7 @@ def test_what_no_number_of_cores_makes_up_for_is_to_be_made_cheaper_first() -> N
     advice = judged(plan.run()).causes[0].advice
     assert advice.startswith("Make it cheaper, or do it once, ahead of time.")
     assert advice.endswith("set num_workers=2 to make batches in parallel.")
-    little = dataclasses.replace(plan, operations={"Slow": 0.5}, step=2.0)
+    little = dataclasses.replace(plan, operations={"Slow": 5.0}, step=20.0)
     assert "to overlap this with the step" in judged(little.run()).causes[0].advice
 
 
