@@ -16,7 +16,7 @@ from tests.integration.conftest import PROGRAMS
 RESULTS = (
     "batching samplers batch_samplers distributed_sampler generators collating pinning sharing "
     "prefetching persistent starting a_workers_world contexts streams lengths data_sets pipes "
-    "in_order leaving as_an_object subclasses freeing"
+    "in_order leaving closing as_an_object subclasses freeing"
 ).split()
 ERRORS = "in_the_data_set going_on elsewhere ending refused nested".split()
 # What a worker is told does not depend on how it started; that costs seconds, where not forked.

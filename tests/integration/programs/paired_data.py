@@ -90,6 +90,21 @@ class Stream(IterableDataset):
             yield torch.tensor(index)
 
 
+class Closed(IterableDataset):
+    """Notes in a file whenever an iteration of it is closed, as one that holds a connection may."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __iter__(self):
+        info = get_worker_info()
+        try:
+            yield from map(torch.tensor, range(20))
+        finally:
+            with open(self.path, "a") as file:
+                print(f"closed in worker {info.id if info else -1}", file=file)
+
+
 class NoGenerator(IterableDataset):
     """Its iterator is a list's; another time it is itself."""
 

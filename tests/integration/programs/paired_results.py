@@ -3,8 +3,10 @@
 import copy
 import functools
 import gc
+import itertools
 import multiprocessing
 import os
+import pathlib
 import pickle
 import random
 import threading
@@ -15,6 +17,7 @@ import numpy
 import torch
 from paired import METHOD, loaders, seeded, workers
 from paired_data import (
+    Closed,
     Counting,
     Drawn,
     Nested,
@@ -310,6 +313,21 @@ def leaving(see):
         for iterator in (first, second):
             for worker in getattr(iterator, "_workers", ()):
                 see("exit code", worker.exitcode)
+
+
+def closing(see):
+    """Streams that are left, or read to their end, are closed where they were read."""
+    path = pathlib.Path(os.environ["TRUTH"] + ".closed")
+    for batch_size in (2, None):
+        for name, loader in loaders(Closed(path), batch_size=batch_size):
+            for limit in (0, 3, 40):
+                path.write_text("")
+                for _ in itertools.islice(loader, limit):
+                    pass
+                see(
+                    f"{name}, batches of {batch_size}, {limit} taken",
+                    sorted(path.read_text().splitlines()),
+                )
 
 
 def as_an_object(see):

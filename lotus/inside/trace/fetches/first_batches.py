@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import weakref
 import zlib
 
 from ...common.guard import ask, edge, hook
@@ -28,10 +29,12 @@ _MOST_VISITS = 2000  # objects below a data set that are looked at
 
 def watch(timed: Any, dataset: Any, recorder: Recorder) -> None:
     """Log the checksums of a TimedFetcher's first fetch; the fetcher is then as it was."""
-    fetch = timed.__dict__["fetch"]
+    fetch, reference = timed.__dict__["fetch"], weakref.ref(timed)  # no cycle: see TimedFetcher
 
     def first(index: Any) -> Any:
-        timed.__dict__["fetch"] = fetch
+        fetcher = reference()
+        if fetcher is not None:
+            fetcher.__dict__["fetch"] = fetch
         if ask(watched_by_modes, default=True):
             return fetch(index)
         before = edge(recorder, ask, generator_states, dataset)

@@ -38,6 +38,7 @@ class SampleDigests:
         self.spent_ns = 0  # of CPU time
         self.samples = 0
         self.smallest: list[int] = []  # sorted
+        self.is_over = False
 
     @property
     def is_too_slow(self) -> bool:
@@ -61,15 +62,18 @@ class SampleDigests:
 
 
 def watch(timed: Any, fetcher: Any, recorder: Recorder) -> None:
-    """Log the digests of an iterable data set's first pass, then restore the fetchers."""
+    """Log the digests of an iterable data set's first pass, then restore the fetchers.
+
+    No reference cycle: `fetch` holds the fetcher, so that `collated`, which the fetcher holds, must
+    not hold it. The data set, and an iteration of it that is left early, end as without lotus.
+    """
     collate, fetch, digests = fetcher.collate_fn, timed.__dict__["fetch"], SampleDigests()
-    # No reference cycle, so that the data set is freed as early as without lotus.
-    references = weakref.ref(timed), weakref.ref(fetcher)
+    outer, inner = weakref.ref(timed), weakref.ref(fetcher)
 
     def leave() -> None:
-        outer, inner = (reference() for reference in references)
-        if outer is not None and inner is not None:
-            inner.collate_fn, outer.__dict__["fetch"] = collate, fetch
+        digests.is_over, of_torch = True, inner()
+        if of_torch is not None:
+            of_torch.collate_fn = collate
 
     def collated(data: Any) -> Any:
         if type(data) is list and not ask(watched_by_modes, default=True):
@@ -86,6 +90,10 @@ def watch(timed: Any, fetcher: Any, recorder: Recorder) -> None:
             leave()
             edge(recorder, _log, recorder, digests)
             raise
+        finally:
+            of_lotus = outer() if digests.is_over else None
+            if of_lotus is not None:
+                of_lotus.__dict__["fetch"] = fetch
 
     fetcher.collate_fn, timed.__dict__["fetch"] = hook(collated), hook(fetched)
 
