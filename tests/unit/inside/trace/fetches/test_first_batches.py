@@ -1,7 +1,8 @@
 """Checksums of first batches: they tell equal from different, and advance no generator."""
 
 import random
-from types import SimpleNamespace
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,6 +66,13 @@ def test_a_generator_of_the_program_s_own_kind_is_not_asked() -> None:
     assert "dataset.own" not in generator_states(data)
 
 
+class Timed:
+    """In place of a TimedFetcher."""
+
+    def __init__(self, fetch: Callable[[Any], Any]) -> None:
+        self.fetch = fetch
+
+
 def test_a_mode_of_the_program_does_not_see_our_calls() -> None:
     seen: list[str] = []
 
@@ -73,7 +81,7 @@ def test_a_mode_of_the_program_does_not_see_our_calls() -> None:
             seen.append(str(function))
             return function(*args, **(kwargs or {}))
 
-    timed, recorder = SimpleNamespace(fetch=lambda index: 5), Recorder()
+    timed, recorder = Timed(lambda index: 5), Recorder()
     watch(timed, Data(0), recorder)
     with Mode():
         assert timed.fetch([0]) == 5
