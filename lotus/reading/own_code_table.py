@@ -17,6 +17,7 @@ _MOST_TEXT = 200  # characters of a line of source
 FETCH, SAMPLER, STEP, PAUSE, BESIDE = "fetch", "sampler", "step", "pause", "beside"
 # torch's method that draws the indices of a batch from the sampler.
 _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
+_LENGTH = "__len__"
 _FETCHER = "torch/utils/data/_utils/fetch.py"
 # The outermost functions of a main thread.
 _MAIN = ("<module>", "_run_module_as_main")
@@ -104,4 +105,8 @@ def _is_busy_thread(frames: list[tuple[str, str, int]]) -> bool:
 
 
 def _in_loader(frames: list[tuple[str, str, int]]) -> bool:
-    return any(file.endswith(_LOADER) for _, file, _ in frames)
+    """Whether the loader makes or takes a batch; a step may ask for its length."""
+    return any(
+        file.endswith(_LOADER) and stack_frames.bare_name(name) != _LENGTH
+        for name, file, _ in frames
+    )

@@ -123,6 +123,8 @@ UNPICKLE = [f"Queue.get {QUEUES}/queues.py:122", "rebuild_storage_fd /env/torch/
         ([*NEXT, f"_MPIter._take_snapshot {STATEFUL}/stateful_dataloader.py:9"], phases.STATE),
         ([*NEXT, f"_MPIter._shutdown_workers {LOADER}:9"], phases.SHUTDOWN),
         (["<module> /app/train.py:65", "main /app/train.py:60", "step /app/m.py:3"], phases.STEP),
+        (["<module> /app/train.py:65", "main /app/train.py:60", f"DataLoader.__len__ {LOADER}:520",
+          "Packed.__len__ /app/m.py:3"], phases.STEP),
         (["main /app/train.py:63", "save /app/m.py:9"], phases.OUTSIDE),
         (["<module> /app/train.py:1", "_find_and_load <frozen importlib._bootstrap>:1"],
          phases.IMPORTS),

@@ -151,6 +151,12 @@ def test_lines_of_the_training_step_are_named(tmp_path: Path) -> None:
     assert "67% at train (t.py:47: `gc.collect()`), 30% at train (t.py:41)" in advice
 
 
+def test_a_step_that_asks_for_the_length_of_its_loader_is_a_step(tmp_path: Path) -> None:
+    length = "DataLoader.__len__ (/x/torch/utils/data/dataloader.py:5)"
+    rows = table(tmp_path, [f"<module> (t.py:9);train (/a/t.py:5);{length};pack (/a/t.py:7) 30"])
+    assert [str(line) for line in hot_lines(rows, "step")] == ["pack (t.py:7)"]
+
+
 def test_a_frame_made_to_take_long_is_left_out(tmp_path: Path) -> None:
     hostile = " (" * 1_000_000
     rows = table(tmp_path, [f"{BELOW};{HOOK};{hostile};__getitem__ (data.py:4) 7"])
