@@ -25,7 +25,15 @@ from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING
+from lotus.analysis.verdict.parts_of_loop import (
+    PartsOfLoop,
+    parts_of_loop,
+    share_of,
+    steady_wait_share,
+    taken_ns,
+)
 from lotus.analysis.verdict.ruled_out import LITTLE, ruled_out
+from lotus.analysis.verdict.summary_words import interval_words, summary, summary_of_hidden
 from lotus.common.formatting import duration
 
 MODERATE, HIGH = 0.05, 0.20
@@ -35,13 +43,11 @@ STANDSTILL = "standstill"  # kind of a program that was watched from outside, an
 _NEAR_MODERATE = 0.10
 _WAY_NS = 2e6  # a batch: what its way from a worker takes, whatever the loader
 _BRIEF_NS = 2e9  # a start-up that comes once and takes less is no finding, however short the loop
-_LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself
 # Defects in how data are divided come first: what else is waited for is measured beside them.
 _DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind, KEPT_PROCESSES.kind)
-_NARROW = 0.01  # an interval of less is not shown
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest
 _ALL = 0.99  # of a loop: more of it cannot be told from all
@@ -150,93 +156,101 @@ def verdict(scope: Scope) -> Verdict:
 
 def judge(books: Account, around: Circumstances) -> Verdict:
     """Judge a loop whose time is accounted for."""
-    loop = books.loop_ns
-    owed = _owed_ns(books)
-    step, startup, shutdown = (ratio(ns, loop) for ns in owed.values())
-    inputs = ratio(max(loop - sum(owed.values()), 0.0), loop)
-    if not loop > 0:
-        nothing = "No batch was taken from this loader."
-        return Verdict("unknown", "", nothing, inputs, startup, step, shutdown, [])
-    others, sent = (_share_of(books, kind) for kind in (OTHERS.kind, SENDING.kind))
-    others += _taken(books, WAITS) / loop
-    of_step = _taken(books, STEP) / loop if not around.workers else 0.0
-    taken = _taken(books, STARTUP, SHUTDOWN) / loop
-    low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
-    # What others kept from the cores is no part of the loop that is judged.
-    free = max(1.0 - others - taken - of_step, _LEAST_FREE)
-    own = max(inputs - others, 0.0) / free
-    # Others that slow the steps down hide waits behind them: the loop without others is judged.
-    listed = books
-    if books.without_others and own < _steady_wait_share(books.without_others):
-        listed = books.without_others
-        own = _steady_wait_share(listed)
-    brief = _is_brief(books, owed[STARTUP] + owed[SHUTDOWN])
-    # Neither without what others took: it is of both.
-    at_edges = startup + shutdown > inputs and not brief and not _came_once(books.epochs)
-    kind, degree = _kind(own, (startup + shutdown - taken) / free if at_edges else 0.0)
-    listed = listed if kind == "input-bound" else books
+    shares = parts_of_loop(books, around)
+    of_loop = (shares.inputs, shares.startup, shares.step, shares.shutdown)
+    if not books.loop_ns > 0:
+        return Verdict("unknown", "", "No batch was taken from this loader.", *of_loop, [])
+    decided = _decided(books, around, shares)
+    kind, listed = decided.kind, decided.listed
     hidden = listed is not books
-    unclear = ""
-    if kind == "input-bound" and not hidden:
-        unclear = _unclear(degree, own, (low - others) / free, free, sent, books, around)
-    if unclear:
-        kind, degree = "consumer-bound", "not"
     # Of waits that are hidden, those at the edges are not.
-    ranked = _ranked(listed.charges, kind, 1.0 - listed.delay_share, brief or hidden)
-    judged = [_cause(charge, listed, around, kind) for charge in ranked]
-    causes = [cause for cause in judged if cause.share >= LEAST_SHARE or cause.is_silent]
-    causes = causes or judged[:1]
-    summary = _summary(
-        kind,
-        inputs,
-        startup + shutdown,
-        step,
-        _interval(low, high),
-        None if others + taken + of_step < LITTLE else (own, min((step - of_step) / free, 1.0)),
-        unclear,
-    )
-    if hidden:
-        summary = _summary_of_hidden(inputs, _interval(low, high), own)
-    lacking = missing_cores.clause(causes[0].kind, causes[0].evidence) if causes else ""
-    if kind == "consumer-bound" and lacking:
-        summary = f"{causes[0].share:.0%} of the loop is lost, {lacking}. {summary}"
-    shares = (inputs, startup, step, shutdown)
+    ranked = _ranked(listed.charges, kind, 1.0 - listed.delay_share, decided.brief or hidden)
+    causes = _causes(ranked, listed, around, kind)
     return Verdict(
         kind,
-        degree,
-        summary,
-        *shares,
+        decided.degree,
+        _summary(shares, decided, causes, hidden),
+        *of_loop,
         causes,
         doubt=remarks.doubt(around.use),
         flaws=(
             *_left_out(books),
-            *remarks.flaws(around, loop, causes=[cause.kind for cause in causes]),
+            *remarks.flaws(around, books.loop_ns, causes=[cause.kind for cause in causes]),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
         ruled_out=tuple(ruled_out(listed, around, {cause.kind for cause in causes})),
-        input_low=low,
-        input_high=high,
+        input_low=shares.low,
+        input_high=shares.high,
         as_large=_as_large(ranked, kind, listed, around),
         without_others=hidden,
     )
 
 
-def _owed_ns(books: Account) -> dict[str, float]:
-    """What the loop owes to its training steps, its start-ups and its shut-downs."""
-    owed = dict.fromkeys((STEP, STARTUP, SHUTDOWN), 0.0)
-    for charge in books.charges:
-        part = BY_KIND[charge.kind].part
-        if part in owed:
-            owed[part] += charge.ns
-        owed[STEP] += charge.step_ns
-    return owed
+@dataclass(frozen=True)
+class _Pacing:
+    """`own`: the waits, as a share of the time that other programs left the loop that is judged.
+
+    `listed`: the account whose causes are listed; another one than the loop's where other programs
+    hide its waits. `brief`: start-up and shut-down come once and are short. `unclear`: why waits of
+    more than `MODERATE` are not said to hold up the loop; "" where they are, or are less.
+    """
+
+    kind: str
+    degree: str
+    own: float
+    listed: Account
+    brief: bool
+    unclear: str
 
 
-def _steady_wait_share(books: Account) -> float:
-    """The share of waits in the loop between its start-ups and its shut-downs."""
-    owed = _owed_ns(books)
-    steady = books.loop_ns - owed[STARTUP] - owed[SHUTDOWN]
-    return ratio(steady - owed[STEP], steady)
+def _decided(books: Account, around: Circumstances, shares: PartsOfLoop) -> _Pacing:
+    """What sets the pace of the loop."""
+    listed, own = books, max(shares.inputs - shares.others, 0.0) / shares.free
+    # Others that slow the steps down hide waits behind them: the loop without others is judged.
+    if books.without_others and own < steady_wait_share(books.without_others):
+        listed = books.without_others
+        own = steady_wait_share(listed)
+    brief = _is_brief(books, shares.edges * books.loop_ns)
+    # Neither without what others took: it is of both.
+    at_edges = shares.edges > shares.inputs and not brief and not _came_once(books.epochs)
+    edges = (shares.edges - shares.edges_taken) / shares.free if at_edges else 0.0
+    kind, degree = _kind(own, edges)
+    listed = listed if kind == "input-bound" else books
+    unclear = ""
+    if kind == "input-bound" and listed is books:
+        unclear = _unclear(degree, own, shares, books, around)
+    if unclear:
+        kind, degree = "consumer-bound", "not"
+    return _Pacing(kind, degree, own, listed, brief, unclear)
+
+
+def _causes(ranked: list[Charge], listed: Account, around: Circumstances, kind: str) -> list[Cause]:
+    """The causes that are worth a line; at least one, where there is any."""
+    judged = [_cause(charge, listed, around, kind) for charge in ranked]
+    worth = [cause for cause in judged if cause.share >= LEAST_SHARE or cause.is_silent]
+    return worth or judged[:1]
+
+
+def _summary(shares: PartsOfLoop, decided: _Pacing, causes: list[Cause], hidden: bool) -> str:
+    """The sentences that say so."""
+    interval = interval_words(shares.low, shares.high)
+    if hidden:
+        return summary_of_hidden(shares.inputs, interval, decided.own)
+    left = decided.own, min((shares.step - shares.step_taken) / shares.free, 1.0)
+    little = shares.others + shares.edges_taken + shares.step_taken < LITTLE
+    text = summary(
+        decided.kind,
+        shares.inputs,
+        shares.edges,
+        shares.step,
+        interval,
+        None if little else left,
+        decided.unclear,
+    )
+    lacking = missing_cores.clause(causes[0].kind, causes[0].evidence) if causes else ""
+    if decided.kind == "consumer-bound" and lacking:
+        return f"{causes[0].share:.0%} of the loop is lost, {lacking}. {text}"
+    return text
 
 
 def _as_large(ranked: list[Charge], kind: str, books: Account, around: Circumstances) -> str:
@@ -266,37 +280,22 @@ def _kind(inputs: float, edges: float) -> tuple[str, str]:
     return ("consumer-bound" if degree == "not" else "input-bound"), degree
 
 
-def _share_of(books: Account, kind: str) -> float:
-    """The share of the loop that causes of this kind take together."""
-    return ratio(sum(charge.ns for charge in books.charges if charge.kind == kind), books.loop_ns)
-
-
-def _taken(books: Account, *parts: str) -> float:
-    """How much of these parts of the loop others had the cores, ns."""
-    return sum(charge.taken_ns for charge in books.charges if BY_KIND[charge.kind].part in parts)
-
-
 def _listed_ns(charge: Charge, books: Account) -> float:
     """What a cause of waits is listed with, ns: what others took of the step stands with them."""
     if charge.kind == OTHERS.kind:
-        return charge.ns + _taken(books, STEP)
+        return charge.ns + taken_ns(books, STEP)
     return charge.ns - (charge.taken_ns if BY_KIND[charge.kind].part == STEP else 0.0)
 
 
 def _unclear(
-    degree: str,
-    own: float,
-    least: float,
-    free: float,
-    sent: float,
-    books: Account,
-    around: Circumstances,
+    degree: str, own: float, shares: PartsOfLoop, books: Account, around: Circumstances
 ) -> str:
     """Why waits of more than `MODERATE` are not said to hold up the loop; "" where they do.
 
-    `own`, `least`: the waits and the lower end of their interval, as shares of the time that other
-    programs left the loop, which is `free` of it. `sent`: batches on their way, of the loop.
+    `own`: the waits, as a share of the time that other programs left the loop.
     """
+    free = shares.free
+    sent, least = share_of(books, SENDING.kind), (shares.low - shares.others) / free
     near, moderate = own < _NEAR_MODERATE, degree == "moderately"
     if moderate and near and least < MODERATE:
         return f", which is not significantly more than {MODERATE:.0%}"
@@ -305,14 +304,6 @@ def _unclear(
     if own - sent / free < MODERATE and (near or (moderate and _is_usual_way(books, around))):
         return f", of which {sent:.1%} is batches on their way from the workers"
     return ""
-
-
-def _summary_of_hidden(inputs: float, interval: str, own: float) -> str:
-    """The sentence where waits are hidden behind steps that other programs slowed down."""
-    return (
-        f"The loop waits for data {inputs:.0%}{interval} of its time, and in a replay without what "
-        f"other programs took of the cores {own:.0%}."
-    )
 
 
 def _is_usual_way(books: Account, around: Circumstances) -> bool:
@@ -427,44 +418,3 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> 
         high=min(high, 1.0),
         remedy=advice.remedy,
     )
-
-
-def _interval(low: float, high: float) -> str:
-    """In brackets, where it is known and not as narrow as what is rounded off."""
-    if not high - low >= _NARROW:
-        return ""
-    return f" ({low:.0%} to {high:.0%})" if high >= 0.0995 else f" ({low:.1%} to {high:.1%})"
-
-
-def _summary(
-    kind: str,
-    inputs: float,
-    edges: float,
-    step: float,
-    interval: str,
-    left: tuple[float, float] | None,
-    unclear: str,
-) -> str:
-    """The numbers that say so, in a sentence or two.
-
-    `left`: (waits, step) as shares of the time that other programs left the loop, of which the
-    verdict is; None where they took little. `unclear`: why waits of more than `MODERATE` are not
-    said to hold up the loop.
-    """
-    if kind == "start-up-bound":
-        return (
-            f"{edges:.0%} of the loop passes before the first batch or after the last one, "
-            f"{inputs:.0%} in other waits."
-        )
-    judged, taken = (inputs, step) if left is None else left
-    exact = kind == "consumer-bound" or judged < 0.0995  # 5.3 %, not 5, is more than 5
-    waits = f"{judged:.1%}" if exact else f"{judged:.0%}"
-    if left is None or waits == f"{inputs:.0%}":
-        text = f"The loop waits for data {waits}{interval} of its time"
-    else:
-        text = f"The loop waits for data {inputs:.0%}{interval} of its time, and "
-        text += f"{waits} of the time that other programs left it"
-    if kind == "consumer-bound":
-        of_that = "" if left is None else " of that"
-        return f"{text}{unclear}; the training step takes {taken:.0%}{of_that}."
-    return f"{text}."

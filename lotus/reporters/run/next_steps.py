@@ -48,4 +48,5 @@ def _is_against(cause: Cause, earlier: Cause) -> bool:
     """Return whether its advice repeats or contradicts that on an earlier cause."""
     if cause.advice == earlier.advice or {cause.kind, earlier.kind} <= _AT_EDGES:
         return True
-    return cause.remedy.contradicts(earlier.remedy)
+    mine, theirs = cause.remedy, earlier.remedy
+    return (bool(mine.setting) and mine.setting == theirs.setting) or mine.contradicts(theirs)

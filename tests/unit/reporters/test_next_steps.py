@@ -32,6 +32,8 @@ def test_what_was_said_is_not_said_again() -> None:
     assert later(cause("one"), cause("one"), start, end) == ["start"]
     assert later(start, end, cause("one")) == ["one"]
     assert later(cause("one"), cause("step", kind="consumer"), cause("two")) == ["two"]
+    workers = Remedy({"num_workers": 2})
+    assert later(cause("for one", remedy=workers), cause("for two", remedy=workers)) == []
 
 
 def changing(**changes: str) -> Cause:

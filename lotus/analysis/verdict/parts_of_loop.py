@@ -1,0 +1,90 @@
+"""What shares of a loop its parts take, and what other programs took of them."""
+
+from dataclasses import dataclass
+
+from lotus.analysis.common.columns import ratio
+from lotus.analysis.verdict.account import Account
+from lotus.analysis.verdict.causes import BY_KIND
+from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS
+from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.causes.threads import OTHERS
+
+_LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself
+
+
+@dataclass(frozen=True)
+class PartsOfLoop:
+    """Shares of the loop's time: `inputs` (waits beyond the start-up), `startup`, `step`,
+    `shutdown`; together 1.
+
+    `low`, `high`: the 95 % interval of `inputs`. `others`, `step_taken`, `edges_taken`: what other
+    programs took of the waits, of the step where the loop makes its batches itself, and of the
+    start-up and shut-down.
+    """
+
+    inputs: float
+    startup: float
+    step: float
+    shutdown: float
+    low: float
+    high: float
+    others: float
+    step_taken: float
+    edges_taken: float
+
+    @property
+    def edges(self) -> float:
+        """Start-up and shut-down."""
+        return self.startup + self.shutdown
+
+    @property
+    def free(self) -> float:
+        """What other programs left: what they kept is no part of the loop that is judged."""
+        return max(1.0 - self.others - self.edges_taken - self.step_taken, _LEAST_FREE)
+
+
+def parts_of_loop(books: Account, around: Circumstances) -> PartsOfLoop:
+    """The shares of a loop whose time is accounted for."""
+    loop, owed = books.loop_ns, _owed_ns(books)
+    step, startup, shutdown = (ratio(ns, loop) for ns in owed.values())
+    inputs = ratio(max(loop - sum(owed.values()), 0.0), loop)
+    low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
+    return PartsOfLoop(
+        inputs,
+        startup,
+        step,
+        shutdown,
+        low,
+        high,
+        others=share_of(books, OTHERS.kind) + ratio(taken_ns(books, WAITS), loop),
+        step_taken=ratio(taken_ns(books, STEP), loop) if not around.workers else 0.0,
+        edges_taken=ratio(taken_ns(books, STARTUP, SHUTDOWN), loop),
+    )
+
+
+def _owed_ns(books: Account) -> dict[str, float]:
+    """What the loop owes to its training steps, its start-ups and its shut-downs."""
+    owed = dict.fromkeys((STEP, STARTUP, SHUTDOWN), 0.0)
+    for charge in books.charges:
+        part = BY_KIND[charge.kind].part
+        if part in owed:
+            owed[part] += charge.ns
+        owed[STEP] += charge.step_ns
+    return owed
+
+
+def steady_wait_share(books: Account) -> float:
+    """The share of waits in the loop between its start-ups and its shut-downs."""
+    owed = _owed_ns(books)
+    steady = books.loop_ns - owed[STARTUP] - owed[SHUTDOWN]
+    return ratio(steady - owed[STEP], steady)
+
+
+def share_of(books: Account, kind: str) -> float:
+    """The share of the loop that causes of this kind take together."""
+    return ratio(sum(charge.ns for charge in books.charges if charge.kind == kind), books.loop_ns)
+
+
+def taken_ns(books: Account, *parts: str) -> float:
+    """How much of these parts of the loop others had the cores, ns."""
+    return sum(charge.taken_ns for charge in books.charges if BY_KIND[charge.kind].part in parts)
