@@ -1,5 +1,6 @@
 """The memory that may still be used, by the system and by the cgroups of a container or job."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,12 @@ def memory(root: Path = Path("/"), process: str = "self") -> Headroom | None:
     The cgroups are a process's and those above them, v1 or v2; inactive file pages count as free.
     If a container hides the parents, only v1 reports their limit.
     """
-    rooms = [_left(folder) for folder in host.cgroups(root, "memory", process)]
+    return memory_of(host.cgroups(root, "memory", process), root)
+
+
+def memory_of(folders: Sequence[Path], root: Path = Path("/")) -> Headroom | None:
+    """Return the same for these folders of cgroups, which `host.cgroups` has found."""
+    rooms = [_left(folder) for folder in folders]
     available = host.available_memory(root)
     if available is not None:
         rooms.append(Headroom(available, f"the system has {size(available)} of memory free"))
@@ -58,10 +64,10 @@ def killed(root: Path = Path("/"), process: str = "self") -> int | None:
 def _left(folder: Path) -> Headroom | None:
     """The memory that a cgroup still allows; None without a limit."""
     stat = _table(folder / "memory.stat")
-    version2 = (folder / "memory.current").exists()
-    most = _limit(folder, "memory.max", "memory.high", "memory.limit_in_bytes")
+    most = _least(folder, stat, "memory.max", "memory.high", "memory.limit_in_bytes")
     if most is None:
         return None
+    version2 = (folder / "memory.current").exists()
     used = _number(folder / ("memory.current" if version2 else "memory.usage_in_bytes")) or 0
     # In v1 only the total_ numbers include child cgroups, as the usage does.
     used -= min(stat.get("inactive_file" if version2 else "total_inactive_file", 0), used)
@@ -74,8 +80,13 @@ def _limit(folder: Path, *names: str) -> int | None:
 
     In v1, where a cgroup tells those of its parents too, also the least of these.
     """
+    return _least(folder, _table(folder / "memory.stat"), *names)
+
+
+def _least(folder: Path, stat: dict[str, int], *names: str) -> int | None:
+    """The same of a cgroup whose memory.stat was read."""
     limits = [_number(folder / name) for name in names]
-    limits.append(_table(folder / "memory.stat").get("hierarchical_memory_limit"))
+    limits.append(stat.get("hierarchical_memory_limit"))
     return min((each for each in limits if each is not None and each < _NO_LIMIT), default=None)
 
 

@@ -1,6 +1,7 @@
 """What blocks a thread, by the system call that the kernel reports."""
 
 import os
+from collections.abc import Callable
 
 _PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
 _FUTEX, _BY_DESCRIPTOR, _SELECT = "futex", "descriptor", "select"
@@ -35,6 +36,7 @@ REASONS = (
     COMPUTING, "storage", "page-fault", "lock", "shared-lock", "sleep", "socket", "local-socket",
     "pipe", "events", "file", "child", "other",
 )  # fmt: skip
+_MOST_FIELDS = 16  # of /proc/PID/stat after the name: more than callers use
 _MOST_LOCAL = 4096  # sockets whose kind is kept
 _MOST_BYTES = 1 << 20  # of the list of local sockets
 
@@ -42,7 +44,9 @@ _MOST_BYTES = 1 << 20  # of the list of local sockets
 class BlockedReasons:
     """Names what threads are blocked in; `problem` says why it cannot, "" where it can."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_file: Callable[[str], bytes] | None = None) -> None:
+        """`read_file`: returns the first kilobyte of a file of /proc."""
+        self._read = read_file or read
         machine = os.uname().machine
         calls = _CALLS.get(machine, {})
         self._kinds = {str(number): kind for kind, numbers in calls.items() for number in numbers}
@@ -57,10 +61,11 @@ class BlockedReasons:
         The fields are read, and not empty, where it is blocked. Raises OSError, PermissionError
         among them.
         """
-        text = read(f"/proc/{pid}/syscall").split()
+        text = self._read(f"/proc/{pid}/syscall").split()
         if not text or text[0] == b"running":
             return COMPUTING, []
-        state, *fields = read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+        text_of_stat = self._read(f"/proc/{pid}/stat")
+        state, *fields = text_of_stat.rpartition(b") ")[2].split(None, _MOST_FIELDS)
         return self._reason(pid, text, state), fields
 
     def _reason(self, pid: int, text: list[bytes], state: bytes) -> str:

@@ -2,8 +2,8 @@
 
 A thread of the launcher looks at them up to 50 times a second: the kernel tells a process's
 ancestors in which system call a thread is (/proc/PID/syscall), and the state page tells the
-operation in hand. Nothing runs inside the program for it. The looks take at most a hundredth of a
-core: the more processes there are, the rarer they are. What else it reads has limits of its own.
+operation in hand. Nothing runs inside the program for it. All that the thread does takes at most a
+hundredth of a core, by its own CPU clock: the more processes there are, the rarer the looks are.
 """
 
 import contextlib
@@ -20,14 +20,18 @@ from lotus.common.errors import LotusError
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace.log import state_page
 from lotus.recording.blocked_reason import BlockedReasons, read
+from lotus.recording.cpu_budget import CpuBudget
 from lotus.recording.kept_children import KeptChildren
+from lotus.recording.kept_files import KeptFiles
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.own_code_sampler import OwnCodeSampler
 from lotus.recording.pause_sampler import PauseSampler
 from lotus.recording.process_memory import ProcessMemory
 from lotus.recording.process_times import ProcessTimes
 
-_PERIOD_S, _SHARE = 0.02, 0.01
+_PERIOD_S = 0.02
+_SHARE = 0.0095  # of a core; the last thing done may take more than was left
+_MEMORY_SHARE = 0.0045  # of it, for readings of memory; looks have what these leave
 _RESCAN_S = 0.5
 _IDLE_S = 0.1  # while there is nobody to look at
 _MOST_PROCESSES = 256
@@ -44,6 +48,8 @@ _OTHERWISE = {
     state_page.WAIT: _IN_NEXT,
     state_page.STEP: _IN_STEP,
 }
+_FEW = 64  # words: the page of a program with up to 48 operations has no more
+_NO_MORE = bytes(state_page.SIZE - 8 * _FEW)
 _LOOKED_AT = (state_page.FETCH, *_OTHERWISE)
 
 
@@ -52,14 +58,15 @@ class BlockingSampler:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._stop = threading.Event()
+        self._entered = threading.Lock()  # waiting takes a third less than for an Event
         self._thread = threading.Thread(target=self._run, name="lotus-blocking", daemon=True)
-        self._reasons = BlockedReasons()
+        self._files = KeptFiles()
+        self._reasons = BlockedReasons(self._files.read)
         self._pages: dict[str, int] = {}  # name -> descriptor; -1: not to be looked at
         self._descendants: dict[int, bool] = {}
         self._looks: Counter[tuple[int, int, int, str]] = Counter()
         self._machine = MachineLoad()
-        self._memory = ProcessMemory()
+        self._memory = ProcessMemory(_MEMORY_SHARE, at_once_ns=0)
         self._times = ProcessTimes()
         self._kept = KeptChildren()
         self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
@@ -71,6 +78,7 @@ class BlockingSampler:
     def __enter__(self) -> "BlockingSampler":
         self._machine.read(now=True)
         self._ended_ns = _cpu_of_ended()
+        self._entered.acquire()
         self._thread.start()
         return self
 
@@ -80,7 +88,7 @@ class BlockingSampler:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._stop.set()
+        self._entered.release()
         self._thread.join()
         samples = self._own_code.sample, self._pauses.sample
         for sample in samples:
@@ -122,14 +130,14 @@ class BlockingSampler:
         except Exception as error:  # a mistake of ours is no matter of the program's
             self._problem = f"{type(error).__name__}: {error}"[:300]
         finally:
+            self._files.close()
             for descriptor in self._pages.values():
                 if descriptor >= 0:
                     os.close(descriptor)
 
     def _look_until_stopped(self) -> None:
-        period, scanned = _PERIOD_S, 0.0
-        while not self._reasons.problem and not self._stop.wait(period):
-            begun = time.thread_time_ns()
+        period, scanned, budget = _PERIOD_S, 0.0, CpuBudget(_SHARE)
+        while not self._reasons.problem and not self._is_left_within(period):
             self._machine.read(pid for pid, _ in self._times.processes)
             if time.monotonic() - scanned > _RESCAN_S:
                 self._find_pages()
@@ -146,11 +154,15 @@ class BlockingSampler:
                 for name, descriptor in list(self._pages.items())
                 if descriptor >= 0 and (process := self._look(name, descriptor)) is not None
             ]
-            cost = time.thread_time_ns() - begun
-            self._memory.read(processes)  # within limits of its own
-            self._cost_ns += time.thread_time_ns() - begun
+            self._memory.read(processes, budget.left_ns())
+            reserved_ns = min(self._memory.wanted_ns, max(self._memory.credit_ns(), 0.0))
+            left_ns = budget.left_ns(reserved_ns)
+            self._cost_ns = budget.used_ns()
             least = _PERIOD_S if any(page >= 0 for page in self._pages.values()) else _IDLE_S
-            period = max(least, cost / 1e9 / _SHARE)
+            period = max(least, budget.wait_s(left_ns))
+
+    def _is_left_within(self, seconds: float) -> bool:
+        return self._entered.acquire(timeout=seconds)
 
     def _looks_at_own_code(self) -> tuple[dict[int, int], int]:
         """(looks at the data set's own code by process, all looks at the making of batches)."""
@@ -221,7 +233,7 @@ class BlockingSampler:
         if words[state_page.W_PHASE] in _LOOKED_AT:
             try:
                 reason = self._reason(pid, worker)
-                self._looks[pid, worker, _operation(words), reason] += 1
+                self._looks[pid, worker, _operation(page, words), reason] += 1
             except PermissionError:
                 self._problem = (
                     "the kernel does not let lotus see what the program's threads wait for"
@@ -252,7 +264,7 @@ def _cpu_of_ended() -> int:
     return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
-def _operation(words: memoryview) -> int:
+def _operation(page: bytes, words: memoryview) -> int:
     """Number of the operation in hand, or what is in hand instead of one.
 
     Own code is that before the first operation of a sample; what follows one is taken for it.
@@ -260,7 +272,8 @@ def _operation(words: memoryview) -> int:
     phase = words[state_page.W_PHASE]
     if phase != state_page.FETCH:
         return _OTHERWISE[phase]
-    begun = words[state_page.OPERATIONS : state_page.LAST + 1].tolist()
+    end = state_page.LAST + 1 if page[8 * _FEW :] != _NO_MORE else _FEW
+    begun = words[state_page.OPERATIONS : end].tolist()
     since = max(words[state_page.W_SAMPLE_SINCE], words[state_page.W_SINCE])
     last = max(begun)
     return begun.index(last) if last >= since else _IN_OWN_CODE

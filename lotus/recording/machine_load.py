@@ -29,8 +29,8 @@ class MachineLoad:
         self._cpus = _allowed((0,))
         self._times: dict[int, list[int]] = {}  # of each CPU at the last reading
         self._sums = [0, 0, 0]
-        self._process = process
         self._groups = host.cgroups(Path("/"), "cpu", process)
+        self._memory_groups = host.cgroups(Path("/"), "memory", process)
         self._period_ns, self._last_ns = _PERIOD_NS, 0
 
     def read(self, processes: Iterable[int] = (), now: bool = False) -> None:
@@ -60,7 +60,7 @@ class MachineLoad:
                 self._sums[place] += max(now - since, 0)
 
     def _available(self) -> tuple[int, int]:
-        room = memory_headroom.memory(process=self._process)
+        room = memory_headroom.memory_of(self._memory_groups)
         return (-1, -1) if room is None else (room.free, room.limit)
 
     def _throttled(self) -> int:

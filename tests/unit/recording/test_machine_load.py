@@ -30,7 +30,7 @@ def test_a_reading_has_what_the_kernel_tells() -> None:
 def test_a_reading_says_which_limit_leaves_so_much_memory(
     monkeypatch: pytest.MonkeyPatch, room: Headroom | None, row: list[int]
 ) -> None:
-    monkeypatch.setattr(memory_headroom, "memory", lambda process: room)
+    monkeypatch.setattr(memory_headroom, "memory_of", lambda folders: room)
     load = MachineLoad()
     load.read(now=True)
     assert [load.rows[0][5], load.rows[0][8]] == row
