@@ -19,6 +19,7 @@ from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAI
 from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST, TRACING
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
+from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
@@ -363,6 +364,8 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
     then nothing else is the cause.
     """
     waited = sum(charge.waited_ns for charge in charges if BY_KIND[charge.kind].part != STEP)
+    whole = sum(charge.ns for charge in charges)
+    threads = sum(charge.ns for charge in charges if charge.kind == STEP_THREADS.kind)
 
     def place(charge: Charge) -> tuple[int, float]:
         group, part = 1, BY_KIND[charge.kind].part
@@ -372,6 +375,8 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
             return (3, 0.0)  # nothing that a user could change
         row = BY_KIND[charge.kind]
         grave = kind == "consumer-bound" and row.is_grave(charge)
+        if charge.kind == MEMORY.kind and threads >= HIGH * whole:
+            grave = "left_ns" in charge.evidence  # what costs no time, before what costs much
         if row.silent or grave:
             return (-1 if grave else 2, -charge.ns)
         if kind == "start-up-bound":

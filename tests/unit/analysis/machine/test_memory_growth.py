@@ -146,3 +146,17 @@ def test_copies_that_the_machine_has_room_for_do_not_come_first() -> None:
     judgement = judged(run)
     assert judgement.causes[0].kind == "consumer"
     assert any("copies" in flaw for flaw in judgement.flaws)
+
+
+def test_copies_come_after_what_the_threads_of_the_step_lose() -> None:
+    """GIVEN workers that copy pages, which costs no time, beside a step that lacks cores for most
+    of its time
+    THEN the step's threads are named first, and the copies are a flaw."""
+    run = with_memory(COPIES)
+    step = run.waits["step_ns"]
+    run.waits = run.waits.assign(
+        step_cpu_ns=0.3 * step, step_run_delay_ns=0.4 * step, step_process_cpu_ns=0.8 * step
+    )
+    judgement = judged(run)
+    assert judgement.causes[0].kind == "step-threads"
+    assert any("copies" in flaw for flaw in judgement.flaws)
