@@ -2,8 +2,8 @@
 
 A thread of the launcher looks at them up to 50 times a second: the kernel tells a process's
 ancestors in which system call a thread is (/proc/PID/syscall), and the state page tells the
-operation in hand. Nothing runs inside the program for it. All that the thread does takes at most a
-hundredth of a core, by its own CPU clock: the more processes there are, the rarer the looks are.
+operation in hand. Nothing runs inside the program for it. The looks take at most a hundredth of a
+core: the more processes there are, the rarer they are. What else it reads has limits of its own.
 """
 
 import contextlib
@@ -20,7 +20,6 @@ from lotus.common.errors import LotusError
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace.log import state_page
 from lotus.recording.blocked_reason import BlockedReasons, read
-from lotus.recording.cpu_budget import CpuBudget
 from lotus.recording.kept_children import KeptChildren
 from lotus.recording.kept_files import KeptFiles
 from lotus.recording.machine_load import MachineLoad
@@ -29,9 +28,7 @@ from lotus.recording.pause_sampler import PauseSampler
 from lotus.recording.process_memory import ProcessMemory
 from lotus.recording.process_times import ProcessTimes
 
-_PERIOD_S = 0.02
-_SHARE = 0.0095  # of a core; the last thing done may take more than was left
-_MEMORY_SHARE = 0.0045  # of it, for readings of memory; looks have what these leave
+_PERIOD_S, _SHARE = 0.02, 0.01
 _RESCAN_S = 0.5
 _IDLE_S = 0.1  # while there is nobody to look at
 _MOST_PROCESSES = 256
@@ -66,7 +63,7 @@ class BlockingSampler:
         self._descendants: dict[int, bool] = {}
         self._looks: Counter[tuple[int, int, int, str]] = Counter()
         self._machine = MachineLoad()
-        self._memory = ProcessMemory(_MEMORY_SHARE, at_once_ns=0)
+        self._memory = ProcessMemory()
         self._times = ProcessTimes()
         self._kept = KeptChildren()
         self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
@@ -136,8 +133,9 @@ class BlockingSampler:
                     os.close(descriptor)
 
     def _look_until_stopped(self) -> None:
-        period, scanned, budget = _PERIOD_S, 0.0, CpuBudget(_SHARE)
+        period, scanned = _PERIOD_S, 0.0
         while not self._reasons.problem and not self._is_left_within(period):
+            begun = time.thread_time_ns()
             self._machine.read(pid for pid, _ in self._times.processes)
             if time.monotonic() - scanned > _RESCAN_S:
                 self._find_pages()
@@ -154,12 +152,11 @@ class BlockingSampler:
                 for name, descriptor in list(self._pages.items())
                 if descriptor >= 0 and (process := self._look(name, descriptor)) is not None
             ]
-            self._memory.read(processes, budget.left_ns())
-            reserved_ns = min(self._memory.wanted_ns, max(self._memory.credit_ns(), 0.0))
-            left_ns = budget.left_ns(reserved_ns)
-            self._cost_ns = budget.used_ns()
+            cost = time.thread_time_ns() - begun
+            self._memory.read(processes)  # within limits of its own
+            self._cost_ns += time.thread_time_ns() - begun
             least = _PERIOD_S if any(page >= 0 for page in self._pages.values()) else _IDLE_S
-            period = max(least, budget.wait_s(left_ns))
+            period = max(least, cost / 1e9 / _SHARE)
 
     def _is_left_within(self, seconds: float) -> bool:
         return self._entered.acquire(timeout=seconds)

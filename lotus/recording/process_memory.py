@@ -1,75 +1,63 @@
 """How much memory the program's processes hold, read from outside every few seconds."""
 
 import contextlib
-import math
 import resource
 import time
 from collections import Counter
 from collections.abc import Iterable
 
 _FIELDS = (b"Rss:", b"Pss:", b"Private_Dirty:", b"Shared_Dirty:", b"Anonymous:")
-_PERIOD_NS = 500_000_000
+# From a process's first reading to its second; each later distance is twice the one before it, up
+# to the longest, so that the 0.1 s is not spent in the first second of a loop.
+_FIRST_NS, _LONGEST_NS = 1_000_000_000, 4_000_000_000
+_AGAIN_NS = 200_000_000
 # Reading walks all pages of a process: 8 ms for 600 MB.
 _AT_ONCE_NS, _SHARE, _NS_PER_BYTE = 100_000_000, 0.003, 0.0133
-_LEAST_NS = 200_000  # what a reading takes besides
-_LARGE = 64 << 20  # bytes; a reading of less does not tell what a byte takes
-_MOST_SAVED_NS = 100_000_000  # for one reading, while others wait
 _MOST = 4096  # readings; then every second one is dropped, and they are made half as often
 
 
 class ProcessMemory:
-    """Readings of /proc/PID/smaps_rollup; by default they take about 0.1 s and 0.3 % of a core.
+    """Readings of /proc/PID/smaps_rollup; they take about 0.1 s and 0.3 % of a core at most.
 
     `rows` holds [time, pid, worker (-1: main process), rss, pss, private, shared, anonymous,
     descriptor limit] in ns and bytes. private, shared: pages that were written to, and that no
     other process uses, or that another one uses too; anonymous: pages of no file.
     """
 
-    def __init__(self, share: float = _SHARE, at_once_ns: int = _AT_ONCE_NS) -> None:
-        """`share`: of a core, for readings beyond the `at_once_ns` that they may take at first."""
+    def __init__(self) -> None:
         self.rows: list[list[int]] = []
-        self.wanted_ns = 0.0  # what the next reading takes, if that is more than it may take now
-        self._share, self._at_once_ns, self._ns_per_byte = share, at_once_ns, _NS_PER_BYTE
-        self._read_ns: dict[int, int] = {}  # pid -> when it was read last
+        self._due_ns: dict[int, int] = {}  # pid -> when it is read next
+        self._distance_ns: dict[int, int] = {}  # pid -> from that reading to the next one
         self._begun_ns, self._cost_ns = time.monotonic_ns(), 0
-        self._period_ns = _PERIOD_NS
+        self._times = 1  # as rare as that, once readings were dropped
 
-    def credit_ns(self) -> float:
-        """Return how long a reading may take now."""
-        passed_ns = time.monotonic_ns() - self._begun_ns
-        return self._at_once_ns + self._share * passed_ns - self._cost_ns
-
-    def read(self, processes: Iterable[tuple[int, int]], most_ns: float = math.inf) -> None:
-        """Read the one of these processes (pid, worker) that was not read for longest.
-
-        `most_ns`: how long that may take, besides what all readings may.
-        """
-        credit = min(self.credit_ns(), most_ns)
-        if credit < 0 or credit < self.wanted_ns:
+    def read(self, processes: Iterable[tuple[int, int]]) -> None:
+        """Read the one of these processes (pid, worker) that has been due for longest."""
+        now = time.monotonic_ns()
+        credit = _AT_ONCE_NS + _SHARE * (now - self._begun_ns) - self._cost_ns
+        if credit < 0:
             return
-        now, self.wanted_ns = time.monotonic_ns(), 0.0
-        last, pid, worker = min(
-            ((self._read_ns.get(pid, 0), pid, worker) for pid, worker in processes),
-            default=(now, 0, 0),
+        due, pid, worker = min(
+            ((self._due_ns.get(pid, 0), pid, worker) for pid, worker in processes),
+            default=(now + 1, 0, 0),
         )
-        if now - last < self._period_ns:
+        if now < due:
             return
         begun_ns = time.thread_time_ns()
+        first_ns = _FIRST_NS if worker >= 0 else _LONGEST_NS  # it is workers that grow
+        distance_ns = self._distance_ns.get(pid, first_ns)
+        self._due_ns[pid] = now + distance_ns * self._times
         with contextlib.suppress(OSError, ValueError, KeyError, IndexError):
-            resident = _resident(pid)
-            expected_ns = _LEAST_NS + resident * self._ns_per_byte
-            if credit < expected_ns <= _MOST_SAVED_NS:
-                self.wanted_ns = expected_ns
-            elif expected_ns <= credit:
+            expected_ns = _resident(pid) * _NS_PER_BYTE
+            if expected_ns <= credit:
                 self.rows.append([now, pid, worker, *_sizes(pid), _descriptor_limit(pid)])
-                per_byte = (time.thread_time_ns() - begun_ns) / max(resident, _LARGE)
-                self._ns_per_byte = max(_NS_PER_BYTE, per_byte)
-        if not self.wanted_ns:
-            self._read_ns[pid] = now
+                self._distance_ns[pid] = min(2 * distance_ns, _LONGEST_NS)
+            elif expected_ns <= _AT_ONCE_NS:
+                self._due_ns[pid] = now + _AGAIN_NS  # as much may be left by then
         self._cost_ns += time.thread_time_ns() - begun_ns
         if len(self.rows) >= _MOST:
             self.rows = _thinned(self.rows)
-            self._period_ns *= 2
+            self._times *= 2
 
 
 def _thinned(rows: list[list[int]]) -> list[list[int]]:

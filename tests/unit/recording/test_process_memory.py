@@ -48,6 +48,20 @@ def test_processes_take_turns_and_wait_for_their_period(clock: list[int]) -> Non
     assert [row[1] for row in memory.rows] == [11, 12, 11]
 
 
+def test_readings_are_further_and_further_apart_and_those_of_workers_come_first(
+    clock: list[int],
+) -> None:
+    memory, begun = ProcessMemory(), clock[0]
+    for _ in range(120):
+        memory.read([(11, -1), (12, 0)])
+        clock[0] += 10**8
+    seconds = {
+        pid: [(row[0] - begun) / 1e9 for row in memory.rows if row[1] == pid] for pid in (11, 12)
+    }
+    assert seconds[12] == pytest.approx([0.1, 1.1, 3.1, 7.1, 11.1], abs=0.11)
+    assert seconds[11] == pytest.approx([0.0, 4.0, 8.0], abs=0.11)
+
+
 def test_costly_readings_are_rare(clock: list[int]) -> None:
     memory = ProcessMemory()
     memory._cost_ns = 10**12  # as if they had taken that long

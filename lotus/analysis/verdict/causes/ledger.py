@@ -94,6 +94,7 @@ class Ledger:
         self.delay_share = 0.0  # of `making`, that was taken for other programs
         self.step_short_ns = 0.0  # of the step, waiting for the few cores that the program may use
         self.lost_to_threads = 0.0  # of `making`, that threads which fight for the cores lost
+        self.sent_late = 0.0  # of the sending, for the same reason
         self._excess_without_core: list[Floats] = []  # of outliers of each kind (r, c)
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
         self.step_left_ns = self.step_ns  # that no cause has taken
@@ -216,18 +217,23 @@ class Ledger:
         return max(total(cpu) - total(self.handover), 0.0)
 
     def take_sending(self) -> float:
-        """Take what is left of the sending, but what others kept from the cores.
+        """Take what is left of the sending, but what kept it from the cores.
 
         What a worker's feeder thread was without a core is not measured: on cores that others have,
-        it is what neither its bytes nor the CPU time of the main process in `next`, which receives
-        the batch, account for.
+        or that the threads of the workers fight for, it is what neither its bytes nor the CPU time
+        of the main process in `next`, which receives the batch, account for.
         """
-        if self.use.others or self.use.kept:
+        crowded = self.use.fetch.crowded and self.scope.num_workers > 0
+        if self.use.others or self.use.kept or crowded:
             size = np.nan_to_num(number(self.scope.batches, "send_bytes"), nan=math.inf)
             kept = np.minimum(self.sending, _SENDING_NS + _SENDING_NS_PER_BYTE * size)
             more = ratio(self.received_cpu_ns - total(kept), total(self.sending - kept))
             kept += (self.sending - kept) * float(np.clip(np.nan_to_num(more), 0.0, 1.0))
-            self.made_without_core += total(self.sending - kept)
+            late = total(self.sending - kept)
+            # Of these threads as much as of the making: the rest is others'.
+            lost = self.use.fetch.lost_share if crowded and self.use.rivals else 1.0 * crowded
+            self.sent_late += late * lost
+            self.made_without_core += late * (1.0 - lost)
             self.sending = kept
         return self.take_phase("sending")
 

@@ -77,7 +77,7 @@ def _throttled(evidence: Evidence) -> str:
 def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
     if threads.crowded and not (of_main and ledger.made.looks_of_main.tell):
-        ns = ledger.take_share(threads.lost_share) + ledger.crowded_first_ns
+        ns = ledger.take_share(threads.lost_share) + ledger.crowded_first_ns + ledger.sent_late
         ledger.lost_to_threads = threads.lost_share
         evidence = crowd_evidence(threads) | _limits(ledger.scope)
         workers = ledger.scope.workers

@@ -2,6 +2,8 @@
 
 import pytest
 
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.account import account
 from tests.unit.analysis.machine.test_core_use import QUIET, cores, judged
 from tests.unit.simulated import Plan
 
@@ -80,3 +82,16 @@ def test_cores_that_a_quota_keeps_from_the_program_are_told(
     assert "1.5" in limited.title
     assert "the program may use" in limited.title
     assert ("CPU limit" in limited.advice) == (fetch is QUIET)
+
+
+def test_sending_that_threads_of_workers_keep_from_the_cores_is_charged_to_them() -> None:
+    """GIVEN small batches, little of whose way is their pickling, from workers whose threads fight
+    for the cores
+    THEN what the bytes of the batches do not account for is charged to these threads."""
+    plan = Plan(workers=2, batches=80, operations={"Slow": 5.0}, pickle=60.0, cores=2)
+    run = cores(plan.run(), (0.2, 0.5, 0.5), QUIET)
+    run.batches = run.batches.assign(pickle_ns=200_000, send_bytes=400)
+    run.waits["wait_cpu_ns"] = 0
+    charges = {charge.kind: charge.ns for charge in account(scopes(run)[0]).charges}
+    assert charges["send"] < 80 * 2.1e6
+    assert charges["worker-threads"] > 3 * charges["other-programs"]
