@@ -105,7 +105,7 @@ def test_what_is_put_on_beside_shares_is_put_on_too(job):
 @pytest.mark.skipif(sys.executable != PYTHON, reason="it starts lotus and ranks by one Python")
 def test_everything_that_may_act_on_ranks_together_is_exact(torch, lotus_on_path):
     # GIVEN tuned settings, shares that change and --mode sync, in a traced job
-    words = [sys.executable, str(ROOT / "tools" / "bench" / "balance_exact.py"), "--last"]
+    words = [sys.executable, str(ROOT / "tools" / "bench" / "ranks" / "balance_exact.py"), "--last"]
     ended = subprocess.run(words, capture_output=True, text=True)
     # THEN both ranks' weights are those of one process with the whole batches
     assert ended.returncode == 0, ended.stdout + ended.stderr
