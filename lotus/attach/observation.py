@@ -174,6 +174,6 @@ def _watch(
             time.sleep(session.readings.period_s)
     except KeyboardInterrupt:
         state = "interrupted"
-    session.machine.read((each.pid for each in session.alive), now=True)
+    session.machine.read(now=True)
     session.rescan()
     return state

@@ -90,7 +90,7 @@ class BlockingSampler:
         samples = self._own_code.sample, self._pauses.sample
         for sample in samples:
             sample.interrupt()  # both write what they have at once
-        self._machine.read((pid for pid, _ in self._times.processes), now=True)
+        self._machine.read(now=True)
         for sample in samples:
             sample.finish()
         rows = [
@@ -136,7 +136,6 @@ class BlockingSampler:
         period, scanned = _PERIOD_S, 0.0
         while not self._reasons.problem and not self._is_left_within(period):
             begun = time.thread_time_ns()
-            self._machine.read(pid for pid, _ in self._times.processes)
             if time.monotonic() - scanned > _RESCAN_S:
                 self._find_pages()
                 self._own_code.sample.collect()
@@ -152,6 +151,7 @@ class BlockingSampler:
                 for name, descriptor in list(self._pages.items())
                 if descriptor >= 0 and (process := self._look(name, descriptor)) is not None
             ]
+            self._machine.read(pid for pid, _ in processes)
             cost = time.thread_time_ns() - begun
             self._memory.read(processes)  # within limits of its own
             self._cost_ns += time.thread_time_ns() - begun

@@ -26,7 +26,7 @@ class MachineLoad:
 
     def __init__(self, process: str = "self") -> None:
         self.rows: list[list[int]] = []
-        self._cpus = _allowed((0,))
+        self._cpus = _allowed((0,))  # that the program may use, as far as is known
         self._times: dict[int, list[int]] = {}  # of each CPU at the last reading
         self._sums = [0, 0, 0]
         self._groups = host.cgroups(Path("/"), "cpu", process)
@@ -47,14 +47,15 @@ class MachineLoad:
             self._period_ns *= 2
         with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
             available, limit = self._available()
-            self._add_cores(_allowed(processes) or self._cpus)
+            self._cpus = _allowed(processes) or self._cpus
+            self._add_cores()
             row = [time_ns, *self._sums, _swapped(), available]
             self.rows.append([*row, self._throttled(), _stalled(), limit])
 
-    def _add_cores(self, cpus: set[int]) -> None:
-        """Add what these CPUs did since the last reading; at the first, since the boot."""
+    def _add_cores(self) -> None:
+        """Add what the program's CPUs did since the last reading; at the first, since the boot."""
         before, self._times = self._times, _times_of_cpus()
-        for cpu in cpus & self._times.keys():
+        for cpu in self._cpus & self._times.keys():
             was = before.get(cpu, self._times[cpu] if before else [0, 0, 0])
             for place, (since, now) in enumerate(zip(was, self._times[cpu], strict=True)):
                 self._sums[place] += max(now - since, 0)
