@@ -93,6 +93,7 @@ class BlockingSampler:
         self._machine.read(now=True)
         for sample in samples:
             sample.finish()
+        batch_processes = {*self._descendants, *_pids_of_pages(self._directory / "state")}
         rows = [
             {"pid": pid, "worker": worker, "operation": operation, "reason": reason, "looks": looks}
             for (pid, worker, operation, reason), looks in self._looks.most_common(_MOST_ROWS)
@@ -110,7 +111,7 @@ class BlockingSampler:
                     *process,
                     self._children.get(process, -1),
                     *self._times.between(process),
-                    self._kept.cpu_ns(process, self._descendants),
+                    self._kept.cpu_ns(process, batch_processes),
                 ]
                 for process in {**self._children, **self._times.processes}
             ],
@@ -283,6 +284,25 @@ def _open_page(path: Path) -> int:
         os.close(descriptor)
         raise OSError("not a state page")
     return descriptor
+
+
+def _pids_of_pages(folder: Path) -> set[int]:
+    """Return the processes that have a state page, also those that ended before it was looked at.
+
+    A worker imports the program before it has a page, and may be gone before the next scan.
+    """
+    pids = set()
+    with contextlib.suppress(OSError):
+        for path in folder.glob("*.state"):
+            with contextlib.suppress(OSError):
+                descriptor = _open_page(path)
+                try:
+                    page = os.pread(descriptor, state_page.SIZE, 0)
+                finally:
+                    os.close(descriptor)
+                if len(page) == state_page.SIZE:
+                    pids.add(memoryview(page).cast("q")[state_page.W_PID])
+    return pids
 
 
 def _descends(pid: int) -> bool:

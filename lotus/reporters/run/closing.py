@@ -46,7 +46,7 @@ def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool
         if sum(logs) > _most_log():
             lines.append(f"{sum(logs) / 1e9:.1f} GB were recorded: too much to report on here")
         else:
-            report, reasons = _report(directory, full, sum(logs))
+            report, reasons = _report(directory, full, sum(logs), len(lines))
             lines += reasons
     except Exception as error:
         name = "" if isinstance(error, LotusError) else f"{type(error).__name__}: "
@@ -57,7 +57,8 @@ def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool
     )
 
 
-def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
+def _report(directory: Path, full: bool, size: int, said: int) -> tuple[str, list[str]]:
+    """Return the report and further lines; `said`: lines that come after the report anyway."""
     reports = missing_data.processes(directory)
     if not size:  # nothing that pandas would have to be imported for
         return "", missing_data.missing(reports)
@@ -72,17 +73,18 @@ def _report(directory: Path, full: bool, size: int) -> tuple[str, list[str]]:
             if not len(run.batches):
                 return "", missing_data.missing(reports, run.unseen)
             # The report lists the loaders that could not be recorded.
-            return _words(run, full), _unfound(run)
+            unfound = _unfound(run)
+            return _words(run, full, said + len(unfound)), unfound
 
 
-def _words(run: "Run", full: bool) -> str:
+def _words(run: "Run", full: bool, said: int) -> str:
     if full:
         from lotus.reporters.run import terminal
 
         return terminal.report(run)
     from lotus.reporters.run import short_report  # it needs half as many modules
 
-    return "\n".join(short_report.short_report(run))
+    return "\n".join(short_report.short_report(run, short_report.MOST_LINES - said))
 
 
 def styled(words: str) -> str:

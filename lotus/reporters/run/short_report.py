@@ -1,8 +1,10 @@
 """The end of `lotus trace`: the report in some twenty plain lines."""
 
+import itertools
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lotus.analysis.common.loader_titles import title_of
@@ -16,86 +18,153 @@ from lotus.common.formatting import amount, duration, plain, plural, share, shor
 from lotus.reporters.ranks import rank_report
 from lotus.reporters.run import coverage, next_steps, time_bars, trial
 
-_WIDTH, _MOST_CAUSES, _MOST_LOSSES = 78, 4, 3
-_MOST_LINES = 21  # of the verdict; rates and what is missing come after it
+_WIDTH = 78
+MOST_LINES = 24  # with the next command 25, as many as a terminal shows
 
 
-def short_report(run: Any) -> list[str]:
-    """Return the verdict, its causes and the next step of a `Run`, as lines without colour."""
-    return lines(summarise(run, slowest=0))
+@dataclass(frozen=True)
+class _Room:
+    """The most that is said of each kind."""
+
+    causes: int = 4
+    later_steps: int = 2
+    bars: int = 8
+    remarks: int = 3
+    losses: int = 3
+    loaders: int = 3
+    ruled_out: bool = True
+    gains: bool = True  # without the first cause, and of steps and making of batches alone
 
 
-def lines(summary: Summary) -> list[str]:
+# From all to the least, which still has the verdict, its first cause and its next step: what is
+# least missed, and stands in `lotus report` as well, is left out first.
+_ROOMS = (
+    _Room(),
+    _Room(later_steps=1),
+    _Room(later_steps=1, bars=5),
+    _Room(later_steps=1, bars=5, causes=3),
+    _Room(later_steps=0, bars=5, causes=3, loaders=1),
+    _Room(later_steps=0, bars=5, causes=2, loaders=1, losses=1),
+    _Room(later_steps=0, bars=4, causes=2, loaders=1, losses=1, ruled_out=False),
+    _Room(
+        causes=1,
+        later_steps=0,
+        bars=3,
+        remarks=1,
+        losses=1,
+        loaders=0,
+        ruled_out=False,
+        gains=False,
+    ),
+)
+
+
+def short_report(run: Any, most: int = MOST_LINES) -> list[str]:
+    """Return the verdict, its causes and the next step of a `Run`, as lines without colour.
+
+    `most`: lines, up to which details are left out where there are more. The first cause's advice
+    is never shortened, so a long one can take a few lines more.
+    """
+    return lines(summarise(run, slowest=0), most)
+
+
+def lines(summary: Summary, most: int = MOST_LINES) -> list[str]:
     """Return the same lines from a summary."""
-    first = [part for line in coverage.open_waits(summary) for part in _wrap(line)]
+    for room in _ROOMS:
+        result = _lines(summary, room)
+        if len(result) <= most:
+            break
+    return result
+
+
+def _lines(summary: Summary, room: _Room) -> list[str]:
+    result = [part for line in coverage.open_waits(summary) for part in _wrap(line)]
     if not summary.loaders:
-        result = ["no DataLoader was iterated in this run"]
+        result.append("no DataLoader was iterated in this run")
     else:
         judged = summary.verdict
-        result = [] if judged is None else _verdict(summary, judged)
-        result += _rates(summary.loaders[0])
+        result += [] if judged is None else _verdict(summary, judged, room)
+        result += _rates(summary.loaders[0], room.gains)
         for line in coverage.device(summary.loaders[0]):
             result += _wrap(line)
-        for other in summary.loaders[1:4]:
-            words = coverage.verdict_words(other.verdict).lower()
-            if other.verdict.causes and other.verdict.kind in ("input-bound", "start-up-bound"):
-                words += f", {plain(other.verdict.causes[0].title)}"
-            result += _wrap(f"loader {other.scope.loader} ({plain(other.scope.title)}): {words}")
-        omitted = len(summary.loaders[4:]) + summary.loaders_left_out
-        if omitted:
-            result.append(f"and {plural(omitted, 'smaller loader')} more")
+        result += _other_loaders(summary, room.loaders)
     if summary.ranks is not None and summary.ranks.stragglers:
         result += _wrap(rank_report.verdict(summary.ranks)[0])
     for line in coverage.unseen(summary):
         result += _wrap(line)
-    result = [*first, *result]
     missing = list(coverage.losses(summary, slight=False))
-    for line in missing[:_MOST_LOSSES]:
+    for line in missing[: room.losses]:
         result += _wrap(line)
-    if len(missing) > _MOST_LOSSES:
-        result.append(f"and {len(missing) - _MOST_LOSSES} more losses or notes")
+    if len(missing) > room.losses:
+        result.append(f"and {len(missing) - room.losses} more losses or notes")
     return result
 
 
-def _verdict(summary: Summary, judged: Verdict) -> list[str]:
+def _other_loaders(summary: Summary, most: int) -> list[str]:
+    result = []
+    for other in summary.loaders[1 : 1 + most]:
+        words = coverage.verdict_words(other.verdict).lower()
+        if other.verdict.causes and other.verdict.kind in ("input-bound", "start-up-bound"):
+            words += f", {plain(other.verdict.causes[0].title)}"
+        result += _wrap(f"loader {other.scope.loader} ({plain(other.scope.title)}): {words}")
+    omitted = len(summary.loaders[1 + most :]) + summary.loaders_left_out
+    if omitted:
+        result.append(f"and {plural(omitted, 'smaller loader')} more")
+    return result
+
+
+def _verdict(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
     result = _wrap(f"{coverage.verdict_words(judged)}: {judged.summary}")
-    for line in (judged.doubt, *judged.flaws):
-        result += _wrap(line) if line else []
-    result += time_bars.lines(summary)
+    result += _wrap(judged.doubt) if judged.doubt else []
+    for line in judged.flaws[: room.remarks]:
+        result += _wrap(line)
+    if len(judged.flaws) > room.remarks:
+        result.append(f"and {plural(len(judged.flaws) - room.remarks, 'more remark')}")
+    result += time_bars.lines(summary, room.bars)
+    result += _causes(summary, judged, room)
+    if judged.ruled_out and room.ruled_out:
+        result += _wrap(f"ruled out: {', '.join(judged.ruled_out)}")
+    if judged.causes:
+        result += _next_step(summary, judged.causes[0])
+    for number, words in itertools.islice(next_steps.later_steps(judged), room.later_steps):
+        result += _wrap(f"step {number}, {plain(words)}")
+    return result
+
+
+def _causes(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
+    """Return what the loop's time is spent on, and how far that is certain."""
     of = plain(title_of(summary.loaders[0].scope.settings, iterated=False)) or "the loader"
-    result.append(shorten(f"Why (share of the loop over {of})", _WIDTH))
+    result = [shorten(f"Why (share of the loop over {of})", _WIDTH)]
     large = [each for each in judged.causes[1:] if each.is_silent or each.share >= LITTLE]
     large = [*judged.causes[:1], *large]  # the next step is for the first, however small
-    shown = large[:_MOST_CAUSES]
+    shown = large[: room.causes]
     for cause in shown:
         part = share(cause.share) if _is_of_loop(cause) else ""
         result += _wrap(plain(cause.title), f"  {part:>6}  ")
     rest = 1.0 - sum(cause.share for cause in shown if _is_of_loop(cause))
     if shown and rest >= LITTLE:
-        largest = _largest(large[_MOST_CAUSES:], rest / 2)
+        largest = _largest(large[room.causes :], rest / 2)
         words = f", most of it: {largest}" if largest else ""
         result += _wrap(f"the rest{words}", f"  {share(rest):>6}  ")
     gain = judged.causes[0].gain if judged.causes else math.nan
-    if math.isfinite(gain):
+    if room.gains and math.isfinite(gain):
         words = coverage.gain_words(judged.causes[0], judged)
         of = "this loop" if len(summary.loaders) > 1 else "the loop"
         result += _wrap(f"without the first cause: {of} {words}")
     if judged.as_large:
         result += _wrap(f"another cause may be as large: {plain(judged.as_large)}")
-    if judged.ruled_out:
-        result += _wrap(f"ruled out: {', '.join(judged.ruled_out)}")
-    if judged.causes:
-        first = judged.causes[0]
-        result += _wrap(f"next step: {plain(first.advice)}")
-        setting = first.remedy.setting or first.remedy.environment
-        for words, text in (
-            ("expected", trial.expected(first.remedy)),
-            ("try it" if setting else "after that", trial.trial_command(summary)),
-        ):
-            result += _wrap(f"{words}: {text}") if text else []
-    for number, words in next_steps.later_steps(judged):
-        step_lines = _wrap(f"step {number}, {plain(words)}")
-        result += step_lines if len(result) + len(step_lines) <= _MOST_LINES else []
+    return result
+
+
+def _next_step(summary: Summary, first: Cause) -> list[str]:
+    """Return the advice on the first cause, what it is expected to gain, and how to try it."""
+    result = _wrap(f"next step: {plain(first.advice)}")
+    setting = first.remedy.setting or first.remedy.environment
+    for words, text in (
+        ("expected", trial.expected(first.remedy)),
+        ("try it" if setting else "after that", trial.trial_command(summary)),
+    ):
+        result += _wrap(f"{words}: {text}") if text else []
     return result
 
 
@@ -114,7 +183,7 @@ def _is_of_loop(cause: Cause) -> bool:
     return cause.kind != OUTSIDE.kind and not cause.is_silent
 
 
-def _rates(loader: LoaderSummary) -> list[str]:
+def _rates(loader: LoaderSummary, gains: bool) -> list[str]:
     times = loader.times
     loop = times["loop_ns"] / max(len(loader.scope.ranks), 1)
     limits = [
@@ -123,7 +192,7 @@ def _rates(loader: LoaderSummary) -> list[str]:
             ("the steps", "step_limit_samples_per_s"),
             ("the making of batches", "input_limit_samples_per_s"),
         )
-        if times[name] > 0
+        if gains and times[name] > 0
     ]
     text = f"loop {duration(loop)}, {coverage.rate(loader)}"
     text += f" ({', '.join(limits)})" if limits else ""

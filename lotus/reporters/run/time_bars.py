@@ -19,24 +19,25 @@ _WORDS = {
     run_time.REST: "the rest",
 }
 _BAR, _WIDEST = 24, 36  # columns
+_MOST = 8  # parts
 _ROUNDED_OFF = 0.005  # of the wall time
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def parts(summary: Summary) -> Iterator[tuple[str, float, float]]:
-    """Yield (part, nanoseconds, share of the wall time), in the order of a run."""
+def parts(summary: Summary, most: int = _MOST) -> Iterator[tuple[str, float, float]]:
+    """Yield (part, nanoseconds, share of the wall time), in the order of a run; at most `most`."""
     names = {each.scope.loader: _name(each.scope.settings) for each in summary.loaders}
-    return parts_of(summary.time, names)
+    return parts_of(summary.time, names, most)
 
 
 def parts_of(
-    time: run_time.RunTime | None, names: Mapping[int, str]
+    time: run_time.RunTime | None, names: Mapping[int, str], most: int = _MOST
 ) -> Iterator[tuple[str, float, float]]:
     """Yield the same from a time and the names of loaders by number."""
     if time is None:
         return
     several = len({part.loader for part in time.parts if part.loader >= 0}) > 1
-    for part in run_time.condensed(time):
+    for part in run_time.condensed(time, most):
         words = _WORDS[part.kind]
         if part.loader >= 0 and several:
             words += f", {names.get(part.loader) or f'loader {part.loader}'}"
@@ -48,13 +49,13 @@ def _name(settings: dict[str, object]) -> str:
     return shorten(plain(name), 16) if isinstance(name, str) else ""
 
 
-def lines(summary: Summary) -> Iterator[str]:
-    """Yield a heading and a line for each part, at most 80 columns wide.
+def lines(summary: Summary, most: int = _MOST) -> Iterator[str]:
+    """Yield a heading and a line for each of at most `most` parts, at most 80 columns wide.
 
     Without a line for the rest where it is no more than what is rounded off.
     """
     rest = _WORDS[run_time.REST]
-    shown = [each for each in parts(summary) if each[0] != rest or each[2] >= _ROUNDED_OFF]
+    shown = [each for each in parts(summary, most) if each[0] != rest or each[2] >= _ROUNDED_OFF]
     return lines_of(summary.time, shown)
 
 

@@ -113,6 +113,16 @@ def test_without_a_run_directory_nothing_fails(tmp_path: Path) -> None:
     assert not (tmp_path / "gone").exists()
 
 
+def test_what_an_unseen_worker_computed_is_not_of_processes_that_are_kept(tmp_path: Path) -> None:
+    main, worker, server = (os.getpid(), -1), 4242, 4243
+    with BlockingSampler(tmp_path) as sampler:
+        sampler._children[main] = 0
+        sampler._kept._used[main] = {worker: (0, 2_000), server: (0, 300)}
+        page(tmp_path, worker, phase=state_page.ENDED)  # it began and ended between two scans
+    record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
+    assert [row[-1] for row in record["children"] if row[0] == main[0]] == [300]
+
+
 def test_a_mistake_of_ours_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> None:
         raise ValueError("wrong")

@@ -119,6 +119,30 @@ def test_the_short_form_is_short() -> None:
     assert any("next step" in line for line in lines)
 
 
+def test_what_is_least_missed_is_left_out_of_a_long_end() -> None:
+    run = Plan(operations={"Slow": 5.0, "Other": 2.0, "Third": 2.0}, sampler=8.0).run()
+    run.notes = [f"note {number}" for number in range(9)]
+    whole = short_report.short_report(run, most=1000)
+    shown_lines = short_report.short_report(run, most=len(whole) - 1)
+    least = short_report.short_report(run, most=0)
+    assert len(least) < len(shown_lines) < len(whole)
+    assert not any(line.startswith("step 3") for line in shown_lines)
+    for lines in (whole, shown_lines, least):
+        assert lines[0] == whole[0]
+        text = "\n".join(lines)
+        for words in (
+            "Where the ",
+            "Why (share",
+            "next step: ",
+            "Slow",
+            "more losses or notes",
+            "samples/s",
+        ):
+            assert words in text
+        advice = text.partition("next step: ")[2].partition(":")[0]
+        assert advice == "\n".join(whole).partition("next step: ")[2].partition(":")[0]
+
+
 def test_what_most_of_the_rest_is_has_its_name() -> None:
     parts = dict.fromkeys(("Read", "Crop", "Flip", "Scale", "Shift"), 1.0)
     run = Plan(workers=0, batches=60, operations=parts, step=30.0, collate=0.0, own=0.0).run()
