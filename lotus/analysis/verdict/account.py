@@ -20,8 +20,8 @@ from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.common import long_arrays
 
 _LEAST_NS = 1.0
-_WHOLE = 0.99  # of a charge: as much as all of it
-_LEAST_SHARE = 0.01  # of the loop: how less of it varies is of no weight
+_WHOLE = 0.99  # of a charge: counts as all of it
+_LEAST_SHARE = 0.01  # of the loop: smaller charges get no interval
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Account:
 
 
 def account(scope: Scope) -> Account:
-    """Charge the time of the loader's loop, and of the one that it would be without others."""
+    """Charge the time of the loader's loop, and that of its replay without other programs."""
     made = BatchMaking(scope)
     loop = undisturbed_loop(scope, made.use)
     books = _account(Ledger(made))
@@ -103,12 +103,12 @@ def _with_spread(books: Account, batches: pd.DataFrame) -> Account:
 
 
 def _taken(row: CauseRow, ledger: Ledger) -> Iterator[Charge]:
-    """What a cause takes, each charge with how much of it was at each batch."""
+    """Yield the charges of a cause, each with how much of it was at each batch."""
     left = ledger.left
     for charge in row.charges(ledger):
         before, left = left, ledger.left
         taken = before - left
-        # What of it was in the steps may have been taken earlier, of all of them together.
+        # The part in the steps may have been taken earlier, from all steps together.
         known = not charge.step_ns or total(taken) > _WHOLE * charge.ns
         yield replace(charge, by_batch=long_arrays.kept(taken) if known else None)
 
@@ -119,7 +119,7 @@ def _scaled(charge: Charge, scale: float) -> Charge:
 
 
 def _extrapolated(charges: list[Charge], uncharged_ns: float) -> list[Charge]:
-    """Only some batches were to be recorded: the others' waits are divided in the same way."""
+    """Divide the waits for batches that were not to be recorded like those for the others."""
     recorded = sum(charge.waited_ns for charge in charges if BY_KIND[charge.kind].part == WAITS)
     if recorded <= 0 or uncharged_ns <= 0:
         return charges

@@ -1,4 +1,4 @@
-"""How sure each cause's share is: how it varies between batches, all causes drawn together."""
+"""The uncertainty of causes' shares: a bootstrap over the batches, of all causes together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,18 +26,18 @@ class CauseSpread:
     shares: Floats
 
     def of(self, charge: Charge) -> Floats:
-        """The charge in each replicate, ns; NaN where that is not known."""
+        """Return the charge in each replicate, ns; NaN where that is not known."""
         place = next((i for i, mine in enumerate(self.charges) if mine is charge), None)
         factors = np.full(1, np.nan) if place is None else self.shares[:, place]
         return np.asarray(charge.ns * factors, np.float64)
 
     def interval(self, charge: Charge) -> tuple[float, float]:
-        """The 95 % interval of the charge, ns; NaN where it is not known."""
+        """Return the 95 % interval of the charge, ns; NaN where it is not known."""
         low, high = np.quantile(self.of(charge), [0.025, 0.975])
         return max(float(low), 0.0), float(high)
 
     def larger(self, charge: Charge, other: Charge) -> float:
-        """In what share of the replicates `other` is the larger of both; 0.0 if not known."""
+        """Return the share of the replicates in which `other` is the larger; 0.0 if not known."""
         return float((self.of(other) > self.of(charge)).mean())
 
 

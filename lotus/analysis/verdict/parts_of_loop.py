@@ -1,4 +1,4 @@
-"""What shares of a loop its parts take, and what other programs took of them."""
+"""The shares of a loop that its parts take, and how much of each other programs took."""
 
 from dataclasses import dataclass
 
@@ -39,12 +39,12 @@ class PartsOfLoop:
 
     @property
     def free(self) -> float:
-        """What other programs left: what they kept is no part of the loop that is judged."""
+        """The share that other programs left: only this part of the loop is judged."""
         return max(1.0 - self.others - self.edges_taken - self.step_taken, _LEAST_FREE)
 
 
 def parts_of_loop(books: Account, around: Circumstances) -> PartsOfLoop:
-    """The shares of a loop whose time is accounted for."""
+    """Return the shares of a loop whose time is accounted for."""
     loop, owed = books.loop_ns, _owed_ns(books)
     step, startup, shutdown = (ratio(ns, loop) for ns in owed.values())
     inputs = ratio(max(loop - sum(owed.values()), 0.0), loop)
@@ -63,7 +63,7 @@ def parts_of_loop(books: Account, around: Circumstances) -> PartsOfLoop:
 
 
 def _owed_ns(books: Account) -> dict[str, float]:
-    """What the loop owes to its training steps, its start-ups and its shut-downs."""
+    """Return how much is charged to training steps, start-ups and shut-downs, ns by part."""
     owed = dict.fromkeys((STEP, STARTUP, SHUTDOWN), 0.0)
     for charge in books.charges:
         part = BY_KIND[charge.kind].part
@@ -74,17 +74,17 @@ def _owed_ns(books: Account) -> dict[str, float]:
 
 
 def steady_wait_share(books: Account) -> float:
-    """The share of waits in the loop between its start-ups and its shut-downs."""
+    """Return the share of waits in the loop between its start-ups and its shut-downs."""
     owed = _owed_ns(books)
     steady = books.loop_ns - owed[STARTUP] - owed[SHUTDOWN]
     return ratio(steady - owed[STEP], steady)
 
 
 def share_of(books: Account, kind: str) -> float:
-    """The share of the loop that causes of this kind take together."""
+    """Return the share of the loop that causes of this kind take together."""
     return ratio(sum(charge.ns for charge in books.charges if charge.kind == kind), books.loop_ns)
 
 
 def taken_ns(books: Account, *parts: str) -> float:
-    """How much of these parts of the loop others had the cores, ns."""
+    """Return how long other programs had the cores during these parts of the loop, ns."""
     return sum(charge.taken_ns for charge in books.charges if BY_KIND[charge.kind].part in parts)

@@ -1,4 +1,4 @@
-"""What is said beside the causes: how far the machine was busy, and flaws that cost no time yet."""
+"""Remarks beside the causes: a busy machine, and flaws that cost no time yet."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _STALLED = 0.05  # of the loop in which some thread waited for memory
 
 
 def doubt(use: CoreUse) -> str:
-    """That other programs had the cores, and what it did to the figures."""
+    """Return a sentence on other programs that had the cores; "" if they delayed little."""
     busy = use.much_taken or (math.isnan(use.others_share) and use.rivals)
     kept = (("making of batches", use.fetch), ("training step", use.step))
     slowed = [(what, threads) for what, threads in kept if threads.delay_share >= LEAST_DELAY]
@@ -37,7 +37,7 @@ def doubt(use: CoreUse) -> str:
 
 
 def flaws(around: Circumstances, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:
-    """What is wrong whatever it costs: of processes, data, limits and memory."""
+    """Yield a sentence for each flaw, whatever it costs: of processes, data, limits, memory."""
     yield from _kept_cores(around.use)
     if around.times_read > 1:
         yield f"Each sample comes {how_often(around.times_read, around.workers)}."
@@ -57,7 +57,7 @@ def _kept_cores(use: CoreUse) -> Iterator[str]:
 
 
 def _few_cores(around: Circumstances, causes: Sequence[str]) -> Iterator[str]:
-    """That the program may not use all cores, though it waits for some; no cause says so."""
+    """Yield that the program waits for cores but may not use all, unless a cause says so."""
     waits = (around.use.fetch.delay_share, around.use.step.delay_share)
     waited = any(share >= LEAST_DELAY for share in waits)  # NaN: not measured
     if waited and around.few_cores > 0 and _TELL_CORES.isdisjoint(causes):
@@ -83,7 +83,7 @@ def _near_limits(around: Circumstances) -> Iterator[str]:
 
 
 def _short_memory(around: Circumstances, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:
-    """That memory was full while the loader was iterated."""
+    """Yield that memory was full while the loader was iterated."""
     stalled = ratio(around.memory_stall_ns, loop_ns)
     if around.memory_left >= ROOM:
         return

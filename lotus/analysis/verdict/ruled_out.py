@@ -24,7 +24,7 @@ RULED_OUT = {
 
 
 def ruled_out(books: Account, around: Circumstances, listed: Collection[str]) -> Iterator[str]:
-    """Causes that were measured and take next to nothing, but for those of the kinds `listed`."""
+    """Yield causes that were measured and take next to nothing, except those in `listed`."""
     charged: dict[str, float] = {}
     for charge in books.charges:
         charged[charge.kind] = charged.get(charge.kind, 0.0) + charge.ns

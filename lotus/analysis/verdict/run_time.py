@@ -1,4 +1,4 @@
-"""Where the wall time of a run went: the loops over its loaders, and what lies outside of them."""
+"""The wall time of a run, divided into the loops over its loaders and what lies outside of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class RunPart:
 
 @dataclass(frozen=True)
 class RunTime:
-    """The parts add up to `wall_ns`: from the program's start to its end.
+    """The parts of a run, which add up to `wall_ns`: from the program's start to its end.
 
     `pauses`: how many times the program was between two loops.
     """
@@ -43,20 +43,21 @@ class RunTime:
     pauses: int
 
     def of(self, *kinds: str) -> float:
-        """Nanoseconds of all parts of these kinds."""
+        """Return the nanoseconds of all parts of these kinds."""
         return sum(part.ns for part in self.parts if part.kind in kinds)
 
     def share(self, *kinds: str) -> float:
-        """Their share of the wall time, 0 to 1."""
+        """Return their share of the wall time, 0 to 1."""
         return ratio(self.of(*kinds), self.wall_ns)
 
 
 def run_time(run: RunLike) -> RunTime | None:
-    """Divide the wall time of a run's main process; None where start or end are not known, or
-    where several processes were iterating loaders beside their workers.
+    """Divide the wall time of a run's main process.
 
-    Of a job, this is the main process of the lowest rank. Where loops overlap (a validation inside
-    the training step, two loaders side by side), a time is charged once: to the shorter loop.
+    None if start or end are not known, or if several processes other than workers were iterating
+    loaders. In a job, this is the main process of the lowest rank. Where loops overlap (a
+    validation inside the training step, two loaders side by side), a time is charged once: to the
+    shorter loop.
     """
     start, end = (run.manifest.get(name) for name in ("start_ns", "end_ns"))
     if not isinstance(start, int) or not isinstance(end, int) or end <= start:
@@ -82,7 +83,8 @@ def run_time(run: RunLike) -> RunTime | None:
     over = sum(part.ns for part in parts[2:]) - in_loops
     if over > 0:  # two loops side by side: the steps of one hold waits of the other
         parts = _without(parts, over)
-    # lotus's own callback is nothing of the program's: it ends an epoch, the last one's the run.
+    # lotus's own callback is no time of the program. It runs after an epoch: between two loops, or
+    # after the last one.
     of_callback = np.nan_to_num(number(loop, "callback_ns"))
     is_last = began[known] == began[known].max()
     between, after = last - first - in_loops, end - last
@@ -95,11 +97,11 @@ def run_time(run: RunLike) -> RunTime | None:
 
 
 def _left_shutdowns(loop: pd.DataFrame, end: float) -> tuple[Floats, Ints]:
-    """When the workers of loops that were left before their end were shut down (n, 2), and the
-    loaders of these loops (n,).
+    """Return when workers of loops that were left before their end were shut down, from and to
+    (n, 2), and the loaders of these loops (n,).
 
-    That is once the program lets go of the iterator, which may be long after the last batch. The
-    end of such a loop is noted then, or earlier where the next one begins first.
+    That is when the program drops the iterator, which may be long after the last batch. The end of
+    such a loop is noted then, or earlier if the next one begins first.
     """
     took, last = number(loop, "shutdown_ns"), number(loop, "last_ns")
     mine = ~loop["exhausted"].to_numpy(np.bool_) & (took > 0) & (last < end)
@@ -109,7 +111,10 @@ def _left_shutdowns(loop: pd.DataFrame, end: float) -> tuple[Floats, Ints]:
 
 
 def _of_main(run: RunLike) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows of the main process of the lowest rank; workers may have loaders of their own."""
+    """Return the epochs and waits of the main process of the lowest rank.
+
+    Workers, which may have loaders of their own, do not count.
+    """
     epochs, waits = table(run, "epochs"), table(run, "waits")
     if not len(epochs):
         return epochs, waits.iloc[:0]
@@ -119,13 +124,13 @@ def _of_main(run: RunLike) -> tuple[pd.DataFrame, pd.DataFrame]:
     if not pids.size:
         return epochs.iloc[:0], waits.iloc[:0]
     if len(set(pids.tolist())) > 1:
-        return epochs.iloc[:0], waits.iloc[:0]  # several programs: no one's time is the run's
+        return epochs.iloc[:0], waits.iloc[:0]  # several programs: none stands for the run
     main = pids[0]
     return epochs[integer(epochs, "pid") == main], waits[integer(waits, "pid") == main]
 
 
 def _imported(run: RunLike, pids: Sequence[int] | np.ndarray, start: float, first: float) -> float:
-    """When the main process had imported torch's loaders; `start` where that is not known."""
+    """Return when the main process had imported torch's loaders; `start` if that is not known."""
     processes = table(run, "processes")
     mine = np.isin(integer(processes, "pid"), pids)
     times = number(processes, "torch_ns")[mine]
@@ -134,7 +139,7 @@ def _imported(run: RunLike, pids: Sequence[int] | np.ndarray, start: float, firs
 
 
 def _union(spans: Floats) -> tuple[float, int]:
-    """(length of the union of spans (n, 2), gaps in it)."""
+    """Return the length of the union of spans (n, 2), and the number of gaps in it."""
     ordered = spans[np.argsort(spans[:, 0], kind="stable")]
     reach = np.maximum.accumulate(ordered[:, 1])
     before = np.concatenate([ordered[:1, 0], reach[:-1]])
@@ -143,7 +148,7 @@ def _union(spans: Floats) -> tuple[float, int]:
 
 
 def _of_loops(loop: pd.DataFrame, spans: Floats, of: Ints) -> list[RunPart]:
-    """The parts of each loader's loops; what a shorter loop has taken is not in a longer one's.
+    """Return the parts of each loader's loops, without what a shorter loop has taken.
 
     `of`: the loaders that `spans` are of.
     """
@@ -165,9 +170,9 @@ def _of_loops(loop: pd.DataFrame, spans: Floats, of: Ints) -> list[RunPart]:
 
 
 def _without(parts: list[RunPart], over: float) -> list[RunPart]:
-    """Take `over` nanoseconds from the steps, each by its share; what is more, from the others.
+    """Take `over` nanoseconds from the steps, each by its share, and what is left from the others.
 
-    The latter is where two threads waited at a time.
+    Something is left where two threads waited at the same time.
     """
     steps = sum(part.ns for part in parts if part.kind == STEP)
     others = sum(part.ns for part in parts if part.loader >= 0) - steps
@@ -186,7 +191,7 @@ START, EDGES, REST = "start", "edges", "rest"
 
 
 def condensed(time: RunTime, most: int = 8, least: float = 0.01) -> list[RunPart]:
-    """The parts for a short chart, in the order of a run; they add up to its wall time.
+    """Return the parts for a short chart, in the order of a run; they add up to its wall time.
 
     `start` is imports and set-up, `edges` start-up and shut-down of a loader's loops. What is less
     than `least` of the wall time, or beyond `most` parts, is `rest`.

@@ -4,7 +4,7 @@ _NARROW = 0.01  # an interval of less is not shown
 
 
 def interval_words(low: float, high: float) -> str:
-    """In brackets, where it is known and not as narrow as what is rounded off."""
+    """Return the interval in brackets; "" if it is not known or is lost in rounding."""
     if not high - low >= _NARROW:
         return ""
     return f" ({low:.0%} to {high:.0%})" if high >= 0.0995 else f" ({low:.1%} to {high:.1%})"
@@ -19,7 +19,7 @@ def summary(
     left: tuple[float, float] | None,
     unclear: str,
 ) -> str:
-    """The numbers that say so, in a sentence or two.
+    """Return the numbers behind a verdict, in a sentence or two.
 
     `left`: (waits, step) as shares of the time that other programs left the loop, of which the
     verdict is; None where they took little. `unclear`: why waits of more than 5 % are not
@@ -45,7 +45,7 @@ def summary(
 
 
 def summary_of_hidden(inputs: float, interval: str, own: float) -> str:
-    """The sentence where waits are hidden behind steps that other programs slowed down."""
+    """Return the sentence on waits that are hidden behind steps that other programs slowed down."""
     return (
         f"The loop waits for data {inputs:.0%}{interval} of its time, and in a replay without what "
         f"other programs took of the cores {own:.0%}."

@@ -1,4 +1,4 @@
-"""Whether a run's time is spent outside of the loops over its loaders."""
+"""The verdict on a run whose time is spent outside of the loops over its loaders."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,10 +37,10 @@ _MOST = 0.5  # of the time: a line with more is named in the title
 def with_outside(
     judged: Verdict, time: RunTime | None, program: str, lines: Sequence[HotFunction] = ()
 ) -> Verdict:
-    """The verdict on a run, by that on the loader that it waits for most.
+    """Return the verdict on a run, given that on the loader that it waits for most.
 
-    `program`: it, as `advice_at` takes it. `lines`: its own, at which it was between its loops, as
-    `hot_lines` has them.
+    `program`: as `advice_at` takes it. `lines`: the program's own lines at which it was between
+    its loops, as `hot_lines` returns them.
     """
     cause = None if time is None else _cause(time, program, lines, busy=bool(judged.doubt))
     if cause is None or time is None:
@@ -56,10 +56,10 @@ def with_outside(
 
 
 def _cause(time: RunTime, program: str, lines: Sequence[HotFunction], busy: bool) -> Cause | None:
-    """Where more than in all waits is spent, and much of the run.
+    """Return the part outside of the loops that takes longer than all waits and much of the run.
 
-    `busy`: other programs had the cores. What is no loop may take many times as long then: the end
-    of a program is not judged, and a set-up must be longer.
+    `busy`: other programs had the cores. The time outside of the loops may be many times as long
+    then: the end of the program is not judged, and the set-up must be longer.
     """
     waits = time.of(STARTUP, WAIT, SHUTDOWN)
     loops = waits + time.of(STEP)

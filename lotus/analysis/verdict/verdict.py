@@ -39,8 +39,8 @@ from lotus.common.formatting import duration
 
 MODERATE, HIGH = 0.05, 0.20
 STANDSTILL = "standstill"  # kind of a program that was watched from outside, and did not move
-# Up to here the interval of its own waits has to lie above `MODERATE`, and so have its waits
-# without the way of batches from the workers: that takes a millisecond or two, whatever the loader.
+# Below this, the interval of the loop's own waits must lie above `MODERATE`, and so must these
+# waits without the time that batches are on their way from the workers: 1 to 2 ms in any loader.
 _NEAR_MODERATE = 0.10
 _WAY_NS = 2e6  # a batch: what its way from a worker takes, whatever the loader
 _BRIEF_NS = 2e9  # a start-up that comes once and takes less is no finding, however short the loop
@@ -76,10 +76,11 @@ class Cause:
 
     @property
     def gain(self) -> float:
-        """How many times as fast the loop would be without it, if all else took as long as before.
+        """The speed-up of the loop without this cause, if all else took as long as before.
 
-        NaN where that cannot be: without what occupies cores or the interpreter, all else is
-        quicker. Its time without a core, on a busy machine, is gone with it.
+        NaN where all else would not (without what occupies cores or the interpreter, it is
+        quicker), and for a small share. On a busy machine, the time in which this work had no core
+        is saved as well.
         """
         shared = (*_OF_CORES, INTERPRETER.kind)
         alone = self.part not in (STEP, OUTSIDE_PART) and self.kind not in shared
@@ -95,7 +96,7 @@ class Cause:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing waits for it: memory that grows, data that are not as meant."""
+        """True if nothing waits for it: memory that grows, data that are not as intended."""
         return BY_KIND[self.kind].silent
 
     @property
@@ -106,12 +107,12 @@ class Cause:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`kind`: input-bound, consumer-bound, start-up-bound, standstill or unknown; causes: first
-    comes first.
+    """The verdict on a loop; `causes`: the most important first.
 
-    Shares are of the loop's time: input_share (waits beyond the start-up), startup_share
-    (`iter()` to the first batch), step_share, shutdown_share; they add up to 1. input_low and
-    input_high: the 95 % interval of input_share, from how it varies between batches; NaN with few.
+    `kind`: input-bound, consumer-bound, start-up-bound, outside, standstill or unknown. Shares are
+    of the loop's time: input_share (waits beyond the start-up), startup_share (`iter()` to the
+    first batch), step_share, shutdown_share; they add up to 1. input_low and input_high: the 95 %
+    interval of input_share, from how it varies between batches; NaN with few.
     """
 
     kind: str
@@ -122,23 +123,23 @@ class Verdict:
     step_share: float
     shutdown_share: float
     causes: list[Cause]
-    doubt: str = ""  # what to hold against all of it, in a sentence
-    flaws: tuple[str, ...] = ()  # to know whatever it costs: data, memory, limits, what is left out
+    doubt: str = ""  # a reason to doubt all of it, in a sentence
+    flaws: tuple[str, ...] = ()  # worth knowing whatever they cost: data, memory, limits, omissions
     ruled_out: tuple[str, ...] = ()  # what was measured, and is no cause
     input_low: float = math.nan
     input_high: float = math.nan
     as_large: str = ""  # title of a cause that may be larger than the first one
-    # Whether the causes are those of the loop without other programs, of which theirs are shares.
+    # True: the causes are those of the loop without other programs, and their shares are of it.
     without_others: bool = False
 
     @property
     def step_lacks_cores(self) -> bool:
-        """Whether the step sets the pace, and missing cores are what slows it most."""
+        """True if the step sets the pace, and missing cores are what slows it most."""
         bound = self.kind == "consumer-bound" and bool(self.causes)
         return bound and self.causes[0].kind in missing_cores.KINDS
 
     def largest_causes(self, most: int) -> list[Cause]:
-        """`most` causes in their order: the first, those without a share, and the largest."""
+        """Return `most` causes in their order: the first, those without a share, the largest."""
 
         def rank(place: int) -> tuple[bool, float]:
             cause = self.causes[place]
@@ -205,14 +206,14 @@ class _Pacing:
 
 
 def _decided(books: Account, around: Circumstances, shares: PartsOfLoop) -> _Pacing:
-    """What sets the pace of the loop."""
+    """Decide what sets the pace of the loop."""
     listed, own = books, max(shares.inputs - shares.others, 0.0) / shares.free
     # Others that slow the steps down hide waits behind them: the loop without others is judged.
     if books.without_others and own < steady_wait_share(books.without_others):
         listed = books.without_others
         own = steady_wait_share(listed)
     brief = _is_brief(books, shares.edges * books.loop_ns)
-    # Neither without what others took: it is of both.
+    # Both shares with what other programs took: that is part of both.
     at_edges = shares.edges > shares.inputs and not brief and not _came_once(books.epochs)
     edges = (shares.edges - shares.edges_taken) / shares.free if at_edges else 0.0
     kind, degree = _kind(own, edges)
@@ -226,14 +227,14 @@ def _decided(books: Account, around: Circumstances, shares: PartsOfLoop) -> _Pac
 
 
 def _causes(ranked: list[Charge], listed: Account, around: Circumstances, kind: str) -> list[Cause]:
-    """The causes that are worth a line; at least one, where there is any."""
+    """Return the causes that are worth a line; at least one, if there is any."""
     judged = [_cause(charge, listed, around, kind) for charge in ranked]
     worth = [cause for cause in judged if cause.share >= LEAST_SHARE or cause.is_silent]
     return worth or judged[:1]
 
 
 def _summary(shares: PartsOfLoop, decided: _Pacing, causes: list[Cause], hidden: bool) -> str:
-    """The sentences that say so."""
+    """Return the sentences that sum the verdict up."""
     interval = interval_words(shares.low, shares.high)
     if hidden:
         return summary_of_hidden(shares.inputs, interval, decided.own)
@@ -255,7 +256,7 @@ def _summary(shares: PartsOfLoop, decided: _Pacing, causes: list[Cause], hidden:
 
 
 def _as_large(ranked: list[Charge], kind: str, books: Account, around: Circumstances) -> str:
-    """The title of another part of the waits that these batches cannot tell from the largest."""
+    """Return the title of a second cause of waits that may be the largest; "" if none may."""
     of_waits = [charge for charge in ranked[:2] if BY_KIND[charge.kind].part == WAITS]
     if kind != "input-bound" or len(of_waits) < 2 or ranked[0].kind in _DEFECTS:
         return ""
@@ -282,7 +283,10 @@ def _kind(inputs: float, edges: float) -> tuple[str, str]:
 
 
 def _listed_ns(charge: Charge, books: Account) -> float:
-    """What a cause of waits is listed with, ns: what others took of the step stands with them."""
+    """Return the time that a cause is listed with if the loop is input-bound, ns.
+
+    What other programs took of the step is listed with what they took of the waits.
+    """
     if charge.kind == OTHERS.kind:
         return charge.ns + taken_ns(books, STEP)
     return charge.ns - (charge.taken_ns if BY_KIND[charge.kind].part == STEP else 0.0)
@@ -291,7 +295,7 @@ def _listed_ns(charge: Charge, books: Account) -> float:
 def _unclear(
     degree: str, own: float, shares: PartsOfLoop, books: Account, around: Circumstances
 ) -> str:
-    """Why waits of more than `MODERATE` are not said to hold up the loop; "" where they do.
+    """Return why waits of more than `MODERATE` are not said to hold up the loop; "" if they are.
 
     `own`: the waits, as a share of the time that other programs left the loop.
     """
@@ -308,7 +312,7 @@ def _unclear(
 
 
 def _is_usual_way(books: Account, around: Circumstances) -> bool:
-    """Whether batches take no longer from the workers than any do, and no workers would cost more.
+    """Return True if sending takes its usual time and no loader setting is advised against it.
 
     Then no change of the loader makes these waits shorter.
     """
@@ -318,7 +322,7 @@ def _is_usual_way(books: Account, around: Circumstances) -> bool:
 
 
 def _largest(books: Account) -> float:
-    """The largest share of the loop that one cause of waits has, but for other programs."""
+    """Return the largest share of the loop that one cause of waits has, except other programs."""
     waits = [
         charge.waited_ns - charge.taken_ns
         for charge in books.charges
@@ -328,7 +332,10 @@ def _largest(books: Account) -> float:
 
 
 def _is_brief(books: Account, edges_ns: float) -> bool:
-    """Whether start-up and shut-down come once and are short: a longer run has less of them."""
+    """Return True if start-up and shut-down come once and are short.
+
+    Their share of a longer run is smaller.
+    """
     if "rank" not in books.epochs:  # sampled: epochs are not known
         return False
     of_ranks = books.epochs["rank"].value_counts()
@@ -336,9 +343,10 @@ def _is_brief(books: Account, edges_ns: float) -> bool:
 
 
 def _came_once(epochs: pd.DataFrame) -> bool:
-    """Whether an epoch between others has little start-up and shut-down, as of kept workers.
+    """Return True if an epoch between others has little start-up and shut-down.
 
-    A job of many epochs has the first start and the last end as this run has them: once.
+    That is so if workers are kept. A job of many epochs has the first start-up and the last
+    shut-down only once, as this run has.
     """
     if "rank" not in epochs:
         return False
@@ -351,17 +359,17 @@ def _came_once(epochs: pd.DataFrame) -> bool:
 
 
 def _mean(epochs: pd.DataFrame, name: str) -> float:
-    """The mean of a time of an epoch."""
+    """Return the mean of a time over the epochs."""
     return ratio(total(number(epochs, name)), len(epochs))
 
 
 def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> list[Charge]:
-    """Largest first; the training step first where it sets the pace and last where it does not,
-    but for what its threads lose, which takes its place among the others. A brief start-up comes
-    after the waits.
+    """Sort the charges, the largest first.
 
-    What has no record explains nothing and comes last, unless most of the waiting was broken off:
-    then nothing else is the cause.
+    The training step comes first where it sets the pace and last where it does not, except for
+    what its threads lose, which takes its place among the others. A brief start-up comes after the
+    waits. What has no record explains nothing and comes last, unless most of the waiting was broken
+    off: then nothing else is the cause.
     """
     waited = sum(charge.waited_ns for charge in charges if BY_KIND[charge.kind].part != STEP)
     whole = sum(charge.ns for charge in charges)
@@ -391,8 +399,8 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
             group = 2
         if charge.kind == REST.kind and charge.evidence.get("broken_off_ns", 0.0) <= waited / 2:
             group = 3
-        # Of the edges and the sending, what others took is known for a part only: as much as of the
-        # other waits.
+        # Only part of what others took of the edges and of the sending is known: assume the share
+        # that they took of the other waits.
         partly = part in (STARTUP, SHUTDOWN) or charge.kind == SENDING.kind
         stays = charge.kind == WORKER_THREADS.kind or (part == STEP and kind == "consumer-bound")
         taken = 0.0 if stays else charge.taken_ns

@@ -15,7 +15,7 @@ NEVER_READ = "its memory was not read"
 
 
 def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
-    """One row per worker and rank, all its processes together.
+    """Return one row per worker and rank, all its processes together.
 
     Columns: rank worker processes batches samples fetch_ns (total) batch_mean_ns sample_ns (typical
     per sample) times (sample_ns over the other workers' typical) idle_ns idle_share cpu_share
@@ -46,9 +46,9 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
 
 
 def _sums(batches: pd.DataFrame) -> pd.DataFrame:
-    """One row per rank and worker, of the batches whose making was recorded.
+    """Return one row per rank and worker, of the batches whose making was recorded.
 
-    A column at a time: together they take much memory.
+    Columns are added one at a time: together their inputs take much memory.
     """
     made = ~np.isnan(number(batches, "fetch_ns"))
     keys = pd.DataFrame({name: integer(batches, name)[made] for name in ("rank", "worker")})
@@ -58,7 +58,7 @@ def _sums(batches: pd.DataFrame) -> pd.DataFrame:
     place = group.ngroup().to_numpy()
 
     def of(values: Floats | Ints) -> Any:
-        """One column by rank and worker."""
+        """Group one column by rank and worker."""
         return pd.Series(values[made], copy=False).groupby(place)
 
     fetch = of(number(batches, "fetch_ns"))
@@ -102,7 +102,7 @@ def _memory(resources: pd.DataFrame) -> pd.DataFrame:
 
 
 def rank_table(scope: Scope, books: Account) -> pd.DataFrame:
-    """One row per rank: rank samples batches loop_ns wait_share step_share samples_per_s.
+    """Return one row per rank: rank samples batches loop_ns wait_share step_share samples_per_s.
 
     wait_share: blocked in `iter()`, in `next` or at the end, of the rank's own loop.
     """
@@ -135,7 +135,7 @@ def rank_table(scope: Scope, books: Account) -> pd.DataFrame:
 
 
 def idle_share(scope: Scope) -> float:
-    """Share of the workers' time in the loop that they had nothing to do."""
+    """Return the share of the workers' time in the loop in which they had nothing to do."""
     idle = total(number(scope.batches, "idle_in_loop_ns"))
     whole = idle + making_time(scope)
     return idle / whole if whole > 0 else float("nan")

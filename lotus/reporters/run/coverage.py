@@ -42,7 +42,7 @@ def heading_lines(summary: Summary) -> Iterator[str]:
 
 
 def _ran(words: Sequence[object]) -> str:
-    """The command, shortened; that of a notebook's kernel tells nobody anything."""
+    """Return the command, shortened, or that it was a cell of a notebook."""
     kernel = any("ipykernel_launcher" in str(word) for word in words[:2])
     return "a cell of a notebook" if kernel else brief_command(words, 60)
 

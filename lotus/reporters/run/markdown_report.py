@@ -80,7 +80,7 @@ def _facts(summary: Summary, loader: LoaderSummary) -> Iterator[str]:
 
 
 def _share_of(cause: Cause, judged: Verdict) -> str:
-    """A cause's share of the loop; that of the whole run says so."""
+    """Return a cause's share of the loop; one of the whole run says so."""
     if cause.is_silent:
         return ""
     whole = coverage.whole_of(cause, judged)

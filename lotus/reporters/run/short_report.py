@@ -169,8 +169,10 @@ def _next_step(summary: Summary, first: Cause) -> list[str]:
 
 
 def _largest(causes: Sequence[Cause], least: float) -> str:
-    """What has at least this share of the loop: one of the causes, or the training step with what
-    slows it; "" for nothing."""
+    """Return what has at least this share of the loop; "" for nothing.
+
+    That is one of the causes, or the training step with what slows it.
+    """
     left = [cause for cause in causes if _is_of_loop(cause)]
     one = max(left, key=lambda cause: cause.share, default=None)
     if one is not None and one.share >= least:

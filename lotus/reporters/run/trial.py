@@ -1,4 +1,4 @@
-"""How to try the advice: the command for it, and the predicted gain."""
+"""The command that tries the advice, and the predicted gain."""
 
 import os
 import shlex

@@ -2,8 +2,8 @@
 
 Each row takes its time from what the rows before it have left, so their order matters: what is out
 of the ordinary comes before the ordinary, and what nothing explains comes last. Threads beyond the
-cores, and too few cores, come before a slow worker: while they fight, which worker is slower is
-chance.
+cores, and too few cores, come before a slow worker: while threads compete for cores, it is chance
+which worker is slower.
 """
 
 from lotus.analysis.verdict.causes.cause_row import CauseRow

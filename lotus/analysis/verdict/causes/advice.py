@@ -1,4 +1,4 @@
-"""What a cause advises: words, and beside them the same in data."""
+"""The advice of a cause: words, and the same as data."""
 
 from dataclasses import dataclass, replace
 
@@ -9,26 +9,26 @@ from lotus.analysis.verdict.causes.worker_advice import worker_advice
 
 @dataclass(frozen=True)
 class Advice:
-    """`text`: sentences; `remedy`: what they change."""
+    """Advice: its sentences, and what they change."""
 
     text: str
     remedy: Remedy = CODE
 
     def after(self, text: str) -> "Advice":
-        """The same after other words."""
+        """Return the same advice after other words."""
         return replace(self, text=text + self.text)
 
     def before(self, text: str) -> "Advice":
-        """The same before other words."""
+        """Return the same advice before other words."""
         return replace(self, text=self.text + text)
 
     def or_code(self, place: object = "") -> "Advice":
-        """The same, where its words name a change of code as well."""
+        """Return the same advice, whose words also name a change of code (at `place`)."""
         return replace(self, remedy=self.remedy.or_code(place))
 
 
 def more_workers(around: Circumstances, waits: bool = False, steady: bool = True) -> Advice:
-    """The number of workers that is advised, or that more will not help.
+    """Advise a number of workers, or say that more will not help.
 
     `waits`: the cause needs no core; `steady`: a batch takes as long whatever their number.
     """

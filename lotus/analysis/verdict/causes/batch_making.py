@@ -1,7 +1,7 @@
-"""How the batches of a loader were made: what is found in a recording, whatever was waited for.
+"""The making of a loader's batches as recorded, whether or not the loop waited for it.
 
-Outliers (a few slow samples, batches that were slow as a whole, one slow worker, files read from
-cold storage) are what they took beyond the ordinary.
+Of outliers (a few slow samples, batches that were slow as a whole, one slow worker, files read from
+cold storage), only what they took beyond the ordinary counts.
 """
 
 from functools import cached_property
@@ -35,7 +35,7 @@ from lotus.analysis.samples.outlier_samples import (
 from lotus.analysis.samples.slow_batches import slow_as_a_whole
 from lotus.common.long_arrays import kept
 
-# Workers that use this much of the cores wait for a core, not for storage or a network.
+# If workers use this much of the cores, they wait for a core and not for storage or a network.
 CROWDED = 0.7
 # Kinds of outliers, as `Outliers` has them.
 ALONE, BY_CHANCE, TOGETHER = range(3)
@@ -44,11 +44,11 @@ SHARED = 0.2
 
 
 class BatchMaking:
-    """Nanoseconds, per batch (n,) or per batch and component (n, c).
+    """The making of batches: nanoseconds, per batch (n,) or per batch and component (n, c).
 
     `took_ns`: how long each batch kept its worker, 1.0 where that was not recorded (`known`).
-    `own_part`: of each fetch, in which others did not have its core. `slow_every`: in the order of
-    their worker, one in so many samples is slow; 0: not regularly.
+    `own_part`: the share of each fetch in which others did not have its core. `slow_every`: in the
+    order of their worker, one in so many samples is slow; 0: not regularly.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -80,13 +80,15 @@ class BatchMaking:
 
     @property
     def stalls_held(self) -> bool:
-        """Whether a thread that keeps the interpreter for 5 ms at a time causes what is slow by
-        chance."""
+        """True if what is slow by chance waits for the interpreter.
+
+        Another thread keeps that for 5 ms at a time.
+        """
         return self.looks_of_main.tell and not self.scope.num_workers
 
     @cached_property
     def storage(self) -> Floats | None:
-        """How long each component waited for storage (n, c); None: nothing did."""
+        """The time that each component waited for storage (n, c); None: nothing did."""
         if self.crowded:
             return None
         kinds = self.scope.operations
@@ -97,16 +99,16 @@ class BatchMaking:
 
     @cached_property
     def excess(self) -> tuple[Ints, list[Floats]]:
-        """What outliers took beyond what is typical of their worker, as `outlier_parts` has it.
+        """The time of outliers beyond what is typical of their worker, as of `outlier_parts`.
 
-        Of each kind: ALONE, BY_CHANCE, TOGETHER.
+        For each kind: ALONE, BY_CHANCE, TOGETHER.
         """
         return outlier_parts(self.components, self.scope, self.outliers)
 
     def with_core(self, parts: Floats) -> Floats:
-        """The part of such an excess in which others did not have its core (r, 1), 0 to 1.
+        """Return the part of such an excess in which others did not have its core (r, 1), 0 to 1.
 
-        What the batch was without a core beyond what is usual for batches without an excess.
+        The rest is the batch's time without a core, beyond what batches without an excess have.
         """
         fetch, excess = self.components.fetch, np.zeros(len(self.own_part))
         excess[self.excess[0]] = parts.sum(axis=1)
@@ -117,7 +119,7 @@ class BatchMaking:
         return np.asarray(1.0 - np.minimum(beyond, 1.0))[self.excess[0], None]
 
     def lag(self) -> Floats:
-        """The fraction of each batch's making that is owed to its worker being slow (n,)."""
+        """Return the fraction of each batch's making that is due to its worker being slow (n,)."""
         batches, slow = self.scope.batches, self.workers[self.workers["slow"]]
         if not len(slow):
             return np.zeros(len(batches))
@@ -136,7 +138,7 @@ def _crowded(scope: Scope, use: CoreUse) -> bool:
 
 
 def core_shared(scope: Scope, use: CoreUse) -> float:
-    """How much of the workers' time off a core others had it; 0.0 where that is of no weight.
+    """Return the share of the workers' time off a core in which others had it; 0.0 if it is small.
 
     Where the program itself keeps the cores busy, it is its own workers that wait for one another.
     """

@@ -1,4 +1,4 @@
-"""What a row of the table of causes holds, and what it charges to a loop."""
+"""A row of the table of causes, and the charges that it makes to a loop."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ class Evidence:
         return self._values.get(name, math.nan)
 
     def has(self, name: str) -> bool:
-        """Whether the number is known."""
+        """Return True if the number is known."""
         return not math.isnan(self[name])
 
 
@@ -36,7 +36,7 @@ class Charge:
     `delay_ns`: how long the same work had no core, which is charged to other programs.
     `taken_ns`: how much of `ns` was without a core that other programs had.
     `step_ns`: how much of `ns` was in the training step, of a cause of waits.
-    `at_once`: how much of it could be done at a time, where a lock keeps it from that; else NaN.
+    `at_once`: how many workers could do it at the same time but for a lock; NaN: no lock is known.
     `by_batch`: how much of it was at each batch of the loop (n,), ns; None where not known.
     """
 
@@ -53,7 +53,7 @@ class Charge:
 
     @property
     def waited_ns(self) -> float:
-        """How much of it was not in the training step, of a cause of waits."""
+        """The part of it that was not in the training step, of a cause of waits."""
         return self.ns - self.step_ns
 
 
@@ -78,15 +78,15 @@ class CauseRow:
     facts: Mapping[str, str] = field(default_factory=dict)
     reason: Callable[[Evidence], str] = lambda evidence: ""
     silent: bool = False  # takes no time
-    # Whether it should be changed in any case: named before the training step that sets the pace.
+    # True: worth a change in any case, so it is named before a training step that sets the pace.
     is_grave: Callable[[Charge], bool] = lambda charge: False
 
 
 def fixed(text: str) -> Words:
-    """Words that are the same for every charge."""
+    """Return a function of words that are the same for every charge."""
     return lambda charge, around: text
 
 
 def always(text: str, remedy: Remedy = CODE) -> Callable[[Charge, Circumstances], Advice]:
-    """Advice that is the same for every charge."""
+    """Return a function of advice that is the same for every charge."""
     return lambda charge, around: Advice(text, remedy)

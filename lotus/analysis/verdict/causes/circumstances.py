@@ -1,4 +1,4 @@
-"""What decides between one piece of advice and another: the loader's settings and its machine."""
+"""The facts that advice depends on beside its cause: the loader's settings and its machine."""
 
 import math
 from collections.abc import Mapping
@@ -33,19 +33,19 @@ _FAIR = 0.5  # of the cores, at least: other programs give way to what waits for
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What is known of a loader beside its charges."""
+    """Facts about a loader beside its charges."""
 
     workers: int
     cores: float  # that workers may use; NaN: not known
     needed: float  # workers that would keep up with the training step; NaN: not known
     batches: float  # of the longest epoch: more workers have nothing to do; inf: not known
     idle_share: float  # of the workers' time
-    shared: float  # of the time in which batches were made off a core: others had it
+    shared: float  # of the time that the making of batches was off a core: others had it
     prefetch: int
     pinned: bool
     persistent: bool
     in_order: bool
-    made: int  # how many loaders the program made of it
+    made: int  # how many times the program created it
     call_site: str  # file:line that made it; "": not known
     hot: list[HotFunction]  # in the data set's own code, as hot_functions has them
     hot_in_sampler: list[HotFunction]
@@ -80,23 +80,23 @@ class Circumstances:
 
     @property
     def times_read(self) -> float:
-        """How often an epoch has each sample, on average."""
+        """The number of times that an epoch has each sample, on average."""
         return self.shares.times_read
 
     @property
     def threads_are_set(self) -> bool:
-        """Whether the program sets torch's threads: it is seen to, or they are more than usual."""
+        """True if the program sets torch's threads: it was seen to, or they exceed the cores."""
         seen = self.threads_set_at and self.torch_threads != 1
         return bool(seen) or self.torch_threads > self.machine_cores
 
     @property
     def predict(self) -> GainPrediction | None:
-        """None where other programs had the cores: what a change gains is theirs to say then."""
+        """Predictions of gains; None if other programs had the cores: gains depend on them then."""
         return None if self.use.rivals else self.replayed
 
 
 def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) -> Circumstances:
-    """Gather them from a loader's tables; `use` and `shares` are those of its account.
+    """Gather the circumstances from a loader's tables; `use` and `shares` are of its account.
 
     `shares` None: they are computed.
     """
@@ -160,10 +160,10 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
 
 
 def _left_cores(scope: Scope, use: CoreUse) -> float:
-    """The cores that other programs leave; all of them where it is not known.
+    """Return how many cores other programs leave; all of them if that is not known.
 
-    Where the program does much else between its epochs, what others use is not known. What nobody
-    used in them is, and what the program did.
+    If the program does much else between its epochs, it is not known how much others use. How much
+    is idle during epochs is known, and how much the program uses.
     """
     if math.isfinite(use.others_share):
         return scope.cores * (1.0 - use.others_share)
@@ -172,7 +172,7 @@ def _left_cores(scope: Scope, use: CoreUse) -> float:
 
 
 def _affordable(scope: Scope) -> float:
-    """How many workers there could be before half of the memory that was left is theirs."""
+    """Return how many workers there could be if new ones may take half of the memory left."""
     of_workers = integer(scope.memory, "worker") >= 0
     each = np.nanmax(number(scope.memory, "private")[of_workers], initial=0.0)
     left = np.nanmin(number(scope.machine, "available_bytes"), initial=math.inf)
@@ -191,6 +191,6 @@ def _most(frame: pd.DataFrame, name: str) -> float:
 
 
 def _most_batches(scope: Scope) -> float:
-    """Of an epoch that came to its end, on one rank."""
+    """Return the most batches of an epoch that came to its end, on one rank; inf: none did."""
     batches = number(scope.epochs, "batches")[flag(scope.epochs, "exhausted")]
     return float(np.nanmax(batches, initial=0.0)) or math.inf

@@ -50,7 +50,7 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
 
 
 def _hiding(ledger: Ledger) -> dict[str, float]:
-    """The prefetch factor that hides them; empty where none does."""
+    """Return the prefetch factor that hides them, as evidence; empty if none does."""
     better = ledger.better_prefetch
     if not better.hides:
         return {}
@@ -61,9 +61,9 @@ def _hiding(ledger: Ledger) -> dict[str, float]:
 
 
 def _costly(ledger: Ledger) -> Bools:
-    """Batches (n,) that cost more than others, where a higher prefetch factor would hide that.
+    """Return which batches (n,) cost more than others, if a higher prefetch factor hides that.
 
-    None where it is single samples, or the prefetch factor is to blame.
+    None of them, if single samples or the prefetch factor are to blame.
     """
     hidden = ledger.better_prefetch.hides and not comes_first(ledger)
     if not hidden or ledger.made.outliers.alone.any():
@@ -91,7 +91,7 @@ def _together(ledger: Ledger, together: Bools) -> dict[str, float]:
 
 
 def _again_share(samples: pd.DataFrame, epochs: int) -> float:
-    """The share of these samples, by their index, that are slow in most epochs and at least two."""
+    """Return the share of these samples, by index, that are slow in most epochs, at least two."""
     known = pd.DataFrame({name: integer(samples, name) for name in ("sample", "epoch")})
     known = known[known["sample"] >= 0].drop_duplicates()
     if not len(known):
@@ -101,7 +101,7 @@ def _again_share(samples: pd.DataFrame, epochs: int) -> float:
 
 
 def _come_again(charge: Charge) -> bool:
-    """Whether it is the samples, which are slow each time, and not what else went on."""
+    """Return True if the samples themselves are to blame: they are slow each time."""
     return charge.evidence.get("again_share", 0.0) >= _MOST_AGAIN
 
 
@@ -207,7 +207,7 @@ SLOW_BATCHES = CauseRow(
     full_title=_slow_batches_title,
     charges=_slow_batches,
     facts={
-        "batches": "How many batches were slow as a whole.",
+        "batches": "Number of batches that were slow as a whole.",
         "slowest_epoch": "Epoch of the slowest batch.",
         "slowest_batch": "Number of the slowest batch.",
         "slowest_sample_ns": "A typical sample's time in it, nanoseconds.",
@@ -215,7 +215,7 @@ SLOW_BATCHES = CauseRow(
         "idle_share": "Share of the workers' time in which they had nothing to do, 0 to 1.",
         "lone_share": "Share of the waits in which one of several workers made a batch, 0 to 1.",
         "again_share": "Share of their samples that are slow in most epochs, at least two, 0 to 1.",
-        "slowest_batch_ns": "How long the slowest batch took to make, nanoseconds.",
+        "slowest_batch_ns": "Making of the slowest batch, nanoseconds.",
         "usual_batch_ns": "The same of a usual batch, nanoseconds.",
     }
     | {name: PREFETCH.facts[name] for name in ("prefetch_factor", "saved_share")},

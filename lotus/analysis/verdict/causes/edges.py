@@ -1,4 +1,4 @@
-"""What surrounds the waits of a loop: the training step, start-up, shut-down, and the rest."""
+"""Causes around the waits of a loop: the training step, start-up, shut-down, and the rest."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -18,8 +18,8 @@ from lotus.analysis.verdict.causes.worker_advice import HEADROOM
 from lotus.common.formatting import duration, plural, share
 
 _MUCH_TAKEN = 0.1  # of the start-up
-_MOST_OF_STEP = 0.5  # a line with more is named first, and what is waited for so long is most
-_STEP_WAITS = 0.15  # of the step: less is what a step on the CPU is off it now and then
+_MOST_OF_STEP = 0.5  # a line with more is in the title; a step that waits longer "mostly" waits
+_STEP_WAITS = 0.15  # of the step: one that computes on the CPU is off it for less
 
 
 def _step(ledger: Ledger) -> Iterable[Charge]:
@@ -29,8 +29,8 @@ def _step(ledger: Ledger) -> Iterable[Charge]:
         waiting = min(waiting, looks.blocked_share)
     evidence = {"waiting_share": waiting} | look_evidence(looks)
     ns = ledger.take_step()
-    # Without workers, others take of the step as they do of the making of batches. Beside workers
-    # a step that others slow down hides more of the making.
+    # Without workers, others take of the step as they do of the making of batches. With workers, a
+    # step that others slow down hides more of the making.
     # Causes before this one may have taken a part of its time without a core.
     delay_ns = float(np.nan_to_num(ledger.step_ns * threads.delay_share)) - (ledger.step_ns - ns)
     alone = ledger.use.rivals and not ledger.scope.num_workers
@@ -80,11 +80,11 @@ def _against_step(charge: Charge, around: Circumstances) -> Advice:
 
 
 def _enough_workers(around: Circumstances) -> int:
-    """How many workers would do, where these are fewer than there are; else 0."""
+    """Return how many workers are enough, if these are fewer than there are; else 0."""
     if not around.workers:
         return 0
     enough = math.ceil(around.needed * HEADROOM) if around.needed > 0 else 0
-    # Of work that lacks cores, fewer workers would not do as much in the same time.
+    # If work lacks cores, fewer workers would not do as much of it in the same time.
     used = around.workers * (1.0 - around.idle_share)
     return enough if enough < around.workers and used <= enough else 0
 
@@ -152,7 +152,7 @@ def _startup_reason(evidence: Evidence) -> str:
 
 
 def _epochs(evidence: Mapping[str, float]) -> float:
-    """How many epochs; where the run was sampled, how many at least."""
+    """Return the number of epochs; if the run was sampled, the least number."""
     return evidence.get("epochs", evidence.get("least_epochs", 1.0))
 
 
@@ -184,7 +184,7 @@ def _against_startup(charge: Charge, around: Circumstances) -> Advice:
 
 
 def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstances) -> Advice:
-    """Advice against the largest part of the start-up."""
+    """Return advice against the largest part of the start-up."""
     parts = ("iter_ns", "workers_ns", "first_batch_ns", "first_send_ns")
     largest = max(parts, key=lambda part: evidence.get(part, 0.0))
     if largest == "first_batch_ns" and _is_filling(evidence):
@@ -224,7 +224,7 @@ def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstance
 
 _KEEP = "Keep the workers between epochs: set persistent_workers=True."
 _MADE_ONCE = Remedy(changes={"persistent_workers": "on"})
-# Workers that are kept first end what they had begun: nothing is won by that.
+# Kept workers first finish what they had begun, so keeping them gains nothing.
 _AGAINST_LEAVING = (
     "The program leaves each loop before its end, and the batches that its workers have "
     "prefetched are thrown away: take all batches from one iterator, with `batches = iter(loader)` "
@@ -233,7 +233,7 @@ _AGAINST_LEAVING = (
 
 
 def _is_filling(evidence: Mapping[str, float]) -> bool:
-    """Whether first batches took little longer than others, and are waited for as none is ahead."""
+    """Return True if first batches took little longer: they are waited for as none is ahead."""
     return evidence.get("first_excess_ns", math.inf) < 0.5 * evidence.get("first_batch_ns", 0.0)
 
 
@@ -260,8 +260,8 @@ STARTUP = CauseRow(
         "first_batch_ns": "Waited for first batches, nanoseconds.",
         "first_excess_ns": "Of it, what first batches took beyond later ones, nanoseconds.",
         "first_send_ns": "Waited for the first sending of a process, nanoseconds.",
-        "epochs": "How many epochs.",
-        "least_epochs": "How many epochs at least, of a program that was sampled.",
+        "epochs": "Number of epochs.",
+        "least_epochs": "Least number of epochs, of a program that was sampled.",
         "import_ns": "Importing the program in a worker that was spawned, median, nanoseconds.",
         "unpickle_ns": "Reading what was pickled for it, median, nanoseconds.",
     },
@@ -305,7 +305,7 @@ def _rest(ledger: Ledger) -> Iterable[Charge]:
         ns = ledger.take_rest()
         yield Charge(REST.kind, REST.title, ns, {"broken_off_ns": min(broken, ns)})
     elif ledger.charged_ns <= sum(ledger.startup.values()):
-        # No wait is known by which those of the other batches could be divided.
+        # No wait is known like which those for the other batches could be divided.
         yield Charge(REST.kind, "waits for batches that were not recorded", ledger.take_rest())
 
 

@@ -112,7 +112,7 @@ def _advice(charge: Charge, around: Circumstances) -> Advice:
 
 
 _FACTS = {
-    "step_held_looks_share": "Share of looks at the training step that found it at a lock, 0 to 1.",
+    "step_held_looks_share": "Share of observations of the training step at a lock, 0 to 1.",
     "python_threads": "Python threads that the program itself had beside its main thread.",
 }
 
@@ -121,7 +121,7 @@ STEP_HELD = CauseRow(
     title="another thread of the main process holds the interpreter lock (GIL) during the step",
     part=cause_row.STEP,
     charges=_of_step,
-    facts={"step_looks": "How many looks at the training step."} | _FACTS,
+    facts={"step_looks": "Number of observations of the training step."} | _FACTS,
     reason=_reason_in_step,
     advice=_advice,
     is_grave=lambda charge: True,
@@ -132,9 +132,9 @@ INTERPRETER = CauseRow(
     title="another thread of the main process holds the interpreter lock (GIL)",
     charges=_interpreter,
     facts={
-        "held_looks_share": "Share of looks that found the main thread at a lock, 0 to 1.",
-        "held_looks": "How many looks at the main thread.",
-        "stalls_ns": "What samples that were slow by chance took beyond usual ones, nanoseconds.",
+        "held_looks_share": "Share of observations of the main thread at a lock, 0 to 1.",
+        "held_looks": "Number of observations of the main thread.",
+        "stalls_ns": "Time of samples that were slow by chance beyond usual ones, nanoseconds.",
     }
     | _FACTS,
     reason=_reason,

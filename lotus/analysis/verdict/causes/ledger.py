@@ -38,25 +38,25 @@ _SENDING_NS, _SENDING_NS_PER_BYTE = 2e6, 100.0
 
 
 class Excess(NamedTuple):
-    """What outliers took beyond what is typical, as far as it was waited for."""
+    """The time of outliers beyond what is typical, as far as it was waited for."""
 
     ns: float
     within: str  # the component that most of it was in; "": none
-    without_core: float  # beside `ns`: that others had the core, nanoseconds
+    without_core: float  # beside `ns`: the time in which others had the core, nanoseconds
 
 
 class Ledger:
-    """What is left of a loop's time: nanoseconds, per batch (n,) or per batch and component (n, c).
+    """The time of a loop that is not charged yet: ns per batch (n,), or batch and component (n, c).
 
     `making`: waits in which a batch was being made. The other waits are `sending`, `pinning`,
     `handover`, `index`, and in `startup` the parts of the start-up. `take` hands out what is left
     of `making`, `take_phase` what is left of the others. `drawn_ns`: what the sampler took before
     the first batches, in `iter()` or, without workers, in `next`. `phases`: sums of `wait_phases`.
 
-    `made` is what was recorded of the making, `use` who has the cores in this loop. `undisturbed`:
-    the loop to charge; None: the recorded one.
+    `made` is the recorded making of batches, `use` the use of the cores in this loop.
+    `undisturbed`: the loop to charge; None: the recorded one.
 
-    Of a million batches a matrix takes 100 MB: none is made but to be kept.
+    A matrix of a million batches takes 100 MB: none is built that is not kept.
     """
 
     def __init__(self, made: BatchMaking, undisturbed: UndisturbedLoop | None = None) -> None:
@@ -84,7 +84,7 @@ class Ledger:
             "first_batch_ns": waits.first_batch_ns,
             "first_send_ns": waits.first_send_ns,
         }
-        # What was waited of each nanosecond of the making, all of it and without delays by others.
+        # The wait for each nanosecond of making: of all of it, and of it without delays by others.
         rate = waits.making / made.took_ns
         self._rate = long_arrays.kept(waits.making / took)[:, None]
         self.making = long_arrays.zeros(made.components.parts.shape)
@@ -93,7 +93,7 @@ class Ledger:
         self.all_making_ns = total(waits.making)  # of `making`, before any cause took its part
         self.delay_share = 0.0  # of `making`, that was taken for other programs
         self.step_short_ns = 0.0  # of the step, waiting for the few cores that the program may use
-        self.lost_to_threads = 0.0  # of `making`, that threads which fight for the cores lost
+        self.lost_to_threads = 0.0  # of `making`, that threads which compete for cores lost
         self.sent_late = 0.0  # of the sending, for the same reason
         self._excess_without_core: list[Floats] = []  # of outliers of each kind (r, c)
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
@@ -104,36 +104,36 @@ class Ledger:
 
     @property
     def iter_ns(self) -> float:
-        """Blocked in `iter()`."""
+        """Time blocked in `iter()`."""
         return total(number(self.loop, "iter_ns"))
 
     @property
     def wait_ns(self) -> float:
-        """Blocked in `next`."""
+        """Time blocked in `next`."""
         return total(number(self.loop, "wait_ns"))
 
     @property
     def step_ns(self) -> float:
-        """In the training step."""
+        """Time in the training step."""
         return total(number(self.loop, "step_ns"))
 
     @property
     def own_ns(self) -> float:
-        """Of the training step: lotus's own work, which an untraced run does not have."""
+        """Time of lotus's own work in the training step, which an untraced run does not have."""
         return min(total(number(self.loop, "own_ns")), self.step_ns)
 
     @property
     def tail_ns(self) -> float:
-        """From the last batch of each epoch to its end."""
+        """Time from the last batch of each epoch to its end."""
         return total(number(self.loop, "tail_ns"))
 
     @property
     def loop_ns(self) -> float:
-        """All of the loop."""
+        """Time of the whole loop."""
         return total(number(self.loop, "loop_ns"))
 
     def storage(self, rows: slice) -> Floats:
-        """What is left of `making` in which these batches waited for storage (n, c)."""
+        """Return how much is left of `making` in which these batches waited for storage (n, c)."""
         if self.made.storage is None:
             return np.zeros_like(self.making[rows])
         return np.minimum(self._rate[rows] * self.made.storage[rows], self.making[rows])
@@ -148,7 +148,7 @@ class Ledger:
         return np.asarray((waited > 0) & (waited >= COLD_SHARE * own), np.bool_)
 
     def _crowded_first(self) -> float:
-        """Take from the start-up what first batches lost to threads that fight for the cores.
+        """Take from the start-up what first batches lost to threads that compete for the cores.
 
         Workers lose it in each batch, so it is no cost of starting them.
         """
@@ -160,7 +160,7 @@ class Ledger:
         return ns
 
     def _start_without_core(self) -> float:
-        """How long the loop waited for workers that start while others had their core."""
+        """Return how long the loop waited for starting workers whose core others had."""
         workers = self.scope.workers
         wall = number(workers, "ready_ns") - number(workers, "start_ns")
         delay = number(workers, "startup_delay_ns")
@@ -171,9 +171,9 @@ class Ledger:
     def _made_without_core(self) -> float:
         """Take the waits for batches that were made, in which others had the main process's core.
 
-        Before the sending and the hand-over are charged, of which they would be a part. On cores
-        that the program itself keeps busy, its own workers may have had it, unless processes that
-        make no batches did.
+        This comes before sending and hand-over are charged, which these waits would be part of. If
+        the program itself keeps the cores busy, its own workers may have had the core, unless
+        processes that make no batches did.
         """
         taken = self.use.kept or (self.use.others and not self.use.full)
         if not taken or not self.scope.num_workers:
@@ -182,7 +182,7 @@ class Ledger:
 
     @property
     def left(self) -> Floats:
-        """What no cause has taken of each batch's wait and of the step after it (n,), ns."""
+        """The part of each batch's wait and of the step after it that is not charged (n,), ns."""
         step = np.nan_to_num(number(self.batches, "step_ns"))
         step = step * ratio(self.step_left_ns, self.step_ns)
         made = self.sending + self.pinning + self.handover + self.index
@@ -207,7 +207,7 @@ class Ledger:
 
     @property
     def received_cpu_ns(self) -> float:
-        """CPU time of the main process in `next`, but for what it does there once a batch is here.
+        """CPU time of the main process in `next`, except for its work after a batch has arrived.
 
         NaN: not measured.
         """
@@ -217,11 +217,11 @@ class Ledger:
         return max(total(cpu) - total(self.handover), 0.0)
 
     def take_sending(self) -> float:
-        """Take what is left of the sending, but what kept it from the cores.
+        """Take what is left of the sending, except the time without a core.
 
-        What a worker's feeder thread was without a core is not measured: on cores that others have,
-        or that the threads of the workers fight for, it is what neither its bytes nor the CPU time
-        of the main process in `next`, which receives the batch, account for.
+        How long a worker's feeder thread had no core is not measured. If others have the cores, or
+        the threads of the workers compete for them, it is the time that neither its bytes nor the
+        CPU time of the main process in `next`, which receives the batch, account for.
         """
         crowded = self.use.fetch.crowded and self.scope.num_workers > 0
         if self.use.others or self.use.kept or crowded:
@@ -230,7 +230,7 @@ class Ledger:
             more = ratio(self.received_cpu_ns - total(kept), total(self.sending - kept))
             kept += (self.sending - kept) * float(np.clip(np.nan_to_num(more), 0.0, 1.0))
             late = total(self.sending - kept)
-            # Of these threads as much as of the making: the rest is others'.
+            # The workers' threads cause the share that they cause of the making, others the rest.
             lost = self.use.fetch.lost_share if crowded and self.use.rivals else 1.0 * crowded
             self.sent_late += late * lost
             self.made_without_core += late * (1.0 - lost)
@@ -240,7 +240,7 @@ class Ledger:
     def take(self, part: Callable[[slice], Floats]) -> float:
         """Take from `making`, as far as there is as much; return how much it was.
 
-        `part` tells of some batches how much is to be taken (n, c).
+        `part` returns how much to take from a slice of the batches (n, c).
         """
         ns = 0.0
         for rows in blocks(len(self.making)):
@@ -254,9 +254,9 @@ class Ledger:
         return self.take(lambda rows: self.making[rows] * share)
 
     def take_share_with_core(self, share: float) -> float:
-        """Take this share of `making`; return how much of it was not without a core.
+        """Take this share of `making`; return the part in which others did not have its core.
 
-        What was is charged to those who had it.
+        The other part is charged to those who had it.
         """
         own = 0.0
         for rows in blocks(len(self.making)):
@@ -285,7 +285,7 @@ class Ledger:
     def take_held(self, share: float) -> float:
         """Take this share of all waits but the start-up; return how much it was.
 
-        First of those in which the batch was made already: what the main process does itself.
+        It is first taken from waits for batches that were already made: work of the main process.
         """
         made = total(self.sending) + total(self.handover)
         making = total(self.making)
@@ -303,9 +303,9 @@ class Ledger:
 
     @cached_property
     def better_prefetch(self) -> Prefetch:
-        """The prefetch factor that hides costly batches which come again; NOTHING where none does.
+        """The prefetch factor that hides costly batches which come again; NOTHING if none does.
 
-        What is made ahead would need a core: nothing where there is none left.
+        NOTHING also if no core is left: making batches further ahead would need one.
         """
         if self.use.full:
             return NOTHING
@@ -317,7 +317,7 @@ class Ledger:
     def take_excess(self, kind: int) -> Excess:
         """Take what outliers of a kind took beyond what is typical of their worker.
 
-        `kind`: ALONE, BY_CHANCE or TOGETHER. What they were without a core is left, for
+        `kind`: ALONE, BY_CHANCE or TOGETHER. Their time without a core is left for
         `take_excess_without_core`.
         """
         affected, of_kinds = self.made.excess
@@ -343,14 +343,14 @@ class Ledger:
         return self._excess(self.take(lambda rows: self.making[rows] * beyond[rows, None]), each)
 
     def _excess(self, taken_ns: float, each: Floats, without_core: float = 0.0) -> Excess:
-        """What was taken, of which each component (c,) had so much."""
+        """Return the excess that was taken; `each`: how much of it each component had (c,)."""
         most = int(np.argmax(each)) if each.size else 0
         named = each.size and each[most] > 0.5 * each.sum()
         within = self.made.components.names[most] if named else ""
         return Excess(taken_ns, within, without_core)
 
     def take_excess_without_core(self) -> float:
-        """Take what is left of what outliers were without a core; return how much it was."""
+        """Take what is left of the outliers' time without a core; return how much it was."""
         parts, self._excess_without_core = self._excess_without_core, []
         return sum(map(self._take_of_affected, parts))
 
@@ -379,7 +379,7 @@ class Ledger:
 
 
 def _loop_of(recorded: pd.DataFrame, batches: pd.DataFrame) -> pd.DataFrame:
-    """The epochs of which batches have a wait, with the sums of these; their edges as recorded."""
+    """Return the epochs that have waits in `batches`, with their sums; their edges as recorded."""
     waited = np.isfinite(number(batches, "wait_ns"))
     sums = batches[waited].groupby(["rank", "epoch"], as_index=False)[["wait_ns", "step_ns"]].sum()
     loop = recorded.drop(columns=["wait_ns", "step_ns"]).merge(sums, on=["rank", "epoch"])

@@ -17,7 +17,7 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
 
 
 def charges_of(growth: MemoryGrowth) -> Iterable[Charge]:
-    """A charge where the workers' memory grows much."""
+    """Yield a charge if the workers' memory grows much."""
     if not growth.copies and growth.seconds_left == float("inf"):
         return
     evidence = {
@@ -86,8 +86,8 @@ MEMORY = CauseRow(
     facts={
         "copied_bytes": "Pages that a worker had shared with the main process and copied, bytes.",
         "shared_bytes": "Pages that it may still copy, bytes.",
-        "allocated_bytes": "What it grew by otherwise, bytes.",
-        "whole_bytes": "What all workers copied or may copy, bytes.",
+        "allocated_bytes": "Growth of its memory by other pages, bytes.",
+        "whole_bytes": "Pages that all workers copied or may copy, bytes.",
         "available_bytes": "Memory that was left then, bytes.",
         "limit_bytes": "The cgroup's limit that left it; without one, the machine did, bytes.",
         "left_ns": "Until the memory would be full if they grew on, nanoseconds.",

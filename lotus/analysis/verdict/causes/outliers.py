@@ -31,20 +31,21 @@ from lotus.common.formatting import amount, duration, operation_name
 
 _SPARE = 0.1  # of the workers' time: with less, no order of the batches makes them in time
 _SAMPLE_FACTS = {
-    "samples": "How many samples are slow.",
-    "times_fetched": "How often they were fetched.",
+    "samples": "Number of slow samples.",
+    "times_fetched": "Number of times that they were fetched.",
     "slowest_sample": "Index of the slowest sample; null: of a stream, whose samples have none.",
     "slowest_ns": "Its time, nanoseconds.",
     "typical_ns": "A usual sample's time, nanoseconds.",
     "blocked_share": (
-        "Share of what the fetches that hold them take beyond usual ones, 0 to 1, in which their "
+        "Share of the time that fetches with them take beyond usual ones, 0 to 1, in which their "
         "process neither computed nor was ready to."
     ),
 }
 _TEMPORARY = re.compile(r"^(/var)?/tmp/|/tmp[a-z0-9_]{8}/")  # as Python's tempfile names them
-# Fetched once, so many samples that await their turn and take so unequally long are no slow ones.
+# If at least so many samples, each fetched once, wait for something, and for times as unequal as
+# this, the samples themselves are not slow.
 _LEAST_UNEVEN, _UNEVEN = 8, 2.0
-# What lasts as long as somebody else holds it, whichever sample asks; and what helps.
+# Waits that last as long as somebody else holds something, whichever sample asks; and what helps.
 _AWAITED = {
     "sleep": (
         "Its code sleeps now and then, as a retry loop does while a database or a file is locked, "
@@ -62,7 +63,7 @@ _LEAST_BLOCKED = 0.6  # blocked_share: the slow samples wait, and do not compute
 
 
 def outlier_charge(row: CauseRow, excess: Excess, evidence: dict[str, float]) -> Charge:
-    """What outliers of a kind took, as a charge of their cause."""
+    """Return the charge of a cause for its outliers."""
     return Charge(
         row.kind,
         row.title,
@@ -91,7 +92,10 @@ def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
 
 
 def _blocked_share(ledger: Ledger, samples: pd.DataFrame) -> float:
-    """Of what the fetches that hold these samples took beyond usual ones; NaN: not measured."""
+    """Return the blocked share of what fetches with these samples took beyond usual ones.
+
+    NaN: not measured.
+    """
     batches = ledger.scope.batches
     rows = batch_rows(batches, samples, ("rank", "epoch", "batch"))
     slow = np.isin(np.arange(len(batches)), rows)
@@ -112,19 +116,19 @@ def _is_waiting(charge: Charge) -> bool:
 
 
 def _waiting_words(charge: Charge) -> str:
-    """What they do instead of computing; "" where they compute."""
+    """Return what they do instead of computing; "" if they compute."""
     return (mostly_blocked(charge) or "waits") if _is_waiting(charge) else ""
 
 
 def where_most(charge: Charge, around: Circumstances) -> str:
-    """The function or operation that most of it was in; "" where none is known."""
+    """Return the function or operation that most of it was in; "" if none is known."""
     if charge.within == OWN:
         return str(of_program(around.hot)) if around.hot else ""
     return operation_name(charge.within) if charge.within else ""
 
 
 def _times_uneven(ledger: Ledger, slow: Bools) -> float:
-    """How many times as long the long ones of these samples took as the short ones; NaN: few."""
+    """Return the long times of these samples (0.9 quantile) over the short (0.1); NaN: few."""
     took = number(ledger.made.outliers.samples, "duration_ns")[
         costliest(ledger.made.outliers, slow)
     ]
@@ -204,12 +208,12 @@ def _against_slow_samples(charge: Charge, around: Circumstances) -> Advice:
 
 
 def _kept(path: str) -> str:
-    """What to know of a file before it is looked for."""
+    """Return a remark on a file in a temporary folder; "" for other files."""
     return " (in a temporary folder, which may be gone)" if _TEMPORARY.search(path) else ""
 
 
 def hidden_by_prefetch(charge: Charge, around: Circumstances) -> Remedy:
-    """The prefetch factor that hides them, where the evidence has one."""
+    """Return the remedy of the prefetch factor that hides them, if the evidence has one."""
     if "prefetch_factor" not in charge.evidence:
         return NOTHING
     return set_prefetch(around, int(charge.evidence["prefetch_factor"]))
@@ -221,7 +225,7 @@ SLOW_SAMPLES = CauseRow(
     full_title=_slow_samples_title,
     charges=_slow_samples,
     facts=_SAMPLE_FACTS
-    | {"most_fetches": "How often the most fetched of them was fetched; 1: none twice."}
+    | {"most_fetches": "Number of fetches of the most fetched of them; 1: none twice."}
     | WAITING_FACTS
     | dict(PREFETCH.facts),
     reason=_slow_samples_reason,
@@ -261,7 +265,7 @@ def _stalls_reason(evidence: Evidence) -> str:
 
 
 def _against_stalls(charge: Charge, around: Circumstances) -> Advice:
-    # Who waits for what another one holds, holds it too: more workers hold it longer.
+    # Workers that wait for what another one holds also hold it in turn: more workers wait longer.
     reason = blocked_reason(charge) if _is_waiting(charge) else ""
     if reason in _AWAITED:
         return Advice(f"No sample is to blame. {_AWAITED[reason]}", CODE_NOT_WORKERS)
@@ -277,7 +281,7 @@ STALLS = CauseRow(
     full_title=_stalls_title,
     charges=_stalls,
     facts=_SAMPLE_FACTS
-    | {"uneven_times": "How many times as long the long ones took as the short ones."}
+    | {"uneven_times": "Time of the long ones over that of the short ones."}
     | WAITING_FACTS,
     reason=_stalls_reason,
     advice=_against_stalls,
@@ -306,7 +310,7 @@ def _slow_worker_title(charge: Charge, around: Circumstances) -> str:
 
 
 def _dealt_in_order(around: Circumstances) -> bool:
-    """Whether a worker has the same samples in each epoch: what is slow may be they, or it."""
+    """Return True if a worker has the same samples in each epoch: these or it may be slow."""
     return around.in_sequence and not around.iterable
 
 

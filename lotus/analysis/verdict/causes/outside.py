@@ -40,9 +40,9 @@ OUTSIDE = CauseRow(
     part=OUTSIDE_PART,
     charges=lambda ledger: (),
     facts={
-        "waits_ns": "What all loops waited, start-up and shut-down included, nanoseconds.",
+        "waits_ns": "Waits of all loops, start-up and shut-down included, nanoseconds.",
         "between_ns": "Time between two loops, nanoseconds.",
-        "pauses": "How many times the program was between two loops.",
+        "pauses": "Number of times that the program was between two loops.",
     },
     reason=_reason,
     advice=always(advice_at(())),

@@ -16,10 +16,10 @@ _DEFAULT = 2  # torch's prefetch factor, where none is set
 
 
 def comes_first(ledger: Ledger) -> bool:
-    """Whether the prefetch factor is to blame, and not the few batches that cost more.
+    """Return True if the prefetch factor is to blame, and not the few batches that cost more.
 
-    Where it is less than torch's own, or where it is steps that are long, or samples that are slow
-    at regular intervals.
+    It is if it is lower than torch's default, or if steps are long, or samples are slow at regular
+    intervals.
     """
     better = ledger.better_prefetch
     low = ledger.scope.prefetch_factor < _DEFAULT
@@ -32,7 +32,7 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
 
 
 def _charges_of_rest(ledger: Ledger) -> Iterable[Charge]:
-    """Of what slow samples and slow batches have left."""
+    """Charge it what slow samples and slow batches have left."""
     if ledger.better_prefetch.hides and not comes_first(ledger):
         yield _charge(ledger)
 
@@ -51,7 +51,7 @@ def _charge(ledger: Ledger) -> Charge:
 
 
 def _is_sampled(evidence: Mapping[str, float]) -> bool:
-    """Whether it stands on samples of a program that runs: batches and the factor are not known."""
+    """Return True for a sampled program, of which batches and the factor are not known."""
     return "all_making_share" in evidence
 
 
@@ -108,7 +108,7 @@ def _advice(charge: Charge, around: Circumstances) -> Advice:
 
 
 def raised(charge: Charge, around: Circumstances) -> str:
-    """Words that advise the prefetch factor that was found."""
+    """Return the words that advise the prefetch factor that was found."""
     tried = "Try to raise" if around.use.rivals else "Raise"
     return (
         f"{tried} prefetch_factor from {around.prefetch} to "

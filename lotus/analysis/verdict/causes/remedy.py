@@ -1,4 +1,4 @@
-"""What an advice changes, in data: so that steps can be compared, predicted and tried."""
+"""The changes that advice makes, as data: so that they can be compared, predicted and tried."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from lotus.analysis.verdict.causes.worker_advice import WorkerAdvice
 
 WORKERS, PREFETCH = "num_workers", "prefetch_factor"
 PERSISTENT, PINNED = "persistent_workers", "pin_memory"
-# "not more": more of it will not help. "other": neither more nor less of it.
+# "not more": more of it will not help. "other": a change in no direction.
 Direction = Literal["more", "fewer", "not more", "on", "off", "other"]
 Part = Literal[
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "threads", "cores",
@@ -21,7 +21,7 @@ _OPPOSITES = ({"more", "fewer"}, {"more", "not more"}, {"on", "off"})
 
 @dataclass(frozen=True)
 class Remedy:
-    """`setting`: parameters of the DataLoader; `environment`: variables of the program's.
+    """A change of parameters of the DataLoader (`setting`) or of environment variables.
 
     `changes`: what is changed and in which direction, also where no value is named. `place`: the
     code that is changed, as `function (file:line)`; "": none, or not known.
@@ -34,7 +34,7 @@ class Remedy:
     place: str = ""
 
     def contradicts(self, other: "Remedy") -> bool:
-        """Whether both change the same thing, to different values or in opposite directions."""
+        """Return True if both change a thing to different values or in opposite directions."""
         of_both = self.setting.keys() & other.setting.keys()
         if any(self.setting[name] != other.setting[name] for name in of_both):
             return True
@@ -42,11 +42,11 @@ class Remedy:
         return any({self.changes[part], other.changes[part]} in _OPPOSITES for part in parts)
 
     def or_code(self, place: object = "") -> "Remedy":
-        """The same, or a change of code."""
+        """Return the same remedy, or a change of code."""
         return replace(self, changes={**self.changes, "code": "other"}, place=str(place))
 
     def with_changes(self, changes: Mapping[Part, Direction]) -> "Remedy":
-        """The same, with these changes as well."""
+        """Return the same remedy with these changes as well."""
         return replace(self, changes={**self.changes, **changes})
 
 
@@ -61,7 +61,7 @@ DATA = Remedy(changes={"data": "other"})
 def set_workers(
     advised: WorkerAdvice, around: Circumstances, waits: bool = False, steady: bool = True
 ) -> Remedy:
-    """The number of workers that is advised, where it names one.
+    """Return the remedy of setting the advised number of workers, if there is one.
 
     `waits`: the cause needs no core; `steady`: a batch takes as long whatever their number.
     """
@@ -80,24 +80,24 @@ def set_workers(
 
 
 def no_workers(around: Circumstances) -> Remedy:
-    """Batches that the main process makes itself."""
+    """Return the remedy of making batches in the main process."""
     expected = around.predict.with_workers(0) if around.predict else UNKNOWN
     changes: dict[Part, Direction] = {"num_workers": "fewer", "persistent_workers": "off"}
     return Remedy({WORKERS: 0}, expected=expected, changes=changes)
 
 
 def set_prefetch(around: Circumstances, prefetch: int) -> Remedy:
-    """Another prefetch factor."""
+    """Return the remedy of another prefetch factor."""
     expected = around.predict.with_prefetch(prefetch) if around.predict else UNKNOWN
     return Remedy({PREFETCH: prefetch}, expected=expected, changes={"prefetch_factor": "more"})
 
 
 def keep_workers(around: Circumstances) -> Remedy:
-    """Workers that are kept from one epoch to the next."""
+    """Return the remedy of keeping workers from one epoch to the next."""
     expected = around.predict.with_kept_workers() if around.predict else UNKNOWN
     return Remedy({PERSISTENT: True}, expected=expected, changes={"persistent_workers": "on"})
 
 
 def set_threads(count: int, variable: str = "OMP_NUM_THREADS") -> Remedy:
-    """Fewer threads: by default those of OpenMP, and so of torch."""
+    """Return the remedy of fewer threads: by default those of OpenMP, and so of torch."""
     return Remedy(environment={variable: str(count)}, changes={"threads": "fewer"})

@@ -11,7 +11,7 @@ from lotus.common.formatting import amount, plural
 
 
 def _repeated(ledger: Ledger) -> Iterable[Charge]:
-    """What is spent on samples that came before: waits, and training steps."""
+    """Charge the waits and training steps that are spent on samples that came before."""
     times = ledger.made.shares.times_read
     if times > 1:
         again = 1.0 - 1.0 / times
@@ -22,7 +22,7 @@ def _repeated(ledger: Ledger) -> Iterable[Charge]:
 
 
 def how_often(times: float, workers: int) -> str:
-    """How often samples come, and what that says of their division among the workers."""
+    """Return how often samples come, and what that says about how workers divide the data."""
     if times < workers:
         what = "workers read what others read as well"
         return f"about {times:.1f} times per epoch on average: {what}"
@@ -56,14 +56,14 @@ SAMPLES_TWICE = CauseRow(
     title="samples that come several times an epoch",
     full_title=_repeated_title,
     charges=_repeated,
-    facts={"times_read": "How many times an epoch has each sample, on average."},
+    facts={"times_read": "Number of times that an epoch has each sample, on average."},
     reason=_repeated_reason,
     advice=_against_repeated,
 )
 
 
 def _starved(ledger: Ledger) -> Iterable[Charge]:
-    """What the making would have been shortened by, if all workers had made equal parts."""
+    """Charge what would have been saved of the making if all workers had made equal parts."""
     shares = ledger.made.shares
     if shares.lost:
         ns = ledger.take_share(shares.lost)

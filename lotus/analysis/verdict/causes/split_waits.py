@@ -1,4 +1,4 @@
-"""Each wait of a loop divided into what its batch was waited for: making, sending, start-up, ..."""
+"""Waits of a loop, each divided by what happened to its batch: making, sending, start-up, ..."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from lotus.common.long_arrays import kept
 
 @dataclass(frozen=True)
 class SplitWaits:
-    """Nanoseconds, of each batch (n,) or of all; together they are all waits.
+    """The parts of all waits: nanoseconds, of each batch (n,) or of all batches.
 
     `making`: a batch was being made. The other waits: `sending`, `pinning`, `handover`, `index`,
     and those of the start-up: `workers_ns`, `first_batch_ns`, `first_send_ns`. `drawn_ns`: without
@@ -41,7 +41,7 @@ def split_waits(
 ) -> SplitWaits:
     """Divide the waits of these batches, which are those of `made` with their times in a loop.
 
-    `sent_part`: of the time that each keeps its worker, in which it is sent.
+    `sent_part`: the part of the time that each keeps its worker in which it is sent.
     """
     workers = made.scope.num_workers
     phases = wait_phases(batches, made.scope.workers)
@@ -59,10 +59,10 @@ def split_waits(
     late = np.minimum(charged["sending"], pickle_excess)
     charged["sending"] = charged["sending"] - late
 
-    # The first batch of an epoch is waited for whatever the pipeline: its making is start-up,
-    # but for as much as later ones are waited for as well. Those come one from each worker, so
-    # that a batch which takes as long is waited for by as many of them together; unless what
-    # workers have prefetched is thrown away, which the next first batch could have been.
+    # The loop waits for the first batch of an epoch with any pipeline: its making is start-up,
+    # except for as much as the loop waits for later ones. These come from the workers in turn, so
+    # the waits for as many of them as there are workers correspond to the making of one; unless
+    # what workers have prefetched is thrown away, which the next first batch could have been.
     first = flag(batches, "first")
     drawn = np.zeros(len(batches))
     if not workers:  # nothing else comes before the making of a first batch

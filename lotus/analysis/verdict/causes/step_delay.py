@@ -14,7 +14,7 @@ from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import FEWER_WORKERS
 from lotus.common.formatting import share
 
-# Of the time that other programs leave the step, lost to processes that could run at another time.
+# Of the time that other programs leave the step: lost to processes that could run at another time.
 _GRAVE = 0.25
 _KEPT_CORES = "Cores that processes of the program used that make no batches."
 _AGAINST_KEPT = (
@@ -46,10 +46,10 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
 
 
 def _own_part(ledger: Ledger) -> float:
-    """The part of the step's waiting for a core that is owed to the program's other processes.
+    """Return the part of the step's waiting for a core that is due to the program's processes.
 
-    All of it where the program keeps the cores busy. Where other programs use them as well, as much
-    as its processes use for something else than batches, of what these and the other programs use.
+    All of it if the program keeps the cores busy. If other programs use them as well, it is the
+    share of what its processes use, beside making batches, in what they and other programs use.
     """
     use = ledger.use
     mine = use.kept_cores + use.beside_cores
@@ -70,7 +70,7 @@ def _is_grave(charge: Charge) -> bool:
 
 
 def _kept(evidence: Evidence) -> bool:
-    """Whether processes that make no batches use much of the cores."""
+    """Return True if processes that make no batches use many cores, and no fewer than threads."""
     kept, beside = evidence["kept_cores"], evidence["beside_cores"]
     return kept >= MUCH_KEPT and not beside > kept
 
@@ -151,7 +151,7 @@ STEP_DELAY = CauseRow(
 
 
 def _of_made(ledger: Ledger) -> Iterable[Charge]:
-    """Waits for batches that were made, while processes that the program keeps had the cores."""
+    """Charge waits for batches that were made while processes of the program had the cores."""
     use = ledger.use
     others = float(np.nan_to_num(use.others_share)) * ledger.scope.cores
     if use.kept and use.kept_cores > others:

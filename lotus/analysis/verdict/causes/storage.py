@@ -38,7 +38,7 @@ def _swapped_out(ledger: Ledger) -> Iterable[Charge]:
 
 
 def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
-    """All of the components that wait for storage, as one charge named after the largest."""
+    """Charge all components that wait for storage, as one charge named after the largest."""
     batches, names = ledger.scope.batches, ledger.made.components.names
     cold = np.flatnonzero(ledger.cold).tolist()
     parts = [(ledger.take_component(place), names[place]) for place in cold]

@@ -36,12 +36,12 @@ _FACTS = {
 _LIMITS = {
     "cores": "Cores that the program, or its workers where those have fewer, may use.",
     "machine_cores": "Cores of the machine.",
-    "throttled_ns": "For how long a CPU quota held threads back, all cores, nanoseconds.",
+    "throttled_ns": "Time in which a CPU quota held threads back, all cores, nanoseconds.",
 }
 
 
 def crowd_evidence(threads: Threads) -> dict[str, float]:
-    """The evidence of threads beyond the cores."""
+    """Return the evidence of threads beyond the cores."""
     return {
         "run_delay_share": threads.delay_share,
         "helper_share": threads.helper_share,
@@ -50,7 +50,7 @@ def crowd_evidence(threads: Threads) -> dict[str, float]:
 
 
 def _limits(scope: Scope) -> dict[str, float]:
-    """Evidence of the cores that the program may use, of those that the machine has."""
+    """Return the evidence of the cores that the program may use and the machine has."""
     return {
         "cores": allowed_cores(scope),
         "machine_cores": scope.machine_cores,
@@ -59,7 +59,7 @@ def _limits(scope: Scope) -> dict[str, float]:
 
 
 def _allowed(charge: Charge) -> str:
-    """How many cores the program may use, where the machine has more; else ""."""
+    """Return how many cores the program may use, if the machine has more; else ""."""
     evidence = Evidence(charge.evidence)
     few = evidence["cores"] < evidence["machine_cores"]
     return f"{evidence['cores']:.3g}" if few else ""
@@ -91,7 +91,7 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
 
 
 def _not_torch(charge: Charge, around: Circumstances) -> bool:
-    """Whether the workers' threads are of another library: torch computes in one there."""
+    """Return True if the workers' threads are of another library: torch computes in one there."""
     return around.workers > 0 and charge.evidence.get("torch_threads", math.nan) == 1
 
 
@@ -201,7 +201,7 @@ WORKER_THREADS = CauseRow(
 
 
 def _of_cores(ledger: Ledger) -> Iterable[Charge]:
-    """Waiting for the few cores that the program may use, where the machine has more."""
+    """Charge waits for the few cores that the program may use, if the machine has more."""
     scope, use = ledger.scope, ledger.use
     # Workers that are bound to few cores leave the others to the main process.
     bound = workers_are_bound(scope)
@@ -256,7 +256,7 @@ AFFINITY = CauseRow(
 
 
 def _of_others(ledger: Ledger) -> Iterable[Charge]:
-    """Waits in which whoever makes or takes the batch was ready, and others had the cores."""
+    """Charge waits in which the maker or taker of the batch was ready, and others had the cores."""
     use, ns = ledger.use, ledger.made_without_core
     if use.rivals:
         # Threads that wait for each other do so because one of them has no core: charged once.
@@ -323,9 +323,9 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
 
 
 def _kept_by_others(ledger: Ledger) -> bool:
-    """Whether torch's threads, and what the workers do, would have cores but for other programs.
+    """Return True if torch's threads and the workers would have enough cores but for others.
 
-    Fewer threads would help beside those, and hurt where the cores are free.
+    Fewer threads would help beside other programs, and hurt where the cores are free.
     """
     scope = ledger.scope
     of_torch = max(integer(scope.epochs, "torch_threads"), default=-1)
@@ -334,7 +334,8 @@ def _kept_by_others(ledger: Ledger) -> bool:
         total(number(frame, name))
         for frame, name in ((scope.batches, "cpu_ns"), (scope.waits, "step_cpu_ns"))
     )
-    # A step that others slow down leaves its workers idle: their CPU time beside its own does not.
+    # If others slow down the step, its workers have more idle time, so their busy share is too
+    # low. The ratio of their CPU time to that of the step is not.
     shares = np.nan_to_num([ratio(made, idle + made), ratio(cpu, step_cpu * scope.num_workers)])
     workers = scope.num_workers * min(max(shares), 1.0)
     fits = of_torch > 0 and of_torch + workers <= scope.cores + _HALF_A_CORE
@@ -350,7 +351,7 @@ def _step_title(charge: Charge, around: Circumstances) -> str:
 
 
 def _more_than_cores(charge: Charge) -> bool:
-    """Whether torch was told to compute in more threads than the machine has cores."""
+    """Return True if torch was told to compute in more threads than the machine has cores."""
     threads, cores = (
         charge.evidence.get(name, math.nan) for name in ("main_torch_threads", "machine_cores")
     )

@@ -44,8 +44,8 @@ _MANY_PARTS_BYTES, _MANY_PARTS_NS = 4096, 2e6
 # Python objects and arrays take far less for a byte, also where others have the cores.
 _OF_TENSORS_NS = 100.0
 _CLEARLY_LESS, _FAR_LESS = 0.25, 0.05
-# Of the CPU time of receiving, which is the same whoever else has the cores: the main process needs
-# less for making a batch, and does not wait for it.
+# Of the CPU time of receiving, which is the same whoever else has the cores: if making a batch
+# takes less, the main process had better make it.
 _LESS = 0.8
 _STAGES = ("pickle", "lock", "write")
 
@@ -103,7 +103,7 @@ def _against_sending(charge: Charge, around: Circumstances) -> Advice:
 
 
 def _has_many_parts(charge: Charge) -> bool:
-    """Whether its bytes in the pipe and its pickling are those of many tensors; inferred."""
+    """Return True if the bytes in the pipe and the pickling suggest many tensors (inferred)."""
     evidence = Evidence(charge.evidence)
     small = evidence["mean_batch_bytes"] < _SMALL_BATCH
     return (
@@ -114,10 +114,9 @@ def _has_many_parts(charge: Charge) -> bool:
 
 
 def _quicker_alone(charge: Charge, around: Circumstances) -> bool:
-    """Whether the main process would make a batch in less time than it takes to receive it.
+    """Return True if the main process would make a batch in less time than receiving it takes.
 
-    While other programs have the cores, receiving takes longer than it would by itself: its CPU
-    time does not.
+    While other programs have the cores, receiving takes longer, but its CPU time does not.
     """
     evidence = Evidence(charge.evidence)
     if evidence["making_over_receiving"] < _LESS:
@@ -127,13 +126,13 @@ def _quicker_alone(charge: Charge, around: Circumstances) -> bool:
 
 
 def _sampled_quicker(charge: Charge, around: Circumstances) -> bool:
-    """The same of a loop that was sampled, by sums over all batches."""
+    """Return the same for a loop that was sampled, by sums over all batches."""
     least = _FAR_LESS if around.use.rivals else _CLEARLY_LESS
     return Evidence(charge.evidence)["making_over_sending"] < least
 
 
 def _or_without_sending(text: str, charge: Charge, around: Circumstances) -> Advice:
-    """Words on small batches, and that no workers are better where they are."""
+    """Return advice on small batches, with that of using no workers where this is quicker."""
     if not _quicker_alone(charge, around):
         return Advice(text)
     quicker = _quicker_words(Evidence(charge.evidence)).capitalize()
@@ -203,7 +202,7 @@ def _handover(ledger: Ledger) -> Iterable[Charge]:
 
 
 def _draws_first(charge: Charge) -> bool:
-    """Whether most of it is what the sampler does before an epoch's first batch."""
+    """Return True if most of it is the sampler's work before an epoch's first batch."""
     return charge.evidence.get("drawn_ns", 0.0) > charge.ns / 2
 
 
@@ -244,7 +243,7 @@ HANDOVER = CauseRow(
     title="the sampler and other work of the main process in next()",
     full_title=_handover_title,
     charges=_handover,
-    facts={"drawn_ns": "What the sampler took before the first batches, nanoseconds."},
+    facts={"drawn_ns": "Time of the sampler before the first batches, nanoseconds."},
     reason=_handover_reason,
     advice=_against_handover,
 )

@@ -26,15 +26,15 @@ from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS, Remedy
 from lotus.analysis.verdict.causes.worker_advice import worker_advice, workers_help
 from lotus.common.formatting import amount, duration, operation_name, share
 
-OWN_CODE = ""  # its name in the table of looks
+OWN_CODE = ""  # its name in the table of observations
 # Transforms of the usual libraries that draw random numbers.
 _RANDOM = re.compile(r"(?<![a-z])Rand(?:om)?(?![a-z])|Jitter|Augment|AugMix|Dropout|Noise")
 _CHAIN = 4  # innermost calls that are named
-_SEEN = 0.1  # of the looks: less is not told
+_SEEN = 0.1  # of the observations: less is not mentioned
 _IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
 _FAR_MORE, _NEARLY_ALL = 4.0, 0.8
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
-# What a thread may be blocked in: in words, and what helps.
+# The reasons for which a thread may be blocked: in words, and what helps.
 _OVERLAPS = "more workers overlap these waits without using more cores. "
 _BY_LIMIT = "more workers overlap these waits, unless all of them share one limit. "
 _BY_PROCESS = "more workers overlap these waits, if that process leaves cores free. "
@@ -48,9 +48,10 @@ _PACED = ("sleep", "socket", "events")  # how a thread awaits its turn at a limi
 _MOST_OF_FETCH = 0.5
 # Exponents of `mutual_slowing`: from the first on, samples share a limit; up to the second, none.
 _SHARES_LIMIT, _SHARES_NONE = 0.6, 0.2
-# A process that answers at once: who asks it packs and unpacks for this share, or it computes so.
+# A process that answers at once: those who ask it pack and unpack for this share of their time, or
+# it computes on so many cores.
 _PACKS, _ANSWERS_CORES = 0.25, 0.3
-# What more workers may slow down for each other.
+# Waits that more workers may make longer for each other.
 _UNSTEADY = ("storage", "file", "page-fault", LOCAL_SOCKET)
 _REASONS = {
     SHARED_LOCK: ("waits for a lock that processes share", ""),
@@ -74,9 +75,9 @@ def _fact(reason: str) -> str:
 
 WAITING_FACTS = {
     "waiting_share": "Share of its time that it waited, 0 to 1; at least.",
-    "looks": "How many looks found a thread in it.",
+    "looks": "Number of observations of a thread in it.",
     **{
-        _fact(reason): f"Share of the looks at which it {words}, 0 to 1."
+        _fact(reason): f"Share of the observations in which it {words}, 0 to 1."
         for reason, (words, _) in _REASONS.items()
     },
 }
@@ -90,13 +91,13 @@ _FACTS = {
 
 
 def look_evidence(looks: Looks) -> dict[str, float]:
-    """The numbers of `looks`, as evidence."""
+    """Return the numbers of `looks` as evidence."""
     shares = {_fact(reason): part for reason, part in looks.shares.items()}
     return {"looks": float(looks.count), **shares}
 
 
 def looks_within(ledger: Ledger, name: str) -> Looks:
-    """What threads were found doing in a component of the batches' making."""
+    """Return the observations of threads in a component of the batches' making."""
     parts = ledger.made.components
     if name not in parts.names:
         return Looks()
@@ -105,13 +106,13 @@ def looks_within(ledger: Ledger, name: str) -> Looks:
 
 
 def mostly_blocked(charge: Charge) -> str:
-    """What most looks at it that found it blocked found, such as "waits for storage"; "": few."""
+    """Return what it was mostly seen blocked in, such as "waits for storage"; "": not known."""
     words, _ = _REASONS.get(blocked_reason(charge), ("", ""))
     return words
 
 
 def blocked_reason(charge: Charge) -> str:
-    """What its looks found it blocked in most; "" where few tell."""
+    """Return the reason for which it was mostly seen blocked; "": not known."""
     return _looked(charge).reason
 
 
@@ -148,12 +149,12 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
 
 
 def _at_once(ledger: Ledger, looks: Looks) -> float:
-    """Without the lock that they share, the workers do its work side by side, and no faster."""
+    """Return how many workers could do its work side by side but for a shared lock; else NaN."""
     return float(ledger.scope.num_workers) if looks.reason == SHARED_LOCK else math.nan
 
 
 def _looks(ledger: Ledger, place: int, time_share: float) -> Looks:
-    """What its threads were found doing; nothing where that is not known of this component."""
+    """Return the observations of its threads; none if there are none of such a component."""
     parts = ledger.made.components
     known = {OPERATION.kind: parts.names[place], DATASET.kind: OWN_CODE, COLLATE.kind: "collate"}
     if parts.kinds[place] not in known:
@@ -162,11 +163,10 @@ def _looks(ledger: Ledger, place: int, time_share: float) -> Looks:
 
 
 def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
-    """How much of a component's time it waited: as far as looks at it tell, else by its CPU time.
+    """Return the share of a component's time in which it waited.
 
-    A lower bound where only its batches' CPU time is known.
-
-    NaN where that is not known: time off the CPU may be waiting for one.
+    By observations if there are enough, else by its CPU time; a lower bound if only the CPU time of
+    its batches is known. NaN if it is not known: time off the CPU may be waiting for one.
     """
     parts, batches = ledger.made.components, ledger.scope.batches
     if looks.tell:
@@ -211,12 +211,12 @@ def _reason(evidence: Evidence) -> str:
 
 
 def _waits(charge: Charge, around: Circumstances) -> bool:
-    """Whether it is its own waiting, and not that others have the cores."""
+    """Return True if it waits by itself, and not because others have the cores."""
     return _off_cpu(charge) and around.shared <= _WAITING and not _starts_programs(charge, around)
 
 
 def _starts_programs(charge: Charge, around: Circumstances) -> bool:
-    """Whether it waits for processes of its own, which compute."""
+    """Return True if it waits for processes of its own, which compute."""
     for_processes = _looked(charge).reason in ("child", "pipe", "events")
     return for_processes and around.use.children_share >= _IN_CHILDREN
 
@@ -235,7 +235,7 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> Advi
 
 
 def _against_shared(charge: Charge, around: Circumstances) -> Advice | None:
-    """Advice where all workers ask for what serves them one at a time."""
+    """Return advice if all workers ask for what serves them one at a time."""
     if _takes_turns(_looked(charge).reason, around):
         return Advice(
             "Processes wait for each other at a lock, so more workers will not help. Hold it for "
@@ -266,7 +266,7 @@ def _against_shared(charge: Charge, around: Circumstances) -> Advice | None:
 
 
 def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
-    """Advice where it waits; None where it computes."""
+    """Return advice if it waits; None if it computes."""
     reason = _looked(charge).reason
     if _starts_programs(charge, around):
         return (
@@ -308,13 +308,13 @@ def _against_computing(charge: Charge, around: Circumstances) -> Advice:
 
 
 def _own_place(charge: Charge, around: Circumstances) -> str:
-    """The code of the data set that most of its stack samples were in; "": not known."""
+    """Return the data set's code that most of its stack samples were in; "": not known."""
     of_dataset = charge.kind == DATASET.kind and around.hot
     return str(of_program(around.hot)) if of_dataset else ""
 
 
 def _ahead(charge: Charge) -> str:
-    """Whether it can be done once, which what draws random numbers cannot."""
+    """Return advice on doing it once, which does not suit what draws random numbers."""
     if charge.kind == OPERATION.kind and _RANDOM.search(charge.name):
         return (
             ". Its name suggests that it is random: done once, ahead of time, it would be the same "
@@ -324,25 +324,25 @@ def _ahead(charge: Charge) -> str:
 
 
 def _dwarfs_the_cores(charge: Charge, around: Circumstances) -> bool:
-    """Whether doing without it gains far more than all cores could."""
+    """Return True if doing without it gains far more than all cores could."""
     part = charge.evidence.get("fetch_share", math.nan)
     return part * around.needed > _FAR_MORE * around.cores and part >= _NEARLY_ALL
 
 
 def _takes_turns(reason: str, around: Circumstances) -> bool:
-    """Whether it asks for what one process at a time has."""
+    """Return True if it waits for what only one process at a time can have."""
     return reason == SHARED_LOCK and around.workers > 1
 
 
 def _asks_who_computes(charge: Charge, around: Circumstances) -> bool:
-    """Whether it asks a process that does work for each answer, and not one that waits itself."""
+    """Return True if it asks a process that computes its answers rather than waits itself."""
     looks = _looked(charge)
     packs = 1.0 - looks.blocked_share >= _PACKS
     return looks.reason == LOCAL_SOCKET and (packs or around.use.kept_cores >= _ANSWERS_CORES)
 
 
 def _is_paced(charge: Charge) -> bool:
-    """Whether samples come as from a limit that the workers share."""
+    """Return True if samples come as if the workers shared a limit."""
     evidence = Evidence(charge.evidence)
     return evidence.has("shared_pace_ns") or evidence["mutual_slowing"] >= _SHARES_LIMIT
 
@@ -355,14 +355,14 @@ def _how_paced(charge: Charge) -> str:
 
 
 def _looked(charge: Charge) -> Looks:
-    """The looks of its evidence."""
+    """Return the observations in its evidence."""
     shares = {reason: charge.evidence.get(_fact(reason), 0.0) for reason in _REASONS}
     count = int(charge.evidence.get("looks", 0.0))
     return Looks(count, {reason: part for reason, part in shares.items() if part > 0})
 
 
 def _waiting_words(charge: Charge, around: Circumstances) -> str:
-    """What it does instead of computing; "" where it computes."""
+    """Return what it does instead of computing; "" if it computes."""
     reason = _looked(charge).reason
     if _takes_turns(reason, around) or reason == LOCAL_SOCKET:
         words = _REASONS[reason][0]  # whoever answers, or who has the lock, may compute meanwhile
@@ -413,7 +413,7 @@ def _against_dataset(charge: Charge, around: Circumstances) -> Advice:
 
 
 def _shown(chain: list[HotFunction]) -> list[HotFunction]:
-    """The innermost calls, and before them the program's own function where they have none."""
+    """Return the innermost calls, preceded by a function of the program if they have none."""
     innermost = chain[-_CHAIN:]
     if of_program(innermost) == of_program(chain):
         return innermost

@@ -1,4 +1,4 @@
-"""Whether more workers help, and how many."""
+"""Advice on the number of workers."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.common.formatting import plural
 
 HEADROOM = 1.1  # over the workers that keep up on average
-# Beyond so many, nobody has tried what they do to start-up, storage and network.
+# What more workers than this do to start-up, storage and network has not been tried.
 _MOST_FOR_WAITING, _MOST_A_CORE = 16, 4
 _LEAST_GAIN = 1.05  # times as fast: less is no reason to start processes
 _KEPT = "persistent_workers=True"
@@ -25,9 +25,9 @@ _LITTLE_STEP = 10.0  # times as long as a step: making a batch gains little from
 class WorkerAdvice:
     """A sentence on the number of workers, and that number; None: the sentence names none.
 
-    `kept`: from one epoch to the next, too. `advised`: whether more of them are worth a try now.
-    `change`: what the sentence says of their number; "": neither that more help nor that they do
-    not.
+    `kept`: they are kept from one epoch to the next. `advised`: more of them are worth a try now.
+    `change`: what the sentence says about their number; "": neither that more help nor that they
+    do not.
     """
 
     text: str
@@ -38,7 +38,7 @@ class WorkerAdvice:
 
 
 def workers_help(around: Circumstances, waits: bool = False) -> bool:
-    """Whether more of them are advised."""
+    """Return True if more workers are advised."""
     return not _futile(around, waits)
 
 
@@ -74,7 +74,7 @@ def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
 
 
 def _worth_their_start(around: Circumstances, count: int) -> int:
-    """The number, or as many fewer as it takes until their start costs less than they save."""
+    """Return `count`, or fewer if starting so many workers costs more than they save."""
     while around.replayed is not None and count > around.workers:
         prediction = around.replayed.with_workers(count)
         if not prediction.is_possible or prediction.gain >= 1.0:
@@ -84,7 +84,7 @@ def _worth_their_start(around: Circumstances, count: int) -> int:
 
 
 def _wanted(around: Circumstances) -> float:
-    """Workers that keep up with the training step; NaN: not known."""
+    """Return how many workers keep up with the training step; NaN: not known."""
     return min(around.needed * HEADROOM, around.batches) if around.needed > 0 else math.nan
 
 
@@ -98,7 +98,7 @@ def _most_for_waiting(around: Circumstances) -> float:
 
 
 def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
-    """Advice for a loop that makes its batches itself."""
+    """Return advice for a loop that makes its batches itself."""
     cores = _cores(around, waits)
     wanted = _wanted(around)
     most = min(cores, around.affordable, _most_for_waiting(around))
@@ -135,7 +135,7 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
 
 
 def _surest(around: Circumstances, most: int) -> int:
-    """The number of first workers, at most `most`, that gains most at worst; `most`: not known."""
+    """Return the number of workers, up to `most`, that gains most at worst; `most`: not known."""
     if around.replayed is None:
         return most
     counts = sorted({most, *(2**power for power in range(most.bit_length()))})
@@ -145,7 +145,7 @@ def _surest(around: Circumstances, most: int) -> int:
 
 
 def _worth_keeping(around: Circumstances, workers: int) -> bool:
-    """Whether their start would cost a part of each epoch that is worth a line."""
+    """Return True if starting them anew would cost a noticeable part of each epoch."""
     if around.replayed is None or around.epochs < 2 or around.made > 1:
         return False
     kept, new = (around.replayed.with_workers(workers, each) for each in (True, False))
@@ -153,7 +153,7 @@ def _worth_keeping(around: Circumstances, workers: int) -> bool:
 
 
 def _futile(around: Circumstances, waits: bool) -> str:
-    """Why more workers than there are would not help; "" where they may, or where there is none."""
+    """Return why more workers would not help; "" if they may, or if there is none yet."""
     workers, cores = around.workers, _cores(around, waits)
     if workers == 0:
         return ""
