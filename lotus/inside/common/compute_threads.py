@@ -1,7 +1,8 @@
-"""Finds the number of torch's compute threads, and where the program sets it."""
+"""Finds the number of torch's compute threads, and where the program sets threads."""
 
 import functools
 import os
+import re
 import stat
 import sys
 
@@ -10,7 +11,14 @@ from .guard import quiet
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-_CALL = b"set_num_threads("
+_OF_TORCH = re.compile(rb"set_num_threads\(")
+# Of OpenMP, numpy's BLAS and others, by their variables or functions. A variable that is set this
+# way overrides that of the program's environment, unlike one set by `setdefault`.
+_OF_LIBRARIES = re.compile(
+    rb"_NUM_THREADS['\"]\s*\]\s*=(?!=)|(?:putenv|environ\.update)\(.*_NUM_THREADS"
+    rb"|threadpool_limits\(|setNumThreads\("
+)
+_TO_ONE = re.compile(rb"[=,(:]\s*['\"]?[01]['\"]?\s*[)}\s]*$")
 _MOST_BYTES = 1 << 20  # of a source file
 
 
@@ -25,16 +33,29 @@ def threads_set_at(frame: "FrameType | None") -> str:
     Searches the text of the main module and of the file of `frame`, since torch does not tell
     whether its number was set.
     """
+    return _place_in(frame, _OF_TORCH)
+
+
+def library_threads_set_at(frame: "FrameType | None") -> str:
+    """Return where the program gives other libraries than torch several threads, likewise."""
+    return _place_in(frame, _OF_LIBRARIES, _TO_ONE)
+
+
+def _place_in(
+    frame: "FrameType | None", wanted: "re.Pattern[bytes]", but: "re.Pattern[bytes] | None" = None
+) -> str:
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     files = [main, None if frame is None else frame.f_code.co_filename]
-    places = (_place_of_call(file) for file in files if isinstance(file, str))
+    places = (_place_of(wanted, but, file) for file in files if isinstance(file, str))
     return next((place for place in places if place), "")
 
 
 @functools.cache  # a program may make a loader for each epoch
-def _place_of_call(path: str) -> str:
+def _place_of(wanted: "re.Pattern[bytes]", but: "re.Pattern[bytes] | None", path: str) -> str:
+    """Return the first line that has what is wanted, outside of comments; "" for none."""
     for number, line in enumerate(_text(path).splitlines(), 1):
-        if _CALL in line and b"#" not in line.partition(_CALL)[0]:
+        code = line.partition(b"#")[0]
+        if wanted.search(code) and not (but and but.search(code)):
             return f"{os.path.basename(path)}:{number}"
     return ""
 

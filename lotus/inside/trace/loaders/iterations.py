@@ -10,7 +10,7 @@ import weakref
 
 from ...common.clocks import clock
 from ...common.code_origin import nearest, place
-from ...common.compute_threads import threads_set_at, torch_threads
+from ...common.compute_threads import library_threads_set_at, threads_set_at, torch_threads
 from ...common.guard import ask, edge
 from ...common.library_consumers import facts_of_caller
 from ...common.loader_description import length_of
@@ -281,9 +281,12 @@ def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
         multiprocessing: Any = sys.modules.get("multiprocessing")
         method = (context or multiprocessing).get_start_method()
     rank, _, world_size = rank_of_process()
-    set_at = ask(threads_set_at, caller, default="")
+    places = {
+        "threads_set_at": ask(threads_set_at, caller, default=""),
+        "library_threads_set_at": ask(library_threads_set_at, caller, default=""),
+    }
     return {
-        **({"threads_set_at": set_at} if set_at else {}),
+        **{key: place for key, place in places.items() if place},
         "call_site": iterated_at if built is None else built.site,
         "iterated_at": iterated_at,
         "name": (role_of_data(dataset) if built is None else built.name) or None,

@@ -65,6 +65,21 @@ def test_threads_of_workers_in_which_torch_has_one_are_of_another_library() -> N
     assert first.remedy.environment == {"OPENBLAS_NUM_THREADS": "1"}
 
 
+def test_a_variable_that_the_program_sets_itself_is_changed_there() -> None:
+    run = cores(Plan(workers=2, operations={"Slow": 20.0}, cores=2).run(), (0.2, 0.5, 0.5), QUIET)
+    run.workers["threads"], run.workers["torch_threads"] = 6, 1
+    run.loaders["library_threads_set_at"] = "train.py:3"
+    of_workers = judged(run).causes[0]
+    run = cores(Plan(workers=4, step=100, cores=16).run(), QUIET, (0.42, 0.55, 0.95))
+    run.epochs["torch_threads"] = 16
+    run.loaders["library_threads_set_at"] = "train.py:3"
+    of_step = judged(run).causes[0]
+    for cause, kind in ((of_workers, "worker-threads"), (of_step, "step-threads")):
+        assert cause.kind == kind
+        assert "train.py:3" in cause.advice
+        assert not cause.remedy.environment
+
+
 @pytest.mark.parametrize("fetch", [QUIET, (0.2, 0.5, 0.5)])
 def test_cores_that_a_quota_keeps_from_the_program_are_told(
     fetch: tuple[float, float, float],

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from lotus.inside.common import compute_threads
-from lotus.inside.common.compute_threads import threads_set_at
+from lotus.inside.common.compute_threads import library_threads_set_at, threads_set_at
 
 
 def frame_of(path):
@@ -24,7 +24,7 @@ def main(tmp_path, monkeypatch):
 
 def test_the_first_call_that_is_no_comment_is_named(main):
     assert threads_set_at(None) == ""
-    compute_threads._place_of_call.cache_clear()
+    compute_threads._place_of.cache_clear()
     with main.open("a") as file:
         file.write("if True:\n    torch.set_num_threads(2)  # both\ntorch.set_num_threads(1)\n")
     assert threads_set_at(None) == "train.py:5"
@@ -33,6 +33,29 @@ def test_the_first_call_that_is_no_comment_is_named(main):
 def test_the_file_that_iterates_the_loader_is_read_too(main, tmp_path):
     (tmp_path / "loop.py").write_text("from torch import set_num_threads\nset_num_threads(2)\n")
     assert threads_set_at(frame_of(tmp_path / "loop.py")) == "loop.py:2"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('os.environ["OPENBLAS_NUM_THREADS"] = "8"', True),
+        ('os.environ["OMP_NUM_THREADS"] = "1" if args.slow else "8"', True),
+        ('os.environ.update({"MKL_NUM_THREADS": "4"})', True),
+        ("threadpoolctl.threadpool_limits(limits=4)", True),
+        ("cv2.setNumThreads(8)  # all", True),
+        ('os.environ["OPENBLAS_NUM_THREADS"] = "1"', False),
+        ('os.environ.update({"MKL_NUM_THREADS": "1"})', False),
+        ("threadpoolctl.threadpool_limits(limits=1)", False),
+        ("cv2.setNumThreads(0)", False),
+        ('os.environ.setdefault("OMP_NUM_THREADS", "8")', False),
+        ('print(os.environ["OMP_NUM_THREADS"] == "8")', False),
+        ('# os.environ["OMP_NUM_THREADS"] = "8"', False),
+    ],
+)
+def test_a_line_that_gives_a_library_several_threads_is_named(main, line, found):
+    with main.open("a") as file:
+        file.write(line + "\n")
+    assert library_threads_set_at(None) == ("train.py:4" if found else "")
 
 
 @pytest.mark.parametrize("name", ["gone.py", "<string>", "nul\0", ".", "pipe"])
