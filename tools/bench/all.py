@@ -127,7 +127,7 @@ CLAIMS = [
     Claim(
         "attach", "first cause right by lotus attach (by trace: `diagnosis`)",
         "tools/bench/attach/first_causes.py", f"{VERDICT} lotus/attach", ACCURACY,
-        DATED + r",\s+other work beside all the time[\s\S]*?"
+        DATED + r",\s+other work (?:beside|ran) all the time[\s\S]*?"
         r"Together (?P<figure>\d+ of \d+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),
     Claim(
