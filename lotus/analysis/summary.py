@@ -1,4 +1,4 @@
-"""Everything that a report shows of a run, computed once; reporters only write it down."""
+"""Everything that a report shows of a run, computed once; reporters only format it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,12 +41,12 @@ UNKNOWN_PROGRAM = "COMMAND"
 MOST_LOADERS = 32
 _LONG_NS = 1e9
 _CLEARLY = 1.5  # times as much waiting puts a loader before the one with the most samples
-THRESHOLD_NS = 100e6  # a batch that is waited for so long is felt
+THRESHOLD_NS = 100e6  # a batch that is waited for so long is noticed
 
 
 @dataclass(frozen=True)
 class LoaderSummary:
-    """One loader, all ranks and epochs. Times are nanoseconds; tables as their makers document.
+    """One loader, all ranks and epochs. Times are ns; tables are documented where they are made.
 
     Where all ranks wait for the data of one, the verdict and the limits of `times` are that rank's.
     """
@@ -55,7 +55,7 @@ class LoaderSummary:
     verdict: Verdict
     held_up: HeldUp | None
     times: dict[str, float]
-    phases: dict[str, float]  # what the waits waited for, nanoseconds; they add up to wait_ns
+    phases: dict[str, float]  # waits by phase, nanoseconds; they add up to wait_ns
     operations: pd.DataFrame
     other_time: pd.DataFrame
     books: pd.DataFrame
@@ -68,20 +68,20 @@ class LoaderSummary:
     epochs: pd.DataFrame
     passes: Passes
     coverage: dict[str, float]
-    core_shared: float  # as `batch_making.core_shared` has it
-    empty_workers: int  # as `data_shares` has it
-    counted: str  # what its samples are, as `sample_counts` has it
+    core_shared: float  # as `batch_making.core_shared` returns it
+    empty_workers: int  # as `data_shares` returns it
+    counted: str  # what its samples are, as `sample_counts` returns it
     by_first_dimension: bool
     device: DeviceShare | None = None  # None: none was timed
 
     @cached_property
     def workers(self) -> pd.DataFrame:
-        """As `worker_table` has them; the end of `lotus trace` does not show them."""
+        """The table of `worker_table`; the end of `lotus trace` does not show it."""
         return worker_table(self.scope, self.account)
 
     @property
     def longest_epoch_s(self) -> float | None:
-        """Seconds of the longest epoch; None where none came to its end, as each may be longer."""
+        """Seconds of the longest epoch; None if none came to its end, as each may be longer."""
         whole = self.epochs[self.epochs["exhausted"].astype(bool)]
         return float(whole["loop_ns"].max()) / 1e9 if len(whole) else None
 
@@ -105,7 +105,7 @@ class Summary:
 
     @property
     def verdict(self) -> Verdict | None:
-        """That on the first loader, unless more is spent outside of all loops."""
+        """The verdict on the first loader, unless more time is spent outside of all loops."""
         if not self.loaders:
             return None
         judged = self.loaders[0].verdict
@@ -113,7 +113,7 @@ class Summary:
 
     @property
     def program(self) -> str:
-        """The command that was traced; UNKNOWN_PROGRAM where parts of it are hidden, or all."""
+        """The command that was traced; UNKNOWN_PROGRAM if all of it or parts are hidden."""
         words = [str(word) for word in self.manifest.get("command") or []]
         complete = bool(words) and not any(redaction.HIDDEN in word for word in words)
         return command(words) if complete else UNKNOWN_PROGRAM
@@ -160,7 +160,7 @@ def summarise(
 
 
 def _by_waiting(run: RunLike, loaders: list[int]) -> list[int]:
-    """Put first the loader that the run waited for most, where that is a part of it that matters.
+    """Put first the loader that the run waited for most, if the wait is a relevant part of the run.
 
     A validation of a few samples may hold up a run more than the training does.
     """
@@ -257,10 +257,10 @@ def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, floa
 
 
 def _limits(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, float]:
-    """What all ranks would do with data always ready, and what the making of batches would deliver
-    if nobody waited: as measured beside each other.
+    """Return the rate of all ranks with data always ready, and the rate of making batches alone.
 
-    `scope`: of all ranks, or of that for which the others wait.
+    Both are as measured beside each other, without waits. `scope`: of all ranks, or of the one for
+    which the others wait.
     """
     several = max(len(scope.ranks), 1)
     samples = float(ranks["samples"].sum())

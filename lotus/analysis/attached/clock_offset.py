@@ -26,7 +26,7 @@ def labels_of_looks(looks: pd.DataFrame, samples: pd.DataFrame, bound_ns: float)
     kinds = pd.factorize(looks["reason"])[0]
     lookup = _SampleLookup(looks, samples)
     scores = [_information(lookup.at(offset), kinds) for offset in offsets]
-    # Of offsets that tell as much, the smallest.
+    # Of offsets with the same information, the smallest.
     best = max(range(len(offsets)), key=lambda k: (round(scores[k], 3), -abs(offsets[k])))
     return lookup.at(float(offsets[best]))
 

@@ -20,7 +20,7 @@ _APART, _LEAST_NS = 0.05, 10e6
 
 @dataclass(frozen=True)
 class CounterSummary:
-    """What was counted of the threads of all main processes, and of all workers.
+    """Counts of the threads of all main processes, and of all workers.
 
     uarch      the table of events by which it was counted
     events     their names
@@ -48,7 +48,7 @@ class CounterSummary:
 
     @property
     def hardware(self) -> bool:
-        """Whether a hardware event was counted."""
+        """True if a hardware event was counted."""
         return bool(self.rows["counted_share"].gt(0).any())
 
 

@@ -1,4 +1,4 @@
-"""What was seen of a running program from outside, as tables."""
+"""Observations of a running program from outside, as tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ def _no_settings() -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class FunctionEvidence:
-    """What perf sampled of a program that runs.
+    """The samples that perf took of a running program.
 
     event, frequency   what was sampled, and how often a second and core
     kernel             whether the kernel was sampled too
@@ -42,7 +42,7 @@ class FunctionEvidence:
 
 @dataclass(frozen=True)
 class CounterEvidence:
-    """What was counted of the threads of a program that runs.
+    """The counts of the threads of a running program.
 
     uarch, metrics  what the events mean: the CPU's table, and metrics by perf's own tables
     events          their names
@@ -63,7 +63,7 @@ class CounterEvidence:
 
 @dataclass(frozen=True)
 class AttachEvidence:
-    """What was sampled of one program: a main process and its workers, or all ranks of a job.
+    """The observations of one program: a main process and its workers, or all ranks of a job.
 
     facts      attach.json without its tables: command, start_ns, end_ns, cores, machine_cores, ...
     processes  pid, main (pid of its main process; its own for one), worker (-1: main), rank,
@@ -107,7 +107,7 @@ class AttachEvidence:
 
     @property
     def elapsed_ns(self) -> float:
-        """How long the program was watched."""
+        """The time for which the program was watched, in ns."""
         return float(self.facts["end_ns"] - self.facts["start_ns"])
 
     @property

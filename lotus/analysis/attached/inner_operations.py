@@ -28,7 +28,7 @@ def inner_operations(seen: Sampled, shares: LoopShares) -> dict[str, str]:
     rows = zip(chains["label"].tolist(), chains["depth"].tolist(), chains["function"], strict=True)
     for label, depth, function in rows:
         owner = _called_class(str(function))
-        own = names[label].partition(" (")[0]  # without the class that it was met of most
+        own = names[label].partition(" (")[0]  # without the class in which it was mostly seen
         if owner and owner != own and owner not in CONTAINERS | BASES:
             calls[int(label), owner] = int(depth)
     for (label, owner), depth in calls.items():

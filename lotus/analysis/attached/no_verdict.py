@@ -1,4 +1,4 @@
-"""Why there is no verdict on a program that was watched, and what to do next."""
+"""The reason for which there is no verdict on a watched program, and the next step."""
 
 from lotus.analysis.attached.evidence import AttachEvidence
 from lotus.analysis.attached.loop_shares import Sampled

@@ -4,14 +4,14 @@
 WAIT = "wait"  # blocked in the queue of batches
 RECEIVE = "receive"  # reading and unpickling a batch
 SAMPLER = "sampler"  # drawing indices
-DRAW = "draw"  # what a sampler does before an epoch's first batch
+DRAW = "draw"  # work of a sampler before an epoch's first batch
 STATE = "state"  # its part of a snapshot of the loader's state
 NEXT = "next"  # other work in `next`
 STEP = "step"
 OUTSIDE = "outside"  # of all loops
 IMPORTS = "imports"
 SHUTDOWN = "shut-down"
-# Of whoever makes batches.
+# Of a process that makes batches.
 OPERATION, DATASET, COLLATE = "operation", "dataset", "collate"
 SNAPSHOT = "snapshot"  # of the loader's state, in a worker
 # Of a worker.

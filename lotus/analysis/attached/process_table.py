@@ -75,7 +75,7 @@ def _numbered(table: pd.DataFrame, evidence: AttachEvidence) -> pd.DataFrame:
 
 
 def _followed(evidence: AttachEvidence) -> list[int]:
-    """Workers after whose last look another worker of the same main process was looked at first.
+    """Return workers that were last seen before another worker of the same process was first seen.
 
     Those that had ended before a look are among them.
     """

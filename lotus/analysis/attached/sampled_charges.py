@@ -48,7 +48,7 @@ from lotus.analysis.verdict.causes.threads import (
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, SENDING
 from lotus.analysis.verdict.causes.work import COLLATE, DATASET, OPERATION
 
-ASLEEP = "asleep"  # blocked in what the kernel did not tell
+ASLEEP = "asleep"  # blocked, and the kernel did not say in what
 _KINDS = {
     phases.OPERATION: OPERATION.kind,
     phases.DATASET: DATASET.kind,
@@ -158,7 +158,7 @@ class _Ledger:
         }
 
     def _interpreter(self) -> dict[str, float]:
-        """Evidence that another thread holds the interpreter; empty where none does."""
+        """Return the evidence that another thread holds the interpreter; empty if none does."""
         looks = self._seen.looks
         mains = self._seen.evidence.mains
         processes = self._seen.evidence.processes
@@ -195,7 +195,7 @@ class _Ledger:
         return [Charge(INTERPRETER.kind, INTERPRETER.title, taken, evidence)]
 
     def _slow_worker(self) -> list[Charge]:
-        """One slow worker, or one with more data than the others."""
+        """Charge one slow worker, or one with more data than the others."""
         found = slow_worker(self._shares.paces)
         if found is None:
             return []
@@ -215,7 +215,7 @@ class _Ledger:
         return [Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence)]
 
     def _slow_batches(self) -> list[Charge]:
-        """Batches that all wait for, whichever worker makes them."""
+        """Charge batches that all workers wait for, whichever makes them."""
         lone, evidence = (0.0, {}) if self.starved else slow_batches(self._shares)
         ns = self._take(lone)
         return [Charge(SLOW_BATCHES.kind, SLOW_BATCHES.title, ns, evidence)] if lone else []
@@ -224,7 +224,7 @@ class _Ledger:
         return min(place for place, pace in self._shares.paces.items() if pace.rank == rank)
 
     def _without_data(self) -> list[Charge]:
-        """Workers without data."""
+        """Charge workers without data."""
         if not self.starved:
             return []
         count = self._shares.workers
@@ -233,13 +233,13 @@ class _Ledger:
         return [Charge(STARVED.kind, STARVED.title, ns, evidence)]
 
     def _snapshots(self, in_next: float) -> Charge:
-        """Those of the loader's state, in workers and in `next`."""
+        """Charge snapshots of the loader's state, in workers and in `next`."""
         part = ratio(self._shares.made.get(_SNAPSHOT, 0.0), self._shares.made_ns)
         ns = in_next + self._making.pop(_SNAPSHOT, 0.0)
         return Charge(SNAPSHOTS.kind, SNAPSHOTS.title, ns, {"snapshot_making_share": part})
 
     def _handed_over(self) -> float:
-        """Charge to the making what it held up of the receiving; returns how much that is.
+        """Charge to the making how long it delayed receiving; return how much that is.
 
         The main process is blocked until a thread of the worker hands over the memory of a batch:
         that thread waits for the worker's interpreter, as long as it makes the next one.
@@ -271,8 +271,10 @@ class _Ledger:
         return taken
 
     def _cores(self, without: float) -> list[Charge]:
-        """What workers lack, in the order of CAUSES: while threads fight for cores, which worker is
-        slower is chance."""
+        """Charge what workers lack, in the order of CAUSES.
+
+        While threads compete for cores, it is chance which worker is slower.
+        """
         use, facts, result = self._use, self._seen.evidence.facts, []
         if use.fetch.crowded and (self._shares.workers or not self._interpreter()):
             ns = self._take(use.fetch.lost_share)

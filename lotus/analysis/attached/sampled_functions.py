@@ -1,4 +1,4 @@
-"""Which C and C++ functions ran under each operation of a program that was sampled from outside.
+"""The C and C++ functions under each operation of a program that was sampled from outside.
 
 perf samples a thread a thousand times a second, py-spy its Python stack some twenty to fifty times.
 What a thread was at between two stacks is not known. So a stack goes with the one sample of the
@@ -55,12 +55,12 @@ class OperationSamples:
 
 @dataclass(frozen=True)
 class FunctionSummary:
-    """All operations, most samples first, and `processes`: process ("workers" or "main"), library,
-    function, samples, share, low, high of all samples, whatever the operation.
+    """The functions of all operations, most samples first, and of all `processes`.
 
-    `samples`: of perf; `stacks`: at times that are known; `matched`: of these with a sample;
-    `apart_share`: share of the samples that go with no stack; `late_ns`: by which the clock of the
-    stacks was moved.
+    `processes`: process ("workers" or "main"), library, function, samples, share, low, high of all
+    samples, whatever the operation. `samples`: of perf; `stacks`: at times that are known;
+    `matched`: of these with a sample; `apart_share`: share of the samples that go with no stack;
+    `late_ns`: by which the clock of the stacks was moved.
     """
 
     event: str
@@ -158,7 +158,7 @@ class _Join:
                 self._each.append((here, moments[here], there, times[there]))
 
     def at(self, offset: float) -> Ints:
-        """Rows of the samples, NONE where there is none near, with moments moved by `offset`."""
+        """Return rows of the samples with moments moved by `offset`; NONE if none is near."""
         result = np.full(self._count, NONE, np.int64)
         for rows, moments, own, times in self._each:
             place = nearest(times, moments + offset)
@@ -167,8 +167,10 @@ class _Join:
         return result
 
     def offset(self) -> tuple[float, bool]:
-        """The offset at which functions tell most of the labels, and whether another one, with less
-        in between, tells about as much: where calls follow one another regularly.
+        """The offset at which functions say most about labels, and True if it is unclear.
+
+        It is unclear if another one, with less information in between, has about as much: that
+        happens if calls follow one another regularly.
         """
         offsets = np.arange(0.0, _MOST_LATE_NS + 1, _STEP_NS)
         scores = np.array([self._information(self.at(float(offset))) for offset in offsets])
@@ -251,7 +253,7 @@ def _differ(own: Floats, rest: Floats) -> bool:
 
 
 def _held(own: Floats, ring: Floats, rest: Floats) -> float:
-    """What part of the difference between own samples and the rest the samples beside have."""
+    """Return the part of the difference between own samples and the rest that `ring` shows."""
     if not ring.sum() or not rest.sum():
         return float("nan")
     n, p, q, r = own.sum(), own / own.sum(), ring / ring.sum(), rest / rest.sum()

@@ -1,5 +1,4 @@
-"""The stacks that were seen in a part of a sampled program, as a part of a table like
-`Run.own_code`."""
+"""Stacks that were seen in a part of a sampled program, as a table like that of `Run.own_code`."""
 
 import numpy as np
 import pandas as pd

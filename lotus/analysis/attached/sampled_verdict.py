@@ -90,7 +90,7 @@ class LoopSummary:
     alone_share: float  # of the waits for workers: one of several made a batch, others were idle
     settings: LoaderSettings
     held_up_by: int = 0  # process of the rank for which the others wait, if all else is of it; or 0
-    places: pd.DataFrame | None = None  # where threads stand, as Standstill, if nothing moves
+    places: pd.DataFrame | None = None  # places of threads, as Standstill, if nothing moves
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class AttachedSummary:
     remarks: tuple[str, ...]
     functions: FunctionSummary | None = None  # what perf sampled
     counters: CounterSummary | None = None  # of its threads
-    no_verdict: str = ""  # why there is none, and the next step
+    no_verdict: str = ""  # the reason for which there is none, and the next step
 
 
 def summarise(evidence: AttachEvidence, path: str = "") -> AttachedSummary:

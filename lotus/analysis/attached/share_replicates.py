@@ -75,8 +75,10 @@ def _unsure(loop: LoopSummary, waits: Floats, generator: np.random.Generator) ->
 def _binned(
     evidence: AttachEvidence, loop: int, components: list[Component]
 ) -> tuple[Floats, Floats]:
-    """Time in waits, in steps and of each component, and the whole that it is a share of, for one
-    piece of the loop's time after the other: (pieces, 2 + components) each."""
+    """Return the time of waits, steps and components, and the whole, of pieces of the loop.
+
+    Each is (pieces, 2 + components); the whole is what a column is a share of.
+    """
     samples = evidence.samples.join(evidence.labels, on="label")
     main = samples["pid"].isin(evidence.mains)
     of_loop, phase = samples["loop"] == loop, samples["phase"]

@@ -1,4 +1,4 @@
-"""The last part of a watch in which a loop stood still: what was seen while nothing of it ran.
+"""The last part of a watch, in which a loop stood still.
 
 A loop that hangs was often seen to move before, and is often ended by force, which takes time on a
 core again: both are left out.
@@ -17,8 +17,10 @@ _EXIT_NS = 1_000_000_000  # of a process that has ended: its last looks are of i
 
 
 def still_part(seen: Sampled, loop: int) -> Sampled | None:
-    """What was seen while all main processes were last in this loop, at one phase each, and nothing
-    of it ran; None: too short to say that it stands still.
+    """Return what was seen while this loop stood still; None if that was too short to say so.
+
+    In that time all main processes were last in this loop, at one phase each, and nothing of it
+    ran.
     """
     evidence = seen.evidence
     stays = [_last_stay(seen, loop, main) for main in evidence.mains]
@@ -46,8 +48,9 @@ def without_end(seen: Sampled) -> Sampled:
 
 
 def _last_stay(seen: Sampled, loop: int, main: int) -> tuple[int, int, int] | None:
-    """(begin, end, longest one before, nanoseconds) of the last stay of a main process at one phase
-    of a loop; None: it was not in the loop, or went on elsewhere in between.
+    """Return (begin, end, longest before, nanoseconds) of a main process's last stay at a phase.
+
+    The phase is one of a loop; None: it was not in the loop, or went on elsewhere in between.
     """
     mine = seen.samples[(seen.samples["pid"] == main) & (seen.samples["loop"] == loop)]
     if not len(mine):
@@ -78,7 +81,7 @@ def _makers(part: Sampled) -> list[int]:
 
 
 def _between(seen: Sampled, begin: int, end: int) -> Sampled:
-    """What was seen between two times; stacks may be read late by `bound_ns`."""
+    """Return what was seen between two times; stacks may be read late by `bound_ns`."""
     evidence, samples, looks = seen.evidence, seen.samples, seen.looks
     late = begin + int(evidence.facts["bound_ns"])
     samples = samples[(samples["time_ns"] >= late) & (samples["time_ns"] < end)]

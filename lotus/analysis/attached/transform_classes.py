@@ -1,6 +1,6 @@
 """Names of transforms' classes that are not operations of their own."""
 
-# They call others, and do nothing themselves.
+# They only call others.
 CONTAINERS = frozenset(
     "Compose Sequential StandardTransform RandomApply RandomChoice RandomOrder OneOf SomeOf".split()
 )

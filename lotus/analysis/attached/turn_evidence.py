@@ -1,5 +1,4 @@
-"""What the workers' turns show: that one has no data or more than others, that some batches are
-slow, or that too few are made ahead."""
+"""Evidence from the workers' turns: uneven data, slow batches, too few batches made ahead."""
 
 from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.loop_shares import LoopShares, idle_share
@@ -36,8 +35,9 @@ def without_data(shares: LoopShares) -> int:
 def uneven_data(
     shares: LoopShares, settings: LoaderSettings, place: int
 ) -> tuple[float, dict[str, float]]:
-    """The share of the making that equal parts of the data would save, and the evidence, where the
-    worker at this place has more data than the others and is not slower; 0.0 and {} where not.
+    """Return the share of the making that equal parts of the data would save, and the evidence.
+
+    0.0 and {} unless the worker at this place has more data than the others and is not slower.
     """
     made = [ns for worker, ns in shares.made_by.items() if worker >= 0]
     own = shares.made_by.get(place, 0.0)
@@ -68,8 +68,7 @@ def _goes_on_alone(turns: WorkerTurns, place: int, made_ns: float) -> bool:
 
 
 def too_few_ahead(shares: LoopShares) -> tuple[float, dict[str, float]]:
-    """The share of the waits for the making that more batches made ahead would save, and the
-    evidence; 0.0 and {} where that is not shown.
+    """Return the share of waits for the making that more batches ahead would save; evidence.
 
     The workers have time enough: they are idle in the longer steps, and all of them make batches
     while the loop waits, for many short times.
@@ -89,13 +88,14 @@ def too_few_ahead(shares: LoopShares) -> tuple[float, dict[str, float]]:
 
 
 def slow_batches(shares: LoopShares) -> tuple[float, dict[str, float]]:
-    """The share of the waits for the making in which one worker of several made a batch, and the
-    evidence, where that shows that some batches take far longer; 0.0 and {} where it does not.
+    """Return the share of waits for the making in which one of several workers made a batch.
+
+    With the evidence; 0.0 and {} where it does not show that some batches take far longer.
     """
     if len(shares.turns) != 1 or idle_share(shares) < _LEAST_REST:
         return 0.0, {}
     if max((pace.held for pace in shares.paces.values()), default=0.0) > MOST_HELD:
-        return 0.0, {}  # whose batch comes late is chance
+        return 0.0, {}  # it is chance whose batch comes late
     waits = shares.turns[0].lone_waits
     lone = sum(waits.values())
     part = ratio(lone, shares.turns[0].waited_ns)

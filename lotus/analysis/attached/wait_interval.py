@@ -65,7 +65,7 @@ def wait_rows(thread: pd.DataFrame, in_loop: Bools, read_ns: Ints) -> list[WaitR
 
 
 def wait_spread(rows: Sequence[WaitRow], share: float) -> tuple[float, float]:
-    """The 95 % interval of a loop's waits beyond its start-up, as factors of their `share`.
+    """Return the 95 % interval of a loop's waits beyond its start-up, as factors of their `share`.
 
     It is as wide as that of all its waits: which of them are start-up is not sure either. NaN of
     fewer than 16 samples, and where nothing was waited for.

@@ -12,12 +12,12 @@ from lotus.analysis.common.columns import Floats, median, ratio
 
 _PIECE_NS = 500_000_000
 _LEAST_PIECES = 8  # of the time: fewer do not tell a slow worker from a slow batch
-MOST_HELD = 0.5  # of the making: what is left beside longer waits for a core is chance
+MOST_HELD = 0.5  # of the making: beside longer waits for a core, the rest varies by chance
 
 
 @dataclass(frozen=True)
 class WorkerPace:
-    """How long a worker made batches.
+    """The time in which a worker made batches.
 
     `made`: nanoseconds in each piece of the time that was watched, without those in which it had no
     core; NaN where the worker was not there. `held`: the share of the making that it had none.
@@ -49,7 +49,7 @@ class SlowWorker:
 
     @property
     def times(self) -> float:
-        """How many times as long it takes; in order, all workers make equally many batches."""
+        """Its time over that of the others; in order, all workers make equally many batches."""
         return ratio(self.own_ns, self.others_ns)
 
 

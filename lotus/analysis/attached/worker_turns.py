@@ -14,7 +14,7 @@ _LONG_NS = 400_000_000  # a wait of more is for a batch that is slow, not for ba
 
 @dataclass
 class WorkerTurns:
-    """Nanoseconds of a loop.
+    """The turns of workers in a loop, in nanoseconds.
 
     `step_ns`, `loop_ns`: all. `lone`: in which one worker of several made batches and all others
     had nothing to do, by its place; `lone_step`: training steps that began and ended within that.

@@ -1,1 +1,1 @@
-"""What each batch took, and where the time of the loop went."""
+"""Times of batches, and the parts of a loop's time."""

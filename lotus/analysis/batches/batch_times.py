@@ -9,7 +9,7 @@ from lotus.analysis.common.scope import Scope
 from lotus.inside.trace.log.log_format import STOPPED
 
 MEASURES = (
-    # name, column: what a batch went through, in that order
+    # name, column: the stages of a batch, in that order
     ("fetch", "fetch_ns"),
     ("collate", "collate_ns"),
     ("send", "send_ns"),
@@ -24,7 +24,7 @@ _OF_LOOP = ("wait", "step", "device idle", "device busy")
 
 
 def batch_table(scope: Scope, threshold_ns: float) -> pd.DataFrame:
-    """One row per measure: its distribution over the batches.
+    """Return one row per measure: its distribution over the batches.
 
     Columns: measure count total_ns mean_ns p50_ns p95_ns p99_ns std_ns max_ns over_share.
 
@@ -52,7 +52,7 @@ def batch_table(scope: Scope, threshold_ns: float) -> pd.DataFrame:
 
 
 def order(scope: Scope) -> dict[str, float]:
-    """Shares of the batches that arrived early, late and in turn, and out of order altogether."""
+    """Return the shares of batches that came early, late, in turn, and out of order in all."""
     batches = scope.batches
     arrived = number(batches, "arrival_ns")
     # 0: there is no queue between the main process and itself.
@@ -60,7 +60,7 @@ def order(scope: Scope) -> dict[str, float]:
     count = int(counted.sum())
     came = batches["order"] if "order" in batches else pd.Series(np.full(len(batches), ""))
     shares = {
-        # A category is compared as it is: as text it would take a hundred times as much.
+        # Categories are compared as they are: as text it would take a hundred times as long.
         f"{name.replace(' ', '_')}_share": ratio(float((came == name)[counted].sum()), count)
         for name in ("early", "late", "in turn")
     }
@@ -69,7 +69,7 @@ def order(scope: Scope) -> dict[str, float]:
 
 
 def coverage(scope: Scope) -> dict[str, float]:
-    """How many batches were taken, and of how many there is what record.
+    """Return how many batches were taken, and how many of them have which records.
 
     usual_sample_error: how far the median time of a sample, against which slow ones are judged, may
     lie from the exact one, as a share of it.

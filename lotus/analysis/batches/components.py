@@ -1,4 +1,4 @@
-"""The parts of each batch's time, and how much of each is unusual.
+"""The parts of each batch's time, and the unusual part of each.
 
 All matrices have one row per batch and one column per component: the top-level operations, then
 the data set's own code, collate, the rest of the fetch and the worker's snapshot after it. Values
@@ -32,7 +32,7 @@ WORKER_TIMES = 1.5
 _MOSTLY = 0.75  # of the pairs of a batch of a slow worker and one of another worker
 # The first batch of a process is start-up where it takes this much longer than later ones.
 FIRST_TIMES = 1.5
-# That many batches that read nothing tell what a batch waits for besides storage.
+# At least so many batches that read nothing show what a batch waits for besides storage.
 LEAST_WITHOUT = 3
 # A process whose other threads use less than this share of its CPU time computes in one thread.
 LEAST_HELPERS = 0.2
@@ -62,7 +62,7 @@ class Components:
 
     @property
     def making(self) -> Floats:
-        """How long each batch kept its worker (n,), 0 where no fetch was recorded."""
+        """The time that each batch kept its worker (n,), 0 where no fetch was recorded."""
         making: Floats = self.fetch + self.parts[:, self.snapshot]
         return making
 
@@ -75,7 +75,7 @@ def components(
     operations = calls.in_batches(batches, beside=4)
     names = operations.names
     width = len(names)
-    parts = operations.took  # a matrix as large as the table of batches: none beside it
+    parts = operations.took  # a matrix as large as the table of batches: there is no second one
     parts[:, width] = fetched.in_batches(batches, "own_ns")
     parts[:, width + 1] = np.nan_to_num(number(batches, "collate_ns"))
     np.maximum(parts, 0.0, out=parts)
@@ -94,7 +94,7 @@ def components(
 
 
 def first_of_process(batches: pd.DataFrame, workers: pd.DataFrame) -> Bools:
-    """Which batches are the first that their process made for this loader."""
+    """Return which batches are the first that their process made for this loader (n,)."""
     process = process_rows(workers, batches)
     frame = pd.DataFrame(
         {
@@ -109,7 +109,7 @@ def first_of_process(batches: pd.DataFrame, workers: pd.DataFrame) -> Bools:
 
 
 def usual_of_worker(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
-    """What is typical of each batch's worker, first batches left out; NaN if there is none."""
+    """Return what is typical of each batch's worker without first batches (n,); NaN: none."""
     frame = pd.DataFrame(
         {
             "rank": integer(batches, "rank"),
@@ -124,7 +124,7 @@ def usual_of_worker(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats
 
 
 def first_excess(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
-    """By how much the first batch of a process took longer than its worker's later ones (n,)."""
+    """Return how much longer first batches of processes took than later ones (n,), ns."""
     usual = usual_of_worker(batches, took, first)
     slow = first & (took > FIRST_TIMES * usual)
     return np.where(slow, took - usual, 0.0)
@@ -182,9 +182,10 @@ def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataF
 
 
 def mostly_above(own: Floats, others: Floats) -> bool:
-    """Whether most of a worker's values exceed most of the others', and not the medians alone.
+    """Return True if most of a worker's values exceed most of the others'.
 
-    Where some batches cost far more than the rest, medians differ by chance.
+    Comparing medians is not enough: where some batches cost far more than the rest, they differ by
+    chance.
     """
     place = pd.Series(np.concatenate([own, others])).rank().to_numpy(np.float64)
     # Pairs in which this worker's is larger.
@@ -193,7 +194,7 @@ def mostly_above(own: Floats, others: Floats) -> bool:
 
 
 def interpreter_held(batches: pd.DataFrame, fetch: Floats) -> Floats:
-    """How long each fetch stood still because its worker's feeder thread pickled (n,).
+    """Return how long each fetch was blocked by its worker's feeder thread pickling (n,), ns.
 
     Pickling Python objects holds the interpreter: the part of a fetch that overlaps its own
     process's pickling, as far as the fetch had no CPU time meanwhile.
@@ -212,9 +213,9 @@ def interpreter_held(batches: pd.DataFrame, fetch: Floats) -> Floats:
 
 
 def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
-    """How long each fetch waited off the CPU (n,); 0 where CPU time was not recorded.
+    """Return how long each fetch waited off the CPU (n,), ns; 0 where CPU time was not recorded.
 
-    Without the waiting for a core: that is no waiting of its own (`core_taken`).
+    Waiting for a core is not included: see `core_taken`.
     """
     return _in_blocks(
         lambda some, took: _all_off_cpu(some, took) - _core_taken(some, took), batches, fetch
@@ -222,14 +223,14 @@ def off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
 
 
 def without_core(batches: pd.DataFrame, fetch: Floats) -> Floats:
-    """How long each fetch was ready to run without a core (n,); 0 where that was not measured."""
+    """Return how long each fetch was ready without a core (n,), ns; 0 if not measured."""
     return np.minimum(np.nan_to_num(number(batches, "run_delay_ns")), fetch)
 
 
 def held_up(batches: pd.DataFrame, fetch: Floats) -> Floats:
-    """How long each fetch was held up for want of cores (n,); 0 where that was not measured.
+    """Return how long missing cores delayed each fetch (n,), ns; 0 where that was not measured.
 
-    Helper threads lack a core for about as long as their own, which waits for them or spins.
+    Helper threads lack a core for about as long as their own thread, which waits for them or spins.
     """
     own, everything = (number(batches, name) for name in ("cpu_ns", "process_cpu_ns"))
     helped = (everything > own) & (everything - own >= LEAST_HELPERS * everything)
@@ -237,11 +238,11 @@ def held_up(batches: pd.DataFrame, fetch: Floats) -> Floats:
 
 
 def core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:
-    """How long each fetch was ready to run, but had no core (n,).
+    """Return how long each fetch was ready to run, but had no core (n,), ns.
 
-    The kernel tells it. Where it did not, this is an estimate: only the numbers of switches are
-    known, so the time off the CPU is split in proportion to them. A thread that never gave its core
-    up by itself did not wait for anything but a core.
+    As the kernel counted it, else an estimate: only the numbers of switches are known then, so the
+    time off the CPU is split in proportion to them. A thread that never gave up its core by itself
+    waited for nothing but a core.
     """
     return _in_blocks(_core_taken, batches, fetch)
 
@@ -249,7 +250,7 @@ def core_taken(batches: pd.DataFrame, fetch: Floats) -> Floats:
 def _in_blocks(
     compute: Callable[[pd.DataFrame, Floats], Floats], batches: pd.DataFrame, fetch: Floats
 ) -> Floats:
-    """What `compute` says of each batch (n,); the columns that it reads are in memory in part."""
+    """Return what `compute` returns for each batch (n,); few rows are in memory at a time."""
     result = np.empty(len(batches))
     for some in blocks(len(batches)):
         result[some] = compute(batches.iloc[some], fetch[some])
@@ -273,9 +274,9 @@ def _all_off_cpu(batches: pd.DataFrame, fetch: Floats) -> Floats:
 
 
 def _files_share(possible: Floats, first: Bools, later: Bools) -> Floats:
-    """The part of what each batch read that can be its data set's files (n,), 0 to 1.
+    """Return the part of what each batch read that can be files of its data set (n,), 0 to 1.
 
-    A process's first batch pages its libraries in: of its reading no more are files than what
+    A process's first batch pages in its libraries: no more of its reading counts as files than
     later batches read on average.
     """
     usual = float(possible[later].mean()) if later.any() else 0.0
@@ -283,7 +284,7 @@ def _files_share(possible: Floats, first: Bools, later: Bools) -> Floats:
 
 
 def _otherwise(waited: Floats, possible: Floats, later: Bools) -> float:
-    """What batches that read nothing typically waited for; 0 if there are hardly any."""
+    """Return the typical wait of batches that read nothing; 0 if there are hardly any."""
     without = waited[(possible == 0) & later]
     return median(without) if without.size >= LEAST_WITHOUT else 0.0
 
@@ -295,13 +296,11 @@ def storage_parts(
     held: Floats,
     first: Bools,
 ) -> Floats | None:
-    """How long each component waited for local storage (n, c), at most what storage can take.
+    """Return how long each component waited for local storage (n, c), at most what that can take.
 
-    None: nothing did.
-
-    Per operation where its CPU time was recorded. Otherwise the batch's waiting, given first to
-    operations that load files (names in `loaders`), then to all others alike. `first`: which
-    batches are the first of their process.
+    None: nothing did. Per operation where its CPU time was recorded. Otherwise it is the batch's
+    waiting, given first to operations that load files (names in `loaders`), then to all others
+    alike. `first`: which batches are the first of their process.
     """
     waited = np.maximum(off_cpu(batches, split.fetch) - held, 0.0)
     possible = storage_ns(number(batches, "read_bytes"), number(batches, "major_faults"))

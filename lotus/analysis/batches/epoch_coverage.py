@@ -1,4 +1,4 @@
-"""How often a loader was iterated: whole epochs, loops that were left, batches not used."""
+"""The iterations of a loader: whole epochs, loops that were left, batches not used."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Whether a loader's numbers of samples count samples, or items of unknown contents."""
+"""The unit of a loader's numbers of samples: samples, or items of unknown contents."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ SAMPLES, OF_ITEMS = "sample", "item"
 
 
 def counted(scope: Scope) -> str:
-    """SAMPLES; OF_ITEMS where the data set yields items of which it is not known what they hold."""
+    """Return SAMPLES, or OF_ITEMS if it is not known what the items of the data set hold."""
     flags = integer(scope.batches, "flags", 0)
     return OF_ITEMS if bool(((flags & ITEMS) != 0).any()) else SAMPLES
 
 
 def by_first_dimension(scope: Scope) -> bool:
-    """Whether the data set yields whole batches, whose samples their first dimension tells."""
+    """Return True if the data set yields whole batches: samples are in the first dimension."""
     if scope.settings.get("dataset_kind") != "iterable" or scope.settings.get("batch_size"):
         return False
     several = np.nanmax(number(scope.batches, "size"), initial=0) > 1

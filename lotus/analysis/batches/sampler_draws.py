@@ -1,4 +1,4 @@
-"""How long the sampler took in `iter()`, where it draws the indices of an epoch's first batches."""
+"""The time of the sampler in `iter()`, where it draws the indices of an epoch's first batches."""
 
 import numpy as np
 import pandas as pd
@@ -10,13 +10,13 @@ _RECEIVED_NS = 5e6  # a batch that is made, on a busy machine
 
 
 def drawn_ns(scope: Scope, loop: pd.DataFrame) -> float:
-    """What of `iter()` the sampler took, nanoseconds; `loop`: `loop_times` of the loader.
+    """Return how much of `iter()` the sampler took, ns; `loop`: `loop_times` of the loader.
 
-    Known of a map-style data set whose workers are kept: `iter()` does nothing else that takes long
-    than to wait for the batches that are left of an epoch that was broken off, of which at most
-    `prefetch_factor` a worker are on their way. Those that start workers, the first and that of
-    each loader that the program makes anew, are taken to have drawn for as long as the others in
-    the median. 0.0 where it is not known.
+    Known of a map-style data set whose workers are kept. The only other long part of `iter()` is
+    waiting for the batches that are left of an interrupted epoch, of which at most
+    `prefetch_factor` a worker are on their way. An `iter()` that starts workers, the first and that
+    of each loader created anew, is taken to have drawn for the median time of the others. 0.0 where
+    it is not known.
     """
     kept = bool(scope.settings.get("persistent_workers")) and scope.num_workers > 0
     if not kept or scope.settings.get("dataset_kind") != "map" or len(loop) < 2:
@@ -38,7 +38,7 @@ def drawn_ns(scope: Scope, loop: pd.DataFrame) -> float:
 
 
 def _starts_workers(scope: Scope, epochs: pd.DataFrame) -> Bools:
-    """Which of these epochs, in the order of their ranks, a worker was started in."""
+    """Return in which of these epochs, in the order of their ranks, a worker was started."""
     of, began = integer(scope.workers, "rank"), number(scope.workers, "loop_ns")
     fresh = np.zeros(len(epochs), np.bool_)
     for rank in np.unique(epochs["rank"]):
@@ -50,7 +50,7 @@ def _starts_workers(scope: Scope, epochs: pd.DataFrame) -> Bools:
 
 
 def _left_ns(scope: Scope) -> float:
-    """The most that batches which are left of an epoch have taken, until all are received."""
+    """Return the longest that receiving what is left of an epoch has taken, in ns."""
     ahead = scope.prefetch_factor
     fetch = np.nanmax(number(scope.batches, "fetch_ns"), initial=0.0)
     return float(ahead * (fetch + scope.num_workers * _RECEIVED_NS))

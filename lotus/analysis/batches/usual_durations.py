@@ -1,4 +1,4 @@
-"""How long a sample usually takes in each worker."""
+"""The usual duration of a sample in each worker."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -21,8 +21,7 @@ from lotus.analysis.common.columns import (
 from lotus.analysis.common.durations import NONE, Durations
 from lotus.analysis.common.scope import Scope
 
-# Of a worker with so many batches its own are the usual ones: one that is always slow has no slow
-# batch.
+# With so many batches, a worker's own median counts: one that is always slow has no slow batch.
 _ENOUGH = 4
 # A loader with more samples has medians from histograms, however few each worker made.
 EXACT_SAMPLES = 1 << 22
@@ -37,24 +36,24 @@ class UsualDurations:
     own: dict[int, float]  # of a worker's samples, or of all where it made few batches
     later: dict[int, float]  # of a worker's samples but those of first batches of processes
     usable: int  # samples that `later` is of
-    error: float  # how far a median may lie from the exact one, as a share of it
+    error: float  # bound of a median's distance from the exact one, as a share of it
 
     def usual(self, samples: pd.DataFrame) -> Floats:
-        """The median sample of each sample's worker, or of all where it made few batches."""
+        """Return the median sample of each sample's worker; of all, if it made few batches."""
         return _spread(samples, self.own)
 
     def typical(self, samples: pd.DataFrame) -> Floats:
-        """The median of each sample's worker but for first batches; NaN where it has no others."""
+        """Return the median of each sample's worker without first batches; NaN: there is none."""
         return _spread(samples, self.later)
 
 
 def sample_durations(samples: pd.DataFrame) -> Floats:
-    """Nanoseconds of each sample; NaN of those that were fetched many at once."""
+    """Return the nanoseconds of each sample; NaN of those that were fetched many at once."""
     return np.where(flag(samples, "many"), np.nan, number(samples, "duration_ns"))
 
 
 def usual_durations(scope: Scope) -> UsualDurations:
-    """Those of a loader, from one pass over its samples."""
+    """Return the usual durations of a loader, from one pass over its samples."""
     return scope.fetched.once("usual durations", lambda: _measured(scope))
 
 
@@ -88,7 +87,7 @@ def _measured(scope: Scope) -> UsualDurations:
 
 
 def is_usable(row: Ints, duration: Floats, first: Bools) -> Bools:
-    """Which samples have a time that is typical of later ones, as first batches have not."""
+    """Return which samples have a typical time: those in first batches of processes do not."""
     measured: Bools = (row >= 0) & ~np.isnan(duration)
     return measured & ~first[np.maximum(row, 0)] if len(first) else measured
 
@@ -98,7 +97,7 @@ def _pairs(frame: pd.DataFrame) -> Ints:
 
 
 def _by_worker(samples: pd.DataFrame) -> list[tuple[int, Ints | slice]]:
-    """Rank and worker, and the places of its samples."""
+    """Return for each rank and worker its number and the places of its samples."""
     if not len(samples):
         return []
     first = starts_of_runs([stored(samples, "rank"), stored(samples, "worker")])
@@ -118,7 +117,7 @@ def _spread(samples: pd.DataFrame, by_worker: dict[int, float]) -> Floats:
 
 
 def _batches_made(sums: pd.DataFrame) -> dict[int, int]:
-    """How many different batches each worker has samples of."""
+    """Return the number of different batches that each worker has samples of."""
     batch = integer(sums, "epoch") * _PIDS + integer(sums, "batch")
     frame = pd.DataFrame({"worker": _pairs(sums), "batch": batch})
     counts = frame.groupby("worker")["batch"].nunique()

@@ -12,11 +12,11 @@ from lotus.common import bootstrap
 
 LEAST_BATCHES = 16
 _BLOCK = 1 << 16  # rows that are added up at a time
-_SEED = 0  # a report of one run always says the same
+_SEED = 0  # reports of the same run do not differ
 
 
 def wait_spread(scope: Scope) -> tuple[float, float]:
-    """The 95 % interval of the waits' share of the loop, as factors of that share.
+    """Return the 95 % interval of the waits' share of the loop, as factors of that share.
 
     Of waits and steps after each epoch's first batch, which is start-up; a block bootstrap, as
     batches that follow one another are not independent. NaN with fewer than 16 batches.
@@ -25,7 +25,7 @@ def wait_spread(scope: Scope) -> tuple[float, float]:
 
 
 def spread_of(rows: Floats) -> tuple[float, float]:
-    """The same for (time in waits, all time) of one part of a loop after the other: (n, 2)."""
+    """Return the same for the consecutive parts of a loop: time in waits, all time (n, 2)."""
     whole = rows.sum(axis=0)
     if len(rows) < LEAST_BATCHES or not whole[0] > 0:
         return math.nan, math.nan
@@ -35,7 +35,7 @@ def spread_of(rows: Floats) -> tuple[float, float]:
 
 
 def replicated_shares(rows: Floats) -> Floats:
-    """Each part's share of the whole in replicates of a loop, relative to its share in `rows`.
+    """Return each part's share of the whole in replicates, relative to its share in `rows`.
 
     `rows`: the parts (n, c), and all time (n, 1) of one part of a loop after the other, `binned`.
     Blocks of them are drawn, the same for all parts: (REPLICATES, c). NaN for parts of nothing.
@@ -50,7 +50,7 @@ def replicated_shares(rows: Floats) -> Floats:
 
 
 def _rows(scope: Scope) -> Floats:
-    """Wait, and wait and step together, of each batch but the first of an epoch: (n, 2) ns."""
+    """Return wait, and wait and step, of each batch except the first of an epoch: (n, 2) ns."""
     waits = scope.waits
     frame = pd.DataFrame(
         {
@@ -66,9 +66,9 @@ def _rows(scope: Scope) -> Floats:
 
 
 def binned(count: int, rows: Callable[[slice], Floats]) -> Floats:
-    """Neighbours added up, to MOST_BINS rows at most; the last few may be left out.
+    """Return neighbours added up, at most MOST_BINS rows; the last few may be left out.
 
-    `rows` returns some of `count` rows. It is asked for a few at a time: a matrix of a million
+    `rows` returns some of `count` rows. It is called for a few at a time: a matrix of a million
     takes much memory.
     """
     width = -(-count // bootstrap.MOST_BINS)

@@ -1,4 +1,4 @@
-"""Where the loop's time went, and what each wait waited for.
+"""The parts of a loop's time, and the phases of each wait.
 
 `loop_times` adds up an epoch as the training loop saw it. `wait_phases` cuts every wait
 [wait_start, taken] at what happened to the awaited batch, and `paced` charges the stage that set
@@ -45,8 +45,8 @@ PHASES = (
     "unseen",  # no record of how it was made
 )
 
-# What sending may take, generously, with nobody in its way: one tensor, pickled bytes, the copy
-# of tensors to shared memory.
+# The longest that sending may take undelayed: one tensor, pickled bytes, the copy of tensors to
+# shared memory.
 SEND_NS, SEND_NS_PER_PIPE_BYTE, SEND_NS_PER_SHARED_BYTE = 0.5e6, 1e3, 2.0
 
 
@@ -153,14 +153,14 @@ def wait_phases(batches: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _blocks(count: int) -> Iterator[slice]:
-    """So many rows a few at a time, none of which stay in memory."""
+    """Yield so many rows in blocks, none of which stay in memory."""
     for some in blocks(count):
         yield some
         long_arrays.let_go()
 
 
 def _cut(batches: pd.DataFrame, workers: pd.DataFrame) -> Columns:
-    """The columns of `wait_phases`, before queues of the pin thread."""
+    """Return the columns of `wait_phases`, before queues of the pin thread."""
     wait, begin = number(batches, "wait_ns"), number(batches, "wait_start_ns")
     length = np.where(_waited(batches), wait, 0.0)
 
@@ -205,18 +205,18 @@ def _cut(batches: pd.DataFrame, workers: pd.DataFrame) -> Columns:
 
 
 def _waited(batches: pd.DataFrame) -> Bools:
-    """Which batches were waited for, as far as that was recorded."""
+    """Return which batches were waited for, as far as that was recorded."""
     return ~np.isnan(number(batches, "wait_ns")) & ~np.isnan(number(batches, "wait_start_ns"))
 
 
 def _pickled(batches: pd.DataFrame) -> Floats:
-    """When each batch lay ready to be sent; NaN without workers or without a record of it."""
+    """Return when each batch was ready to be sent; NaN without workers or a record of it."""
     pickled = number(batches, "send_start_ns") + number(batches, "pickle_ns")
     return np.where(integer(batches, "worker") >= 0, pickled, np.nan)
 
 
 def _behind_pin_thread(phases: Columns, batches: pd.DataFrame) -> None:
-    """A pickled batch that waits while the pin thread copies another one waits for the pinning."""
+    """Charge the pinning with waits for a pickled batch while the pin thread copied another one."""
     pin = number(batches, "pin_start_ns")
     if np.isnan(pin).all():
         return
@@ -247,7 +247,7 @@ def paced(
     """
     due, arrived = _until_arrival(batches)
     held = _held_by_worker(batches, due, arrived)
-    # What a process loads in order to send its first batch is no work of its data set.
+    # What a process loads to send its first batch is no work of its data set.
     held[first_of_process] = 0.0
     result = {name: long_arrays.zeros((len(batches),)) for name in PHASES}
     for some in _blocks(len(batches)):
@@ -270,7 +270,7 @@ def paced(
 def _paced(
     phases: pd.DataFrame, batches: pd.DataFrame, first_of_process: Bools, held: Floats
 ) -> Columns:
-    """The columns of `paced`; `held`: as `_held_by_worker` has it."""
+    """Return the columns of `paced`; `held`: as `_held_by_worker` returns it."""
     result = {name: phases[name].to_numpy(copy=True) for name in PHASES}
     held = np.minimum(held, result["sending"])
     result["sending"] -= held
@@ -293,7 +293,7 @@ def _paced(
 
 
 def _until_arrival(batches: pd.DataFrame) -> tuple[Floats, Floats]:
-    """From when each batch was made and waited for to when it arrived (n,), ns."""
+    """Return from when to when each batch that was made and waited for was on its way (n,), ns."""
     made = number(batches, "fetch_start_ns") + number(batches, "fetch_ns")
     arrival, pin = number(batches, "arrival_ns"), number(batches, "pin_start_ns")
     start = np.fmax(number(batches, "wait_start_ns"), made)
@@ -301,7 +301,7 @@ def _until_arrival(batches: pd.DataFrame) -> tuple[Floats, Floats]:
 
 
 def _held_by_worker(batches: pd.DataFrame, start: Floats, end: Floats) -> Floats:
-    """How long each batch was not sent because its worker's Python code kept running (n,).
+    """Return how long each batch was not sent because its worker's Python code kept running (n,).
 
     The thread that pickles a batch, and the one that the receiver asks for a tensor in shared
     memory, need the worker's interpreter. So a batch of few bytes in the pipe that takes long to
@@ -313,7 +313,7 @@ def _held_by_worker(batches: pd.DataFrame, start: Floats, end: Floats) -> Floats
     )
     expected = SEND_NS + SEND_NS_PER_PIPE_BYTE * number(batches, "send_bytes")
     expected += SEND_NS_PER_SHARED_BYTE * np.nan_to_num(number(batches, "bytes"))
-    # What sending takes by itself may fall into the time between two fetches.
+    # Sending itself may take the time between two fetches.
     held: Floats = np.clip(np.minimum(fetching, end - start - expected), 0.0, None)
     return np.nan_to_num(held)
 
@@ -321,10 +321,10 @@ def _held_by_worker(batches: pd.DataFrame, start: Floats, end: Floats) -> Floats
 def shared_out(
     ns: Floats, start: Floats, end: Floats, group: Ints, busy_start: Floats, busy_ns: Floats
 ) -> Floats:
-    """Give what lay in each [start, end] to the busy intervals of its group there (n,), ns.
+    """Move the time of each [start, end] to the busy intervals of its group there (n,), ns.
 
     Each interval gets its part of the time in which any of them was busy. The busy intervals of one
-    group must not overlap. What lay in none stays where it is.
+    group must not overlap. Time that meets none stays where it is.
     """
     result = np.where(ns > 0, ns, 0.0)
     usable = ~np.isnan(busy_start) & ~np.isnan(busy_ns)

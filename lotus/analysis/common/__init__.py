@@ -1,1 +1,1 @@
-"""What every analysis needs: columns, the scope of one loader, intervals of differences."""
+"""The common base of analyses: columns, the scope of one loader, sums of samples and operations."""

@@ -1,4 +1,4 @@
-"""What every analysis needs of the tables: numbers, batch keys, joins by time, overlaps.
+"""Access to tables: numbers, batch keys, joins by time, overlaps.
 
 Times are float64 nanoseconds here (NaN: not measured). CLOCK_MONOTONIC counts from the boot of the
 machine, so they are exact to 2 ns for the first 200 days.
@@ -59,7 +59,7 @@ def stored(frame: pd.DataFrame, name: str) -> ShortInts:
 
 
 def short(values: Ints) -> ShortInts:
-    """The values as int32 where all of them fit: tables of a row a batch are long."""
+    """Return the values as int32 if all of them fit: tables with a row per batch are long."""
     limit = np.iinfo(np.int32)
     fits = not values.size or (values.min() >= limit.min and values.max() <= limit.max)
     return values.astype(np.int32) if fits else values
@@ -77,35 +77,35 @@ def flag(frame: pd.DataFrame, name: str) -> Bools:
 
 
 def blocks(count: int) -> Iterator[slice]:
-    """So many rows a few at a time: what is computed of all at once takes more memory than they."""
+    """Yield so many rows in blocks: computing with all at once takes more memory than they do."""
     return (slice(at, at + _BLOCK) for at in range(0, count, _BLOCK))
 
 
 def total(values: Floats) -> float:
-    """Sum of what was measured; 0.0 of nothing."""
+    """Return the sum of what was measured; 0.0 of nothing."""
     # As nansum, which copies its argument.
     missing = np.isnan(values)
     return float(np.nansum(values) if missing.any() else values.sum())
 
 
 def median(values: Floats) -> float:
-    """Median of what was measured; NaN of nothing."""
+    """Return the median of what was measured; NaN of nothing."""
     measured = values[~np.isnan(values)]
     return float(np.median(measured)) if measured.size else float("nan")
 
 
 def ratio(part: float, whole: float) -> float:
-    """part / whole; NaN where there is no whole."""
+    """Return part / whole; NaN if there is no whole."""
     return part / whole if whole > 0 else float("nan")
 
 
 def ratios(parts: Floats, wholes: Floats) -> Floats:
-    """As `ratio`, of arrays."""
+    """Return `ratio` of arrays."""
     return np.where(wholes > 0, parts / np.where(wholes > 0, wholes, 1.0), np.nan)
 
 
 def with_columns(frame: pd.DataFrame, columns: Mapping[str, Floats]) -> pd.DataFrame:
-    """The table with these columns, new or in place of its own, which lie in files if long."""
+    """Return the table with these columns, new or replaced, in files if they are long."""
     return frame.assign(
         **{
             name: pd.Series(long_arrays.kept(values), frame.index, copy=False)
@@ -115,19 +115,19 @@ def with_columns(frame: pd.DataFrame, columns: Mapping[str, Floats]) -> pd.DataF
 
 
 def batch_rows(batches: pd.DataFrame, frame: pd.DataFrame, keys: Sequence[str] = KEYS) -> Ints:
-    """For each row of `frame`, the position of its batch in `batches`; -1 where there is none."""
+    """Return the position in `batches` of the batch of each row of `frame`; -1: there is none."""
     if not len(frame):
         return np.zeros(0, np.int64)
     return BatchPlaces(batches, keys).rows(frame)
 
 
 class BatchPlaces:
-    """A table of batches, made ready to find many rows of other tables in it."""
+    """An index of a table of batches, to find many rows of other tables in it."""
 
     def __init__(self, batches: pd.DataFrame, keys: Sequence[str] = KEYS) -> None:
         # One column at a time: together they take much memory.
         spans = {name: _span(integer(batches, name)) for name in keys}
-        # Of damaged logs, values may lie far apart: their ranks do not.
+        # Values of damaged logs may lie far apart: their ranks do not.
         apart = math.prod(span.stop - span.start for span in spans.values()) >= _LARGEST_CODE
         self._scales = {
             name: _Scale(span, np.unique(integer(batches, name)) if apart else None)
@@ -138,7 +138,7 @@ class BatchPlaces:
         self._wanted = wanted[self._order]
 
     def rows(self, frame: pd.DataFrame) -> Ints:
-        """For each row of `frame`, the position of its batch; -1 where there is none."""
+        """Return the position of each row's batch; -1: there is none."""
         if not len(self._order) or not len(frame):
             return np.full(len(frame), -1, np.int64)
         # Most rows have the batch of the row before.
@@ -150,7 +150,7 @@ class BatchPlaces:
         return np.repeat(rows, np.diff(np.append(first, len(frame))))
 
     def _codes(self, frame: pd.DataFrame, rows: Ints | slice) -> tuple[Ints, Bools]:
-        """One number for the values of each row, and whether all of these are in the table."""
+        """Return a number for the values of each row, and which rows have values of the table."""
         code, known = np.zeros(len(frame), np.int64)[rows], np.ones(len(frame), np.bool_)[rows]
         for name, scale in self._scales.items():
             step, there = scale.steps(stored(frame, name)[rows].astype(np.int64))
@@ -168,11 +168,11 @@ class _Scale(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """The number of these values."""
         return len(self.span) if self.values is None else len(self.values)
 
     def steps(self, column: Ints) -> tuple[Ints, Bools]:
-        """Which of the values each is; some number, and False, where it is none of them."""
+        """Return which of the values each is, and which are none of them (False; any number)."""
         if self.values is None:
             known = (column >= self.span.start) & (column < self.span.stop)
             return np.where(known, column - self.span.start, 0), known
@@ -185,7 +185,7 @@ def _span(column: Ints) -> range:
 
 
 def starts_of_runs(columns: Iterable[ShortInts]) -> Ints:
-    """Where each run of rows begins in which no column changes; there is at least one row."""
+    """Return where each run of rows begins in which no column changes; at least one row."""
     changes = np.ones(1, np.bool_)
     for column in columns:
         if len(changes) < len(column):
@@ -197,7 +197,7 @@ def starts_of_runs(columns: Iterable[ShortInts]) -> Ints:
 
 
 def process_rows(workers: pd.DataFrame, batches: pd.DataFrame) -> Ints:
-    """For each batch, the position in `workers` of the process that made it; -1: not known.
+    """Return the position in `workers` of the process that made each batch; -1: not known.
 
     A pid may have been used twice: the process is the latest one that had begun by then.
     """
@@ -226,14 +226,14 @@ def process_rows(workers: pd.DataFrame, batches: pd.DataFrame) -> Ints:
 
 
 def process_keys(frame: pd.DataFrame) -> Ints:
-    """One number for the rank and process of each row."""
+    """Return one number for the rank and process of each row."""
     return integer(frame, "rank") * 4_194_304 + integer(frame, "pid")  # Linux: pid < 2^22
 
 
 def busy_within(
     group: Ints, start: Floats, end: Floats, busy_group: Ints, busy_start: Floats, busy_ns: Floats
 ) -> Floats:
-    """Length of each [start, end] that lies in the busy intervals of its own group.
+    """Return how much of each [start, end] lies in the busy intervals of its own group.
 
     The busy intervals of one group must not overlap (they are those of one thread).
     """
@@ -262,7 +262,7 @@ def busy_within(
 
 
 def rows_by(groups: Ints, chosen: Bools) -> dict[int, Ints]:
-    """The chosen rows of each group, in their order."""
+    """Return the chosen rows of each group, in their order."""
     rows = np.flatnonzero(chosen)
     if not len(rows):
         return {}
@@ -275,15 +275,15 @@ def rows_by(groups: Ints, chosen: Bools) -> dict[int, Ints]:
 
 
 def mean(values: Floats) -> float:
-    """The mean of what was measured; NaN of nothing."""
+    """Return the mean of what was measured; NaN of nothing."""
     measured = values[~np.isnan(values)]
     return float(measured.mean()) if measured.size else float("nan")
 
 
 def distribution(values: Floats) -> dict[str, float]:
-    """count, total, mean, p50, p95, p99, std, max of what was measured (NaN of nothing).
+    """Return count, total, mean, p50, p95, p99, std and max of what was measured (NaN of nothing).
 
-    Of one value std is NaN: it says nothing of how values vary.
+    The standard deviation of one value is NaN.
     """
     measured = values[~np.isnan(values)]
     if not measured.size:
@@ -303,7 +303,7 @@ def distribution(values: Floats) -> dict[str, float]:
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as dictionaries of plain Python values; None where nothing was measured."""
+    """Return rows as dictionaries of plain Python values; None where nothing was measured."""
     rows: list[dict[str, Any]] = []
     for row in frame.to_dict("records"):
         rows.append({str(name): plain_value(value) for name, value in row.items()})
@@ -311,7 +311,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def plain_value(value: Any) -> Any:
-    """The Python value of a numpy or pandas scalar; None for NaN, <NA> and infinities."""
+    """Return the Python value of a numpy or pandas scalar; None for NaN, <NA> and infinities."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is pd.NA or value is pd.NaT or value is None:

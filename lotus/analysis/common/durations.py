@@ -7,7 +7,7 @@ import numpy as np
 
 from lotus.analysis.common.columns import Floats, Ints
 
-# That many values are kept as they are; of more, only how many lie in each bin.
+# Up to so many values are kept as they are; of more, only the number in each bin.
 EXACT = 1 << 18
 # A bin is 1/128 of the power of two that it lies in: the first bits of a float64 are its number, so
 # that no logarithm is computed. Its middle differs from each value in it by at most this share.
@@ -19,7 +19,7 @@ _ONE = 0x3FF << _BITS  # the number of the bin that begins at 1 ns; below it lie
 
 @dataclass(frozen=True)
 class Durations:
-    """Durations in nanoseconds, at least 0. Added in any order, they are the same.
+    """Durations in nanoseconds, at least 0. The order in which they are added does not matter.
 
     values  (n,) float64, all of them, while n <= EXACT; else empty
     bins    (k,) how many lie in each bin, as soon as there are more; else empty
@@ -36,7 +36,7 @@ class Durations:
 
     @classmethod
     def of(cls, values: Floats) -> "Durations":
-        """Those that are not NaN."""
+        """Return those that are not NaN."""
         unknown = np.isnan(values)
         known = values[~unknown] if unknown.any() else values
         if not known.size:
@@ -75,18 +75,18 @@ class Durations:
 
     @property
     def error(self) -> float:
-        """How far a quantile may lie from the exact one, as a share of it; 0.0: it is exact."""
+        """The bound of a quantile's relative error; 0.0: it is exact."""
         return ERROR if len(self.bins) else 0.0
 
     @property
     def std(self) -> float:
-        """Standard deviation; NaN of one value or none, which say nothing of how they vary."""
+        """The standard deviation; NaN of fewer than two values."""
         if self.count < 2:
             return float("nan")
         return float(self.values.std()) if len(self.values) else (self.squares / self.count) ** 0.5
 
     def quantiles(self, shares: Sequence[float]) -> list[float]:
-        """Quantiles as numpy has them by default; NaN of nothing."""
+        """Return quantiles as numpy's default method; NaN of nothing."""
         if not self.count:
             return [float("nan")] * len(shares)
         if len(self.values):
@@ -97,7 +97,7 @@ class Durations:
         return [float(cut) for cut in cuts]
 
     def _ranked(self, places: Floats) -> Floats:
-        """The values that come at these places in order, as their bins tell them."""
+        """Return the values at these places in order, as far as their bins show."""
         bins = np.searchsorted(np.cumsum(self.bins), places, side="right")
         edges = (np.stack((bins - 1, bins)) + _ONE) << _SHIFT
         middle = edges.view(np.float64).mean(axis=0)
@@ -110,7 +110,7 @@ class Durations:
         return self.quantiles((0.5,))[0]
 
     def binned(self) -> "Durations":
-        """The same as a histogram, for those who have many of these."""
+        """Return the same as a histogram, for callers that have many of these."""
         if len(self.bins) or not self.count:
             return self
         numbers = (self.values.view(np.int64) >> _SHIFT) - _ONE + 1

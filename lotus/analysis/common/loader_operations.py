@@ -29,7 +29,7 @@ _MOST = 0.5  # of an operation's time
 class InBatches:
     """Operations in samples that are not nested, added up: (n, o), a row a batch of the table.
 
-    `took` has columns of zeros beside them, for whoever asked. `took_ns` and `cpu_ns` (o,) are
+    `took` has columns of zeros beside them, on request. `took_ns` and `cpu_ns` (o,) are
     those of all batches, the latter NaN where it was not measured of each call.
     """
 
@@ -51,14 +51,14 @@ class LoaderOperations:
 
     @cached_property
     def cells(self) -> pd.DataFrame:
-        """Sums, as `OperationSums` has them."""
+        """Sums, as in `OperationSums`."""
         cells = self.contents.operations.cells
         mine: pd.DataFrame = cells[integer(cells, "loader") == self.loader]
         return mine.reset_index(drop=True)
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of operations."""
         return int(self.cells["count"].sum())
 
     @cached_property
@@ -68,14 +68,14 @@ class LoaderOperations:
 
     @property
     def outermost(self) -> list[str]:
-        """Those that are within no other."""
+        """The operations that are within no other."""
         cells = self.cells
         return list(
             dict.fromkeys(cells["operation"][(cells["parent"].astype(str) == "").to_numpy()])
         )
 
     def mostly(self, name: str) -> str:
-        """The innermost operation within an operation that has most of its time; "" for none."""
+        """Return the innermost operation within `name` that has most of its time; "": none."""
         cells = self.cells
         parent, took = cells["parent"].astype(str), number(cells, "duration_ns")
         operation = cells["operation"].astype(str)
@@ -91,7 +91,7 @@ class LoaderOperations:
         return inner
 
     def durations(self, name: str) -> Durations:
-        """How long each call of an operation took."""
+        """Return the durations of an operation's calls."""
         return self.contents.operations.durations.get((self.loader, name), NONE)
 
     def parts(self) -> Iterator[pd.DataFrame]:
@@ -105,7 +105,7 @@ class LoaderOperations:
 
     @cached_property
     def _batches(self) -> list[tuple[BatchSums, Bools]]:
-        """The sums of each piece with batches of this loader, and which of its batches are."""
+        """Return the sums of pieces with batches of this loader, and which batches those are."""
         of_loader = [
             (part, part.keys[:, KEYS.index("loader")] == self.loader)
             for part in self.contents.operations.batches
@@ -113,7 +113,7 @@ class LoaderOperations:
         return [(part, mine) for part, mine in of_loader if mine.any()]
 
     def _rows(self, batches: pd.DataFrame) -> list[tuple[BatchSums, Bools, Ints]]:
-        """`_batches` with, of those batches, their rows in `batches`; -1: not there."""
+        """Return `_batches` with the rows of these batches in `batches`; -1: not there."""
         parts = self._batches
         if not parts:
             return []
@@ -155,6 +155,6 @@ class LoaderOperations:
         return InBatches(names, took, took_ns, cpu, stalled if known_calls.any() else None)
 
     def of_epochs(self, epochs: Ints, contents: RunContents) -> "LoaderOperations":
-        """Those of some epochs alone, of which `contents` are."""
+        """Return those of some epochs alone, of which `contents` are."""
         chosen = InEpochs(epochs)
         return LoaderOperations(contents, self.loader, lambda: chosen(self.table()))

@@ -25,7 +25,7 @@ class LoaderSamples:
 
     @cached_property
     def sums(self) -> pd.DataFrame:
-        """Sums per batch, as `sample_sums` has them."""
+        """Sums per batch, as of `sample_sums`."""
         sums = self.contents.samples
         mine = integer(sums, "loader") == self.loader
         # The usual case, which needs no second table.
@@ -33,15 +33,15 @@ class LoaderSamples:
 
     @property
     def count(self) -> int:
-        """How many there are; of batches that were fetched in one call, each is one."""
+        """The number of samples; each batch that was fetched in one call counts as one."""
         return int(self.sums["samples"].sum())
 
     def total(self, name: str) -> float:
-        """The sum of a column, 0.0 of nothing."""
+        """Return the sum of a column, 0.0 of nothing."""
         return total(number(self.sums, name))
 
     def in_batches(self, batches: pd.DataFrame, name: str) -> Floats:
-        """The sum of a column per row of a table of batches (n,)."""
+        """Return the sum of a column per row of a table of batches (n,)."""
         row = BatchPlaces(batches).rows(self.sums)
         known = row >= 0
         sums = np.bincount(row[known], number(self.sums, name)[known], len(batches))
@@ -54,13 +54,13 @@ class LoaderSamples:
             yield rows if mine.all() else rows[mine].reset_index(drop=True)
 
     def once(self, name: str, make: Callable[[], Made]) -> Made:
-        """What `make` returns; it is called the first time only that something has this name."""
+        """Return what `make` returns; it is called only the first time for each name."""
         if name not in self._made:
             self._made[name] = make()
         made: Made = self._made[name]
         return made
 
     def of_epochs(self, epochs: np.ndarray, contents: RunContents) -> "LoaderSamples":
-        """Those of some epochs alone, of which `contents` are."""
+        """Return those of some epochs alone, of which `contents` are."""
         chosen = InEpochs(epochs)
         return LoaderSamples(contents, self.loader, lambda: chosen(self.table()))

@@ -1,11 +1,11 @@
-"""What a person knows a loader by: its name where the program tells one, and where it stands."""
+"""The titles by which a person recognises a loader: its name, if known, and its place."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def title_of(loader: Mapping[str, Any], iterated: bool = True) -> str:
-    """The title of a loader of these parameters; "" where they do not tell what it is.
+    """Return the title of a loader of these parameters; "" if they do not tell what it is.
 
     As "train_loader (train.py:88, iterated at engine.py:12)", or by its data set's class where
     the program has no name for it. `iterated`: say also where it is iterated.

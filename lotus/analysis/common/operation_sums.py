@@ -1,4 +1,4 @@
-"""What one pass over a run's operations leaves of them, and how two such results are added.
+"""Sums of a run's operations from one pass over them, and the addition of two such results.
 
 A run may have a thousand million operations. Everything that a report shows of them follows from
 sums, of which there are as many as batches, and a distribution per operation.
@@ -52,7 +52,7 @@ class BatchSums:
     stalled: Floats | None  # the longest that storage can have taken
 
     def kept(self) -> "BatchSums":
-        """The same, in a file where it is much."""
+        """Return the same, in a file if it is long."""
         cpu, measured, unmeasured, stalled = (
             None if values is None else long_arrays.kept(values)
             for values in (self.cpu, self.measured, self.unmeasured, self.stalled)
@@ -81,7 +81,7 @@ class OperationSums:
 
 
 def added(parts: Iterable[OperationSums]) -> OperationSums:
-    """All of these together, in whatever order; no part is kept."""
+    """Return the sum of all of these, in whatever order; no part is kept."""
     cells: list[pd.DataFrame] = []
     durations: dict[tuple[int, str], Durations] = {}
     batches: list[BatchSums] = []
@@ -128,12 +128,12 @@ def sums_of(ops: pd.DataFrame, piece: int = 0) -> OperationSums:
 
 
 def known_sum(cells: pd.DataFrame, name: str) -> float:
-    """The sum of a measure over rows of `OperationSums.cells`; NaN where nothing was measured."""
+    """Return the sum of a measure over rows of `OperationSums.cells`; NaN: nothing was measured."""
     return float(cells[name].sum()) if cells[f"known_{name}"].any() else float("nan")
 
 
 def storage_ns(read_bytes: Floats, major_faults: Floats) -> Floats:
-    """The longest that reading so much can have taken; what is NaN was not read."""
+    """Return the longest that reading so much can have taken; NaN counts as not read."""
     read = np.nan_to_num(read_bytes) * STORAGE_NS_PER_BYTE
     faults = np.nan_to_num(major_faults) * STORAGE_NS_PER_FAULT
     return np.maximum(read, faults)  # a fault's own bytes are among those read
@@ -147,7 +147,7 @@ def _names(ops: pd.DataFrame, name: str) -> tuple[list[str], Ints]:
 
 
 def _places(values: ShortInts) -> tuple[Ints, Ints]:
-    """The different values, and which of them each is; nothing is sorted where all are equal."""
+    """Return the different values, and which of them each is; equal ones are not sorted."""
     if (values == values[0]).all():
         return values[:1].astype(np.int64), np.zeros(len(values), np.int64)
     known, places = np.unique(values, return_inverse=True)
@@ -204,7 +204,7 @@ def _sums(places: Ints, weights: Floats, size: int) -> Floats:
 
 
 def _compact(key: Ints, size: int) -> tuple[Ints, Ints]:
-    """The keys that occur, and which of them each is; they are below `size`."""
+    """Return the keys that occur, and which of them each is; they are below `size`."""
     if size > 4 * len(key) + (1 << 16):
         known, places = np.unique(key, return_inverse=True)
         return known, places.reshape(-1).astype(np.int64)
@@ -263,7 +263,7 @@ def _of_batches(
 
 
 def _batches(ops: pd.DataFrame) -> tuple[ShortInts, Ints]:
-    """The batches of the rows, and which of them each row is of.
+    """Return the batches of the rows, and which of them each row is of.
 
     Most rows have the batch of the row before: only where it changes are keys compared.
     """

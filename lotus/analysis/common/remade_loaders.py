@@ -1,4 +1,4 @@
-"""Loaders that a program makes anew for each epoch, seen as the one loader that they stand for."""
+"""Loaders that a program creates anew for each epoch, seen as one loader."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _LEAST_GROWING = 3  # loaders of different lengths; two may be for training and 
 
 
 class MergedRun(ChangedRun):
-    """A run whose remade loaders have one number, that of the first, and epochs counted on.
+    """A run whose remade loaders have the number of the first, with epochs counted on.
 
     Its table `loaders` has the column `made`: how many loaders a row stands for. Tables are made
     when they are first asked for; what holds no loader is the run's own.
@@ -40,7 +40,7 @@ class MergedRun(ChangedRun):
 
     @property
     def loaders(self) -> pd.DataFrame:
-        """The table of loaders; only the first of those that are one."""
+        """The table of loaders; of those that are one, only the first."""
         merged = self._places[self._places["first"] == self._places["loader"]]
         made = self._places.groupby(["rank", "first"]).size()
         known: pd.DataFrame = self._run.loaders
@@ -52,7 +52,7 @@ class MergedRun(ChangedRun):
         return rows.assign(made=np.where(np.isnan(counts), 1, counts).astype(np.int64))
 
     def number_of(self, loader: int) -> int:
-        """The number of the first of those that a loader is one with."""
+        """Return the number of the first of the loaders that this one belongs to."""
         mine = integer(self._places, "loader") == loader
         return int(integer(self._places, "first")[mine][0]) if mine.any() else loader
 
@@ -62,12 +62,12 @@ class MergedRun(ChangedRun):
 
 @dataclass(frozen=True)
 class Renumbered:
-    """Gives the rows of a table the numbers of the loaders that theirs are one with."""
+    """Gives the rows of a table the numbers of the first of their loaders."""
 
     places: pd.DataFrame
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The rows, and their epochs counted on."""
+        """Return the rows, with their epochs counted on."""
         if not len(frame) or "loader" not in frame:
             return frame
         row = _row_of(self.places, frame)
@@ -80,23 +80,23 @@ class Renumbered:
 
 
 def _row_of(places: pd.DataFrame, frame: pd.DataFrame) -> Ints:
-    """For each row of `frame` the position of its loader in `places`; -1: it is not there."""
+    """Return the position in `places` of each row's loader; -1: it is not there."""
     keys = ["rank", "loader"] if "rank" in frame else ["loader"]
     return batch_rows(places, frame, keys)
 
 
 def number_of(run: RunLike, loader: int) -> int:
-    """The number by which a report knows a loader that was perhaps made again."""
+    """Return the number of a loader in a report, which may have been created again."""
     whole = merged(run)
     return whole.number_of(loader) if isinstance(whole, MergedRun) else loader
 
 
 def merged(run: RunLike) -> RunLike:
-    """The run with remade loaders as one; the run itself where no loader was made again.
+    """Return the run with remade loaders as one; the run itself if no loader was created again.
 
-    They are one where one place in the program made them with the same parameters, in one process,
-    and none was iterated while another was. Loaders of which each has another length, as of data
-    that grow, are one if they are several.
+    They are one if one place in the program created them with the same parameters, in one process,
+    and none was iterated while another was. Loaders that all have different lengths, as of data
+    that grow, are one if there are several.
     """
     loaders, epochs = run.loaders, table(run, "epochs")
     if len(loaders) < 2 or not len(epochs) or "call_site" not in loaders:
@@ -119,13 +119,13 @@ def merged(run: RunLike) -> RunLike:
 
 
 def _texts(loaders: pd.DataFrame, without: Collection[str]) -> list[str]:
-    """The settings of each loader, but for some, as a text."""
+    """Return the settings of each loader as a text, without some of them."""
     keys = [name for name in loaders.columns if name not in (*_NOT_SETTINGS, *without)]
     return ["\x1f".join(map(str, row)) for row in loaders[keys].itertuples(index=False)]
 
 
 def _spans(epochs: pd.DataFrame) -> pd.DataFrame:
-    """When each loader was first and last iterated, and how many epochs it had."""
+    """Return when each loader was first and last iterated, and how many epochs it had."""
     rows = pd.DataFrame(
         {
             "rank": integer(epochs, "rank"),
@@ -142,7 +142,7 @@ def _spans(epochs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _numbered(group: pd.DataFrame) -> pd.DataFrame | None:
-    """The group with the first loader's number and the epochs before; None where two overlap."""
+    """Return the group with the first loader's number and its epochs; None if two overlap."""
     starts, ends = group["start"].to_numpy(), group["end"].to_numpy()
     if not np.isfinite(starts).all() or (starts[1:] < ends[:-1]).any():
         return None

@@ -38,7 +38,7 @@ class Parts(Protocol):
     def __getitem__(self, place: int) -> PartRows: ...
 
     def times(self, place: int) -> pd.DataFrame:
-        """Samples without what is known of their operations."""
+        """Return the samples without what is known of their operations."""
 
 
 class TwoTables(NamedTuple):
@@ -58,11 +58,11 @@ class WholeTables:
         return 1
 
     def __getitem__(self, place: int) -> TwoTables:
-        """All rows."""
+        """Return all rows."""
         return TwoTables(self.times(place), self._table("ops"))
 
     def times(self, place: int) -> pd.DataFrame:
-        """All samples."""
+        """Return all samples."""
         return self._table("samples")
 
     def _table(self, name: str) -> pd.DataFrame:
@@ -71,7 +71,7 @@ class WholeTables:
 
 
 class ChangedParts:
-    """Parts with something done to the rows of each."""
+    """Parts with a change to the rows of each."""
 
     def __init__(self, parts: Parts, change: Change) -> None:
         self.parts, self.change = parts, change
@@ -80,17 +80,17 @@ class ChangedParts:
         return len(self.parts)
 
     def __getitem__(self, place: int) -> TwoTables:
-        """One part, changed."""
+        """Return one part, changed."""
         rows = self.parts[place]
         return TwoTables(self.change(rows.samples), self.change(rows.ops))
 
     def times(self, place: int) -> pd.DataFrame:
-        """The samples of one part, changed."""
+        """Return the samples of one part, changed."""
         return self.change(self.parts.times(place))
 
 
 def parts_of(run: Any) -> Parts:
-    """The tables of a run; in one part where it has no pieces, or was read already."""
+    """Return the tables of a run in parts; in one part if it has no pieces, or was read already."""
     if "ops" not in getattr(run, "__dict__", {}) and hasattr(run, "pieces"):
         pieces: Parts = run.pieces
         return pieces
@@ -98,7 +98,7 @@ def parts_of(run: Any) -> Parts:
 
 
 class ChangedRun:
-    """A run with something done to the rows of its tables, each when it is first asked for."""
+    """A run with a change to the rows of its tables, each changed when it is first needed."""
 
     def __init__(self, run: Any, change: Change) -> None:
         self._run, self._change = run, change
@@ -126,10 +126,10 @@ class ChangedRun:
 
 
 class Partial(NamedTuple):
-    """What one part leaves of itself."""
+    """The partial result of one part."""
 
     operations: OperationSums
-    samples: pd.DataFrame  # as `sample_sums` has them
+    samples: pd.DataFrame  # as of `sample_sums`
 
 
 # Reduces all parts, in their order.
@@ -155,7 +155,7 @@ def _kept(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 class RunContents:
-    """What is kept of the samples and operations of all loaders; they are read once for all."""
+    """Sums of the samples and operations of all loaders; both are read once for all."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class RunContents:
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """Sums of the samples, as `sample_sums` has them."""
+        """Sums of the samples, as of `sample_sums`."""
         return self._read[1]
 
     @cached_property
@@ -210,7 +210,7 @@ class RunContents:
     def times_again(self, places: Sequence[int]) -> Iterator[pd.DataFrame]:
         """Read again the samples of these parts, without what is known of their operations.
 
-        Where there are few in all, the first reading is kept.
+        If there are few in all, the first reading is kept.
         """
         return self._told(places, self._times if self._few else self.parts.times)
 
@@ -229,19 +229,19 @@ class RunContents:
             self.advance(done, len(places))
 
     def of_epochs(self, epochs: np.ndarray) -> "RunContents":
-        """Those of some epochs alone; they are read again."""
+        """Return the contents of some epochs alone; they are read again."""
         parts = ChangedParts(self.parts, InEpochs(epochs))
         return RunContents(parts, self.advance, self.partials)
 
 
 @dataclass(frozen=True)
 class InEpochs:
-    """What reduces a table to its rows of these epochs."""
+    """Reduces a table to its rows of these epochs."""
 
     epochs: np.ndarray
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The rows."""
+        """Return the rows."""
         if "epoch" not in frame:
             return frame.iloc[:0]
         return frame[np.isin(frame["epoch"], self.epochs)].reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""What one pass over a run's samples leaves of them: sums per batch."""
+"""Sums of a run's samples per batch, from one pass over them."""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ _KEYS = [*KEYS, "worker"]
 
 
 def sample_sums(samples: pd.DataFrame, piece: int = 0) -> pd.DataFrame:
-    """A row per run of samples of one batch: its KEYS, worker, SUMS, and the number of the piece.
+    """Return a row per run of samples of one batch: KEYS, worker, SUMS, number of the piece.
 
     Most batches have one row; a table of all pieces, one after the other, is the sum of them.
     """
@@ -34,6 +34,6 @@ def sample_sums(samples: pd.DataFrame, piece: int = 0) -> pd.DataFrame:
 
 
 def own_time(samples: pd.DataFrame) -> Floats:
-    """Nanoseconds of each sample outside its operations; all of it where none were recorded."""
+    """Return the time of each sample outside its operations, ns; all of it if it has none."""
     own = number(samples, "self_ns")
     return np.nan_to_num(np.where(np.isnan(own), number(samples, "duration_ns"), own))

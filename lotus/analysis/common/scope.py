@@ -1,4 +1,4 @@
-"""One loader's part of a run: the tables of every rank, and what is known of it."""
+"""One loader's part of a run: the tables of every rank, and facts about it."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ _MOST_WORKERS = 1 << 12  # of a loader that anybody starts; a damaged log may te
 
 
 class RunLike(Protocol):
-    """What analysis needs of a `lotus.Run`; read-only."""
+    """The part of a `lotus.Run` that analysis needs; read-only."""
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -46,7 +46,7 @@ class RunLike(Protocol):
 class Scope:
     """The tables of one loader, all ranks; `settings` are the loader's own parameters.
 
-    `calls` are those of operations. Their table, and that of the samples, may not fit in memory.
+    `calls`: of operations. Their table, and that of the samples, may not fit in memory.
     """
 
     loader: int
@@ -54,7 +54,7 @@ class Scope:
     ranks: list[int]
     level: str
     partial: bool  # not every batch was to be recorded
-    made: int  # how many loaders the program made of it, one after the other
+    made: int  # how many times the program created it, one loader after the other
     cores: float  # that this loader's processes may use on one rank; NaN: not known
     worker_cores: float  # that its workers may use together, all ranks; 0.0: not known, or none
     machine_cores: float  # of the whole machine; NaN: not known
@@ -99,28 +99,28 @@ class Scope:
 
     @property
     def prefetch_factor(self) -> int:
-        """Batches that each worker makes ahead; torch's default where it is not known."""
+        """Batches that each worker makes ahead; torch's default if it is not known."""
         return int(self.settings.get("prefetch_factor") or 2)
 
     @property
     def epoch_count(self) -> int:
-        """How many epochs there are, however many ranks iterate the loader."""
+        """The number of epochs, however many ranks iterate the loader."""
         return len(np.unique(integer(self.epochs, "epoch")))
 
     @property
     def each_is_left(self) -> bool:
-        """Whether a rank has several iterations, and each was left before its end."""
+        """True if a rank has several iterations, and each was left before its end."""
         of_ranks = np.unique(integer(self.epochs, "rank"), return_counts=True)[1]
         return of_ranks.max(initial=0) > 1 and not flag(self.epochs, "exhausted").any()
 
     @property
     def title(self) -> str:
-        """What a user knows the loader by."""
+        """The name by which a user knows the loader."""
         return title_of(self.settings) or f"loader {self.loader}"
 
 
 def iterated(run: RunLike) -> list[int]:
-    """Numbers of the loaders that were iterated, the one with the most samples first."""
+    """Return the numbers of the loaders that were iterated, the one with the most samples first."""
     batches = table(run, "batches")
     loader, size = integer(batches, "loader"), np.nan_to_num(number(batches, "size"))
     known = pd.Series(size).groupby(loader).sum()
@@ -137,7 +137,7 @@ def scopes(
     advance: Advance = lambda done, whole: None,
     partials: Partials = one_process,
 ) -> list[Scope]:
-    """One Scope for each of `loaders`; by default for all that were iterated, in their order.
+    """Return a Scope of each of `loaders`; by default of all that were iterated, in order.
 
     `advance` is told how many of how many pieces of the run are read, `partials` reads them.
     """
@@ -173,7 +173,7 @@ def _by_loader(frame: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
 
 
 def table(run: Any, name: str) -> pd.DataFrame:
-    """A table of the run; empty where the run has none of that name."""
+    """Return a table of the run; empty if the run has none of that name."""
     frame = getattr(run, name, None)
     return frame if isinstance(frame, pd.DataFrame) else pd.DataFrame()
 
@@ -248,7 +248,7 @@ def _with_idle_of_loop(batches: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFr
 
 
 def _allowed(*tables: pd.DataFrame) -> int:
-    """How many CPUs the processes of these tables may use together; 0 where that is not known."""
+    """Return how many CPUs the processes of these tables may use together; 0 if not known."""
     spans: set[tuple[int, int]] = set()
     for text in {str(text) for each in tables if "cpus" in each for text in each["cpus"]}:
         for part in text.split(",") if text else ():

@@ -26,15 +26,15 @@ from lotus.reading import table_pieces
 from lotus.reading.run import Run, load
 
 ONE, PROCESSES, DASK = ("one", "processes", "dask")
-# From so many samples and operations on, and so many cores, processes are started unasked: each
-# reads what is known of all batches first, which takes a third as long as one process takes in all.
+# With at least so many samples and operations, and enough cores, processes are started by default:
+# each first reads the batches, which takes a third as long as one process takes in all.
 LARGE = 1 << 25
 MANY_CORES = 4
 _PIECES = 4  # of a task: some MB of partial results
 
 
 def chosen(backend: str | None, scheduler: str | None) -> Callable[[Run], Partials]:
-    """How to read a run, or each of several, by a user's choice; None: as is best.
+    """Return how to read a run, or each of several, by a user's choice; None: as is best.
 
     Raises LotusError.
     """
@@ -65,7 +65,7 @@ def _as_is_best(run: Run) -> Partials:
 
 
 def of_processes(count: int) -> Partials:
-    """So many processes of this machine. Raises LotusError without joblib."""
+    """Read with so many processes of this machine. Raises LotusError without joblib."""
     joblib = _joblib()
 
     def parallel() -> Any:
@@ -77,7 +77,7 @@ def of_processes(count: int) -> Partials:
 
 
 def of_cluster(address: str) -> Partials:
-    """The workers of the dask cluster whose scheduler has this address. Raises LotusError.
+    """Read with the workers of the dask cluster at this address. Raises LotusError.
 
     They need this version of lotus, and the run at the same path.
     """
@@ -116,17 +116,17 @@ def _joblib() -> Any:
 
 @dataclass(frozen=True)
 class _RunSource:
-    """What another process needs to read the parts of a run."""
+    """The information from which another process can read the parts of a run."""
 
     version: str
     path: str
     trust: bool
     rows: int
-    contents: tuple[int, ...]  # how much it has: a run may have been recorded anew
+    contents: tuple[int, ...]  # its length: a run may have been recorded anew
     changes: tuple[Change, ...]
 
     def parts(self) -> Parts:
-        """The parts. Raises LotusError if they are not those of the process that asks."""
+        """Return the parts. Raises LotusError if they are not those of the calling process."""
         if self.version != __version__:
             raise LotusError(
                 f"a worker has lotus {__version__}, and this is {self.version}: install one version"
@@ -151,7 +151,7 @@ def _contents(run: Run) -> tuple[int, ...]:
 
 
 def _source(parts: Parts) -> _RunSource | None:
-    """How to read the parts elsewhere; None: they are in this process alone."""
+    """Return how to read the parts elsewhere; None: they are in this process alone."""
     changes: list[Change] = []
     while isinstance(parts, ChangedParts):
         changes.insert(0, parts.change)
@@ -172,7 +172,7 @@ def _read(parts: Parts, parallel: Callable[[], Any]) -> Iterator[Partial]:
         return
     firsts = range(0, len(parts), _PIECES)
     ranges = (range(first, min(first + _PIECES, len(parts))) for first in firsts)
-    # As joblib.delayed makes them.
+    # In the form of joblib.delayed's.
     tasks: Iterator[tuple[Any, ...]] = ((_partials, (source, places), {}) for places in ranges)
     try:
         # A worker keeps the mask: Ctrl-C is for this process, which ends them.
@@ -188,6 +188,6 @@ def _read(parts: Parts, parallel: Callable[[], Any]) -> Iterator[Partial]:
 
 
 def _partials(source: _RunSource, places: range) -> list[Partial]:
-    """What a worker returns of some parts."""
+    """Return what a worker sends of some parts."""
     parts = source.parts()
     return [partial_of(parts, place) for place in places]

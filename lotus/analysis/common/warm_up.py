@@ -1,6 +1,6 @@
 """The first training step of a process, where it took far longer than all others.
 
-It compiles, searches for the fastest kernels, or sets up what is set up late. A job of hours has it
+Such a step compiles, searches for the fastest kernels, or does a late set-up. A job of hours has it
 once, a traced run of a minute may spend most of its time in it: it is kept apart.
 """
 
@@ -10,13 +10,13 @@ import pandas as pd
 from lotus.analysis.common.columns import Floats, integer, number, rows_by, with_columns
 
 WARM_UP = "warm_up_ns"  # the column of waits
-# The first step is a warm-up where it is so many times the usual one, and the longest other one.
+# The first step is a warm-up if it is so many times the usual one, and the longest other one.
 _USUAL, _LONGEST = 5.0, 2.0
-_LEAST = 8  # other steps, of which the usual one is known
+_LEAST = 8  # other steps, from which the usual one is known
 
 
 def without_warm_up(waits: pd.DataFrame) -> pd.DataFrame:
-    """Waits of one loader with WARM_UP: what a first step took beyond a usual one, nanoseconds.
+    """Return waits of one loader with WARM_UP: what a first step took beyond a usual one, ns.
 
     That is taken from the step; its CPU times keep their proportion to it. WARM_UP is 0.0 for all
     other steps.

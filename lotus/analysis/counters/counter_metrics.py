@@ -1,4 +1,4 @@
-"""Counters and their metrics per operation: exact sums, and what they say of the CPU's slots."""
+"""Counters and metrics per operation: exact sums, and the use of the CPU's slots."""
 
 from typing import Any
 
@@ -22,14 +22,14 @@ NOT_EVENTS = frozenset(
 
 
 def events_of(counters: pd.DataFrame) -> list[str]:
-    """The columns of `Run.counters` that are events."""
+    """Return the columns of `Run.counters` that are events."""
     return [str(name) for name in counters.columns if name not in NOT_EVENTS]
 
 
 def counter_table(
     counters: pd.DataFrame, cpu: str, known: EventTable | None = None
 ) -> pd.DataFrame:
-    """One row per operation, then collate and the rest of the fetch; those of most time first.
+    """Return one row per operation, then collate and the rest of the fetch; by time.
 
     Columns: kind ("operation", "collate", "fetch"), operation, nested (in another one, which holds
     its counts too), intervals, counted (of them; the sums are over these), total_ns (of these),
@@ -90,10 +90,10 @@ def counter_table(
 
 
 def _sums(values: Floats, took: Floats, events: list[str]) -> tuple[Floats, float]:
-    """Sums of the events over intervals, and the smallest share of these that one was counted in.
+    """Return sums of events over intervals, and the least share of these that one was counted in.
 
-    An event that was not counted in all of them is scaled by the cycles that those have in which
-    it was: all that is divided by cycles is as it was in the turns of its own group.
+    An event that was not counted in all of them is scaled by the cycles that those have in which it
+    was: so all that is divided by cycles is as it was in the turns of its own group.
     """
     if not len(values):
         return np.full(len(events), np.nan), float("nan")
@@ -117,7 +117,7 @@ def _rest(
     fetch: Any,
     nested: Any,
 ) -> tuple[Floats, Floats, Any]:
-    """Take what lies in a fetch off it, so that no count stands in two rows."""
+    """Subtract from each fetch what lies in it, so that no count stands in two rows."""
     key = pd.factorize(
         pd.MultiIndex.from_arrays(
             [counters[column].to_numpy() for column in ("pid", "tid", "loader", "epoch", "batch")]
@@ -138,7 +138,7 @@ def _rest(
 
 
 def turn_shares(counters: pd.DataFrame) -> list[tuple[list[str], float]]:
-    """Groups of events that took turns by batch, and the share of batches that each was counted in.
+    """Return groups of events that took turns by batch, and the share of batches that each got.
 
     Of the fetches that were counted at all; an event that was counted in all of them is in none.
     """
@@ -155,8 +155,11 @@ def turn_shares(counters: pd.DataFrame) -> list[tuple[list[str], float]]:
 
 
 def helper_share(counters: pd.DataFrame) -> float:
-    """CPU time of other threads of the fetching processes (pools that operations start) per CPU
-    time of all their threads, during fetches; NaN where the thread's own was not counted."""
+    """Return the CPU time of helper threads over that of all threads, during fetches.
+
+    Helpers are other threads of the fetching processes (pools that operations start). NaN where the
+    thread's own time was not counted.
+    """
     if "task_clock" not in counters.columns:
         return float("nan")
     fetch = counters[counters["kind"] == "fetch"]

@@ -1,4 +1,4 @@
-"""What `lotus map` shows, computed once: counters and functions per operation."""
+"""Everything that `lotus map` shows, computed once: counters and functions per operation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from lotus.reading.run import Run
 _RAW = 4  # PERF_TYPE_RAW
 _CLOCKS = ("cpu_ns", "task_clock", "cpu_clock")  # nanoseconds
-# Those of Mapped.functions: a run without samples has the same.
+# Those of Mapped.functions, also for a run without samples.
 FUNCTION_COLUMNS = ["kind", "operation", "helper_of", "event", "library", "function"]
 FUNCTION_COLUMNS += ["samples", "share", "count", "low", "high"]
 OPERATION_KINDS = ("operation", "collate", "fetch")
-# Kinds of samples outside of what the fetching threads do for a batch, in words.
+# Kinds of samples other than a fetching thread's work on a batch, in words.
 OUTSIDE = {
     "send": "sending batches (the workers' feeder threads)",
     "idle": "workers waiting for an index",
@@ -86,7 +86,7 @@ class MapSummary:
 
 
 def summarise_map(run: "Run", mapped: "Mapped | None") -> MapSummary:
-    """Compute it; `mapped` is None where there are no samples."""
+    """Compute the summary; `mapped` is None if there are no samples."""
     cpu = str(run.manifest.get("uarch") or "generic")
     notes: list[str] = []
     known = known_events(run.manifest, cpu)
@@ -129,7 +129,7 @@ def _not_counted(run: "Run") -> list[str]:
 
 
 def known_events(manifest: Mapping[str, Any], cpu: str) -> EventTable:
-    """The events and formulae by which the run was counted."""
+    """Return the events and formulas by which the run was counted."""
     texts = manifest.get("metrics")
     formulae = texts if isinstance(texts, dict) else {}
     return perf_list.with_saved_metrics(
@@ -138,7 +138,7 @@ def known_events(manifest: Mapping[str, Any], cpu: str) -> EventTable:
 
 
 def _times(run: "Run") -> pd.DataFrame:
-    """kind, operation, nested, intervals, total_ns from the traced times alone."""
+    """Return kind, operation, nested, intervals, total_ns from the traced times alone."""
     cells = RunContents(parts_of(run)).operations.cells
     rows: list[dict[str, Any]] = []
     for name, group in cells.groupby("operation"):
@@ -200,7 +200,7 @@ def _operations(
 
 
 def event_name(spelling: str, cpu: str) -> str:
-    """The name among counters of an event as perf spells it."""
+    """Return the name that an event, as perf spells it, has among counters."""
     try:
         event = parse(spelling)
     except Unusable:
@@ -216,7 +216,7 @@ def event_name(spelling: str, cpu: str) -> str:
 def _estimated(
     table: pd.DataFrame, run: "Run", sampled: list[str], cpu: str, known: EventTable
 ) -> frozenset[str]:
-    """The columns that rest on samples: those of `sampled`, and what no counted events give."""
+    """Return the columns that rest on samples: `sampled`, and metrics that need them."""
     if not sampled:
         return frozenset()
     counted = [name for name in events_of(run.counters) if name in table]
@@ -226,7 +226,7 @@ def _estimated(
 
 
 def _few_samples(mapped: "Mapped | None", cpu: str, sampled: list[str]) -> list[tuple[str, int]]:
-    """The operations whose estimates rest on fewer samples than `ENOUGH`, and the least number."""
+    """Return operations whose estimates rest on too few samples, and the least number."""
     samples = _estimates(mapped, cpu, "samples")
     least: dict[str, int] = {}
     for name in sampled:
@@ -240,7 +240,7 @@ def _few_samples(mapped: "Mapped | None", cpu: str, sampled: list[str]) -> list[
 def _estimates(
     mapped: "Mapped | None", cpu: str, column: str = "count"
 ) -> dict[str, "pd.Series[float]"]:
-    """Of each sampled event, by the name it has among counters, its count per (kind, operation)."""
+    """Return the counts per (kind, operation) of each sampled event, by its name among counters."""
     estimates: dict[str, pd.Series[float]] = {}
     if mapped is None:
         return estimates
@@ -297,7 +297,7 @@ def _outside(mapped: "Mapped | None", event: str) -> pd.DataFrame:
 
 
 def per_call(summary: MapSummary, operations: pd.DataFrame, name: str) -> tuple[Floats, str]:
-    """The values of an event or metric for one call of each operation, and their unit.
+    """Return an event or metric for one call of each operation, and its unit.
 
     `operations` are rows of `summary.operations`. A metric that is a ratio stays as it is.
     """
@@ -360,7 +360,7 @@ def functions_by_operation(functions: pd.DataFrame, most: int) -> list[Operation
 
 
 def _samples_by_function(functions: pd.DataFrame) -> "pd.Series[float]":
-    """Samples by (library, function), the most sampled first."""
+    """Return samples by (library, function), the most sampled first."""
     names = [
         (plain(library(str(file))), plain(short(str(function))))
         for file, function in zip(functions["library"], functions["function"], strict=True)

@@ -1,4 +1,4 @@
-"""Which nodes of top-down level 2 an operation is bound by, and what each means."""
+"""The nodes of top-down level 2 that an operation is bound by, and their meaning."""
 
 from typing import NamedTuple
 
@@ -8,9 +8,9 @@ from lotus.analysis.common.columns import records
 from native_map.events import pmu
 from native_map.events.metrics import LEVEL_2
 
-# Shares of slots from which on a node is worth a look. AMD names none; these are Intel's for the
-# same nodes: MetricThreshold of tma_* in Linux tools/perf/pmu-events, newer cores. That of
-# microcode is tma_heavy_operations', which need no threshold of retiring.
+# Shares of slots from which on a node is relevant. AMD gives none; these are Intel's for the same
+# nodes: MetricThreshold of tma_* in Linux tools/perf/pmu-events, newer cores. That of microcode is
+# tma_heavy_operations', which need no threshold of retiring.
 THRESHOLDS = {
     "frontend_bound": 0.15,
     "backend_bound": 0.20,
@@ -24,9 +24,9 @@ THRESHOLDS = {
     "pipeline_restarts": 0.10,
     "microcode": 0.10,
     "heavy_operations": 0.10,
-    "smt_contention": 0.10,  # no vendor names one: as the smallest of the others
+    "smt_contention": 0.10,  # no vendor gives one: the smallest of the others
 }
-_UNEVEN = 0.02  # sums of level 1 so far from 1 are said
+_UNEVEN = 0.02  # sums of level 1 that differ from 1 by more are mentioned
 SMT = "smt_contention"  # of level 1, without nodes below it: a row of its own
 MEANING = {
     "frontend_latency": "instructions come too late: much code runs once, as in Python and in "
@@ -70,9 +70,11 @@ COLUMNS = ["operation", "node", "parent", "share", "binding"]
 
 
 def nodes(operations: pd.DataFrame) -> Nodes:
-    """Of a table of operations (see `counter_table`) the nodes of level 2 that cross their
-    thresholds, as their parents do (retiring's need not); without level 2 there are none, and
-    nothing is unbound."""
+    """Return the nodes of level 2 that cross their thresholds, of a table of `counter_table`.
+
+    Their parents must cross theirs too (retiring need not). Without level 2 there are none, and
+    nothing is unbound.
+    """
     present = [node for group in LEVEL_2.values() for node in group]
     level_2 = any(node in operations.columns for node in present)
     if not level_2 and SMT not in operations.columns:
@@ -100,15 +102,17 @@ def nodes(operations: pd.DataFrame) -> Nodes:
 
 
 def meaning(node: str) -> str:
-    """What a node means, what usually helps, and which alternatives `lotus advise` measures."""
+    """Return what a node means, what usually helps, and what `lotus advise` measures against it."""
     *some, last = ADVICE.get(node, ("",))
     names = " and ".join([", ".join(some), last] if some else [last])
     return f"{MEANING[node]} (lotus advise measures {names})" if names else MEANING[node]
 
 
 def remarks(operations: pd.DataFrame, cpu: str) -> list[str]:
-    """Sentences where level 1 was counted: that level 2 was not, and why; and by how much the
-    shares of level 1 do not sum to 1, which they do where one of them is what the others leave."""
+    """Return sentences on level 1, if it was counted: why level 2 was not, how far it is from 1.
+
+    The shares of level 1 sum to 1 only if one of them is computed from the others.
+    """
     if not {*LEVEL_2} <= {*operations.columns}:
         return []
     table, said = pmu.table(cpu), []

@@ -1,1 +1,1 @@
-"""How the data are divided among the workers, and what of them comes again."""
+"""The division of the data among the workers, and repeated samples."""

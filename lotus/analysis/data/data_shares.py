@@ -1,4 +1,4 @@
-"""How the data of an iterable data set are divided among its workers."""
+"""The division of an iterable data set's data among its workers."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _LEAST_LOST = 0.2
 
 @dataclass(frozen=True)
 class DataShares:
-    """`empty`: workers that made no batch in the whole run, while each other made several.
+    """The division of data. `empty`: workers without a batch, while each other made several.
 
     `lost`: share of the making, 0 to 1, that equal shares of the data would save; 0.0 where little
     is lost, or where samples go to the workers in turn. `largest`: share of the samples that the
@@ -30,7 +30,7 @@ class DataShares:
 
 
 def data_shares(scope: Scope) -> DataShares:
-    """What each worker was given; an epoch takes as long as the worker with the most data."""
+    """Return each worker's part; an epoch takes as long as the worker with the most data."""
     workers = scope.num_workers
     if scope.partial or workers < 2 or scope.settings.get("dataset_kind") != "iterable":
         return DataShares()

@@ -10,24 +10,24 @@ from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.data_shares import DataShares, data_shares
 from lotus.inside.trace.fetches.sample_digests import KEPT
 
-# Enough different samples to say that two workers had the same ones, and how many must agree.
+# Enough different samples to say that two workers had the same ones, and the share that must agree.
 _LEAST_DIGESTS, _SAME = 16, 0.8
 _CHECKSUMS = 1 << 32  # that there are
-_TWICE = 1.5  # as many samples as the data set says it has, or as are different
+_TWICE = 1.5  # as many samples as the data set says it has, or as there are different ones
 
 
 def divided_data(scope: Scope) -> DataShares:
-    """How the data of an iterable data set are divided among its workers, and how often read."""
+    """Return how an iterable data set's data are divided among workers, and how often read."""
     shares = data_shares(scope)
     return replace(shares, times_read=_times_read(scope, shares))
 
 
 def _times_read(scope: Scope, shares: DataShares) -> float:
-    """How many times an epoch of an iterable data set has each sample; 1.0 where once, or unknown.
+    """Return how often an epoch of an iterable data set has each sample; 1.0 also if unknown.
 
-    More where an epoch has that many times the samples that the data set says it has, where a
-    worker had nearly all of its samples in common with another one, in whatever order, or where
-    the first batches of all workers are equal.
+    More than 1.0 if an epoch has that many times the samples that the data set says it has, if a
+    worker had nearly all of its samples in common with another one, in whatever order, or if the
+    first batches of all workers are equal.
     """
     if scope.settings.get("dataset_kind") != "iterable" or scope.num_workers < 2 or scope.partial:
         return 1.0
@@ -47,7 +47,7 @@ def _times_read(scope: Scope, shares: DataShares) -> float:
 
 
 def _by_contents(scope: Scope) -> float:
-    """By the smallest checksums of the samples of each worker; 1.0 where they are not known."""
+    """Return the same by the smallest checksums of each worker's samples; 1.0: not known."""
     digests = scope.sample_digests
     ranks = np.unique(integer(scope.batches, "rank")).tolist() if len(digests) else []
     times = []
@@ -62,10 +62,10 @@ def _by_contents(scope: Scope) -> float:
 
 
 def _are_alike(digests: pd.DataFrame) -> bool:
-    """Whether one worker had many samples several times: what they hold does not tell them apart.
+    """Return True if one worker had many samples several times: their contents do not differ.
 
-    As with few values, or where samples are drawn with replacement. How many different ones there
-    are follows from how closely their smallest checksums lie.
+    That happens with few values, or if samples are drawn with replacement. The number of different
+    ones follows from how close their smallest checksums are.
     """
     values = np.unique(integer(digests, "digest"))
     different = float(len(values))
@@ -75,11 +75,11 @@ def _are_alike(digests: pd.DataFrame) -> bool:
 
 
 def _times_had(each: list[set[int]]) -> float:
-    """How many of the workers had a sample, on average; 1.0 where none had another one's.
+    """Return how many workers had a sample, on average; 1.0 if none had another one's.
 
-    Of the checksums up to the smallest limit, all are known of each worker, so that they stand for
-    all samples alike. Of workers that draw samples at random, some have those of another: only one
-    that had hardly any of its own counts.
+    All checksums of each worker are known up to the smallest limit, so these stand for all samples
+    alike. Workers that draw samples at random have some in common: only one that had hardly any of
+    its own counts.
     """
     limit = min((max(digests) for digests in each if len(digests) >= KEPT), default=_CHECKSUMS)
     known = [{digest for digest in digests if digest <= limit} for digests in each]
@@ -96,7 +96,7 @@ def _times_had(each: list[set[int]]) -> float:
 
 
 def _by_length(scope: Scope) -> int:
-    """By the samples of whole epochs; 0 where the data set does not say how many it has."""
+    """Return the same by the samples of whole epochs; 0 if no length is known."""
     length = scope.settings.get("dataset_length")
     epochs = scope.epochs[flag(scope.epochs, "exhausted")]
     if not isinstance(length, int) or length < 1 or not len(epochs):
@@ -119,7 +119,7 @@ def _by_length(scope: Scope) -> int:
 
 
 def shared_generators(scope: Scope) -> dict[str, int]:
-    """Random generators that several workers began with in the same state: name -> how many.
+    """Return random generators that several workers began with in the same state: name -> workers.
 
     Only those that the first batch used.
     """
@@ -135,7 +135,7 @@ def shared_generators(scope: Scope) -> dict[str, int]:
 
 
 def _most_alike(rows: pd.DataFrame, values: np.ndarray) -> int:
-    """In how many workers of one epoch a checksum was the same, at most; at least 1."""
+    """Return in how many workers of one epoch a checksum was the same, at most; at least 1."""
     if not len(rows):
         return 1
     keys = pd.DataFrame(
