@@ -226,7 +226,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
 
 
 def _of_rank(run: RunLike, scope: Scope, rank: int) -> Scope:
-    """A rank's part of a scope, with the cores that a rank has of those of the job."""
+    """Return a rank's part of a scope, with the cores that a rank has of those of the job."""
     whole = scope.calls.contents  # its pieces are read again
     (part,) = scopes(RankRun(run, rank), [scope.loader], whole.advance, whole.partials)
     return replace(part, ranks=scope.ranks, cores=scope.cores)
@@ -273,7 +273,7 @@ def _limits(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, flo
 
 
 def _epochs(ledger: Account) -> pd.DataFrame:
-    """One row per rank and epoch: the sums of `loop_times`, start-up and shut-down."""
+    """Return one row per rank and epoch: the sums of `loop_times`, start-up and shut-down."""
     names = ["rank", "epoch", "waits", "loop_ns", "iter_ns", "startup_ns", "wait_ns", "step_ns"]
     names += ["tail_ns", "shutdown_ns", "exhausted"]
     return ledger.epochs[names].sort_values(["rank", "epoch"]).reset_index(drop=True)

@@ -101,7 +101,7 @@ class _Ledger:
         self.starved = without_data(shares)
 
     def charges(self) -> list[Charge]:
-        """All charges, each from what those before it have left."""
+        """Return all charges, each from what those before it have left."""
         shares, step = self._shares, self._shares.of(phases.STEP)
         result = []
         if self._use.step.crowded and not self._interpreter():

@@ -167,7 +167,7 @@ class _Join:
         return result
 
     def offset(self) -> tuple[float, bool]:
-        """The offset at which functions say most about labels, and True if it is unclear.
+        """Return the offset at which functions say most about labels, and True if it is unclear.
 
         It is unclear if another one, with less information in between, has about as much: that
         happens if calls follow one another regularly.

@@ -149,7 +149,7 @@ def one_process(parts: Parts) -> Iterator[Partial]:
 
 
 def _kept(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table, its columns in a file where they are long."""
+    """Return the table, its columns in a file where they are long."""
     columns = {name: long_arrays.kept(frame[name].to_numpy()) for name in frame}
     return pd.DataFrame(columns, copy=False)
 

@@ -25,7 +25,7 @@ class DeviceShare:
 
 
 def device_share(scope: Scope) -> DeviceShare | None:
-    """The device's part of a loop; None where no device was timed."""
+    """Return the device's part of a loop; None where no device was timed."""
     waits = scope.waits
     idle, busy = (number(waits, f"device_{name}_ns") for name in ("idle", "busy"))
     known = ~np.isnan(idle + busy) & ~(number(waits, WARM_UP) > 0)

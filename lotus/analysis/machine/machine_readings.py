@@ -40,7 +40,7 @@ def idle_cores(scope: Scope) -> float:
 
 
 def least_memory_share(machine: pd.DataFrame, whole_bytes: float) -> float:
-    """The least share of the memory that was left, 0 to 1; NaN: not known.
+    """Return the least share of the memory that was left, 0 to 1; NaN: not known.
 
     Of a cgroup's limit where that left less than the machine, which has `whole_bytes` (NaN: not
     known). `machine` is a table as `Run.machine`.

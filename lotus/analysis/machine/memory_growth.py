@@ -77,7 +77,7 @@ def growth_of(
     several: bool,
     faulted: Mapping[int, float],
 ) -> MemoryGrowth:
-    """The same of readings by time: pid, time, rss, private, shared, anonymous.
+    """Return the same of readings by time: pid, time, rss, private, shared, anonymous.
 
     `workers`: how many there are, of all ranks; `several`: whether a rank has more than one;
     `faulted`: bytes that a process has touched anew, where that is known.
@@ -195,7 +195,7 @@ def _of_process(readings: pd.DataFrame, faulted: float) -> _Process | None:
 
 
 def _rate(times: Floats, sizes: Floats) -> float:
-    """Bytes a second by which a process still grows; 0.0 unless it grew all the time."""
+    """Return bytes a second by which a process still grows; 0.0 unless it grew all the time."""
     if len(times) < _LEAST_READINGS:
         return 0.0
     middle = float(np.interp((times[0] + times[-1]) / 2, times, sizes))

@@ -43,7 +43,7 @@ class HotFunction:
 
 
 def of_program(chain: list[HotFunction]) -> HotFunction:
-    """The innermost function that is not of a library; else the innermost."""
+    """Return the innermost function that is not of a library; else the innermost."""
     own = [hot for hot in chain if not LIBRARY.search(hot.file)]
     # Code that a library generates has no file either, as the methods of a manager's proxies.
     in_files = [hot for hot in own if not hot.file.startswith("<")]
@@ -119,11 +119,11 @@ def running_beside(own_code: pd.DataFrame) -> HotFunction | None:
 
 
 def _texts(rows: pd.DataFrame) -> pd.Series:
-    """The source of each row's line; "" of all for a program that was attached to."""
+    """Return the source of each row's line; "" of all for a program that was attached to."""
     return rows["text"] if "text" in rows else pd.Series("", index=rows.index)
 
 
 def _of_part(own_code: pd.DataFrame, part: str) -> tuple[pd.DataFrame, int]:
-    """The rows of a part, and its number of samples."""
+    """Return the rows of a part, and its number of samples."""
     rows = own_code[(own_code["part"] == part).to_numpy()] if len(own_code) else own_code
     return rows, int(integer(rows, "samples", 0)[integer(rows, "depth") == 0].sum())

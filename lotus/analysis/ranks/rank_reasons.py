@@ -130,7 +130,7 @@ def _dearest(run: RunLike, steps: RankSteps, rank: int, reference: int) -> tuple
 
 
 def _samples(run: RunLike, steps: RankSteps, rank: int) -> float:
-    """Samples that were made for the rank, in batches whose making was recorded."""
+    """Return samples that were made for the rank, in batches whose making was recorded."""
     batches = table(run, "batches")
     mine = (integer(batches, "rank") == rank) & np.isin(integer(batches, "loader"), steps.loaders)
     mine &= ~np.isnan(number(batches, "fetch_ns"))
@@ -148,7 +148,7 @@ class RankFacts:
 
 
 def facts(run: RunLike, steps: RankSteps) -> RankFacts:
-    """The workers, cores and processor of each rank, as far as the run tells."""
+    """Return the workers, cores and processor of each rank, as far as the run tells."""
     loaders = table(run, "loaders")
     mine = np.isin(integer(loaders, "loader"), steps.loaders)
     count: dict[int, int] = {}

@@ -27,7 +27,7 @@ def is_partial(run: RunLike) -> bool:
 
 
 def outer_waits(run: RunLike) -> pd.DataFrame:
-    """The outermost waits of main processes, by rank, process and time.
+    """Return the outermost waits of main processes, by rank, process and time.
 
     rank pid host world_size loader epoch batch start end step_ns; int64 nanoseconds but for
     step_ns. Of a process whose main thread waited, that thread's only.
@@ -65,7 +65,7 @@ def _pairs(rank: Ints, pid: Ints) -> Ints:
 
 
 def _places(first: Ints, then: Ints) -> Ints:
-    """The place of each pair among all distinct ones, sorted."""
+    """Return the place of each pair among all distinct ones, sorted."""
     a, b = (pd.factorize(column, sort=True)[0].astype(np.int64) for column in (first, then))
     joint = a * (int(b.max(initial=0)) + 1) + b
     return np.asarray(pd.factorize(joint, sort=True)[0], np.int64)
@@ -78,7 +78,7 @@ def _texts(frame: pd.DataFrame, name: str) -> pd.Series:
 
 
 def synced_rows(syncs: pd.DataFrame, waits: pd.DataFrame, partial: bool) -> RankRows:
-    """A row of each synchronisation of each rank."""
+    """Return a row of each synchronisation of each rank."""
     frame = pd.DataFrame(
         {
             **{name: integer(syncs, name) for name in ("rank", "pid", "step")},
@@ -186,7 +186,7 @@ def _next_row(frame: pd.DataFrame, waits: pd.DataFrame) -> Ints:
 
 
 def unsynced_rows(waits: pd.DataFrame) -> RankRows:
-    """A row of each batch, of the loader that gave the most."""
+    """Return a row of each batch, of the loader that gave the most."""
     if not len(waits):
         return RankRows(waits, [])
     loader = int(waits["loader"].value_counts().index[0])

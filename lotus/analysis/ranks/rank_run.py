@@ -28,7 +28,7 @@ class InRank:
     rank: int
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The rows."""
+        """Return the rows."""
         if "rank" not in frame:
             return frame
         rows: pd.DataFrame = frame[integer(frame, "rank") == self.rank]

@@ -317,7 +317,7 @@ def _arrivals(ready: Ints, errors: Floats, hosts: list[str]) -> _Arrivals:
 
 
 def _others_median(time: Floats, count: Ints) -> Floats:
-    """For each cell (R, K) the median of its column without it; NaN below two values."""
+    """Return for each cell (R, K) the median of its column without it; NaN below two values."""
     ordered = np.sort(time, axis=0)  # NaN last
     steps = np.arange(time.shape[1])
 

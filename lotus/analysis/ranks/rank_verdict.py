@@ -280,7 +280,7 @@ def _straggler(
 
 
 def _worst(steps: RankSteps, rows: Ints) -> int:
-    """The one of these ranks that is latest on average."""
+    """Return the one of these ranks that is latest on average."""
     behind = _row_means(steps.late[np.ix_(rows, np.flatnonzero(_counted(steps)))])
     return int(rows[np.argmax(np.where(np.isnan(behind), -np.inf, behind))])
 

@@ -227,7 +227,7 @@ class GainPrediction:
         return np.asarray(own + len(cpu) * 2.0 * sending_ns / self._cores)
 
     def _replayed_share(self) -> float:
-        """Share of the loops' time that is replayed: after each epoch's first batch."""
+        """Return share of the loops' time that is replayed: after each epoch's first batch."""
         waits = self._scope.waits
         first = number(waits, "batch") == 0
         spent = np.nan_to_num(number(waits, "wait_ns")) + np.nan_to_num(number(waits, "step_ns"))

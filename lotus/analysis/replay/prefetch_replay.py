@@ -86,7 +86,7 @@ def _best(
 
 
 def _factors(scope: Scope) -> list[int]:
-    """The prefetch factor of the loader, and larger ones that may be better."""
+    """Return the prefetch factor of the loader, and larger ones that may be better."""
     most = min(_MOST_PREFETCH, _fitting(scope))
     factors = [scope.prefetch_factor]
     while factors[-1] < most:
@@ -105,13 +105,13 @@ def _waits(epochs: Iterable[RecordedEpoch], factors: list[int]) -> tuple[float, 
 
 
 def _fitting(scope: Scope) -> int:
-    """The prefetch factor at which the batches that are held fill half of /dev/shm."""
+    """Return the prefetch factor at which the batches that are held fill half of /dev/shm."""
     a_turn = median(number(scope.batches, "bytes")) * scope.num_workers
     return int(scope.shm_bytes / 2 / a_turn) if scope.shm_bytes > 0 and a_turn > 0 else 1 << 30
 
 
 def costly_batches(batches: pd.DataFrame) -> Bools:
-    """The batches that took over twice as long to make as a usual one (n,)."""
+    """Return the batches that took over twice as long to make as a usual one (n,)."""
     made = _making_ns(batches)
     known = np.isfinite(made)
     usual = float(np.median(made[known])) if known.any() else np.inf

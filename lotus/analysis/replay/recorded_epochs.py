@@ -93,7 +93,7 @@ def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[Record
 
 
 def _blocks(batches: pd.DataFrame, waits: pd.DataFrame) -> Iterator[tuple[Ints, Ints]]:
-    """Rows of both tables of some whole epochs, as many as _BLOCK batches, in their order.
+    """Yield rows of both tables of some whole epochs, as many as _BLOCK batches, in their order.
 
     Of an epoch with more than _MOST_BATCHES: those, and one that was taken later if any was.
     """
@@ -126,12 +126,12 @@ def _together(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
 
 
 def _ordered(frame: pd.DataFrame) -> Ints:
-    """The rows by rank, epoch and batch."""
+    """Return the rows by rank, epoch and batch."""
     return np.lexsort(tuple(integer(frame, name) for name in reversed(_NAMES)))
 
 
 def _epoch_keys(frame: pd.DataFrame) -> Ints:
-    """One number for the rank and epoch of each row, both of which are 32 bits wide."""
+    """Return one number for the rank and epoch of each row, both of which are 32 bits wide."""
     return (integer(frame, "rank") << 32) + integer(frame, "epoch")
 
 

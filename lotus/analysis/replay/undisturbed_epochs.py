@@ -25,7 +25,7 @@ _ENOUGH_BATCHES = 20_000  # replayed one by one
 
 
 def undisturbed_epochs(scope: Scope, use: CoreUse) -> Iterator[RecordedEpoch]:
-    """The recorded epochs without the delays that are owed to other programs.
+    """Yield the recorded epochs without the delays that are owed to other programs.
 
     Taken out is their part (`CoreUse.others_part_of_step`, `others_part_of_making`) of the time in
     which steps and the making of batches were ready to run without a core. None where other
@@ -95,7 +95,7 @@ _TIMES = (
 
 
 def _replayed(epoch: RecordedEpoch, scope: Scope) -> dict[str, Floats]:
-    """The times of an epoch's batches in a replay (n,), on the clock of the recording.
+    """Return the times of an epoch's batches in a replay (n,), on the clock of the recording.
 
     A fetch lasts as long as its batch occupies its worker.
     """

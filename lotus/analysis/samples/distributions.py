@@ -12,7 +12,7 @@ OF_BATCHES = (("collate", "collate_ns"), ("send", "send_ns"))
 
 
 def quantiles(scope: Scope) -> pd.DataFrame:
-    """One row per operation, and for collate and send of a batch, the largest total first.
+    """Return one row per operation, and for collate and send of a batch, the largest total first.
 
     Columns: name kind ("operation", "batch") nested count total_ns min_ns p1_ns p5_ns p25_ns p50_ns
     p75_ns p95_ns p99_ns max_ns. Times are of one call, or of one batch.

@@ -8,7 +8,7 @@ _MOST = 65_536  # as soon as there are so many, no further part is read
 
 
 def first_samples(scope: Scope) -> pd.DataFrame:
-    """The first samples and their times, the columns of `scope.fetched.times()`; maybe none.
+    """Return the first samples and their times, the columns of `scope.fetched.times()`; maybe none.
 
     They are read once.
     """

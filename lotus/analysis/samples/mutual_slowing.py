@@ -24,7 +24,7 @@ _PLAINLY = 0.85
 
 
 def mutual_slowing(scope: Scope) -> float:
-    """The exponent by which a sample takes longer, the more are made at a time.
+    """Return the exponent by which a sample takes longer, the more are made at a time.
 
     0: each takes as long as alone. 1: twice as long beside twice as many, as behind one limit.
     NaN where too few samples were made beside few others, or where their times vary too much to
@@ -49,7 +49,7 @@ def mutual_slowing(scope: Scope) -> float:
 
 
 def _nearest(many: np.ndarray, few: np.ndarray) -> np.ndarray:
-    """For each place in `few`, those in `many` that are nearest to it: as many for each.
+    """Return for each place in `few`, those in `many` that are nearest to it: as many for each.
 
     Data may be sorted, and a program warms up: what is compared lies in the same stretch.
     """
@@ -82,7 +82,7 @@ def _samples(scope: Scope) -> tuple[Floats, Floats]:
 
 
 def _epochs(table: pd.DataFrame) -> pd.MultiIndex:
-    """The rank and the epoch of each row."""
+    """Return the rank and the epoch of each row."""
     return pd.MultiIndex.from_arrays([integer(table, "rank"), integer(table, "epoch")])
 
 

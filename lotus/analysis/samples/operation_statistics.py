@@ -21,7 +21,7 @@ STATISTICS = ("total", "mean", "p50", "p95", "p99", "std", "max")
 
 
 def operation_table(scope: Scope) -> pd.DataFrame:
-    """One row per operation, the largest total first; durations in float nanoseconds.
+    """Return one row per operation, the largest total first; durations in float nanoseconds.
 
     Columns: operation parent kind nested count total_ns mean_ns p50_ns p95_ns p99_ns std_ns max_ns
     workers_share (of the workers' time, fetching and idle; of the fetching time without workers)
@@ -78,7 +78,7 @@ def workers_time(scope: Scope) -> float:
 
 
 def making_time(scope: Scope) -> float:
-    """Nanoseconds of the fetches, and of the workers' snapshots after them."""
+    """Return nanoseconds of the fetches, and of the workers' snapshots after them."""
     return total(number(scope.batches, "fetch_ns")) + total(number(scope.batches, "snapshot_ns"))
 
 
@@ -149,7 +149,7 @@ def _book(whole: str, total_ns: float, parts_ns: float, own_ns: float) -> dict[s
 
 
 def slowest_operation(scope: Scope, chosen: pd.DataFrame) -> pd.DataFrame:
-    """The operation that took longest in each of these samples: operation, operation_ns.
+    """Return the operation that took longest in each of these samples: operation, operation_ns.
 
     `chosen`: their rank, loader, epoch, batch and position, with rows numbered from 0.
     """

@@ -69,7 +69,7 @@ class _Judge:
         return (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
 
     def slow(self, samples: pd.DataFrame) -> pd.DataFrame:
-        """A row per sample: the columns _JUDGED."""
+        """Return a row per sample: the columns _JUDGED."""
         row, duration = self.places.rows(samples), sample_durations(samples)
         typical, usable = self.usual.typical(samples), is_usable(row, duration, self.first)
         slow = usable & self.far(samples)
@@ -194,7 +194,7 @@ def _mostly_slow(
 
 
 def costliest(outliers: Outliers, slow: Bools) -> Ints:
-    """Rows of those slow samples that make up most of what they cost beyond the typical."""
+    """Return rows of those slow samples that make up most of what they cost beyond the typical."""
     samples = outliers.samples
     beyond = number(samples, "duration_ns") - number(samples, "typical_ns")
     excess = np.where(slow, beyond, 0.0)

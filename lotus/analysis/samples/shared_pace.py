@@ -24,7 +24,7 @@ _LEAST_WORKERS = 4  # of those that do not drift
 
 
 def shared_pace_ns(scope: Scope) -> float:
-    """The typical time from one sample's end to the next one's, of all workers of a rank.
+    """Return the typical time from one sample's end to the next one's, of all workers of a rank.
 
     NaN where the distances are uneven or few, or there is one worker, or few that take the same
     time for every sample: they may end their samples at even distances by chance.
@@ -57,6 +57,6 @@ def _distances(samples: pd.DataFrame, within: Sequence[str]) -> Floats:
 
 
 def _spread(distances: Floats) -> float:
-    """The width of the middle half over the middle; 0 without any."""
+    """Return the width of the middle half over the middle; 0 without any."""
     low, middle, high = np.quantile(distances, [0.25, 0.5, 0.75]) if len(distances) else (0, 1, 0)
     return float((high - low) / middle) if middle > 0 else math.inf

@@ -37,7 +37,7 @@ class WholeBatches:
 
 
 def slow_batches(scope: Scope, count: int = 10) -> pd.DataFrame:
-    """The `count` batches that were slow as a whole, the slowest first.
+    """Return the `count` batches that were slow as a whole, the slowest first.
 
     Columns: rank worker epoch batch samples (measured) slow (of them) typical_ns (its median
     sample) times (the same over what is usual of its worker) first (the first batch of its
@@ -105,7 +105,7 @@ def _slow_as_a_whole(scope: Scope) -> WholeBatches:
 def _measured(
     samples: pd.DataFrame, places: BatchPlaces, usual: UsualDurations, whole: Bools
 ) -> pd.DataFrame:
-    """The samples of these batches that have a time of their own."""
+    """Return the samples of these batches that have a time of their own."""
     row, duration = places.rows(samples), sample_durations(samples)
     mine = (row >= 0) & whole[np.maximum(row, 0)] & ~np.isnan(duration)
     chosen = samples[mine]
@@ -168,7 +168,7 @@ def typical_of_others(duration: Floats, batch: Ints) -> Floats:
     has = others > 0
 
     def without_itself(rank: Ints) -> Floats:
-        """The value of this rank among the others."""
+        """Return the value of this rank among the others."""
         rank = rank + (rank >= place)
         return np.asarray(took[np.where(has, begin + rank, 0)])
 

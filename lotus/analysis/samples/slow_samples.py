@@ -44,7 +44,7 @@ def slowest_samples(scope: Scope, count: int = 10) -> pd.DataFrame:
 def _slowest_of(
     samples: pd.DataFrame, row: Ints, usual: float, whole: Bools, count: int, least: float
 ) -> pd.DataFrame:
-    """The `count` samples of a part that were slow most beyond their batch, in their order.
+    """Return the `count` samples of a part that were slow most beyond their batch, in their order.
 
     Only those by more than `least` nanoseconds matter.
     """

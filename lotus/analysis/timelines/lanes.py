@@ -47,7 +47,7 @@ class Lanes:
     left_out: int
 
     def seconds(self) -> pd.DataFrame:
-        """Seconds of each kind, one row per lane: their sums over all bins."""
+        """Return seconds of each kind, one row per lane: their sums over all bins."""
         width = np.diff(self.edges_ns) / 1e9
         table = pd.DataFrame((self.share * width).sum(axis=2), columns=self.kinds)
         return pd.concat([self.lanes.reset_index(drop=True), table], axis=1)
@@ -110,7 +110,7 @@ class _Kinds:
                 self.names.append(words)
 
     def of_operations(self, ops: pd.DataFrame) -> pd.DataFrame:
-        """Rows of `Run.ops` as intervals with the number of their kind."""
+        """Return rows of `Run.ops` as intervals with the number of their kind."""
         operation = ops["operation"].astype("category")
         known = [str(name) for name in operation.cat.categories]
         place = np.array([self._operations.get(name, self._rest) for name in known], np.int64)
@@ -143,7 +143,7 @@ class _IntervalsBeside:
             np.maximum.accumulate(self._latest[low:high], out=self._latest[low:high])
 
     def around(self, ops: pd.DataFrame) -> pd.DataFrame:
-        """Those of the same processes that lie at the time of these operations."""
+        """Return those of the same processes that lie at the time of these operations."""
         pids, start = integer(ops, "pid"), integer(ops, "start_ns")
         end, parts = start + integer(ops, "duration_ns"), []
         for pid in np.unique(pids).tolist():
@@ -240,7 +240,7 @@ class _Filled:
         return total.reshape(2, lanes, self.kinds, bins).transpose(1, 0, 2, 3)
 
     def _lane(self, key: int) -> _Lane:
-        """The lane of a thread; workers of one number share one."""
+        """Return the lane of a thread; workers of one number share one."""
         pid, tid = key >> 32, key & 0xFFFFFFFF
         if pid in self.workers and tid == pid:
             return (*self.workers[pid], -1)
@@ -248,7 +248,7 @@ class _Filled:
         return (self.ranks.get(pid, self.workers.get(pid, (0,))[0]), -1, -1, tid)
 
     def lanes(self, names: list[str], most: int) -> Lanes:
-        """The lanes, without the idlest beyond `most`."""
+        """Return the lanes, without the idlest beyond `most`."""
         ordered = sorted(self.sums, key=lambda key: (key[0], key[2] >= 0, *key[1:]))
         number, rest = (np.stack([self.sums[lane][each] for lane in ordered]) for each in (0, 1))
         open_before = np.cumsum(number, axis=2) - number

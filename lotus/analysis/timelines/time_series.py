@@ -81,7 +81,7 @@ def thinned(series: pd.DataFrame, most: int = 1500) -> pd.DataFrame:
 
 
 def loops(scopes: Sequence[Scope], rank: int) -> pd.DataFrame:
-    """The loops of one rank over these loaders, by time: loader title start_ns end_ns.
+    """Return the loops of one rank over these loaders, by time: loader title start_ns end_ns.
 
     Times are from the first `iter()` of the first loader on. A loop that was broken off ends with
     its last step.
@@ -145,7 +145,7 @@ def throughput(
 
 
 def _time_in(loops: pd.DataFrame | None, edges: Floats) -> Floats:
-    """Nanoseconds of each bin that lie in loops; NaN where next to nothing does."""
+    """Return nanoseconds of each bin that lie in loops; NaN where next to nothing does."""
     width = np.diff(edges)
     if loops is None or not len(loops):
         return width
