@@ -1,5 +1,5 @@
-"""The Python functions in which time passed in the data set's own code, the sampler, the training
-step, between two loops, or in a thread beside the main thread (blocking.json).
+"""The Python functions in which time passed in the data set's own code, collate, the sampler, the
+training step, between two loops, or in a thread beside the main thread (blocking.json).
 """
 
 import re
@@ -14,7 +14,8 @@ from lotus.reading.launcher_record import LauncherRecord
 _MOST_FRAMES = 200
 _MOST_CHARACTERS = 2000  # of a frame
 _MOST_TEXT = 200  # characters of a line of source
-FETCH, SAMPLER, STEP, PAUSE, BESIDE = "fetch", "sampler", "step", "pause", "beside"
+FETCH, COLLATE, SAMPLER, STEP = "fetch", "collate", "sampler", "step"
+PAUSE, BESIDE = "pause", "beside"
 # torch's method that draws the indices of a batch from the sampler.
 _DRAWS, _LOADER = "_next_index", "torch/utils/data/dataloader.py"
 _LENGTH = "__len__"
@@ -76,7 +77,8 @@ def _parsed(
     ]
     part, first = "", len(frames)
     if fetching:
-        part, first = FETCH, hooks[-1] + 1
+        collates = stack_frames.bare_name(frames[hooks[-1]][0]) == "collate"
+        part, first = COLLATE if collates else FETCH, hooks[-1] + 1
         while first < len(frames) and frames[first][1].endswith(_FETCHER):
             first += 1  # below hooks in C, which have no frames
     elif draws:

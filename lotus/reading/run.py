@@ -362,13 +362,15 @@ class Run:
 
     @cached_property
     def own_code(self) -> pd.DataFrame:
-        """Python stacks of the data set's own code, of the sampler or of training steps, recorded
-        in one process for two seconds, and of one pause between its loops; one row per frame.
+        """Python stacks of the data set's own code, collate, the sampler or the training step,
+        recorded in one process for two seconds, and of one pause between its loops; one row per
+        frame.
 
-        part ("fetch", "sampler", "step", "pause", "beside": other threads, unless they wait),
-        stack, depth (0: the function that the loader calls, otherwise the outermost one), function,
-        file, line, text (of the program's innermost line; else ""), samples (of its stack). Empty
-        if none of them took much of the time, or if py-spy was not installed or not allowed.
+        part ("fetch", "collate", "sampler", "step", "pause", "beside": other threads, unless they
+        wait), stack, depth (0: the function that the loader calls, otherwise the outermost one),
+        function, file, line, text (of the program's innermost line; else ""), samples (of its
+        stack). Empty if none of them took much of the time, or if py-spy was not installed or not
+        allowed.
         """
         return own_code_table.table(self._launcher_record)
 

@@ -143,7 +143,8 @@ class BlockingSampler:
                 self._pauses.sample.collect()
                 # A loop that hardly waits is not looked at in its workers.
                 self._own_code.consider(*self._looks_at_step(), _BINDING_SHARE)
-                self._own_code.consider(*self._looks_at_own_code(), _LARGE_SHARE)
+                for where in (_IN_OWN_CODE, _IN_COLLATE):
+                    self._own_code.consider(*self._looks_at_making(where), _LARGE_SHARE)
                 self._own_code.consider(*self._looks_at_sampler(), _LARGE_SHARE)
                 self._own_code.consider(*self._looks_at_step("lock"), _LOCKED_SHARE)
                 scanned = time.monotonic()
@@ -162,13 +163,13 @@ class BlockingSampler:
     def _is_left_within(self, seconds: float) -> bool:
         return self._entered.acquire(timeout=seconds)
 
-    def _looks_at_own_code(self) -> tuple[dict[int, int], int]:
-        """(looks at the data set's own code by process, all looks at the making of batches)."""
+    def _looks_at_making(self, where: int) -> tuple[dict[int, int], int]:
+        """(looks at a part of the making of batches by process, all looks at that)."""
         own: dict[int, int] = {}
         making = 0
         for (pid, _, operation, _), looks in self._looks.items():
             making += looks if operation not in _MAKING_NONE else 0
-            if operation == _IN_OWN_CODE:
+            if operation == where:
                 own[pid] = own.get(pid, 0) + looks
         return own, making
 

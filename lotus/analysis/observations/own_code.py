@@ -1,5 +1,5 @@
-"""The Python functions in which the data set's own code, the sampler, a training step, or a thread
-beside it spend their time."""
+"""The Python functions in which the data set's own code, collate, the sampler, a training step, or
+a thread beside it spend their time."""
 
 import os
 import re
@@ -48,6 +48,11 @@ def of_program(chain: list[HotFunction]) -> HotFunction:
     # Code that a library generates has no file either, as the methods of a manager's proxies.
     in_files = [hot for hot in own if not hot.file.startswith("<")]
     return (in_files or own or chain)[-1]
+
+
+def is_of_program(hot: HotFunction) -> bool:
+    """Return True if it is a function in a file of the program, and not of a library."""
+    return not LIBRARY.search(hot.file) and not hot.file.startswith("<")
 
 
 def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:

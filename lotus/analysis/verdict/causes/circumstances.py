@@ -75,6 +75,7 @@ class Circumstances:
     torch_threads: int = -1  # in which torch computes in the main process; -1: not known
     threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
     library_threads_set_at: str = ""  # the same of other libraries, by a variable or a call
+    hot_in_collate: list[HotFunction] = field(default_factory=list)
     # The operation within each that has most of its time, by its name; "": none has.
     inner: Mapping[str, str] = field(default_factory=dict)
     replayed: GainPrediction | None = None  # None: batches were not recorded
@@ -124,6 +125,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         call_site=str(settings.get("call_site") or ""),
         hot=hot_functions(scope.own_code, "fetch"),
         hot_in_sampler=hot_functions(scope.own_code, "sampler"),
+        hot_in_collate=hot_functions(scope.own_code, "collate"),
         hot_in_step=hot_lines(scope.own_code, "step"),
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,

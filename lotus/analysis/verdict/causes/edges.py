@@ -7,18 +7,20 @@ import numpy as np
 
 from lotus.analysis.common.columns import flag, median, number, ratio, total
 from lotus.analysis.observations.looks import looks_at_step
+from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always, fixed
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import FEWER_WORKERS, NOTHING, Remedy, keep_workers
+from lotus.analysis.verdict.causes.remedy import CODE, FEWER_WORKERS, NOTHING, Remedy, keep_workers
 from lotus.analysis.verdict.causes.work import WAITING_FACTS, look_evidence, mostly_blocked
 from lotus.analysis.verdict.causes.worker_advice import HEADROOM
 from lotus.common.formatting import duration, plural, share
 
 _MUCH_TAKEN = 0.1  # of the start-up
 _MOST_OF_STEP = 0.5  # a line with more is in the title; a step that waits longer "mostly" waits
+_FAR_LONGER = 3.0  # times: what kept workers save is then a quarter of the start-up at most
 _STEP_WAITS = 0.15  # of the step: one that computes on the CPU is off it for less
 
 
@@ -177,7 +179,7 @@ def _against_startup(charge: Charge, around: Circumstances) -> Advice:
     if again and around.left:
         return Advice(_AGAINST_LEAVING)
     most = _against_most_of_startup(evidence, around)
-    if not again or around.persistent:
+    if not again or around.persistent or _begins_each_epoch(evidence, around):
         return most
     kept = keep_workers(around).with_changes(most.remedy.changes)
     return Advice(f"{_KEEP} {most.text}", kept)
@@ -191,6 +193,17 @@ def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstance
         return Advice(
             "Most of it is the wait for the first batch of each epoch, as no batch was prefetched: "
             "epochs of more batches wait less often, and smaller batches are ready sooner."
+        )
+    if largest == "first_batch_ns" and around.iterable:
+        hot = of_program(around.hot) if around.hot else ""
+        seen = (
+            f" {around.hot[-1].share:.0%} of its code's stack samples were in {hot}." if hot else ""
+        )
+        return Advice(
+            "Most of it is making the first batch: do less in the data set's __iter__ before it "
+            f"yields its first sample, such as filling a smaller shuffle buffer.{seen} What it "
+            "does there is done in each epoch, also by workers that are kept.",
+            CODE.or_code(hot),
         )
     if largest == "first_batch_ns":
         before = "before the workers start" if around.workers else "before the loop"
@@ -230,6 +243,16 @@ _AGAINST_LEAVING = (
     "prefetched are thrown away: take all batches from one iterator, with `batches = iter(loader)` "
     "before the loops and `next(batches)` in them."
 )
+
+
+def _begins_each_epoch(evidence: Mapping[str, float], around: Circumstances) -> bool:
+    """Return True if most of the start-up is the beginning of an iterable data set.
+
+    Kept workers begin it again in each epoch, and save only what is needed to start them.
+    """
+    first = evidence.get("first_excess_ns", math.nan)
+    saved = sum(evidence.get(part, 0.0) for part in ("iter_ns", "workers_ns", "first_send_ns"))
+    return around.iterable and first > _FAR_LONGER * saved
 
 
 def _is_filling(evidence: Mapping[str, float]) -> bool:

@@ -15,7 +15,7 @@ from lotus.analysis.observations.looks import (
     Looks,
     looks_at,
 )
-from lotus.analysis.observations.own_code import HotFunction, of_program
+from lotus.analysis.observations.own_code import HotFunction, is_of_program, of_program
 from lotus.analysis.samples.mutual_slowing import mutual_slowing
 from lotus.analysis.samples.shared_pace import shared_pace_ns
 from lotus.analysis.verdict.causes.advice import Advice, more_workers
@@ -436,18 +436,29 @@ DATASET = CauseRow(
 
 
 def _collate_title(charge: Charge, around: Circumstances) -> str:
-    words = _waiting_words(charge, around)
-    return "collate: putting samples together into a batch" + (f", which {words}" if words else "")
+    words, hot = _waiting_words(charge, around), _hot_in_collate(around)
+    text = "collate: putting samples together into a batch"
+    if hot:
+        text += f", most of it in {hot}"
+    return text + (f", which {words}" if words else "")
+
+
+def _hot_in_collate(around: Circumstances) -> HotFunction | None:
+    """Return the program's own function in which collate spends its time; None: not known."""
+    hot = of_program(around.hot_in_collate) if around.hot_in_collate else None
+    return hot if hot and is_of_program(hot) else None
 
 
 def _against_collate(charge: Charge, around: Circumstances) -> Advice:
     if _waiting_words(charge, around):
         return _against_work(charge, around)
+    hot = _hot_in_collate(around)
+    seen = f" {hot.share:.0%} of its stack samples were in {hot}." if hot else ""
     cheaper = (
-        "Make collate_fn cheaper: stack tensors once instead of copying or padding in Python, "
-        "and leave conversions to the samples. "
+        f"Make collate_fn cheaper.{seen} Stack tensors once instead of copying or padding in "
+        "Python, and do once, ahead of time, what is the same in each epoch. "
     )
-    return more_workers(around).after(cheaper).or_code()
+    return more_workers(around).after(cheaper).or_code(hot or "")
 
 
 COLLATE = CauseRow(

@@ -97,6 +97,26 @@ def test_the_cause_names_the_function(tmp_path: Path) -> None:
     assert "__getitem__ (d.py:4) > parse (d.py:8)" in first.advice
 
 
+def test_collate_is_told_from_the_data_set_and_its_function_is_named(tmp_path: Path) -> None:
+    of_collate = f"_MapDatasetFetcher.fetch (/x/fetch.py:55);hooks.<locals>.collate ({HOOK_FILE}:9)"
+    stacks = [
+        f"{BELOW};{of_collate};Pad.__call__ (t.py:5);Pad.split (t.py:8) 30",
+        f"{BELOW};{HOOK};__getitem__ (t.py:19) 20",
+    ]
+    run = Plan(collate=50.0).run()
+    run.own_code = table(tmp_path, stacks)
+    assert [each.function for each in hot_functions(run.own_code, "fetch")] == ["__getitem__"]
+    first = verdict(scopes(run)[0]).causes[0]
+    assert first.title.endswith("into a batch, most of it in Pad.split (t.py:8)")
+    assert "100% of its stack samples were in Pad.split (t.py:8)." in first.advice
+    assert first.remedy.place == "Pad.split (t.py:8)"
+    # BUT of torch's own collate, nothing is said that the program could change
+    library = "/x/lib/python3.11/site-packages/torch/utils/data/_utils/collate.py"
+    run = Plan(collate=50.0).run()
+    run.own_code = table(tmp_path, [f"{BELOW};{of_collate};default_collate ({library}:5) 30"])
+    assert verdict(scopes(run)[0]).causes[0].title.endswith("into a batch")
+
+
 def test_below_hooks_in_c_torchs_own_frames_say_nothing(tmp_path: Path) -> None:
     fetcher = "/x/torch/utils/data/_utils/fetch.py"
     of_torch = f"_MapDatasetFetcher.fetch ({fetcher}:54);<listcomp> ({fetcher}:54)"

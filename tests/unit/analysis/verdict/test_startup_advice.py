@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.machine.core_use import core_use
+from lotus.analysis.verdict.causes.cause_row import Charge
+from lotus.analysis.verdict.causes.circumstances import circumstances
+from lotus.analysis.verdict.causes.edges import STARTUP
 from lotus.analysis.verdict.verdict import verdict
 from tests.unit.simulated import Plan
 
@@ -87,3 +91,22 @@ def test_ranks_that_leave_their_only_loop_have_one_iterator_each() -> None:
     run.epochs["exhausted"] = False
     run.epochs["rank"] = [0, 1]
     assert not scopes(run)[0].each_is_left
+
+
+@pytest.mark.parametrize(
+    ("kind", "excess_ns", "kept"),
+    [("iterable", 2e9, False), ("iterable", 2e8, True), ("map", 2e9, True)],
+)
+def test_what_an_iterable_does_before_its_first_sample_is_done_by_kept_workers_too(
+    kind: str, excess_ns: float, kept: bool
+) -> None:
+    run = Plan(workers=1, epochs=4, batches=20).run()
+    run.loaders["dataset_kind"] = kind
+    scope = scopes(run)[0]
+    evidence = {"iter_ns": 5e7, "workers_ns": 1e8, "first_send_ns": 3e7, "epochs": 4.0}
+    evidence |= {"first_batch_ns": 1.1 * excess_ns, "first_excess_ns": excess_ns}
+    charge = Charge(STARTUP.kind, STARTUP.title, sum(evidence.values()), evidence)
+    advice = STARTUP.advice(charge, circumstances(scope, core_use(scope)))
+    assert "making the first batch" in advice.text
+    assert bool(advice.remedy.setting) == ("set persistent_workers=True" in advice.text) == kept
+    assert ("also by workers that are kept" in advice.text) == (kind == "iterable")
