@@ -1,1 +1,1 @@
-"""What every package may use: errors, files, formatting, statistics, facts of the host."""
+"""Utilities for every package: errors, files, formatting, statistics, facts about the host."""

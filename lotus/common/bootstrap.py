@@ -1,4 +1,4 @@
-"""The circular block bootstrap: how much sums and means of a series vary.
+"""The circular block bootstrap: the variation of sums and means of a series.
 
 Batches of one epoch are not independent: caches warm up, neighbours come and go, workers deliver
 in bursts. So blocks of neighbouring batches are drawn with replacement, not single batches
@@ -19,7 +19,7 @@ LEAST_BLOCKS = 5  # that a series is cut into, if it has as many rows
 
 
 def block_length(series: Floats) -> int:
-    """Rows of a block for series (n, c) of mean 0: the most that any of the columns needs.
+    """Return rows of a block for series (n, c) of mean 0: the most that any of the columns needs.
 
     Twice the optimal length, and 2 n^(1/3) at least: the optimum trades bias for variance, but an
     interval that is too narrow is worse than one that is too wide.
@@ -45,7 +45,7 @@ def _block_length(series: Floats) -> float:
     lags = np.arange(most + 1)
     covariance = np.array([series[lag:] @ series[: count - lag] / count for lag in lags])
     small = np.abs(covariance[1:] / power) < 2 * math.sqrt(math.log10(count) / count)
-    # The lag from which on `run` correlations in a row cannot be told from none.
+    # The lag from which on `run` consecutive correlations do not differ from none.
     last = next(
         (lag for lag in range(len(small) - run + 1) if small[lag : lag + run].all()),
         int(np.flatnonzero(~small)[-1]) + 1 if (~small).any() else 0,
@@ -63,12 +63,12 @@ def _block_length(series: Floats) -> float:
 
 
 def blocks(count: int, length: int) -> int:
-    """How many blocks of `length` make up a series of `count` rows."""
+    """Return how many blocks of `length` make up a series of `count` rows."""
     return -(-count // length)
 
 
 def draw(count: int, length: int, generator: np.random.Generator) -> Floats:
-    """How often each replicate takes the block that begins at each row: (REPLICATES, count)."""
+    """Return how often each replicate takes the block that begins at a row: (REPLICATES, count)."""
     starts = generator.integers(0, count, (REPLICATES, blocks(count, length)))
     starts += np.arange(REPLICATES)[:, None] * count
     drawn = np.bincount(starts.ravel(), minlength=REPLICATES * count)
@@ -97,7 +97,7 @@ def widening(number: int) -> float:
 
 
 def draw_rows(count: int, length: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """The rows of one replicate of a series: as many as it has, block after block."""
+    """Return the rows of one replicate of a series: as many as it has, block after block."""
     starts = generator.integers(0, count, blocks(count, length))
     return ((starts[:, None] + np.arange(length)).ravel() % count)[:count]
 

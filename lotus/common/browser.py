@@ -9,7 +9,7 @@ def open_page(path: Path) -> str:
     where = path.absolute()
     by_hand = f"open it in a browser: {where}"
     if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
-        # Without one, webbrowser would start a browser of text on the user's terminal.
+        # Without a display, webbrowser would start a text browser on the user's terminal.
         return f"there is no display here; {by_hand}"
     import webbrowser
 

@@ -2,6 +2,6 @@
 
 
 class LotusError(Exception):
-    """What went wrong and what to do next, in one line; `exit_code` is the command's."""
+    """The error and the next step, in one line; `exit_code` is the command's."""
 
     exit_code = 2

@@ -21,7 +21,7 @@ LARGEST = 16 << 20  # bytes of run.json and of other documents that are read
 
 
 def read(path: Path, most: int, follow: bool = False) -> bytes:
-    """The first `most` bytes of a plain file, without waiting for a pipe. Raises OSError.
+    """Return the first `most` bytes of a plain file, without waiting for a pipe. Raises OSError.
 
     `follow`: through links, as for a path that the user names. Without it only of the file itself,
     as in a directory that may be anybody's.
@@ -30,7 +30,7 @@ def read(path: Path, most: int, follow: bool = False) -> bytes:
 
 
 def read_sized(path: Path, most: int, follow: bool = False) -> tuple[bytes, int]:
-    """What `read` gives, and how many bytes the file has. Raises OSError."""
+    """Return what `read` returns, and the size of the file in bytes. Raises OSError."""
     with open(open_plain(path, follow), "rb") as file:
         return file.read(most), os.fstat(file.fileno()).st_size
 
@@ -38,12 +38,12 @@ def read_sized(path: Path, most: int, follow: bool = False) -> tuple[bytes, int]
 def open_plain(
     path: str | os.PathLike[str], follow: bool = False, folder: int | None = None
 ) -> int:
-    """A descriptor for reading a plain file, without waiting for a pipe. Raises OSError.
+    """Return a descriptor for reading a plain file, without waiting for a pipe. Raises OSError.
 
     `folder`: the descriptor of the directory that a relative `path` begins in.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    # Opening a pipe would wake its writer, so the kind is checked before as well.
+    # Opening a pipe would wake its writer, so the kind is also checked before.
     _plain_only(os.stat(path, dir_fd=folder, follow_symlinks=follow), follow)
     descriptor = os.open(path, flags, dir_fd=folder)
     try:
@@ -110,7 +110,7 @@ def replacing(path: Path, option: str = "-o", mode: int = 0o666) -> Iterator[IO[
                 os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
             yield file
     except BrokenPipeError:
-        raise  # the reader of our output has gone, as any command may see
+        raise  # the reader of the output has gone, which any command may meet
     except OSError as error:
         raise _cannot(path, error.strerror or str(error), option) from None
 
@@ -155,7 +155,7 @@ def _cannot(path: Path, why: str | None, option: str) -> LotusError:
 
 
 def json_of(data: bytes, most: int, values: int | None = None) -> Any:
-    """What a document of at most `most` bytes holds. Raises ValueError, in words.
+    """Return the contents of a document of at most `most` bytes. Raises ValueError, in words.
 
     `values`: how many it may hold at most, each list and object counting as eight: a number takes
     some 40 bytes of memory, an empty object 64, however short they are in the file.
@@ -173,12 +173,12 @@ def json_of(data: bytes, most: int, values: int | None = None) -> Any:
 
 
 def read_json(path: Path, most: int = LARGEST, values: int | None = None) -> Any:
-    """What a document holds, as `json_of`. Raises OSError, or ValueError, in words."""
+    """Return the contents of a document as `json_of`. Raises OSError or ValueError, in words."""
     return json_of(read(path, most + 1), most, values)
 
 
 def json_text(value: Any, indent: int | None = 2, digits: int | None = None) -> str:
-    """A document as JSON text: null for what is not finite, numpy's numbers as Python's.
+    """Return a document as JSON text: null for what is not finite, numpy's numbers as Python's.
 
     ASCII only, so that no name in it can steer a terminal, and bytes of a file name that are not
     UTF-8 survive. `digits`: significant ones of floats. Without an indent it has no spaces.

@@ -32,7 +32,7 @@ def duration(ns: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes with three digits and a unit; `-` for NaN."""
+    """Return bytes with three digits and a unit; `-` for NaN."""
     if math.isnan(count):
         return MISSING
     if count == 0:
@@ -49,7 +49,7 @@ def _three(value: float) -> str:
 
 
 def share(part: float) -> str:
-    """A fraction in per cent; `-` for NaN."""
+    """Return a fraction in per cent; `-` for NaN."""
     if math.isnan(part):
         return MISSING
     if 0 < part < 0.0005:
@@ -58,7 +58,7 @@ def share(part: float) -> str:
 
 
 def amount(value: float) -> str:
-    """A count or rate, thousands apart; `-` for NaN."""
+    """Return a count or rate, thousands apart; `-` for NaN."""
     if math.isnan(value):
         return MISSING
     if abs(value) < 10 and value != int(value):
@@ -91,7 +91,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def command(words: Iterable[object]) -> str:
-    """A command line on one line."""
+    """Return a command line on one line."""
     return plain(shlex.join(str(word) for word in words))
 
 
@@ -105,7 +105,7 @@ def brief_command(words: Sequence[object], width: int) -> str:
 
 
 def factor(value: float) -> str:
-    """How many times as fast: three digits, or all before the point: 1.52, 152, 1,520."""
+    """Format a speed-up: three digits, or all before the point: 1.52, 152, 1,520."""
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
@@ -121,7 +121,7 @@ def plural(count: float, noun: str) -> str:
 
 
 def big(value: float) -> str:
-    """A count with three digits and a unit: 1.23 G."""
+    """Return a count with three digits and a unit: 1.23 G."""
     if value != value:
         return "-"
     for scale, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -131,7 +131,7 @@ def big(value: float) -> str:
 
 
 def operation_name(name: object) -> str:
-    """An operation as it is shown: the decoder of a folder data set is stored as "Loader".
+    """Return an operation as it is shown: the decoder of a folder data set is stored as "Loader".
 
     The name may hold others: "Outer/Inner" lies inside Outer, "A or B" is one of them.
     """

@@ -1,4 +1,4 @@
-"""What the machine is and how much of it this process may use."""
+"""The machine, and how much of it this process may use."""
 
 import os
 from pathlib import Path

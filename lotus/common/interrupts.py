@@ -17,7 +17,7 @@ _INSISTS_S = 0.5  # a launcher and the terminal may both deliver one Ctrl-C
 
 
 class Interrupts:
-    """As a context: Ctrl-C raises KeyboardInterrupt, except while the context's code imports.
+    """A context in which Ctrl-C raises KeyboardInterrupt, except while its code imports.
 
     `outermost` is the code of the function that uses it: imports that it runs within are not its
     own. An ignored signal (nohup, a shell's background job) remains ignored, and a handler of a
@@ -27,8 +27,8 @@ class Interrupts:
     def __init__(self, outermost: CodeType) -> None:
         self._outermost = outermost
         self._before: object = None
-        self._since_s: float | None = None  # when the one that waits for an import came
-        self._is_due = False  # the next signal is that one again, as no import runs any more
+        self._since_s: float | None = None  # when a signal came that waits for the end of an import
+        self._is_due = False  # the next signal repeats that one, as no import runs any more
         self._main = _thread.get_ident()
 
     def __enter__(self) -> None:
@@ -55,7 +55,7 @@ class Interrupts:
         self._since_s = now_s
         try:
             _thread.start_new_thread(self._wait, ())
-        except RuntimeError:  # there is no thread to be had
+        except RuntimeError:  # no thread could be started
             self._since_s = None
             raise KeyboardInterrupt from None
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-LEAST = 1 << 18  # bytes from which on the memory of an array is of weight
+LEAST = 1 << 18  # bytes from which on the memory of an array matters
 REGION = 1 << 26  # bytes of a file, unless a longer array needs it for itself
 _STEP = 1 << 23  # bytes that are written at a time
 _ALIGNED = 64  # as numpy aligns what it allocates
@@ -45,7 +45,7 @@ class _Region:
         weakref.finalize(self, os.close, self.fd)
 
 
-_lock = threading.Lock()  # of what follows
+_lock = threading.Lock()  # protects the following
 _maps: "weakref.WeakSet[mmap.mmap]" = weakref.WeakSet()
 _freed = [0]  # bytes that were put into files since memory was last given back
 _open: list[_Region] = []  # the one that the next array goes to
@@ -64,7 +64,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _folder() -> str | None:
-    """Where temporary files are on a disk, which they need not be in /tmp."""
+    """Return a folder for temporary files on a disk; None: the default one."""
     return None if os.environ.get("TMPDIR") or not os.access("/var/tmp", os.W_OK) else "/var/tmp"
 
 
@@ -145,7 +145,7 @@ def _trim() -> None:
 
 
 def parts(values: Array) -> Iterator[Array]:
-    """All rows, some at a time: a field of them has a part in each page of their file."""
+    """Yield all rows, some at a time: a field of them has a part in each page of their file."""
     if values.nbytes < _STEP:
         yield values
         return

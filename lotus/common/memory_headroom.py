@@ -12,7 +12,7 @@ _NO_LIMIT = 1 << 62  # cgroup v1 writes the largest whole pages where v2 writes 
 
 @dataclass(frozen=True)
 class Headroom:
-    """How many bytes may still be used, and which limit says so.
+    """The bytes that may still be used, and the limit that says so.
 
     `limit`: of the cgroup that says so, bytes; 0: no cgroup does.
     """
@@ -62,7 +62,7 @@ def killed(root: Path = Path("/"), process: str = "self") -> int | None:
 
 
 def _left(folder: Path) -> Headroom | None:
-    """The memory that a cgroup still allows; None without a limit."""
+    """Return the memory that a cgroup still allows; None without a limit."""
     stat = _table(folder / "memory.stat")
     most = _least(folder, stat, "memory.max", "memory.high", "memory.limit_in_bytes")
     if most is None:
@@ -76,7 +76,7 @@ def _left(folder: Path) -> Headroom | None:
 
 
 def _limit(folder: Path, *names: str) -> int | None:
-    """The least of a cgroup's limits of these names; None without one.
+    """Return the least of a cgroup's limits of these names; None without one.
 
     In v1, where a cgroup tells those of its parents too, also the least of these.
     """
@@ -84,14 +84,14 @@ def _limit(folder: Path, *names: str) -> int | None:
 
 
 def _least(folder: Path, stat: dict[str, int], *names: str) -> int | None:
-    """The same of a cgroup whose memory.stat was read."""
+    """Return the same of a cgroup whose memory.stat was read."""
     limits = [_number(folder / name) for name in names]
     limits.append(stat.get("hierarchical_memory_limit"))
     return min((each for each in limits if each is not None and each < _NO_LIMIT), default=None)
 
 
 def _number(path: Path) -> int | None:
-    """The integer in a file; None for "max" or a missing file."""
+    """Return the integer in a file; None for "max" or a missing file."""
     try:
         return int(path.read_text(encoding="ascii", errors="replace"))
     except (OSError, ValueError):
@@ -99,7 +99,7 @@ def _number(path: Path) -> int | None:
 
 
 def _table(path: Path) -> dict[str, int]:
-    """The lines `name number` of a file; empty if it is missing."""
+    """Return the lines `name number` of a file; empty if it is missing."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""How a notebook shows a run: set by the `lotus` package, which stands above all reports."""
+"""The display of a run in a notebook, set by the `lotus` package, which imports all reports."""
 
 TYPE_CHECKING = False  # `import lotus` loads this file, and little else
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What /proc tells of a process of this machine."""
+"""The status of a process of this machine, from /proc."""
 
 import os
 import resource
@@ -29,7 +29,7 @@ _CALLS = {
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """What /proc tells of a process.
+    """The status of a process by /proc.
 
     status  its main thread's: R running, S sleeping, D waiting for storage, T stopped, t held by a
             debugger, Z dead
@@ -47,7 +47,7 @@ class ProcessStatus:
 
 
 def process_status(pid: int, lived_ns: int) -> ProcessStatus | None:
-    """What /proc tells of the process that had this pid at `lived_ns`; None where it is gone."""
+    """Return the status of the process that had this pid at `lived_ns`; None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rsplit(b")", 1)[1].split()
@@ -67,7 +67,7 @@ def process_status(pid: int, lived_ns: int) -> ProcessStatus | None:
 
 
 def _where(pid: int) -> str:
-    """Where the main thread of a process sleeps; "" where the kernel does not tell us."""
+    """Return where the main thread of a process sleeps; "" if the kernel does not tell."""
     for name in ("wchan", "syscall"):
         try:
             with open(f"/proc/{pid}/{name}", encoding="ascii", errors="replace") as file:

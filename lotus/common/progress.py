@@ -1,4 +1,4 @@
-"""A bar for work that lasts two seconds or more, on stderr where a person looks."""
+"""A bar for work that lasts two seconds or more, on a stderr that is a terminal."""
 
 import contextlib
 import sys
@@ -8,12 +8,12 @@ TYPE_CHECKING = False  # as in `typing`
 if TYPE_CHECKING:
     import threading
 
-_NOTICED_S = 2.0  # of work without a word
+_NOTICED_S = 2.0  # of work without any output
 _REFRESHED_S = 0.2
 
 
 class Bar:
-    """What is done, and how much of it; called with the numbers of what is done and of all."""
+    """A progress bar; it is called with the amounts that are done and in all."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -30,7 +30,7 @@ class Bar:
     def show(self, over: "threading.Event") -> None:
         """Draw it from two seconds on until the work is over."""
         if not over.wait(_NOTICED_S):
-            with contextlib.suppress(OSError, ValueError):  # of a terminal that is gone
+            with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
                 self._draw(over)
 
     def _draw(self, over: "threading.Event") -> None:

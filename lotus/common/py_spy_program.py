@@ -1,4 +1,4 @@
-"""Finds py-spy, and reads what it prints."""
+"""Finds py-spy, and parses its messages."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Hides what looks like a secret in a command line or an environment, before it is kept.
+"""Hides secrets in a command line or an environment before it is kept, by how they look.
 
 A word that is hidden by mistake costs a reader little; a key that is kept is lost. What a value
 is called decides (``--token X``, ``password=X``, ``API_KEY=X``), or its shape (``hf_...``,
@@ -51,7 +51,7 @@ _OTHER_P = re.compile(
 _JOINED_P = re.compile(r"(?:^|[\s/;&|(])(?:mysql\w*|mariadb\w*|sshpass)(?=$|\s)")
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-# Names start where no name goes on, and lengths are bounded: no text takes quadratic time.
+# Names start where no other name continues, and lengths are bounded: no text takes quadratic time.
 _NAME = r"(?<![\w.])[A-Za-z_][\w.\-]{0,200}"
 _ASSIGNMENT = re.compile(rf"(?s)([-+~]*({_NAME})\s*=)(.+)")
 _INNER = re.compile(
@@ -90,13 +90,13 @@ def command(words: Sequence[str]) -> list[str]:
     shown: list[str] = []
     secret_next = user_next = False
     before = ""  # the word before
-    # Where this word stands, and where programs stood whose -p is something else, or takes a word.
+    # The place of this word, and those of programs whose -p is something else, or takes a word.
     place, other_at, joined_at = 0, -_MOST - 1, -_MOST - 1
     for word in words:
         # A flag without its value (`--use-auth-token --epochs 3`) hides no other flag.
         if secret_next and not word.startswith("--"):
             shown.append(HIDDEN)
-            # Bearer: the secret comes behind it.
+            # Bearer: the secret follows it.
             secret_next = word.lower() in _SCHEMES
             continue
         if user_next and (user := _USER.fullmatch(word)):
@@ -152,7 +152,7 @@ def text(content: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a flag, key or variable of this name holds a secret."""
+    """Return True if a flag, key or variable of this name holds a secret."""
     words = [word.lower() for word in _WORD.findall(name)]
     while words and (words[-1] in _FILLERS or words[-1].isdigit()):
         words.pop()
@@ -172,7 +172,7 @@ def _names_secret(name: str, content: str) -> bool:
 
 
 def _may_be_secret_of_p(word: str) -> bool:
-    """Whether what follows `-p` may be a password."""
+    """Return True if what follows `-p` may be a password."""
     return not word.startswith("-") and not _NUMBERS_OR_PATH.fullmatch(word)
 
 
@@ -209,7 +209,7 @@ def _hide(name: str, content: str) -> str:
 
 
 def _is_reference(content: str) -> bool:
-    """Whether a value is a reference, not a secret itself (``$TOKEN``, ``None``)."""
+    """Return True if a value is a reference, not a secret itself (``$TOKEN``, ``None``)."""
     return content in ("", "None", "True", "False", "true", "false") or bool(
         re.fullmatch(r"\$\w+|\$\{\w+\}", content)
     )

@@ -1,6 +1,6 @@
-"""Which parts of a file are there: a sparse file of a terabyte may hold a few bytes.
+"""The parts of a file that exist: a sparse file of a terabyte may hold a few bytes.
 
-Where a file system does not tell holes, the whole file counts as data.
+Where a file system does not report holes, the whole file counts as data.
 """
 
 import errno
@@ -31,7 +31,7 @@ def data_from(fd: int, at: int, size: int) -> tuple[int, int]:
 
 
 def data_in(fd: int, start: int, end: int) -> int:
-    """How many bytes of [start, end) are there. Raises OSError."""
+    """Return how many bytes of [start, end) are data. Raises OSError."""
     total, at = 0, start
     while at < end:
         first, at = data_from(fd, at, end)
@@ -40,7 +40,7 @@ def data_in(fd: int, start: int, end: int) -> int:
 
 
 def reach(fd: int, start: int, size: int, room: int) -> int:
-    """Where in the file, from `start` on, `room` bytes of data end; at most `size`."""
+    """Return the place at which `room` bytes of data from `start` on end; at most `size`."""
     at = start
     while at < size:
         first, end = data_from(fd, at, size)

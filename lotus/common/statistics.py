@@ -1,4 +1,4 @@
-"""Student's t, Wilson's interval and the normal quantile that the intervals of reports are made of.
+"""Student's t, Wilson's interval and the normal quantile, from which intervals are computed.
 
 Standard library only: the tuner computes intervals before numpy may be imported.
 """
@@ -16,13 +16,13 @@ _MOST_STEPS = 500
 
 
 def z_quantile(level: float = LEVEL) -> float:
-    """The normal deviate that is exceeded in absolute value with probability `level`."""
+    """Return the normal deviate that is exceeded in absolute value with probability `level`."""
     return -NormalDist().inv_cdf(level / 2)
 
 
 @functools.lru_cache(maxsize=1024)
 def t_quantile(freedom: float, level: float = LEVEL) -> float:
-    """The value that Student's t exceeds in absolute value with probability `level`.
+    """Return the value that Student's t exceeds in absolute value with probability `level`.
 
     `freedom` need not be an integer (Welch). Without any degree of freedom it is infinite.
     """
@@ -60,7 +60,7 @@ def t_quantile(freedom: float, level: float = LEVEL) -> float:
 
 
 def t_p_value(t: float, freedom: float) -> float:
-    """The probability that Student's t exceeds `t` in absolute value (two-sided)."""
+    """Return the probability that Student's t exceeds `t` in absolute value (two-sided)."""
     if math.isnan(t) or math.isnan(freedom):
         return math.nan
     t = abs(t)
@@ -127,7 +127,7 @@ def _log_beta(a: float) -> float:
 
 
 def _continued_fraction(a: float, b: float, x: float) -> float:
-    """Of the incomplete beta function, by Lentz's method (Numerical Recipes, 6.4)."""
+    """Return that of the incomplete beta function, by Lentz's method (Numerical Recipes, 6.4)."""
     tiny = 1e-300
     c, d = 1.0, 1 - (a + b) * x / (a + 1)
     d = 1 / (d if abs(d) > tiny else tiny)
@@ -148,7 +148,7 @@ def _continued_fraction(a: float, b: float, x: float) -> float:
 
 
 def _normal_deviate(t: float, freedom: float) -> float:
-    """The normal deviate of the same p-value, for many degrees of freedom (Hill 1970)."""
+    """Return the normal deviate of the same p-value, for many degrees of freedom (Hill 1970)."""
     a = freedom - 0.5
     b = 48 * a * a
     square = a * _log_one_plus_square(t / math.sqrt(freedom))

@@ -1,4 +1,4 @@
-"""Writing to the user's stderr without ever failing for it."""
+"""Writing to the user's stderr, which never fails."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ def say(text: str, start: str = "", style: Callable[[str], str] = str) -> None:
     )
     with contextlib.suppress(OSError, ValueError):
         stream.flush()
-        # Not by the stream: what it could not write it would try again at exit, and Python would
+        # Not by the stream: it would try again at exit what it could not write, and Python would
         # then return 120 instead of the program's exit code.
         descriptor = stream.fileno()
         while data:
@@ -41,7 +41,7 @@ def printable(text: str) -> str:
 
 
 def is_harmless(character: str) -> bool:
-    """Whether it steers no terminal: a line's end and the spaces of any script do not."""
+    """Return True if it controls no terminal: line ends and the spaces of any script do not."""
     return character.isprintable() or character == "\n" or unicodedata.category(character) == "Zs"
 
 

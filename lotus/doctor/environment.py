@@ -63,7 +63,7 @@ class System:
 
     @property
     def privileged(self) -> bool:
-        """Whether perf_event_paranoid does not apply to this process."""
+        """True if perf_event_paranoid does not apply to this process."""
         return bool({"PERFMON", "SYS_ADMIN"} & set(self.capabilities))
 
 
@@ -74,8 +74,8 @@ class PerfTool:
     path: str | None
     version: str = ""
     trouble: str = ""  # why it cannot be used, or was not tried to the end
-    capable: bool = False  # whether its file has capabilities
-    recorded: bool | None = None  # whether a trial recorded samples on CLOCK_MONOTONIC
+    capable: bool = False  # its file has capabilities
+    recorded: bool | None = None  # a trial recorded samples on CLOCK_MONOTONIC; None: not tried
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Library:
     package: str
     path: str
     symbols: str  # "all", "exported", "none", or "unreadable"
-    bounds: bool  # whether .eh_frame has the bounds of functions
-    debug: bool = False  # whether a separate debug file was found
+    bounds: bool  # .eh_frame has the bounds of functions
+    debug: bool = False  # a separate debug file was found
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _virtual(root: Path) -> str:
 
 
 def perf_tool(trial: Sequence[str] | None = None) -> PerfTool:
-    """The `perf` on PATH; with an event and a frequency, a short recording is tried."""
+    """Return the `perf` on PATH; with an event and a frequency, a short recording is tried."""
     path = shutil.which("perf")
     if path is None:
         return PerfTool(None)

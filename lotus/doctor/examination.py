@@ -1,4 +1,4 @@
-"""What this machine can measure, and for each gap the command that closes it.
+"""The measurements that this machine allows, and for each gap the command that closes it.
 
 `examine` probes the machine; `report` only describes the facts that it collects.
 """
@@ -26,7 +26,7 @@ class Report:
     facts: Mapping[str, Any]
 
     def document(self) -> dict[str, Any]:
-        """The document of `lotus doctor --json`."""
+        """Return the document of `lotus doctor --json`."""
         return {
             "schema": SCHEMA,
             "summary": dict(self.summary),

@@ -33,7 +33,7 @@ from lotus.inside.common.perf_event import Event
 
 @dataclass(frozen=True)
 class Survey:
-    """Which of the usual events work on this machine, and their cost."""
+    """The usual events that work on this machine, and their cost."""
 
     software: tuple[ProbeCount, ...]
     hardware: tuple[ProbeCount, ...]

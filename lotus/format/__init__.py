@@ -1,3 +1,1 @@
-"""What the files of a run mean: its manifest, its directory, ranks, clocks, reports of
-processes.
-"""
+"""The files of a run: its manifest and directory, ranks, clocks, reports of processes."""

@@ -1,4 +1,4 @@
-"""Which rank of a job each process is, and which ranks recorded; standard library only.
+"""The rank of each process of a job, and the ranks that recorded; standard library only.
 
 The rank is in a log's header, or in a `loader` event if the job set its ranks later.
 """

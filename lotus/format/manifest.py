@@ -28,7 +28,10 @@ _KEPT = frozenset(
 
 @dataclass(frozen=True)
 class TraceSettings:
-    """How much is recorded. `batches` is "FIRST:LAST" (half open), `max_log` bytes per process."""
+    """Settings of a recording.
+
+    `batches` is "FIRST:LAST" (half open), `max_log` bytes per process.
+    """
 
     level: str = "op"
     batches: str | None = None

@@ -1,4 +1,4 @@
-"""What the processes of a run reported (processes.jsonl), in bounded memory and time."""
+"""The reports of a run's processes (processes.jsonl), read in bounded memory and time."""
 
 import json
 from pathlib import Path

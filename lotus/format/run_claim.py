@@ -1,4 +1,4 @@
-"""Who owns a run directory: a file that lotus creates there first and never changes.
+"""The owner of a run directory: a file that lotus creates there first and never changes.
 
 If it can be created, no other process has begun a run there. Only the kernel sets its inode number
 and creation time, and a copy has others, so they distinguish a run that was recorded here from one
@@ -45,7 +45,7 @@ def identity(directory: Path) -> dict[str, int] | None:
 
 
 def is_ours(directory: Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether this user recorded the run in its present place."""
+    """Return True if this user recorded the run in its present place."""
     status = _status(directory)
     if status is None or status.st_uid != os.geteuid():
         return False

@@ -153,7 +153,10 @@ def _of_another(path: Path, owner: int) -> LotusError:
 
 
 def _gets_its_owner(path: Path, owner: int) -> bool:
-    """Whether new files there belong to the directory's owner, as on some shared file systems."""
+    """Return True if new files there get the directory's owner.
+
+    As on some shared file systems.
+    """
     beside = path / f".lotus-{os.urandom(8).hex()}"
     try:
         with files.open_new(beside) as file:
@@ -208,7 +211,7 @@ def _empty(path: Path, force: bool) -> None:
 
 
 def _has_ended(path: Path) -> bool:
-    """Whether the directory has the run.json of a run that has ended."""
+    """Return True if the directory has the run.json of a run that has ended."""
     if not is_run(path):
         return False
     return bool(files.read_json(path / manifest.NAME).get("state") != "running")
@@ -232,7 +235,7 @@ def _spare_running(path: Path) -> None:
 
 
 def is_run(path: Path) -> bool:
-    """Whether a directory holds a run.json that lotus wrote."""
+    """Return True if a directory has a run.json that lotus wrote."""
     try:
         record = files.read_json(path / manifest.NAME)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a frame of py-spy's stacks says: a function, its file and a line."""
+"""The parts of a frame of py-spy's stacks: a function, its file and a line."""
 
 import re
 
@@ -27,18 +27,18 @@ def parsed(text: str) -> tuple[str, str, int] | None:
 
 
 def bare_name(function: str) -> str:
-    """The name of a function without its class or what it is defined in."""
+    """Return the name of a function without its class or what it is defined in."""
     return function.rpartition(".")[2]
 
 
 def class_of(function: str) -> str:
-    """The class of a method; "" of a plain function."""
+    """Return the class of a method; "" of a plain function."""
     parts = function.split(".")
     return parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else ""
 
 
 def waits(function: str, file: str) -> bool:
-    """Whether a thread whose innermost function this is waits for something, and does not compute.
+    """Return True if a thread with this innermost function waits, and does not compute.
 
     A function of the program with such a name may well compute.
     """

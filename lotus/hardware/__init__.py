@@ -1,1 +1,1 @@
-"""Which counters and sampling rates work on this machine, found by probing."""
+"""Counters and sampling rates that work on this machine, found by probing."""

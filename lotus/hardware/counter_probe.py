@@ -90,7 +90,7 @@ def known_loop() -> None:
 
 @dataclass(frozen=True)
 class ProbeCount:
-    """What an event counted alone in the loop: `count` is None if the kernel refused it."""
+    """The count of an event alone in the loop; `count` is None if the kernel refused it."""
 
     event: Event
     count: int | None
@@ -99,7 +99,7 @@ class ProbeCount:
 
     @property
     def works(self) -> bool:
-        """Whether it works: its count is not 0, or may be 0."""
+        """True if it works: its count is not 0, or may be 0."""
         if self.count is None or self.running <= 0:
             return False
         return self.count > 0 or _may_be_zero(self.event)
@@ -118,13 +118,13 @@ def _may_be_zero(event: Event) -> bool:
 
 @dataclass(frozen=True)
 class Capacity:
-    """How many hardware events fit into a group: as announced, and as they count correctly."""
+    """The number of hardware events that fit into a group: announced, and counting correctly."""
 
     announced: int
     right: int
     wrong: tuple[str, ...]  # events that failed in the first group that was announced but wrong
     running: float  # the smallest running/enabled seen in a group that was announced
-    bounded: bool  # whether a larger group was refused, so that `announced` is the most
+    bounded: bool  # a larger group was refused, so `announced` is the maximum
 
 
 def settle() -> None:
@@ -193,17 +193,17 @@ class Probe:
             self._alone[event] = ProbeCount(event, counts[1], running)
 
     def works(self, event: Event) -> bool:
-        """Whether this event counts when alone."""
+        """Return True if this event counts when alone."""
         return self.alone(event).works
 
     def fits(self, events: Sequence[Event]) -> bool:
-        """Whether these can be counted together and each then counts as it does alone."""
+        """Return True if these can be counted together and each then counts as it does alone."""
         if not all(self.works(event) for event in events):
             return False
         return self.counts_rightly(events)
 
     def counts_rightly(self, events: Sequence[Event]) -> bool:
-        """Whether each of these events counts in one group what it counts alone."""
+        """Return True if each of these events counts in one group what it counts alone."""
         if all(event.type == SOFTWARE for event in events):
             return True
         try:
@@ -258,7 +258,8 @@ class Probe:
     def _as_alone(self, event: Event, count: int) -> bool:
         low, high = self._range(event)
         if event.name.startswith(_COARSE):
-            # That they count at all is seen alone, how much in their leader, the slots register.
+            # Alone it is seen that they count at all; how much, only with their leader, the slots
+            # register.
             return count > 0 or low == 0 or _may_be_zero(event)
         if low < 1000:  # too few to compare
             return count > 0 or low < 16

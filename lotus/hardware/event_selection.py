@@ -26,11 +26,11 @@ _MOST_NAMED = 10_000  # events; Linux names some hundreds
 
 @dataclass(frozen=True)
 class Chosen:
-    """What `--counters` counts on this machine: one group, or several that take turns."""
+    """The events that `--counters` counts here: one group, or several that take turns."""
 
     uarch: str
     groups: tuple[tuple[Event, ...], ...]
-    level_1: bool  # whether it gives all four shares of top-down level 1
+    level_1: bool  # it gives all four shares of top-down level 1
     notes: tuple[str, ...]
     tried: tuple[Event, ...] = ()  # hardware events of the requested sets
 

@@ -1,4 +1,4 @@
-"""Which event this machine can sample, how often, and what an interrupt costs.
+"""The event that this machine can sample, how often, and what an interrupt costs.
 
 Events are tried on this thread: the kernel's announcements are not trusted.
 """
@@ -35,13 +35,13 @@ _PAGES = 8
 
 @dataclass(frozen=True)
 class ProbeSampling:
-    """How an event samples its own thread: `error` is the errno if the kernel refused it."""
+    """The sampling of its own thread by an event; `error` is the errno if the kernel refused it."""
 
     event: Event
     samples: int = 0
     throttled: int = 0
     error: int = 0
-    monotonic: bool = False  # whether their times are of CLOCK_MONOTONIC
+    monotonic: bool = False  # the samples' times are of CLOCK_MONOTONIC
     interrupt_ns: float | None = None  # the cost of one, None if it is below the noise
 
 
@@ -232,7 +232,7 @@ def _affordable(event: Event, rate: int, open_sampler: OpenSampler) -> int:
 
 
 def kernel_refused() -> bool:
-    """Whether this user may sample user space only; False if no event can be opened at all."""
+    """Return True if this user may only sample user space; False also if no event can be opened."""
     try:
         Sampler(CPU_CLOCK, _FREQUENCIES[-1], kernel=True).close()
     except OSError as error:
@@ -241,7 +241,7 @@ def kernel_refused() -> bool:
 
 
 def perf_has_rights() -> bool:
-    """Whether the file of the perf on PATH carries capabilities of its own (`setcap`)."""
+    """Return True if the file of the perf on PATH has capabilities of its own (`setcap`)."""
     path = shutil.which("perf")
     try:
         return path is not None and bool(os.getxattr(path, "security.capability"))

@@ -22,7 +22,7 @@ from native_map.recording import py_spy
 _STILL = "; all else of the run is there: lotus report RUN"
 COLUMNS = ["kind", "operation", "function", "file", "line", "self_ns", "total_ns", "samples"]
 UNKNOWN = "(unknown operation)"
-LOTUS = "lotus"  # what tracing itself costs, and what py-spy sees of it
+LOTUS = "lotus"  # the cost of tracing itself, and the frames of it that py-spy sees
 _OURS = re.compile(r"/lotus/inside/(?:\w+/)*\w+\.py$")
 # Names of hooks, the last part of py-spy's names; other frames of lotus do not count.
 _FETCH, _COLLATE = "fetch", "collate"

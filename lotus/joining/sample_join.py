@@ -219,7 +219,7 @@ def _add_samples(
 
 
 def _lost_samples(recording: PerfRecording) -> dict[str, int]:
-    """How many samples of each event perf lost."""
+    """Return the number of samples of each event that perf lost."""
     lost = recording.lost
     by_event: dict[str, int] = {}
     for code, count in zip(lost["event"].tolist(), lost["count"].tolist(), strict=True):

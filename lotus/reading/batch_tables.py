@@ -15,7 +15,7 @@ ORDERS = ("early", "in turn", "late")
 # Time of a thread on a core and ready to run without one; CPU time of its whole process.
 CPU_COLUMNS = ("cpu_ns", "run_delay_ns", "process_cpu_ns")
 _I32 = np.dtype(np.int32)
-LONG = 1 << 16  # rows of a table from which on its memory is of weight
+LONG = 1 << 16  # rows of a table from which on its memory matters
 
 
 def frame(columns: Mapping[str, Any]) -> pd.DataFrame:
@@ -41,7 +41,7 @@ def thin(values: Array) -> Array:
 
 
 def alike(values: Array) -> bool:
-    """Whether all of them are one value; False of none."""
+    """Return True if all of them are one value; False if there are none."""
     return len(values) > 0 and bool((values == values[0]).all())
 
 
@@ -132,7 +132,7 @@ def pick_int(values: Array, rows: Ints, missing: int) -> Ints:
 
 
 class Waits(NamedTuple):
-    """What is computed from the `next` calls alone, one element per call."""
+    """The columns that are computed from the `next` calls alone, one element per call."""
 
     step_ns: Array  # float64
     step_cores: dict[str, Array]  # of the step: CPU_COLUMNS, float64
@@ -371,7 +371,7 @@ def _making(a: Assembly, made: Ints) -> dict[str, Array]:
 
 
 def _sending(a: Assembly, made: Ints) -> dict[str, Array]:
-    """The columns of how each batch was sent; `made`: rows of a.batch."""
+    """Return the columns of how each batch was sent; `made`: rows of a.batch."""
     sends, of_batch = a.sends
     send = pick_int(of_batch, made, -1)
     pickle, lock, write = (pick(sends[f"{name}_ns"], send) for name in ("pickle", "lock", "write"))
@@ -387,7 +387,7 @@ def _sending(a: Assembly, made: Ints) -> dict[str, Array]:
 
 
 def _pinned(a: Assembly, joined: _Joined) -> tuple[Array, Array]:
-    """When the copy of each batch to pinned memory began and ended; NaN without one."""
+    """Return when the copy of each batch to pinned memory began and ended; NaN without one."""
     pins, pin_keys = _pins(a)
     keys = (joined.rank, joined.loader, joined.epoch, joined.batch)
     pin = match(keys, pin_keys, last=True)
@@ -395,7 +395,7 @@ def _pinned(a: Assembly, joined: _Joined) -> tuple[Array, Array]:
 
 
 def _taking(a: Assembly, joined: _Joined, follows: Waits, ready: Array) -> dict[str, Array]:
-    """The columns of how the training loop took each batch; `ready`: when it could have."""
+    """Return the columns of how the training loop took each batch; `ready`: when it could have."""
     wait, taken = a.wait, joined.taken
     end, arrival = pick(wait["end_ns"], taken), pick(wait["arrival_ns"], taken)
     code = pick_int(follows.order, taken, -1).astype(np.int8)

@@ -112,7 +112,7 @@ def _costs(process: Process, tids: Array, names: list[str]) -> Array:
 
 
 class _Frames(NamedTuple):
-    """Which parts of the frames can be used, an element per frame."""
+    """The usable parts of the frames, an element per frame."""
 
     row: Ints  # of the process's batch frames; -1: not known, or used by an earlier frame
     good: Array  # its readings can be used
@@ -332,7 +332,7 @@ def counters(a: Assembly) -> tuple[pd.DataFrame, Ints]:
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], events: Sequence[str]) -> dict[str, Any]:
-    """The columns of all processes; of the right types also where there is none."""
+    """Return the columns of all processes; of the right types also where there is none."""
     columns: dict[str, Any] = {}
     for name in [*_COLUMNS, *events]:
         columns[name] = np.concatenate([part[name] for part in parts]) if parts else np.empty(0)

@@ -36,7 +36,7 @@ from lotus.reading.frame_scanner import (
 )
 
 _LARGEST_HEADER = 4 << 20
-# Most events of a process, and their bytes: 20,000 epochs.
+# Limits for a process: events, and their bytes (of 20,000 epochs).
 _MOST_EVENTS, _MOST_EVENT_BYTES = 200_000, 16 << 20
 _PLAIN = (str, int, float, type(None))
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]|\xed")  # escaped, or literally
@@ -65,11 +65,12 @@ _EVENT_TIMES = (
     "last_next_ns",
 )
 Shift = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
-# Small arrays that every table needs: read while the frames are in memory anyway.
+# Small arrays that every table needs: they are read while the frames are in memory.
 _AT_ONCE = {"batch": ("sends",), "wait": ("pins",)}
 
 
-# A loss that no other figure lacks: a worker ended before it noted when it had sent its last batch.
+# A loss that affects no other figure: a worker ended before it noted when it had sent its last
+# batch.
 SEND_TIMES = "send times of a batch"
 
 
@@ -127,7 +128,7 @@ class EventLog:
 
     @property
     def moved(self) -> bool:
-        """Whether its times were converted to another clock."""
+        """True if its times were converted to another clock."""
         return bool(self._shifts)
 
     def part(self, rows: Mapping[str, Array]) -> "EventLog":
@@ -394,7 +395,7 @@ def _read_header(
         raise LotusError(newer(f"the event log {name}", schema))
     # A damaged description may still parse.
     own = not whole and schema == log_format.SCHEMA
-    # Not kept: of a thousand ranks the descriptions alone take 100 MB.
+    # Not kept: the descriptions of a thousand ranks take 100 MB.
     described = header.pop("frames", None)
     types = frame_types(log_format.description() if own else described)
     if schema < 1 or types is None:

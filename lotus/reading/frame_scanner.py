@@ -26,7 +26,7 @@ HEADER = np.dtype(
 )
 MAGIC = log_format.FRAME_MAGIC.to_bytes(4, "little")
 _HEADER = log_format.FRAME_HEADER.size
-_LONG_RUNS = 16  # rows of a run, in the mean
+_LONG_RUNS = 16  # rows of a run, on average
 # Kinds of frames that early logs of schema 1 do not describe.
 _LATER = frozenset(("counts", "sync", "device"))
 # Fields that they lack; they are read as UNMEASURED.
@@ -113,7 +113,7 @@ def _types_of(frames: Any) -> dict[int, FrameType] | None:
 
 
 def _is_countable(frame: FrameType) -> bool:
-    """Whether the rows of its arrays are counted as lotus counts them.
+    """Return True if the numbers of its arrays' rows have the type that lotus writes.
 
     With wider numbers a product could wrap around, so that a short frame would announce 2**61 rows.
     """
@@ -273,7 +273,7 @@ def _wanted(data: bytes, at: int, types: Mapping[int, FrameType]) -> int:
 
 
 def _is_too_long(data: bytes, at: int, types: Mapping[int, FrameType]) -> bool:
-    """Whether the data at `at` looks like a frame, apart from its length."""
+    """Return True if the data at `at` looks like a frame, apart from its length."""
     if len(data) - at < _HEADER:
         return False
     magic, kind, _, length, _ = log_format.FRAME_HEADER.unpack_from(data, at)

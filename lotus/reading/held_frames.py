@@ -33,10 +33,10 @@ class HeldFrames:
 
     def __init__(self, assembly: Assembly) -> None:
         self._whole: Assembly | None = assembly
-        self._left = weakref.ref(assembly)  # once it was given back: whoever still uses it
+        self._left = weakref.ref(assembly)  # used by others once the frames were freed
         self._waits: Waits | None = None
         self._to_make = set(_TABLES)
-        # With at least the fields that tell which samples and operations the frames have.
+        # With at least the fields that locate the samples and operations of the frames.
         self.outline = assembly
 
     @property
@@ -52,7 +52,7 @@ class HeldFrames:
 
     @property
     def waits(self) -> Waits:
-        """What `follow` says of the frames."""
+        """The result of `follow` for the frames."""
         if self._waits is None:
             self._waits = follow(self.whole)
         return self._waits
@@ -65,7 +65,7 @@ class HeldFrames:
         if self._to_make:
             return
         self._waits = None
-        # Counts are joined with all that is known of their batches.
+        # Counts are joined with all columns of their batches.
         counted = any(len(process.log.fixed["counts"]) for process in self._whole.processes)
         if len(self._whole.batch) + len(self._whole.wait) >= MANY and not counted:
             self.outline = _outline(self._whole)
@@ -73,7 +73,7 @@ class HeldFrames:
 
 
 def _outline(a: Assembly) -> Assembly:
-    """The assembly with the fields alone that reading samples and operations takes."""
+    """Return the assembly with the fields alone that reading samples and operations takes."""
     part = copy.copy(a)
     part.__dict__.pop("sends", None)
     for name in ("wait_process", "wait_loader", "wait_epoch"):

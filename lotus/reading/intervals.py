@@ -1,4 +1,4 @@
-"""What each thread did and when, as intervals to which native_map joins samples."""
+"""Intervals of each thread's work, to which native_map joins samples."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tables of what the launcher read of the machine, the program's memory and its processes."""
+"""Tables of the launcher's readings: the machine, the program's memory and its processes."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Why a run recorded nothing, or too little: judged by what its processes reported."""
+"""Reasons for a run that recorded nothing, or too little: from what its processes reported."""
 
 import os
 import shlex

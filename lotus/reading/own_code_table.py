@@ -101,13 +101,13 @@ def _text(found: object) -> str:
 
 
 def _is_busy_thread(frames: list[tuple[str, str, int]]) -> bool:
-    """Whether it is no main thread, and not in a function of a library that waits."""
+    """Return True if it is not the main thread, and not in a library's function that waits."""
     outermost = tuple(stack_frames.bare_name(name) for name, _, _ in frames[: len(_THREAD)])
     return outermost == _THREAD and not stack_frames.waits(*frames[-1][:2])
 
 
 def _in_loader(frames: list[tuple[str, str, int]]) -> bool:
-    """Whether the loader makes or takes a batch; a step may ask for its length."""
+    """Return True if the loader makes or takes a batch; a step may ask for its length."""
     return any(
         file.endswith(_LOADER) and stack_frames.bare_name(name) != _LENGTH
         for name, file, _ in frames

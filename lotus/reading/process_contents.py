@@ -73,7 +73,7 @@ def _sampled(process: Process, samples: Array, index: Array, index64: Array) -> 
 def _indices(
     fixed: Array, row: Ints, position: Ints, narrow: Array, wide: Array, many: Array
 ) -> Ints:
-    """The data set's index of each sample, -1 where it is not known."""
+    """Return the data set's index of each sample, -1 where it is not known."""
     if (
         len(narrow) == len(row)
         and not many.any()
@@ -133,7 +133,7 @@ _NO_LOOSE = Loose(
 
 
 def loose_count(process: Process) -> int:
-    """How many operations of a process are in no sample."""
+    """Return the number of a process's operations that are in no sample."""
     return sum(int(signed(process.log.fixed[name]["n_loose"]).sum()) for name in LOOSE)
 
 
@@ -247,7 +247,7 @@ def _load(process: Process, *more: str) -> tuple[SampleTable, Array, dict[str, A
 
 
 class Loaded(NamedTuple):
-    """What the tables of one process are made of."""
+    """The arrays from which the tables of one process are made."""
 
     samples: SampleTable
     ops: Array  # in samples
@@ -264,13 +264,13 @@ def loaded(process: Process, *more: str) -> Loaded:
 
 
 def loaded_all(a: Assembly, with_cpu: bool) -> Iterator[Loaded]:
-    """What both tables are made of, of one process after the other."""
+    """Yield the arrays for both tables, of one process after the other."""
     for process in a.processes:
         yield loaded(process, *(("ops_cpu",) if with_cpu else ()))
 
 
 def load_samples(process: Process) -> SampleTable:
-    """Which samples a worker prepared, and when; empty if the log holds none."""
+    """Return the samples that a worker prepared, and when; empty if the log has none."""
     if not process.log.fixed["batch"]["n_samples"].any():
         return _NO_SAMPLES
     arrays = process.log.arrays("batch", ("samples", "index", "index64"))
@@ -289,7 +289,7 @@ class OperationRows(NamedTuple):
 
 
 def counted_rows(process: Process) -> OperationRows:
-    """The columns of a process's operations that its counts need."""
+    """Return the columns of a process's operations that its counts need."""
     mine, ops, _, apart, inner = loaded(process)
     total = len(ops) + len(apart.rows)
     return OperationRows(

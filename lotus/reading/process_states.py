@@ -11,7 +11,7 @@ from lotus.common.errors import LotusError
 from lotus.inside.trace.log import state_page
 
 _settle: Callable[[str, str, bytes], None] = state_page.settle
-# Between its loops a process is at the program's own code, as in a step.
+# Between its loops a process runs the program's own code, as in a step.
 PHASES = ("starting", "idle", "fetch", "collate", "send", "wait", "step", "ended", "step")
 
 
@@ -71,7 +71,7 @@ def settle(directory: Path) -> None:
             if target == _moved(link):
                 try:
                     _settle(target, str(link), content(link))
-                except OSError:  # the disk is full: better lost than left there forever
+                except OSError:  # the disk is full: better no page than one that stays
                     os.unlink(target)
 
 

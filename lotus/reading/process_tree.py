@@ -1,4 +1,4 @@
-"""Joins the logs of all processes of a run: which loader, epoch and rank each record belongs to.
+"""Joins the logs of all processes of a run: the loader, epoch and rank of each record.
 
 A worker knows only its pid and how often it was resumed. The `iterator` event of its parent lists
 that pid, and gives the worker's records their loader, epoch and rank.
@@ -72,7 +72,7 @@ def _fits(item: Any, needed: dict[str, _Kind]) -> bool:
 
 
 def is_a(value: Any, kind: _Kind) -> bool:
-    """Whether a JSON value has this type (an int that fits into 64 bits) or is in this range."""
+    """Return True if a JSON value has this type (an int: of 64 bits) or is in this range."""
     if isinstance(kind, range):
         return type(value) is int and value in kind
     if kind is int:
@@ -126,11 +126,11 @@ class Process:
 
     @property
     def is_worker(self) -> bool:
-        """Whether it is a worker of a loader."""
+        """True if it is a worker of a loader."""
         return self.worker >= 0 or self.origin is not None
 
     def loaders(self) -> int:
-        """The number of loaders that this process numbered."""
+        """Return the number of loaders that this process numbered."""
         numbers = [-1]
         for name in ("loader", "iterator"):
             numbers += [event["loader"] for event in self.events[name]]

@@ -178,7 +178,7 @@ class Run:
 
     @cached_property
     def intervals(self) -> pd.DataFrame:
-        """What each thread did when: pid, tid, start_ns, end_ns, kind, operation, worker, row.
+        """Intervals of each thread: pid, tid, start_ns, end_ns, kind, operation, worker, row.
 
         One row per interval; those of one thread nest or are disjoint. kind (category):
         "operation", "collate", "fetch", "send", "idle", "start-up", "wait", "step". Time in nested
@@ -477,7 +477,7 @@ class Run:
 
     @cached_property
     def unseen(self) -> list[dict[str, Any]]:
-        """What could not be observed, and why: {"what": ..., "why": ...}, without repetitions."""
+        """Everything that could not be observed: {"what": ..., "why": ...}, each once."""
         reasons = {
             (event["what"], redaction.text(str(event.get("why", ""))))
             for event in self._events("unseen")

@@ -11,7 +11,7 @@ from lotus.reading.event_log import EventLog, ForeignError, Lost
 
 
 def logs(path: Path, manifest: Mapping[str, Any], lost: list[Lost]) -> list[EventLog]:
-    """The logs of the run at `path`, in the order of their names.
+    """Return the logs of the run at `path`, in the order of their names.
 
     What cannot be read is added to `lost`. Raises LotusError if that is the whole directory.
     """

@@ -25,11 +25,11 @@ _INT_COLUMNS = ("worker", "loader", "epoch")
 
 
 def samples(a: Assembly, contents: Iterable[Loaded] | None = None) -> pd.DataFrame:
-    """One row per sample; with `many`, per batch that was fetched in one call.
+    """Yield one row per sample; with `many`, per batch that was fetched in one call.
 
     `contents`: those of the processes, where they are read already.
     """
-    ops_ns: list[Array] = []  # each process
+    ops_ns: list[Array] = []  # of each process
 
     def tables() -> Iterator[SampleTable]:
         read = loaded_all(a, False) if contents is None else contents
@@ -46,14 +46,14 @@ def samples(a: Assembly, contents: Iterable[Loaded] | None = None) -> pd.DataFra
 
 
 def _in_operations(process: Process, content: Loaded) -> Array:
-    """The time of each sample in top-level operations."""
+    """Return the time of each sample in top-level operations."""
     if process.log.header.get("level") in ("batch", "sample"):
         return np.full(len(content.inner.ops_ns), np.nan)  # not recorded, unlike 0 operations
     return content.inner.ops_ns.astype(np.float64)
 
 
 def times(a: Assembly, contents: Iterable[SampleTable] | None = None) -> pd.DataFrame:
-    """The table of samples without ops_ns and self_ns, for which no operation is read."""
+    """Return the table of samples without ops_ns and self_ns, for which no operation is read."""
     size = int(signed(a.batch["n_samples"]).sum())
     out = _columns(size, _INT_COLUMNS)
     out["batch"] = np.empty(size, np.int64)
@@ -62,7 +62,7 @@ def times(a: Assembly, contents: Iterable[SampleTable] | None = None) -> pd.Data
         out[name] = np.empty(size, np.int64)
     out["many"] = np.empty(size, np.bool_)
     last = 0
-    rows_of: list[int] = []  # each process
+    rows_of: list[int] = []  # of each process
     read = map(load_samples, a.processes) if contents is None else contents
     for own, mine in zip(a.slices, read, strict=True):
         rows_of.append(len(mine.row))
@@ -95,7 +95,7 @@ def operations(
         out[name] = np.empty(size)
     names: dict[str, int] = {"": 0}
     last = 0
-    rows_of: list[int] = []  # each process
+    rows_of: list[int] = []  # of each process
     read = loaded_all(a, with_cpu) if contents is None else contents
     for process, own, (mine, ops, arrays, apart, inner) in zip(
         a.processes, a.slices, read, strict=True

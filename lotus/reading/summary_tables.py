@@ -30,7 +30,7 @@ _OF_WORKER = ("size", "fetch_ns", "idle_ns", "cpu_ns")  # summed up for each wor
 
 
 def workers(a: Assembly) -> pd.DataFrame:
-    """One row per worker process that left a log."""
+    """Return one row per worker process that left a log."""
     rows, owners = [], []
     for number, (process, own) in enumerate(zip(a.processes, a.slices, strict=True)):
         if not process.is_worker:
@@ -75,7 +75,7 @@ def workers(a: Assembly) -> pd.DataFrame:
 
 
 def _of_worker(frames: Array) -> dict[str, Array]:
-    """What is counted of the frames that a worker made for its parent."""
+    """Return the figures of the frames that a worker made for its parent."""
     chosen = ((frames["flags"] & SENDS) == 0) & (frames["loader"] < 0)
     return {name: frames[name][chosen] for name in ("flags", *_OF_WORKER)}
 
@@ -186,7 +186,7 @@ def _sane(value: Any, kind: str) -> Any:
 
 
 def loaders(a: Assembly) -> pd.DataFrame:
-    """One row per loader and process that iterated it."""
+    """Return one row per loader and process that iterated it."""
     rows, owners = [], []
     for number, process in enumerate(a.processes):
         for event in process.events["loader"]:
@@ -263,7 +263,7 @@ def epochs(a: Assembly) -> pd.DataFrame:
 
 
 def resources(a: Assembly) -> pd.DataFrame:
-    """The table `Run.resources`, with its columns; pss, rss and shm in bytes."""
+    """Return the table `Run.resources`, with its columns; pss, rss and shm in bytes."""
     parts = [process.log.fixed["resources"] for process in a.processes]
     columns = whose(a, repeat([len(part) for part in parts]), np.int64)
     for name in ("worker", "time_ns", "pss", "rss", "descriptors", "shm"):
@@ -274,7 +274,7 @@ def resources(a: Assembly) -> pd.DataFrame:
 
 
 def syncs(a: Assembly) -> pd.DataFrame:
-    """One row per backward pass that averaged gradients, in the order of each process."""
+    """Return one row per backward pass that averaged gradients, in the order of each process."""
     parts = [process.log.fixed["sync"] for process in a.processes]
     columns = whose(a, repeat([len(part) for part in parts]), np.int64)
     for name in ("step", "start_ns", "ready_ns", "end_ns"):
@@ -286,7 +286,7 @@ def syncs(a: Assembly) -> pd.DataFrame:
 
 
 def models(a: Assembly) -> pd.DataFrame:
-    """One row per model that a process trained in DistributedDataParallel, in order."""
+    """Return one row per model that a process trained in DistributedDataParallel, in order."""
     models = [
         (number, event["parameters"], event["shapes"])
         for number, process in enumerate(a.processes)
@@ -297,7 +297,7 @@ def models(a: Assembly) -> pd.DataFrame:
 
 
 def operations(processes: Iterable[Process]) -> pd.DataFrame:
-    """One row per operation that was defined."""
+    """Return one row per operation that was defined."""
     rows: dict[tuple[str, str, int, str], tuple[Any, ...]] = {}
     for process in processes:
         defined = process.operations()
@@ -339,7 +339,7 @@ _MOST_GENERATORS = 1000  # of a first batch
 
 
 def first_batches(a: Assembly) -> pd.DataFrame:
-    """The table `Run.first_batches`, with its columns."""
+    """Return the table `Run.first_batches`, with its columns."""
     rows: list[tuple[Any, ...]] = []
     owners = []
     for number, process in enumerate(a.processes):
@@ -367,7 +367,7 @@ _MOST_DIGESTS = 1000  # of a worker
 
 
 def sample_digests(a: Assembly) -> pd.DataFrame:
-    """The table `Run.sample_digests`, with its columns."""
+    """Return the table `Run.sample_digests`, with its columns."""
     rows, owners = [], []
     for number, process in enumerate(a.processes):
         origin = process.origin

@@ -22,7 +22,7 @@ ROWS = 1 << 18  # samples and operations of a piece
 
 
 class InProcesses(Protocol):
-    """What pieces need of a `Run`."""
+    """The part of a `Run` that pieces need."""
 
     @property
     def _outline(self) -> Assembly: ...
@@ -46,7 +46,7 @@ def whole(run: InProcesses) -> int:
 
 
 def size(piece: Piece) -> int:
-    """Rows of a piece: batches, samples and operations."""
+    """Return rows of a piece: batches, samples and operations."""
     return int(piece.rows.stop - piece.rows.start) + len(piece.samples) + len(piece.ops)
 
 
@@ -70,7 +70,7 @@ def of_process(run: InProcesses, number: int, loose: bool = True) -> Iterator[Pi
 
 
 class _Place(NamedTuple):
-    """What a piece of `Pieces` holds."""
+    """The contents of a piece of `Pieces`."""
 
     number: int  # of the process, or the first of several
     until: int  # the process after the last one
@@ -157,7 +157,7 @@ def _places(a: Assembly, rows: int) -> Iterator[_Place]:
 
 
 def _processes(a: Assembly, first: int, last: int) -> Assembly:
-    """The assembly reduced to the processes [first, last)."""
+    """Return the assembly reduced to the processes [first, last)."""
     part, own = copy.copy(a), a.slices[first:last]
     start, stop = (own[0].start, own[-1].stop) if own else (0, 0)
     part.processes = a.processes[first:last]
@@ -217,7 +217,7 @@ def _runs(sizes: Ints, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _part(a: Assembly, number: int, frames: Array, loose: bool) -> Assembly:
-    """The assembly reduced to one process and these batch frames.
+    """Return the assembly reduced to one process and these batch frames.
 
     Its operations outside batches are included with `loose` only.
     """

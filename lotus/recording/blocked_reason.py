@@ -1,11 +1,11 @@
-"""What blocks a thread, by the system call that the kernel reports."""
+"""The reason for which a thread is blocked, by the system call that the kernel reports."""
 
 import os
 from collections.abc import Callable
 
 _PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
 _FUTEX, _BY_DESCRIPTOR, _SELECT = "futex", "descriptor", "select"
-# System calls by number; what is not named is "other".
+# System calls by number; all others are "other".
 _CALLS = {
     "x86_64": {
         _FUTEX: (202, 449),
@@ -31,7 +31,7 @@ _CALLS = {
     },
 }
 COMPUTING = "computing"
-STOPPED = "stopped"  # by a signal or a debugger: nothing of the program's; no file has it
+STOPPED = "stopped"  # by a signal or a debugger, not by the program; it is not written to any file
 REASONS = (
     COMPUTING, "storage", "page-fault", "lock", "shared-lock", "sleep", "socket", "local-socket",
     "pipe", "events", "file", "child", "other",
@@ -95,7 +95,7 @@ class BlockedReasons:
         return "pipe" if target.startswith("pipe:") else "file"
 
     def _is_local(self, pid: int, inode: bytes) -> bool:
-        """Whether a socket is one of AF_UNIX, which ends in a process of this machine."""
+        """Return True if a socket is one of AF_UNIX, which ends in a process of this machine."""
         known = self._local.get(inode)
         if known is None:
             if len(self._local) >= _MOST_LOCAL:
@@ -105,7 +105,7 @@ class BlockedReasons:
 
 
 def read(path: str) -> bytes:
-    """The first kilobyte of a file of /proc. Raises OSError."""
+    """Return the first kilobyte of a file of /proc. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, 1024)

@@ -30,7 +30,7 @@ from lotus.recording.process_times import ProcessTimes
 
 _PERIOD_S, _SHARE = 0.02, 0.01
 _RESCAN_S = 0.5
-_IDLE_S = 0.1  # while there is nobody to look at
+_IDLE_S = 0.1  # while there is no process to observe
 _MOST_PROCESSES = 256
 _MOST_ROWS = 5000
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -38,7 +38,7 @@ _SYSTEM_TIME_OF_CHILDREN = 13  # its place in /proc/PID/stat after the state; be
 # In place of an operation's number.
 _IN_OWN_CODE, _IN_COLLATE, _IN_NEXT, _IN_STEP = -1, -2, -3, -4
 _MAKING_NONE = (_IN_NEXT, _IN_STEP)
-# Of all looks at what a part belongs to: what makes its Python stacks worth having.
+# Of all observations of a part: from this share on, its Python stacks are worth recording.
 _LARGE_SHARE, _BINDING_SHARE, _LOCKED_SHARE = 0.25, 0.75, 0.2
 _OTHERWISE = {
     state_page.COLLATE: _IN_COLLATE,
@@ -59,7 +59,7 @@ class BlockingSampler:
         self._thread = threading.Thread(target=self._run, name="lotus-blocking", daemon=True)
         self._files = KeptFiles()
         self._reasons = BlockedReasons(self._files.read)
-        self._pages: dict[str, int] = {}  # name -> descriptor; -1: not to be looked at
+        self._pages: dict[str, int] = {}  # name -> descriptor; -1: not to be observed
         self._descendants: dict[int, bool] = {}
         self._looks: Counter[tuple[int, int, int, str]] = Counter()
         self._machine = MachineLoad()
@@ -119,13 +119,13 @@ class BlockingSampler:
             "pause_code": samples[1].stacks,
             "own_code_texts": samples[0].texts | samples[1].texts,
         }
-        with contextlib.suppress(LotusError):  # a full disk is said of what matters more
+        with contextlib.suppress(LotusError):  # a full disk is reported by what matters more
             files.write_json(self._directory / NAME, record, mode=0o600)
 
     def _run(self) -> None:
         try:
             self._look_until_stopped()
-        except Exception as error:  # a mistake of ours is no matter of the program's
+        except Exception as error:  # an error of lotus must not affect the program
             self._problem = f"{type(error).__name__}: {error}"[:300]
         finally:
             self._files.close()
@@ -141,7 +141,7 @@ class BlockingSampler:
                 self._find_pages()
                 self._own_code.sample.collect()
                 self._pauses.sample.collect()
-                # A loop that hardly waits is not looked at in its workers.
+                # The workers of a loop that hardly waits are not observed.
                 self._own_code.consider(*self._looks_at_step(), _BINDING_SHARE)
                 for where in (_IN_OWN_CODE, _IN_COLLATE):
                     self._own_code.consider(*self._looks_at_making(where), _LARGE_SHARE)
@@ -242,7 +242,7 @@ class BlockingSampler:
         return pid, worker
 
     def _reason(self, pid: int, worker: int) -> str:
-        """What the main thread of a process is doing now; notes what its children have used."""
+        """Return what the main thread of a process is doing; note what its children have used."""
         reason, fields = self._reasons.look(pid)
         if len(fields) > _SYSTEM_TIME_OF_CHILDREN:
             user, system = fields[_SYSTEM_TIME_OF_CHILDREN - 1 : _SYSTEM_TIME_OF_CHILDREN + 1]
@@ -250,7 +250,7 @@ class BlockingSampler:
         return reason
 
     def _is_ours(self, pid: int) -> bool:
-        """Whether it is a descendant: of another process, or in a container, it is another's."""
+        """Return True if it is a descendant: others belong to another program or a container."""
         known = self._descendants.get(pid)
         if known is None:
             known = self._descendants[pid] = _descends(pid)
@@ -279,7 +279,7 @@ def _operation(page: bytes, words: memoryview) -> int:
 
 
 def _open_page(path: Path) -> int:
-    """A descriptor of a state page of this user. Raises OSError."""
+    """Return a descriptor of a state page of this user. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if os.fstat(descriptor).st_uid != os.geteuid():
         os.close(descriptor)

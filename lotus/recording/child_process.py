@@ -37,7 +37,7 @@ class Child:
             self.pid = os.posix_spawnp(
                 words[0],
                 list(words),
-                {**os.environ, "LC_ALL": "C"},  # its words are read
+                {**os.environ, "LC_ALL": "C"},  # its messages are parsed
                 file_actions=actions,
                 setsid=True,
                 setsigmask=[],  # lotus blocks what it waits for
@@ -48,7 +48,7 @@ class Child:
             raise
 
     def ended(self) -> bool:
-        """Whether it has ended; never waits."""
+        """Return True if it has ended; never wait."""
         if self.end_ns is None:
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if not pid:
@@ -83,14 +83,14 @@ class Child:
 
     def send(self, number: int) -> None:
         """Send it a signal, if it has not ended."""
-        if not self.ended():  # until it is waited for, the process id is its own
+        if not self.ended():  # until it is waited for, its process id is not reused
             with contextlib.suppress(OSError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kill it, and wait a second at most for its end."""
         self.send(signal.SIGKILL)
-        self.wait(1.0)  # longer only in the midst of a system call that hangs
+        self.wait(1.0)  # longer only if it is in a system call that hangs
 
     def finish(self) -> str | None:
         """Ask it to end and wait; returns a short description of a problem, or None."""
@@ -104,7 +104,7 @@ class Child:
         return f"it had not ended {time.monotonic() - began:.0f} s after the program and was killed"
 
     def how(self) -> dict[str, Any]:
-        """How it went, as run.json keeps it: times in nanoseconds of CLOCK_MONOTONIC."""
+        """Return how it ended, for run.json: times in nanoseconds of CLOCK_MONOTONIC."""
         return {
             "start_ns": self.start_ns,
             "end_ns": self.end_ns,
@@ -123,7 +123,7 @@ class Version:
             self._child = Child([path, "--version"])
 
     def text(self) -> str | None:
-        """The first line of the answer; None where there is none."""
+        """Return the first line of the answer; None where there is none."""
         if self._child is None:
             return None
         if not self._child.wait(5.0):

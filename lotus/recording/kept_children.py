@@ -30,14 +30,14 @@ class KeptChildren:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 now = cpu_ns(child)
                 first, last = used.get(child, (now, now))
-                # Less than before: another process has its number now.
+                # Less than before: the pid was given to another process.
                 used[child] = (first, now) if now >= last else (now, now)
         if parent[1] >= 0:  # those that have ended are in the worker's own count of its children
             for child in set(used).difference(found):
                 del used[child]
 
     def cpu_ns(self, parent: tuple[int, int], others: Container[int]) -> int:
-        """What they used between the first and the last reading; -1: nothing was read."""
+        """Return the CPU time between first and last reading, ns; -1: nothing was read."""
         used = self._used.get(parent)
         if used is None:
             return -1
@@ -49,7 +49,7 @@ def _descendants(pid: int, others: Container[int]) -> list[int]:
     found: list[int] = []
     parents = [pid]
     for _ in range(_DEEP):
-        # What makes batches is read by itself, with what it keeps.
+        # Processes that make batches are read by themselves, with those that they keep.
         children = [
             child for parent in parents for child in _children(parent) if child not in others
         ]

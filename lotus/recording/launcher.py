@@ -61,7 +61,7 @@ class CannotStart(LotusError):
 
 @dataclass(frozen=True)
 class ProgramOutcome:
-    """How a program ended: with an exit code, or by a signal (the other one is None)."""
+    """The end of a program: an exit code, or a signal (the other one is None)."""
 
     exit_code: int | None
     signal: int | None
@@ -86,7 +86,7 @@ def trace(
     `quiet` keeps what runs in the program from saying there that it had to stop.
     Raises CannotStart where the command cannot be started, LotusError for the directory.
     """
-    # First of all: a mistyped command leaves no directory behind and overwrites none.
+    # Comes first: a mistyped command leaves no directory behind and overwrites none.
     words = resolve(command)
     if directory is None:
         directory = make_default(command)
@@ -121,7 +121,7 @@ def trace(
 def _meanwhile(
     directory: Path, progress: Callable[[Path], AbstractContextManager[object]] | None
 ) -> Iterator[None]:
-    """What goes on in lotus while the program runs."""
+    """Do lotus's own work while the program runs."""
     from lotus.recording.blocking_sampler import BlockingSampler
 
     with BlockingSampler(directory), progress(directory) if progress else contextlib.nullcontext():
@@ -236,7 +236,7 @@ def resolve(command: Sequence[str]) -> list[str]:
 
 
 def _needs_python(name: str) -> bool:
-    """Whether this is a Python file that the system would not run by itself."""
+    """Return True if this is a Python file that the system would not run by itself."""
     if not name.endswith(".py") or not os.path.isfile(name):
         return False
     if shutil.which(name) is None:
@@ -438,7 +438,7 @@ def _wait(pid: int, beside: Recorders | None = None) -> ProgramOutcome:
 
 
 def _reached_both(taken: signal.struct_siginfo, had_terminal: bool) -> bool:
-    """Whether the program has got this signal too, in the same moment as lotus."""
+    """Return True if the program has got this signal too, at the same moment as lotus."""
     leader = os.getsid(0)
     if taken.si_code > 0:
         # From the terminal (SI_KERNEL), to its foreground group; but a hang-up goes to the leader
@@ -467,8 +467,8 @@ def end_as(outcome: ProgramOutcome) -> int:
         assert outcome.exit_code is not None
         return outcome.exit_code
     with contextlib.suppress(Exception):
-        # The program dumped its core; a second one, of lotus, would be a nuisance. A core
-        # handler that is a pipe takes no notice of the limit, hence both.
+        # The program dumped its core; a second one, of lotus, would only confuse. A core handler
+        # that is a pipe ignores the limit, hence both.
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         import ctypes
 
@@ -476,7 +476,7 @@ def end_as(outcome: ProgramOutcome) -> int:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    with contextlib.suppress(OSError, ValueError):  # of SIGKILL there is nothing to reset
+    with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to reset
         signal.signal(outcome.signal, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {outcome.signal})
     os.kill(os.getpid(), outcome.signal)

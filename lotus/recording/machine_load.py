@@ -1,4 +1,4 @@
-"""What the machine's cores and memory did while a program ran, read about once a second."""
+"""The use of the machine's cores and memory while a program ran, read about once a second."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ class MachineLoad:
 
     def __init__(self, process: str = "self") -> None:
         self.rows: list[list[int]] = []
-        self._cpus = _allowed((0,))  # that the program may use, as far as is known
+        self._cpus = _allowed((0,))  # that the program may use, if known
         self._times: dict[int, list[int]] = {}  # of each CPU at the last reading
         self._sums = [0, 0, 0]
         self._groups = host.cgroups(Path("/"), "cpu", process)
@@ -65,7 +65,7 @@ class MachineLoad:
         return (-1, -1) if room is None else (room.free, room.limit)
 
     def _throttled(self) -> int:
-        """Of the cgroup that was held back the most: its own, or one above it."""
+        """Return the longest throttling of its cgroup and those above it, ns; -1: unknown."""
         most = -1
         for folder in self._groups:
             with contextlib.suppress(OSError, ValueError):
@@ -76,7 +76,7 @@ class MachineLoad:
 
 
 def _allowed(processes: Iterable[int]) -> set[int]:
-    """The CPUs that any of these may use."""
+    """Return the CPUs that any of these may use."""
     cpus: set[int] = set()
     for pid in processes:
         with contextlib.suppress(OSError, AttributeError):

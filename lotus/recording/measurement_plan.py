@@ -1,4 +1,4 @@
-"""What `lotus trace` measures beside times: counters and recorders that this machine has."""
+"""The measurements of `lotus trace` beside times: counters and recorders that this machine has."""
 
 import errno
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def plan(
     try:
         if counters is not None:
             cpu = cpus.detect()
-            # Where perf's own tables know this CPU they go before ours.
+            # If perf's own tables know this CPU, they come before those of lotus.
             known, _ = perf_list.table(cpu)
             groups, choice_notes = choose_counters(perf_command.split(counters), event_table=known)
             notes += choice_notes
@@ -105,10 +105,10 @@ def _perf(
 
 
 def _samples(events: str, works: str, notes: list[str]) -> bool:
-    """Whether this machine can sample by an event; a note says so where it cannot.
+    """Return True if this machine can sample by an event; a note says so if it cannot.
 
-    For cycles perf would silently take its software clock. Events that only perf knows are left
-    to it: it refuses those that it cannot open.
+    For cycles perf would silently take its software clock. Events that only perf knows are left to
+    it: it refuses those that it cannot open.
     """
     for word in perf_command.split(events.removeprefix("{").partition("}")[0]):
         try:

@@ -60,9 +60,9 @@ class Perf:
         command_read, command_write = map(high, os.pipe())
         done_read, done_write = map(high, os.pipe())
         try:
-            # Numbers that no one of lotus's own descriptors has, so that none is overwritten.
+            # Numbers that no descriptor of lotus has, so that none is overwritten.
             first = max(command_read, done_write) + 1
-            # perf fails where its control pipe ends; its own writing end keeps that from happening.
+            # perf fails when its control pipe is closed; its own writing end prevents that.
             descriptors = {first: command_read, first + 1: done_write, first + 2: command_write}
             self._words = perf_command.command(
                 path, pid, str(self._output), self._sampling, (first, first + 1)
@@ -117,8 +117,8 @@ class Perf:
     def watch(self) -> float | None:
         child = self._child
         if child is not None and self.problem is None and child.ended():
-            # It ends by itself where the program and all its children have, and that is no problem.
-            # After SIGINT it writes all and then dies of that signal.
+            # perf ends by itself when the program and all its children have, which is no problem.
+            # After SIGINT it writes everything and then dies of that signal.
             text = child.text()
             if perf_command.finished(text):
                 pass

@@ -1,4 +1,4 @@
-"""How much memory the program's processes hold, read from outside every few seconds."""
+"""The memory of the program's processes, read from outside every few seconds."""
 
 import contextlib
 import resource
@@ -29,7 +29,7 @@ class ProcessMemory:
         self._due_ns: dict[int, int] = {}  # pid -> when it is read next
         self._distance_ns: dict[int, int] = {}  # pid -> from that reading to the next one
         self._begun_ns, self._cost_ns = time.monotonic_ns(), 0
-        self._times = 1  # as rare as that, once readings were dropped
+        self._times = 1  # readings are made so many times as rarely, once some were dropped
 
     def read(self, processes: Iterable[tuple[int, int]]) -> None:
         """Read the one of these processes (pid, worker) that has been due for longest."""
@@ -53,7 +53,7 @@ class ProcessMemory:
                 self.rows.append([now, pid, worker, *_sizes(pid), _descriptor_limit(pid)])
                 self._distance_ns[pid] = min(2 * distance_ns, _LONGEST_NS)
             elif expected_ns <= _AT_ONCE_NS:
-                self._due_ns[pid] = now + _AGAIN_NS  # as much may be left by then
+                self._due_ns[pid] = now + _AGAIN_NS  # by then, enough of the budget may be left
         self._cost_ns += time.thread_time_ns() - begun_ns
         if len(self.rows) >= _MOST:
             self.rows = _thinned(self.rows)
@@ -72,13 +72,13 @@ def _thinned(rows: list[list[int]]) -> list[list[int]]:
 
 
 def _resident(pid: int) -> int:
-    """Bytes. Raises OSError, ValueError, IndexError."""
+    """Return bytes. Raises OSError, ValueError, IndexError."""
     with open(f"/proc/{pid}/statm", "rb") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
 def _sizes(pid: int) -> tuple[int, ...]:
-    """The sizes of `_FIELDS`, bytes. Raises OSError, ValueError, KeyError."""
+    """Return the sizes of `_FIELDS`, bytes. Raises OSError, ValueError, KeyError."""
     sizes: dict[bytes, int] = {}
     with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
         for line in file:
@@ -89,7 +89,7 @@ def _sizes(pid: int) -> tuple[int, ...]:
 
 
 def _descriptor_limit(pid: int) -> int:
-    """How many descriptors it may have open; -1: no limit, or not known."""
+    """Return how many descriptors it may have open; -1: no limit, or not known."""
     quiet = contextlib.suppress(OSError, ValueError, IndexError)
     with quiet, open(f"/proc/{pid}/limits", "rb") as file:
         for line in file:

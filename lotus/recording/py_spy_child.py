@@ -1,4 +1,4 @@
-"""A py-spy that is started beside the program for a second or two, and what it wrote.
+"""A py-spy that is started beside the program for a second or two, and its output.
 
 It does not pause the process that it looks at (--nonblocking), and is started only where it is
 installed and the kernel allows it.
@@ -17,7 +17,7 @@ from lotus.recording.source_texts import texts_of
 _RATE, _SECONDS = 50, 2
 _MOST_LINES, _MOST_BYTES = 200, 512 << 10
 _ENOUGH, _MOST_TRIES = 30, 3  # stacks
-_PATIENCE_S = 1.0  # until one that was interrupted has written what it has
+_PATIENCE_S = 1.0  # until an interrupted one has written what it has
 
 
 class PySpyChild:
@@ -31,7 +31,7 @@ class PySpyChild:
     def __init__(self, output: Path) -> None:
         self.stacks: list[str] = []
         self.texts: dict[str, str] = {}
-        self.pid = -1  # the process that it looks at; -1: none now
+        self.pid = -1  # the process that is sampled; -1: none now
         self._output = output
         self._child: subprocess.Popen[bytes] | None = None
         self._left = _MOST_TRIES

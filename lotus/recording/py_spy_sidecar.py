@@ -80,7 +80,7 @@ class PySpy:
         elif self._child.ended():
             self._end(self._child)
         elif self._slice["seen_ns"] is None and "Sampling process" in self._child.text():
-            # What it writes bounds the beginning of its clock, so it is looked for often.
+            # The time of its output bounds the beginning of its clock, so it is looked for often.
             self._slice["seen_ns"] = time.monotonic_ns()
         else:
             return None if self._slice["seen_ns"] else 0.005
@@ -154,7 +154,7 @@ class PySpy:
 
 
 def forbidden_by_yama(user: int, scope: Path = _YAMA) -> bool:
-    """Whether the kernel lets a process look into its own children only, and not into others."""
+    """Return True if a process may only inspect its own children, by the kernel's setting."""
     try:
         level = int(scope.read_text())
     except (OSError, ValueError):  # a kernel without it
@@ -163,7 +163,10 @@ def forbidden_by_yama(user: int, scope: Path = _YAMA) -> bool:
 
 
 def _hides(pid: int) -> bool:
-    """Whether a process may not be looked into; py-spy itself would find "no Python" there."""
+    """Return True if a process may not be inspected.
+
+    py-spy itself would say that it found "no Python" there.
+    """
     try:
         os.readlink(f"/proc/{pid}/exe")
     except PermissionError:

@@ -1,4 +1,4 @@
-"""The recorders that run beside one program, and what run.json keeps of them.
+"""The recorders that run beside one program, and their entries in run.json.
 
 A recorder has its own session, so that signals from the terminal reach only the program, and it
 follows the program by its process id. It may fail, hang or be killed: the program is not affected,
@@ -49,7 +49,7 @@ class Recorders:
     def start(self, pid: int) -> None:
         """Attach all recorders to the program; none can fail the run."""
         self._each(lambda sidecar: sidecar.start(pid, self._directory.absolute()))
-        # Already now: lotus may be killed before the end.
+        # Not only at the end: lotus may be killed before.
         self._note()
         with contextlib.suppress(OSError):
             manifest.write(self._directory, self._record)

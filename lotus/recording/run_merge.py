@@ -49,7 +49,7 @@ def merge(paths: Sequence[Path], output: Path, force: bool = False) -> Run:
 
 
 def _killed(manifests: Sequence[Mapping[str, Any]]) -> int | None:
-    """How many were killed on all hosts; None: nobody counted them.
+    """Return how many processes were killed on all hosts; None: they were not counted.
 
     Runs on one host may have counted the same ones.
     """
@@ -71,7 +71,7 @@ _BESIDE = {
 
 
 def _left(run: Run) -> list[str]:
-    """The parts of a run that are not merged, as they have pids and times of their host."""
+    """Return the parts of a run that are not merged, as they have pids and times of their host."""
     left = [what for name, what in _BESIDE.items() if any(run.path.glob(name))]
     return left + ["the waits in which it ended"] * bool(len(run.open_waits))
 
@@ -152,7 +152,7 @@ def _words(values: set[Any]) -> str:
 
 
 def _facts(run: Run) -> dict[str, set[Any]]:
-    """What tells of the job: its name (drawn by rank 0), world sizes, (restart, rank) there."""
+    """Return facts about the job: its name (drawn by rank 0), worlds, (restart, rank) pairs."""
     processes = run._assembly.processes
     names = {event["job"] for process in processes for event in process.events["clock"]}
     worlds = {rank["world_size"] for rank in run.manifest["ranks"]} - {-1}
@@ -165,7 +165,7 @@ def _facts(run: Run) -> dict[str, set[Any]]:
 
 
 def _wall(run: Run) -> tuple[int, int]:
-    """When a run began and ended, by the wall clock (ns)."""
+    """Return when a run began and ended, by the wall clock (ns)."""
     begin = run.manifest.get("start_wall_ns") or 0
     start, end = run.manifest.get("start_ns"), run.manifest.get("end_ns")
     took = end - start if isinstance(start, int) and isinstance(end, int) else 1 << 60
@@ -173,7 +173,7 @@ def _wall(run: Run) -> tuple[int, int]:
 
 
 def clocks(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The manifest's `hosts`: for each clock how it stands to that of the first run.
+    """Return the manifest's `hosts`: for each clock how it stands to that of the first run.
 
     Each is a dictionary with host, clock (its name in the logs), at_ns (on it), offset_ns (of the
     first clock there), drift_ppb, error_ns (None: not known), method, cpu and memory_bytes.
@@ -215,7 +215,7 @@ def _name_apart(by_clock: dict[str, dict[str, Any]]) -> None:
 
 
 def _estimate(name: str, host: dict[str, Any], common: str) -> clock_offsets.Clock | None:
-    """A clock relative to that of the job's rank 0; None if they were not compared."""
+    """Return a clock relative to that of the job's rank 0; None if they were not compared."""
     if name == common:
         return clock_offsets.Clock(at_ns=host["begin"])
     events = [event for event in host["events"] if event["reference"] == common]
@@ -240,16 +240,16 @@ def _entry(
     if name == first:
         offset, drift, error, method = 0, 0.0, 0, "same clock"
     elif clock is not None and base is not None:
-        # Where both stand to rank 0's clock: t -> t + clock -> back by base.
+        # The time of both on rank 0's clock: t -> t + clock -> back by base.
         common = at + clock.offset_ns
-        # Of a first host without rank 0: its own time when the common clock showed that.
+        # A first host without rank 0: its own time when the common clock showed that.
         own = common - base.offset_ns
         own = base.at_ns + round((own - base.at_ns) / (1 + base.drift_ppb * 1e-9))
         offset, drift = own - at, clock.drift_ppb - base.drift_ppb
         error = clock.error_ns + base.error_ns
         method = clock.method if clock.method != "same clock" else base.method
     else:
-        # Nobody compared them: by the hosts' wall clocks, which may be wrong by anything.
+        # Not compared: use the hosts' wall clocks, whose error is not known.
         walls = [_wall_less_own(side["run"]) for side in (host, origin)]
         offset, drift, error = walls[0] - walls[1], 0.0, None
         method = "the hosts' wall clocks"

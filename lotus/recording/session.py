@@ -86,7 +86,7 @@ def trace(  # noqa: PLR0913 - options of the public call, each by its name
     if outer is not None:
         outer.recorder.event({"event": "note", "text": launcher.part_note(target)})
         outer.uninstall()
-    # Spawned workers find the hooks by the environment.
+    # Spawned workers find the hooks through the environment.
     ours = {*environ, *launcher.VARIABLES}
     before = {
         name: os.environ.get(name) for name in ours if os.environ.get(name) != environ.get(name)

@@ -1,4 +1,4 @@
-"""The source of the lines at which stacks were, read while the program runs."""
+"""The source of the lines that stacks were at, read while the program runs."""
 
 import contextlib
 import itertools
@@ -28,7 +28,7 @@ def texts_of(stacks: Iterable[str]) -> dict[str, str]:
 
 
 def _line(file: str, number: int) -> str:
-    """A line of a source file, without secrets; "" where there is none."""
+    """Return a line of a source file, without secrets; "" where there is none."""
     with contextlib.suppress(OSError):
         if not os.path.isfile(file) or os.path.getsize(file) > _MOST_SOURCE:
             return ""

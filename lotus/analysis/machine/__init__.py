@@ -1,1 +1,1 @@
-"""What a loop had of the machine: its cores, its memory, an accelerator."""
+"""The machine during a loop: its cores, its memory, an accelerator."""

@@ -1,4 +1,4 @@
-"""Who had the cores while a loader was iterated: its own threads, or other programs.
+"""The use of the cores while a loader was iterated: by its own threads, or by other programs.
 
 From what the kernel counts for each batch, `next` and training step: time on a core, time ready to
 run without one, and the time on cores of all threads of the process.
@@ -15,18 +15,18 @@ from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Bools, Floats, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
 
-# Less waiting for a core than this share of the time says nothing: every machine has a little.
+# Waiting for a core for less than this share of the time is ordinary: every machine has a little.
 LEAST_DELAY = 0.1
-# Of a core, or a batch: what feeder threads of workers that mostly wait use is less. Where other
+# Of a core, or a batch: the feeder threads of workers that mostly wait use less. Where other
 # programs have the cores, a thread that computes uses little of one, but as much a batch.
 _LEAST_HELPER_CORES, _LEAST_HELPER_NS = 0.05, 5e6
 # How long threads that helped a step wait for more work, each on its core, by libgomp's default;
 # in a process that makes its batches itself, they do so while the next batch is made.
 _SPIN_NS = 6e6
 _LEAST_OTHERS = 0.1  # of the cores' time
-_LEAST_NS = 1e9  # the machine's readings are that far apart
+_LEAST_NS = 1e9  # the machine's readings are about that far apart
 _MOST_OF_IT = 0.8
-# Of the cores' time: where others have more, it changes what is said first, and what is advised.
+# Of the cores' time: if others have more, this changes what is said first, and the advice.
 _MUCH_OTHERS = 0.25
 MUCH_KEPT = 0.5  # cores that are used for something else than making batches
 # The cores are full where the program itself uses more than this share of them.
@@ -35,7 +35,7 @@ _FULL = 0.7
 
 @dataclass(frozen=True)
 class Threads:
-    """Threads that made batches, or took training steps. Shares are 0 to 1; NaN: not measured."""
+    """Threads that made batches or took training steps. Shares are 0 to 1; NaN: not measured."""
 
     delay_share: float  # of the time: ready to run, without a core
     blocked_share: float  # of the time: waiting for something else
@@ -45,7 +45,7 @@ class Threads:
 
     @property
     def crowded(self) -> bool:
-        """Whether several threads of a process compute, and cores are missing."""
+        """True if several threads of a process compute, and cores are missing."""
         helpers = self.helper_share >= LEAST_HELPERS
         much = self.helper_share * self.cores >= _LEAST_HELPER_CORES
         much = much or self.helper_ns >= _LEAST_HELPER_NS
@@ -53,15 +53,15 @@ class Threads:
 
     @property
     def lost_share(self) -> float:
-        """Part of the time, 0 to 1, that is owed to missing cores; an estimate.
+        """The part of the time, 0 to 1, that missing cores cost; an estimate.
 
-        What the thread itself was kept from its core is measured. Its helpers are kept as long, and
-        it is blocked until they are done: as far as it was blocked for as much.
+        How long the thread itself had no core is measured. Its helpers lack one for as long, and it
+        is blocked until they are done: as much is added, at most the time in which it was blocked.
         """
         return min(self.delay_share + min(self.blocked_share, self.delay_share), 1.0)
 
     def with_cores(self, part: float) -> "Threads":
-        """The same, had they not lacked a core for this part of the time in which they did."""
+        """Return the same with cores for this part of the time without one."""
         took = 1.0 - part * self.delay_share
         return replace(
             self,
@@ -72,7 +72,7 @@ class Threads:
 
     @property
     def affordable(self) -> int:
-        """How many threads the cores that one process was given are enough for; at least 1."""
+        """The number of threads that the cores of one process are enough for; at least 1."""
         return max(1, int(self.cores)) if math.isfinite(self.cores) else 1
 
 
@@ -94,21 +94,21 @@ class CoreUse:
     used_share: float = math.nan  # by anybody
     beside_cores: float = 0.0  # that workers used for something else; 0.0 where that is not known
     kept_cores: float = 0.0  # that processes beside the workers used; 0.0 where that is not known
-    workers_full: bool = False  # whether workers keep the few cores busy that they may use
+    workers_full: bool = False  # workers keep the few cores busy that they may use
 
     @property
     def all_used(self) -> bool:
-        """Whether somebody keeps the cores busy."""
+        """True if the cores are kept busy by whatever programs."""
         return self.used_share > _FULL
 
     @property
     def full(self) -> bool:
-        """Whether the program itself keeps its cores busy."""
+        """True if the program itself keeps its cores busy."""
         return self.own_share > _FULL
 
     @property
     def others(self) -> bool:
-        """Whether other programs use the cores, or one is waited for though the program does not.
+        """True if other programs use the cores, or threads wait for idle ones.
 
         A thread that wakes another one may wait for it then, also where both have a core at once.
         """
@@ -116,25 +116,25 @@ class CoreUse:
 
     @property
     def kept(self) -> bool:
-        """Whether processes of the program that make no batches use much of the cores."""
+        """True if processes of the program that make no batches use much of the cores."""
         return self.kept_cores >= MUCH_KEPT
 
     @property
     def much_taken(self) -> bool:
-        """Whether other programs were seen to use much of the cores."""
+        """True if other programs were seen to use much of the cores."""
         return self.others_share >= _MUCH_OTHERS
 
     @property
     def others_part(self) -> float:
-        """The part of a wait for a core that is owed to other programs: as they used the cores.
+        """The part of a wait for a core that is due to other programs: as they used the cores.
 
-        Of the making of batches, 0.0 where that waited for none.
+        0.0 if the making of batches waited for none.
         """
         return self.others_part_of_step if self.rivals else 0.0
 
     @property
     def others_part_of_step(self) -> float:
-        """The same, whatever the making of batches waits for; 0.0 where it is not known."""
+        """The same, even if the making of batches waits for no core; 0.0 if it is not known."""
         used = self.own_share + self.others_share
         few = not self.others_share >= _LEAST_OTHERS
         return 0.0 if self.full or few or not used > 0 else self.others_share / used
@@ -146,42 +146,42 @@ class CoreUse:
 
     @property
     def without_others(self) -> "CoreUse":
-        """The same, had other programs left the cores alone."""
+        """The same if other programs had left the cores alone."""
         fetch = self.fetch.with_cores(self.others_part_of_making)
         step = self.step.with_cores(self.others_part_of_step)
         return replace(self, fetch=fetch, step=step, others_share=0.0)
 
     @property
     def rivals(self) -> bool:
-        """Whether threads waited for cores that the program itself did not keep busy.
+        """True if threads waited for cores that the program itself did not keep busy.
 
-        Where what others used was measured, and was little, the program was in its own way.
+        Not if the use by others was measured and was little: then the program was in its own way.
         """
         alone = self.others_share < _LEAST_OTHERS or self.full or self.workers_full
         return not alone and self.fetch.delay_share >= LEAST_DELAY
 
 
 def allowed_cores(scope: Scope) -> float:
-    """How many cores the program may use, all of its ranks together; NaN: not known."""
+    """Return how many cores the program may use, all of its ranks together; NaN: not known."""
     return scope.cores * max(len(scope.ranks), 1)
 
 
 def cores_are_few(scope: Scope) -> bool:
-    """Whether the program may use only a part of the machine's cores."""
+    """Return True if the program may use only a part of the machine's cores."""
     return allowed_cores(scope) < scope.machine_cores
 
 
 def workers_are_bound(scope: Scope) -> bool:
-    """Whether the workers may use fewer cores than the program, and than they are."""
+    """Return True if workers may use fewer cores than the program, and than they are."""
     few = 0 < scope.worker_cores < min(scope.cores, scope.num_workers)
     return few and len(scope.ranks) == 1
 
 
 def core_use(scope: Scope) -> CoreUse:
-    """Who had the cores during the loops of a loader."""
+    """Return the use of the cores during the loops of a loader."""
     batches, waits = scope.batches, scope.waits
-    # A worker's feeder thread, which sends a batch while the next one is made, helps nobody. Its
-    # usual time counts: that of some batches is long where it was without a core.
+    # A worker's feeder thread, which sends a batch while the next one is made, is no helper. Its
+    # time is taken from the median: it is longer where the thread had no core.
     sending = len(batches) * sum(
         np.nan_to_num(median(number(batches, name))) for name in ("pickle_ns", "write_ns")
     )
@@ -219,9 +219,9 @@ def core_use(scope: Scope) -> CoreUse:
 
 
 def _beside_batches(scope: Scope, sending_ns: float, loop: pd.DataFrame) -> float:
-    """CPU time of workers beside the making and sending of batches, in the loops.
+    """Return the CPU time of workers beside the making and sending of batches, in the loops, ns.
 
-    Of threads that a worker keeps running. Known where the launcher read a worker twice.
+    Of threads that a worker keeps running. Known if the launcher read a worker twice.
     """
     readings = scope.children
     wall, used = number(readings, "own_ns"), number(readings, "own_cpu_ns")
@@ -236,13 +236,13 @@ def _beside_batches(scope: Scope, sending_ns: float, loop: pd.DataFrame) -> floa
 
 
 def _of_children(scope: Scope) -> float:
-    """CPU time of the processes that workers started; those of a main process are its workers."""
+    """Return the CPU time of processes that workers started, ns."""
     used = number(scope.children, "cpu_ns")[integer(scope.children, "worker") >= 0]
     return total(used[used > 0])
 
 
 def _of_kept_children(scope: Scope, loop: pd.DataFrame) -> float:
-    """CPU time, in the loops, of processes that the program keeps and that make no batches."""
+    """Return the CPU time, in the loops, of kept processes that make no batches, ns."""
     readings, cores = scope.children, 0.0
     wall, used = number(readings, "own_ns"), number(readings, "kept_cpu_ns")
     in_worker = integer(readings, "worker") >= 0
@@ -254,9 +254,9 @@ def _of_kept_children(scope: Scope, loop: pd.DataFrame) -> float:
 
 
 def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:
-    """What others used in all of the run, as a share of the cores' time in the loops; inf: unknown.
+    """Return others' use in the run, as a share of the cores' time in the loops; inf: unknown.
 
-    What the program uses between and around its loops, as to start workers, is no one else's.
+    What the program uses between and around its loops, as to start workers, is not others'.
     """
     machine, spent = scope.machine, scope.program_cpu_ns
     if math.isnan(spent) or len(scope.ranks) > 1 or _span(machine, loop) is None:
@@ -267,10 +267,10 @@ def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:
 
 
 def _used_share(scope: Scope, loop: pd.DataFrame) -> float:
-    """Share of the cores' time that anybody used from the first loop's start to the last one's end.
+    """Return the share of the cores' time that anybody used from the first loop to the last one.
 
-    NaN where the machine was not read in that time, where the loops are too short for its clock
-    ticks, and where the program did much else in between.
+    NaN if the machine was not read in that time, if the loops are too short for its clock ticks, or
+    if the program did much else in between.
     """
     machine, span = scope.machine, _span(scope.machine, loop)
     if span is None or len(scope.ranks) > 1:
@@ -281,13 +281,13 @@ def _used_share(scope: Scope, loop: pd.DataFrame) -> float:
     times = number(machine, "time_ns")
     used, whole = _machine_time(machine)
     if whole[-1] - whole[0] > (times[-1] - times[0]) * (scope.cores + 0.5):
-        return math.nan  # these are not the cores that the program kept to
+        return math.nan  # these are not the cores that the program was bound to
     part, everything = (np.diff(np.interp([begin, last], times, each))[0] for each in (used, whole))
     return ratio(float(part), float(everything))
 
 
 def _span(machine: pd.DataFrame, loop: pd.DataFrame) -> tuple[float, float] | None:
-    """The first loop's start and the last one's end; None where the machine was not read around."""
+    """Return when the first loop began and the last one ended; None: no readings around."""
     start, end = number(loop, "start_ns"), number(loop, "end_ns")
     if len(machine) < 2 or not len(loop) or np.isnan([*start, *end]).any():
         return None
@@ -296,7 +296,7 @@ def _span(machine: pd.DataFrame, loop: pd.DataFrame) -> tuple[float, float] | No
 
 
 def _machine_time(machine: pd.DataFrame) -> tuple[Floats, Floats]:
-    """(used by anybody, used and idle) of the machine's cores since its boot, at each reading."""
+    """Return the machine's CPU time since its boot (used, used and idle), at each reading."""
     used = number(machine, "busy_ns") + number(machine, "stolen_ns")
     return used, used + number(machine, "idle_ns")
 
@@ -308,7 +308,7 @@ def _columns(wall: str, prefix: str) -> tuple[str, str, str, str]:
 def _threads(
     wall: Floats, cpu: Floats, delay: Floats, process: Floats, *, beside_ns: float = 0.0
 ) -> Threads:
-    """`beside_ns`: the most that threads can have used which the work in hand does not wait for."""
+    """Return the use by threads; `beside_ns`: the most that the work does not wait for."""
     known: Bools = np.isfinite(wall) & np.isfinite(cpu) & np.isfinite(delay) & np.isfinite(process)
     took, on, ready, all_threads = (total(part[known]) for part in (wall, cpu, delay, process))
     all_threads = max(all_threads - beside_ns, min(on, all_threads))

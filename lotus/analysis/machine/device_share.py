@@ -1,4 +1,4 @@
-"""For how much of a loop an accelerator was idle, by its own clock."""
+"""The share of a loop in which an accelerator was idle, by its own clock."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ from lotus.analysis.common.warm_up import WARM_UP
 
 @dataclass(frozen=True)
 class DeviceShare:
-    """Of the steps that were timed on the device as a whole, without a warm-up; sums of all ranks.
+    """The device's part of the steps that were timed on it, without a warm-up; sums of all ranks.
 
-    Idle time between kernels of a step counts as busy: idle_share is the least that it was idle.
+    Idle time between kernels of a step counts as busy: idle_share is a lower bound.
     """
 
     steps: int

@@ -8,15 +8,15 @@ import pandas as pd
 from lotus.analysis.common.columns import number
 from lotus.analysis.common.scope import Scope
 
-SWAPPED = 64 << 20  # bytes: less is what a machine moves out of the way by itself
+SWAPPED = 64 << 20  # bytes: a machine swaps less by itself
 _LEAST_NS = 1e9  # a counter counts in ticks of 10 ms, and is read about once a second
-ROOM = 0.2  # of the memory: where as much is always left, it is other cgroups that lack some
+ROOM = 0.2  # of the memory: if that much is always left, it is other cgroups that lack memory
 
 
 def within_loops(scope: Scope, name: str) -> float:
-    """By how much a counter of `Run.machine` grew in the loops; 0.0 where it is not known.
+    """Return how much a counter of `Run.machine` grew in the loops; 0.0 if it is not known.
 
-    Between two readings, about a second apart, it is taken to grow evenly.
+    It is taken to grow evenly between two readings, about a second apart.
     """
     times, counts = number(scope.machine, "time_ns"), number(scope.machine, name)
     known = counts >= 0
@@ -29,7 +29,7 @@ def within_loops(scope: Scope, name: str) -> float:
 
 
 def idle_cores(scope: Scope) -> float:
-    """How many of the machine's cores nobody used while the loader was iterated; NaN: not known."""
+    """Return how many cores were idle while the loader was iterated; NaN: not known."""
     if len(scope.ranks) > 1 or not number(scope.machine, "idle_ns").any():
         return math.nan
     epochs = scope.epochs

@@ -1,4 +1,4 @@
-"""How the memory of a loader's workers grows: by copies of what they share, or by allocation."""
+"""The growth of the workers' memory: by copies of what they share, or by allocation."""
 
 import math
 import mmap
@@ -17,7 +17,7 @@ _PART_COPIED = 0.2  # of what the worker shared at first
 _LEAST_ALLOCATED = 64 << 20
 _STEADY = 0.5  # the second half of the time grows by at least this much of the first
 _LEAST_READINGS = 4
-_MOST_S = 86_400.0  # what would fill the memory later than in a day is no matter of this run
+_MOST_S = 86_400.0  # what would fill the memory later than in a day does not concern this run
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class MemoryGrowth:
 
     @property
     def copies(self) -> bool:
-        """Whether the workers copy much of what they share."""
+        """True if the workers copy much of what they share."""
         part = ratio(self.copied_bytes, self.copied_bytes + self.shared_bytes)
         much = self.copied_bytes >= _MUCH_COPIED or part >= _PART_COPIED
         return self.copied_bytes >= _LEAST_COPIED and much
@@ -62,7 +62,7 @@ class _Process:
 
 
 def memory_growth(scope: Scope) -> MemoryGrowth:
-    """How the workers' memory grew, as far as it was read at least twice of one."""
+    """Return the growth of the workers' memory, as far as one of them was read at least twice."""
     workers = max(scope.num_workers, 1) * max(len(scope.ranks), 1)
     growth = growth_of(_of_workers(scope), scope.machine, workers, scope.num_workers > 1,
                        _faulted(scope))  # fmt: skip
@@ -77,7 +77,7 @@ def growth_of(
     several: bool,
     faulted: Mapping[int, float],
 ) -> MemoryGrowth:
-    """Return the same of readings by time: pid, time, rss, private, shared, anonymous.
+    """Return the growth from readings by time: pid, time, rss, private, shared, anonymous.
 
     `workers`: how many there are, of all ranks; `several`: whether a rank has more than one;
     `faulted`: bytes that a process has touched anew, where that is known.
@@ -106,9 +106,9 @@ def growth_of(
 
 
 def _available(machine: pd.DataFrame, last_ns: float) -> tuple[float, float]:
-    """(bytes that were left, the limit of the cgroup that leaves them; 0.0: none).
+    """Return (bytes that were left, the limit of the cgroup that leaves them; 0.0: none).
 
-    When the workers were read last; once they have ended it is theirs again.
+    At the last reading of the workers: once they have ended, their memory is free again.
     """
     available = number(machine, "available_bytes")
     before = np.flatnonzero((number(machine, "time_ns") <= last_ns) & (available >= 0))
@@ -119,7 +119,7 @@ def _available(machine: pd.DataFrame, last_ns: float) -> tuple[float, float]:
 
 
 def _longest_s(scope: Scope) -> float:
-    """How long a worker lives: until its epoch ends, unless workers are kept."""
+    """Return how long a worker lives, in seconds: until its epoch ends, unless workers are kept."""
     complete = flag(scope.epochs, "exhausted")
     if scope.settings.get("persistent_workers") or not len(complete) or not complete.all():
         return math.inf
@@ -128,9 +128,9 @@ def _longest_s(scope: Scope) -> float:
 
 
 def _of_workers(scope: Scope) -> pd.DataFrame:
-    """Readings of workers by time: pid, time, rss, private, shared, anonymous.
+    """Return readings of workers by time: pid, time, rss, private, shared, anonymous.
 
-    First that which a worker made of itself just after the fork; anonymous is NaN in it.
+    The first is that which a worker made of itself just after the fork, without anonymous (NaN).
     """
     memory, own = scope.memory, scope.resources
     outside = pd.DataFrame(
@@ -155,8 +155,8 @@ def _of_workers(scope: Scope) -> pd.DataFrame:
         }
     )[(integer(own, "worker") >= 0) & (pss > 0)]
     inside = inside.sort_values("time").drop_duplicates("pid")
-    # One that read itself before the others were forked shared its pages with fewer: that makes its
-    # own look more, so the least part is the truest.
+    # A worker that read itself before the others were forked shared its pages with fewer, so its
+    # own part looks larger: the smallest part is the best estimate.
     inside["private"] = inside["rss"] * np.min(
         ratios(number(inside, "private"), number(inside, "rss")), initial=1.0
     )
@@ -165,7 +165,7 @@ def _of_workers(scope: Scope) -> pd.DataFrame:
 
 
 def _faulted(scope: Scope) -> dict[int, float]:
-    """Bytes of the pages that each process touched anew while it made batches, where known."""
+    """Return how many bytes of pages each process touched anew while making batches, if known."""
     if scope.partial:
         return {}
     pid, faults = integer(scope.batches, "pid"), number(scope.batches, "minor_faults")

@@ -1,1 +1,1 @@
-"""What threads were seen doing: in which calls they were blocked, and at which lines."""
+"""Observations of threads: the calls in which they were blocked, and their lines."""

@@ -1,4 +1,4 @@
-"""What the threads that made batches were found doing, by operation."""
+"""Observations ("looks") of the threads that made batches, by operation."""
 
 from dataclasses import dataclass, field
 
@@ -10,36 +10,37 @@ from lotus.analysis.common.scope import Scope
 
 COMPUTING, SHARED_LOCK, LOCK = "computing", "shared-lock", "lock"
 LOCAL_SOCKET = "local-socket"  # to another process of this machine
-# Looks at the training loop, not at who makes batches: in `next`, and between two of them.
+# Observations of the training loop, not of those who make batches: in `next`, and between two.
 NEXT, STEP = "(next)", "(step)"
-# Fewer looks than these tell nothing.
+# Fewer observations than these are not used.
 LEAST_LOOKS = 10
-# A thread that is found at a lock for this share of its time takes turns with others.
+# A thread that is observed at a lock for this share of its time takes turns with others.
 LEAST_LOCKED = 0.2
 
 
 @dataclass(frozen=True)
 class Looks:
-    """`count` looks; of them the shares (0 to 1) that found each reason to be blocked."""
+    """`count` observations, and their shares (0 to 1) by reason to be blocked."""
 
     count: int = 0
     shares: dict[str, float] = field(default_factory=dict)
 
     @property
     def tell(self) -> bool:
-        """Whether there are enough of them."""
+        """True if there are enough of them."""
         return self.count >= LEAST_LOOKS
 
     @property
     def blocked_share(self) -> float:
-        """Share that found it blocked in anything."""
+        """The share that found it blocked in anything."""
         return sum(self.shares.values())
 
     @property
     def reason(self) -> str:
-        """What it was blocked in most; "" where it was not blocked, or too few tell.
+        """The reason for which it was blocked most; "" if it was not blocked, or there are too few.
 
-        Who takes turns at a lock is as often found doing what it does while it holds the lock.
+        A thread that takes turns at a lock is as often observed in what it does while it holds the
+        lock.
         """
         if not self.tell or not self.shares:
             return ""
@@ -49,10 +50,10 @@ class Looks:
 
 
 def looks_at(blocking: pd.DataFrame, operation: str, time_share: float) -> Looks:
-    """What threads in an operation were found doing ("": in the data set's own code).
+    """Return the observations of threads in an operation ("": in the data set's own code).
 
     `time_share` is its share of the time in which batches are made. What follows an operation in
-    its sample is taken for it, so where it was met far more often than that, nothing is known.
+    its sample is taken for it: if it was observed far more often than that, nothing is known.
     """
     if not len(blocking):
         return Looks()
@@ -68,11 +69,11 @@ def looks_at(blocking: pd.DataFrame, operation: str, time_share: float) -> Looks
 
 
 def looks_of_main(scope: Scope) -> Looks:
-    """Looks that found the main thread at a lock that another thread of its process holds.
+    """Return observations of the main thread at a lock that another thread of its process holds.
 
-    No looks where it was at locks for little of its time in `next` (without workers: of its making
-    of batches), where the program had no Python threads beside it, and with pinned memory, for
-    which `next` always waits at a lock.
+    None of them if it was at locks for little of its time in `next` (without workers: of its making
+    of batches), if the program had no other Python threads, or with pinned memory, for which `next`
+    always waits at a lock.
     """
     blocking, in_next = scope.blocking, scope.num_workers > 0
     if not len(blocking) or python_threads(scope) < 1:
@@ -87,28 +88,28 @@ def looks_of_main(scope: Scope) -> Looks:
 
 
 def ready_share(frame: pd.DataFrame, delay: str, wall: str) -> float:
-    """The share of a time, 0 to 1, in which a thread was ready to run without a core; NaN: unknown.
+    """Return the share of a time in which a thread was ready without a core, 0 to 1; NaN: unknown.
 
-    Looks take that for computing.
+    Observations take that for computing.
     """
     return min(ratio(total(number(frame, delay)), total(number(frame, wall))), 1.0)
 
 
 def at_lock(looks: Looks, ready: float) -> bool:
-    """Whether it was found at a lock for much of the time in which it did not wait for a core."""
+    """Return True if it was at a lock for much of the time in which it did not wait for a core."""
     rest = 1.0 - float(np.nan_to_num(ready))
     held = looks.shares.get(LOCK, 0.0)
     return looks.count * rest >= LEAST_LOOKS and held >= LEAST_LOCKED * rest
 
 
 def looks_at_step(scope: Scope) -> Looks:
-    """What the training loop was found doing between two batches, of whatever loader."""
+    """Return the observations of the training loop between two batches, of whatever loader."""
     blocking = scope.blocking
     return _looks(blocking[blocking["operation"] == STEP]) if len(blocking) else Looks()
 
 
 def python_threads(scope: Scope) -> int:
-    """How many Python threads the program had beside its main thread, at most; -1: not known."""
+    """Return how many other Python threads the program had, at most; -1: not known."""
     return int(max(integer(scope.epochs, "threads"), default=-1))
 
 

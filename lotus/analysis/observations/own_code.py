@@ -1,5 +1,7 @@
-"""The Python functions in which the data set's own code, collate, the sampler, a training step, or
-a thread beside it spend their time."""
+"""The Python functions of the data set, collate, the sampler, the step and threads beside it.
+
+They are those in which the program's own code spends its time, by stack samples.
+"""
 
 import os
 import re
@@ -11,11 +13,11 @@ import pandas as pd
 from lotus.analysis.common.columns import integer
 from lotus.format.stack_frames import LIBRARY
 
-_MOST = 0.5  # of the samples: where no callee has more, the caller is named
+_MOST = 0.5  # of the samples: if no callee has more, the caller is named
 _LEAST_SAMPLES = 10
 _LEAST_LINE, _MOST_LINES = 0.1, 3  # of the samples; lines that are named
 _LEAST_MOVING = 0.2  # of the samples of a step, with threads beside that run Python code
-# A line at which a thread may wait for long; also one that begins a loop over what another makes.
+# A line at which a thread may wait for long, or that begins a loop over what another one makes.
 _MAY_WAIT = re.compile(
     r"\b(?:sleep|wait\w*|get|put|recv\w*|accept|poll|select|join|acquire|with|read\w*|next|input|"
     r"execute\w*|communicate|commit|fsync|flush|synchronize|system|fetch\w*|pause|result|barrier|"
@@ -25,11 +27,11 @@ _MAY_WAIT = re.compile(
 
 @dataclass(frozen=True)
 class HotFunction:
-    """`share`: of the samples of its part, 0 to 1, the stack was in it or in what it called."""
+    """`share` of the samples of its part, 0 to 1, were in this function or in what it called."""
 
     function: str
     file: str
-    line: int  # the one that most samples were at
+    line: int  # the one with most samples
     share: float
     text: str = ""  # of the line; "": not known
 
@@ -38,14 +40,14 @@ class HotFunction:
 
     @property
     def quoted(self) -> str:
-        """With the text of the line, where that is known."""
+        """The function and its line, with the text of the line if that is known."""
         return f"{str(self)[:-1]}: `{self.text}`)" if self.text else str(self)
 
 
 def of_program(chain: list[HotFunction]) -> HotFunction:
     """Return the innermost function that is not of a library; else the innermost."""
     own = [hot for hot in chain if not LIBRARY.search(hot.file)]
-    # Code that a library generates has no file either, as the methods of a manager's proxies.
+    # Generated code of a library has no file either, as the methods of a manager's proxies.
     in_files = [hot for hot in own if not hot.file.startswith("<")]
     return (in_files or own or chain)[-1]
 
@@ -56,7 +58,7 @@ def is_of_program(hot: HotFunction) -> bool:
 
 
 def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
-    """The chain of calls that holds more than half of the samples of a part of `Run.own_code`.
+    """Return the chain of calls with more than half of the samples of a part of `Run.own_code`.
 
     From `__getitem__`, or the sampler's `__next__`, downwards. Empty where there are too few
     samples.
@@ -80,7 +82,7 @@ def hot_functions(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
 
 
 def hot_lines(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
-    """The program's own lines at which most of the samples of a part were, the first one most.
+    """Return the program's own lines with most of the samples of a part, the first one most.
 
     A sample is at the innermost line that is not of a library. Empty where there are too few
     samples.
@@ -103,11 +105,11 @@ def hot_lines(own_code: pd.DataFrame, part: str) -> list[HotFunction]:
 
 
 def running_beside(own_code: pd.DataFrame) -> HotFunction | None:
-    """The program's own function that other threads of the main process ran during the steps.
+    """Return the program's own function that other threads of the main process ran in the steps.
 
-    None where they were seen to run little, or there are too few samples. A thread that sleeps is
-    always seen at the same line: samples at the line that most are at tell nothing, unless its
-    source is known and calls nothing that waits.
+    None if they hardly ran, or there are too few samples. A thread that sleeps is always seen at
+    the same line: samples at the line with most of them do not count, unless its source is known
+    and calls nothing that waits.
     """
     _, of_step = _of_part(own_code, "step")
     rows, beside = _of_part(own_code, "beside")

@@ -1,4 +1,4 @@
-"""How much of the training step another thread of the program held the interpreter lock (GIL)."""
+"""The part of a step in which another thread of the program held the interpreter lock (GIL)."""
 
 from dataclasses import dataclass
 
@@ -18,10 +18,10 @@ from lotus.analysis.observations.own_code import HotFunction, running_beside
 
 @dataclass(frozen=True)
 class StepLock:
-    """`share`: of `looks` at the step, 0 to 1, that found it at a lock while `running` ran.
+    """Observations of the step at a lock: their `share` of `looks`, 0 to 1, while `running` ran.
 
-    `running` is None where no stacks were sampled. It ran in one of `threads`; None: nobody counted
-    them, as of a loop that was broken off.
+    `running` is None where no stacks were sampled. It ran in one of `threads`; None: they were not
+    counted, as in a loop that was interrupted.
     """
 
     share: float
@@ -31,10 +31,10 @@ class StepLock:
 
 
 def step_lock(scope: Scope, held_in_next: bool) -> StepLock | None:
-    """What is known of it; None: nothing.
+    """Return what is known of the lock in the step; None: nothing.
 
-    Nor for steps on a device, which wait for locks of torch's own. `held_in_next`: whether a thread
-    is known to hold it in `next`; else one must have been seen running during the steps.
+    None also for steps on a device, which wait for locks of torch's own. `held_in_next`: True if a
+    thread is known to hold it in `next`; else one must have been seen running during the steps.
     """
     looks = looks_at_step(scope)
     ready = ready_share(scope.waits, "step_run_delay_ns", "step_ns")
@@ -48,7 +48,7 @@ def step_lock(scope: Scope, held_in_next: bool) -> StepLock | None:
 
 
 def _computes_alone(scope: Scope) -> bool:
-    """Whether the main thread uses nearly all of its process's CPU time in the step."""
+    """Return True if the main thread uses nearly all of its process's CPU time in the step."""
     own, everything = (
         total(number(scope.waits, name)) for name in ("step_cpu_ns", "step_process_cpu_ns")
     )

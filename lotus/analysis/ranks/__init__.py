@@ -1,1 +1,1 @@
-"""The ranks of a job against each other: their steps, the straggler, and why."""
+"""Comparison of a job's ranks: their steps, the straggler, and the reason."""

@@ -14,9 +14,9 @@ from lotus.analysis.common.columns import integer, number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.common.formatting import share
 
-LEAST_MORE = 0.25  # of its loop: a rank waits so much longer for data than another
+LEAST_MORE = 0.25  # of its loop: a rank waits for data so much longer than another
 LEAST_BLOCKED = 0.5  # of the other's step: it waits for something else than a core
-_ALIKE = 0.1  # ranks that take steps together take as many, in times that differ by this much
+_ALIKE = 0.1  # ranks that step together take as many steps, in times that differ by this much
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class HeldUp:
     other_blocked_share: float  # of its step
 
     def sentence(self) -> str:
-        """Which rank a verdict is of, and by what that is seen."""
+        """Return a sentence on which rank a verdict is of, and what shows it."""
         return which_rank_is_judged(
             (f"rank {self.rank}", self.wait_share),
             (f"rank {self.other}", self.other_wait_share, self.other_blocked_share),
@@ -38,7 +38,7 @@ class HeldUp:
 
 
 def which_rank_is_judged(last: tuple[str, float], other: tuple[str, float, float]) -> str:
-    """Say of which rank a verdict is, and why.
+    """Say which rank a verdict is of, and why.
 
     `last`: (name, share that it waits for data); `other`: with the blocked share of its step.
     """
@@ -51,7 +51,7 @@ def which_rank_is_judged(last: tuple[str, float], other: tuple[str, float, float
 
 
 def held_up(scope: Scope, ranks: pd.DataFrame) -> HeldUp | None:
-    """Find the rank; None where it is not clear. `ranks`: as `rank_table` has it."""
+    """Find the rank; None if it is not clear. `ranks`: as of `rank_table`."""
     known = ranks[np.isfinite(number(ranks, "wait_share"))]
     if len(known) < 2:
         return None
@@ -78,7 +78,7 @@ def _alike(first: float, second: float) -> bool:
 
 
 def _blocked_in_step(scope: Scope, rank: int) -> float:
-    """Share of a rank's steps in which its main thread neither computed nor waited for a core."""
+    """Return the share of steps in which a main thread neither computed nor lacked a core."""
     waits = scope.waits[integer(scope.waits, "rank") == rank]
     took, cpu, delay = (number(waits, f"step_{name}ns") for name in ("", "cpu_", "run_delay_"))
     known = np.isfinite(took + cpu + delay)

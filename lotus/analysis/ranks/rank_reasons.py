@@ -1,7 +1,7 @@
-"""Why a rank takes longer than another: its input, by operation and sample, its batches, its step.
+"""Reasons for which a rank takes longer than another: input, operations, samples, batches, step.
 
-Its own time of a mean step less that of the reference, the rank in the middle of the others, so
-that waiting and step add up to it; and of its input, what each operation costs a sample.
+A rank's own time of a mean step less that of the reference, the rank in the middle of the others,
+so that waiting and step add up to it; and of its input, what each operation costs a sample.
 """
 
 import math
@@ -24,7 +24,7 @@ _NOTABLE = 0.05  # of two sizes of a batch, or of two costs
 class Why:
     """A rank's own time against the reference's; nanoseconds of a mean step, or a sample.
 
-    kind: "input", "batch size", "step" (the model and all else) or "" where the means do not tell.
+    kind: "input", "batch size", "step" (the model and all else) or "" if the means do not show it.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Why:
     reference_size: float
     sample_ns: float  # what making a sample takes in all
     reference_sample_ns: float
-    operation: str  # that costs more by most; ""
+    operation: str  # the one whose cost exceeds the reference's most; ""
     operation_ns: float
     reference_operation_ns: float
     workers: int  # -1: not known
@@ -49,7 +49,7 @@ class Why:
 
     @property
     def times(self) -> float:
-        """What the operation takes of a sample, in those of the reference; else all of it."""
+        """Time of a sample over the reference's: of the operation, or else of all."""
         if self.operation:
             return _ratio(self.operation_ns, self.reference_operation_ns)
         return _ratio(self.sample_ns, self.reference_sample_ns)
@@ -58,7 +58,7 @@ class Why:
 def explain(
     run: RunLike, steps: RankSteps, ranks: pd.DataFrame, row: int, others: Ints
 ) -> Why | None:
-    """`row` of the ranks against the middle one of `others`, by their own time of a mean step."""
+    """Compare `row` of the ranks with the middle one of `others`, by own time of a mean step."""
     wait, step = number(ranks, "wait_ns"), number(ranks, "step_ns")
     own = np.nan_to_num(wait) + step
     others = others[~np.isnan(own[others])]
@@ -101,9 +101,9 @@ def explain(
 
 
 def _dearest(run: RunLike, steps: RankSteps, rank: int, reference: int) -> tuple[str, float, float]:
-    """The operation that costs a sample of `rank` most above one of `reference`, and both costs.
+    """Return the operation that costs `rank` most above `reference`, and both costs of a sample.
 
-    "" where no operation costs notably more. Operations inside others are in those.
+    "" if no operation costs notably more. Operations inside others are in those.
     """
     ops = table(run, "ops")
     if not len(ops) or "operation" not in ops:
@@ -182,10 +182,10 @@ def facts(run: RunLike, steps: RankSteps) -> RankFacts:
 
 
 def processor(manifest: Mapping[str, Any], rank: int, host: str) -> tuple[float, str]:
-    """(cores that the rank may use at once, model of the CPU); NaN and "" where not told.
+    """Return (cores that the rank may use at once, model of the CPU); NaN and "" if not known.
 
-    By affinity and quota, each of the first that tells it: the rank's entry of `ranks`, its host's
-    of `hosts`, the host that the run was begun on.
+    By affinity and quota, from the first that has them: the rank's entry of `ranks`, its host's of
+    `hosts`, the host that the run was begun on.
     """
     places = [
         entry.get("cpu") for entry in entries(manifest, "ranks")

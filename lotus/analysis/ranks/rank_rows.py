@@ -1,4 +1,4 @@
-"""What each rank of a job did in each step, a row of each, in the numbers of rank_steps.py."""
+"""The steps of each rank of a job, a row of each, in the numbers of rank_steps.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class RankRows:
 
 
 def is_partial(run: RunLike) -> bool:
-    """Whether not every batch was to be recorded."""
+    """Return True if not every batch was to be recorded."""
     return bool(run.manifest.get("batches")) or (run.manifest.get("every") or 1) != 1
 
 
@@ -100,7 +100,7 @@ def synced_rows(syncs: pd.DataFrame, waits: pd.DataFrame, partial: bool) -> Rank
     fed = _fed(frame, waits, previous)
     own = np.where(fed.since >= 0, frame["ready"].to_numpy() - fed.since, np.nan)
     wait = np.where(fed.waited, np.clip(fed.wait, 0, np.fmax(own, 0)), np.nan)
-    if partial:  # a batch that was not recorded had its wait all the same
+    if partial:  # a batch that was not recorded had a wait as well
         wait = np.where(fed.count > 0, wait, np.nan)
         own = np.where(fed.waited & (fed.count == 0), np.nan, own)
     frame["wait"] = np.where(np.isnan(own), np.nan, wait)
@@ -110,7 +110,7 @@ def synced_rows(syncs: pd.DataFrame, waits: pd.DataFrame, partial: bool) -> Rank
 
 
 def _generations(frame: pd.DataFrame) -> pd.DataFrame:
-    """With `step` counted on over processes that replaced each other, and `warm`.
+    """Count `step` on over processes that replaced each other, and add `warm`.
 
     Processes of one generation (of an elastic job) overlap in time, those of the next begin when
     all of them are over. Of a rank with two processes in one, that with more steps counts.
@@ -141,13 +141,12 @@ class _Fed:
 
 
 def _fed(frame: pd.DataFrame, waits: pd.DataFrame, previous: Ints) -> _Fed:
-    """What of `waits` belongs to which row: those that ended between the backward pass before and
-    this one."""
+    """Assign to each row the waits that ended between the backward pass before and this one."""
     row = _next_row(frame, waits)
     known = row >= 0
     waits, row = waits[known], row[known]
     loader = waits["loader"].to_numpy(np.int64)
-    # How many windows each loader gave a batch to.
+    # The number of windows in which each loader gave a batch.
     windows = pd.DataFrame({"loader": loader, "row": row}).drop_duplicates()
     fed = windows.groupby("loader").size()
     whole = np.count_nonzero(np.bincount(row))
@@ -158,7 +157,7 @@ def _fed(frame: pd.DataFrame, waits: pd.DataFrame, previous: Ints) -> _Fed:
     waits, row = waits[mine], row[mine]
     size = len(frame)
     start, end = waits["start"].to_numpy(), waits["end"].to_numpy()
-    # The process's own beginning stands in where no synchronisation went before.
+    # The process's own start is used where no synchronisation came before.
     first = np.full(size, np.iinfo(np.int64).max)
     np.minimum.at(first, row, start)
     since = np.where(previous >= 0, previous, np.where(first < np.iinfo(np.int64).max, first, -1))
@@ -171,7 +170,7 @@ def _fed(frame: pd.DataFrame, waits: pd.DataFrame, previous: Ints) -> _Fed:
 
 
 def _next_row(frame: pd.DataFrame, waits: pd.DataFrame) -> Ints:
-    """For each wait the row of the backward pass that begins next after it; -1: none does."""
+    """Return the row of the backward pass that begins next after each wait; -1: none does."""
     result = np.full(len(waits), -1, np.int64)
     rows_of: Mapping[Any, Any] = frame.groupby(["rank", "pid"], sort=False).indices
     for key, mine in waits.groupby(["rank", "pid"], sort=False).indices.items():

@@ -17,13 +17,13 @@ class RankRun(ChangedRun):
 
     @property
     def loaders(self) -> pd.DataFrame:
-        """The rank's loaders."""
+        """The table of the rank's loaders."""
         return self._change(self._run.loaders)
 
 
 @dataclass(frozen=True)
 class InRank:
-    """What reduces a table to the rows of a rank."""
+    """Reduces a table to the rows of a rank."""
 
     rank: int
 

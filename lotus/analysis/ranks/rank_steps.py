@@ -1,4 +1,4 @@
-"""What each rank of a job did in each step, and who arrived last at the synchronisation.
+"""The steps of each rank of a job, and who arrived last at the synchronisation.
 
 The numbers, by rank r and step k; all else about ranks is made of them:
 
@@ -73,12 +73,12 @@ class RankSteps:
 
     @property
     def present(self) -> Bools:
-        """(R, K): the rank took part in the step."""
+        """The steps in which a rank took part, (R, K)."""
         return ~np.isnan(self.sync if self.synced else self.step)
 
 
 def rank_steps(run: RunLike, most_cells: int = MOST_CELLS) -> RankSteps | None:
-    """The steps of a job of several ranks; None where one process was alone, or took no step.
+    """Return the steps of a job of several ranks; None if there is one process, or no step.
 
     With more than `most_cells` of ranks by steps, every n-th step.
     """
@@ -121,14 +121,14 @@ def rank_steps(run: RunLike, most_cells: int = MOST_CELLS) -> RankSteps | None:
 
 
 def _several(*tables: pd.DataFrame) -> bool:
-    """Whether these tables tell of more than one rank."""
+    """Return True if these tables have more than one rank."""
     known = [each for each in tables if len(each)]
     ranks = {int(rank) for each in known for rank in np.unique(integer(each, "rank"))}
     return len(ranks) > 1 or any(integer(each, "world_size", 1).max() > 1 for each in known)
 
 
 def long_table(steps: RankSteps) -> pd.DataFrame:
-    """One row per rank and step: rank host step wait_ns step_ns sync_ns late_ns last (bool)."""
+    """Return one row per rank and step: rank host step wait_ns step_ns sync_ns late_ns last."""
     row, step = np.nonzero(steps.present)
     return pd.DataFrame(
         {
@@ -150,7 +150,7 @@ def _codes(hosts: list[str], row: Ints) -> tuple[Any, Any]:
 
 
 def entries(manifest: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """What there are of `hosts` or `ranks` in a manifest that anybody may have written."""
+    """Return the entries of `hosts` or `ranks` in a manifest that anybody may have written."""
     listed = manifest.get(name)
     return (
         [entry for entry in listed if isinstance(entry, Mapping)]
@@ -160,7 +160,7 @@ def entries(manifest: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def clock_errors(manifest: Mapping[str, Any], hosts: list[str]) -> Floats:
-    """Bound on the error of each rank's clock against the run's, nanoseconds.
+    """Return bounds on the error of each rank's clock against the run's, nanoseconds.
 
     0 where all ranks are on one host; infinite for a host that the manifest has no bound of.
     """
@@ -187,7 +187,7 @@ class Binned:
 
 
 def binned(values: Cells, most_rows: int = 200, most_columns: int = 500) -> Binned:
-    """`values` (ranks, steps) in at most so many cells; NaN where nothing was measured."""
+    """Return `values` (ranks, steps) in at most so many cells; NaN: nothing was measured."""
     ranks, steps = values.shape
     high, wide = -(-ranks // most_rows) or 1, -(-steps // most_columns) or 1
     if high == wide == 1:
@@ -240,14 +240,14 @@ def _matrices(frame: pd.DataFrame, place: Ints, ranks: int, most_cells: int) -> 
 
 
 def _hosts(frame: pd.DataFrame, place: Ints, ranks: int) -> list[str]:
-    """Of each rank the host of its last row: a restarted rank may have moved."""
+    """Return the host of each rank's last row: a restarted rank may have moved."""
     where = np.full(ranks, -1, np.int64)
     where[place] = np.arange(len(frame))
     return ["" if pd.isna(host) else str(host) for host in frame["host"].iloc[where]]
 
 
 def _sizes(run: RunLike, rows: RankRows, ranks: Ints, place: Ints) -> Floats:
-    """Samples that each rank takes for a step, on average: its batches' size times their number."""
+    """Return the samples that each rank takes for a step, on average: batch size times batches."""
     batches = table(run, "batches")
     mine = np.isin(integer(batches, "loader"), rows.loaders)
     size, rank = number(batches, "size")[mine], integer(batches, "rank")[mine]
@@ -279,14 +279,17 @@ def _unknown(ready: Ints) -> _Arrivals:
 
 
 def _together(made: _Made, errors: Floats) -> bool:
-    """Nobody has an average of gradients before all have arrived, but for an error of clocks."""
+    """Return True if no rank has its averages before all have arrived.
+
+    An error of the clocks is allowed for.
+    """
     finite = np.sort(errors[np.isfinite(errors)])[-2:]
     early = made.ready.max(axis=0) - made.ends > float(finite.sum())
     return not np.isfinite(errors).all() or bool(early.mean() <= _APART)
 
 
 def _arrivals(ready: Ints, errors: Floats, hosts: list[str]) -> _Arrivals:
-    """Lateness, and who was last, of arrivals (R, K) in nanoseconds; 0: took no part."""
+    """Return lateness, and who was last, of arrivals (R, K) in nanoseconds; 0: took no part."""
     made = _unknown(ready)
     known, codes = np.unique(np.array(hosts), return_inverse=True)
     codes = codes.reshape(-1)
@@ -307,7 +310,8 @@ def _arrivals(ready: Ints, errors: Floats, hosts: list[str]) -> _Arrivals:
         gaps = time[who, steps] - time
         gaps[who, steps] = np.nan
         lead = np.fmin.reduce(gaps, axis=0)
-        # Of each pair the later is known only beyond what the two clocks may be apart.
+        # The later one of a pair is known only if it is later by more than the two clocks may
+        # differ.
         margin = np.fmin.reduce(gaps - bound[who].T, axis=0) if len(known) > 1 else lead
         decided = (count >= 2) & (margin > 0)
         made.last[block] = np.where(decided, who, np.where(count < 2, ALONE, UNDECIDED))
@@ -322,7 +326,7 @@ def _others_median(time: Floats, count: Ints) -> Floats:
     steps = np.arange(time.shape[1])
 
     def without(index: Ints) -> Floats:
-        """Value `index` of the ordered column from which the cell is taken out."""
+        """Return value `index` of the ordered column without the cell."""
         index = np.clip(index, 0, max(len(time) - 2, 0))
         here, after = ordered[index, steps], ordered[np.minimum(index + 1, len(time) - 1), steps]
         return np.where(time > here, here, after)

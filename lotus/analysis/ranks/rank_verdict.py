@@ -1,4 +1,4 @@
-"""Which ranks hold the others up, how sure that is, and why.
+"""The ranks that hold the others up, with the certainty and the reason.
 
 A rank, or a host's ranks together, is a straggler if it is last in more of the steps than it would
 be if all were alike (one in so many as took part), beyond what chance does, and if it is behind the
@@ -32,7 +32,7 @@ _MOST_EXPLAINED = 4  # stragglers
 
 @dataclass(frozen=True)
 class LastShare:
-    """How often somebody was last. low and high: 95 %. sure: more often than by chance."""
+    """The share of being last. low and high: 95 %. sure: more often than by chance."""
 
     times: int
     steps: int  # that were decided, and that it took part in
@@ -57,7 +57,7 @@ class Straggler:
 
 @dataclass(frozen=True)
 class RankSummary:
-    """What a report says of the ranks.
+    """The verdict on the ranks, as a report shows it.
 
     table    one row per rank: rank host cores model steps first_step last_step wait_ns step_ns
              sync_ns late_ns (means of a step) last_steps last_share last_low last_high lead_ns
@@ -125,9 +125,9 @@ def _is_rank(entry: Mapping[str, Any]) -> bool:
 def last_shares(
     steps: RankSteps, counted: Bools, groups: Ints | None = None, rows: Bools | None = None
 ) -> list[LastShare]:
-    """How often each rank, or each of `groups` (R,) numbered from 0, was last in steps `counted`.
+    """Return how often each rank, or each of `groups` (R,), was last in the steps `counted`.
 
-    `rows`: among these ranks only, the last of whom has to be one of them.
+    Groups are numbered from 0. `rows`: only among these ranks, of whom the last has to be one.
     """
     kept = np.arange(len(steps.ranks)) if rows is None else np.flatnonzero(rows)
     of = np.arange(len(kept)) if groups is None else groups[kept]
@@ -158,7 +158,7 @@ def last_shares(
 
 
 def _run_lengths(late: Cells, of: Ints, count: int) -> Floats:
-    """How many steps that follow each other say as much as one that is independent, of each group.
+    """Return how many consecutive steps count as one independent step, of each group.
 
     From the correlation of neighbouring steps' lateness, as of an AR(1) process; its estimate is
     low by (1 + 3 r) / n (Marriott and Pope 1954, Kendall 1954). One that is late by so many
@@ -181,9 +181,9 @@ def _run_lengths(late: Cells, of: Ints, count: int) -> Floats:
 
 
 def _share(hits: Floats, expected: Floats, taken: Floats, tests: int, run: float) -> LastShare:
-    """Of one candidate among `tests`, by blocks of steps: last, last if alike, taken part.
+    """Return the share of a candidate among `tests`, by steps in blocks.
 
-    `run`: as many steps say as much as one.
+    `run`: so many steps count as one independent step.
     """
     times, steps = float(hits.sum()), float(taken.sum())
     if not steps:
@@ -256,7 +256,7 @@ def _counted(steps: RankSteps) -> Bools:
 
 
 def _nearest(steps: RankSteps, shares: Sequence[LastShare]) -> Straggler | None:
-    """Who was last most often."""
+    """Return the rank that was last most often; None if nothing is known of arrivals."""
     took = [row for row, share in enumerate(shares) if share.steps]
     if not took or not steps.synced:
         return None

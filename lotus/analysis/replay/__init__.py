@@ -1,1 +1,1 @@
-"""A loader's epochs made again from their own times, with other settings."""
+"""Replays of a loader's epochs from their own times, with other settings."""

@@ -1,4 +1,4 @@
-"""How many times as fast a loop would be with other settings: replayed from its own times."""
+"""The speed-up of a loop by other settings, predicted by a replay from its own times."""
 
 import math
 from dataclasses import dataclass
@@ -17,27 +17,28 @@ from lotus.common import bootstrap
 _DRAWS = 64
 _LEAST_OF_EPOCH = 3  # batches; of all epochs there must be LEAST_BATCHES
 _MOST_BATCHES = 1000  # of an epoch that is drawn
-_SEED = 0  # a report of one run always says the same
-# A replay with the settings as they are must come this near to the measured time of the loops.
+_SEED = 0  # reports of the same run do not differ
+# A replay with the present settings must come this near to the measured time of the loops.
 _TOLERANCE = 0.15
-# What workers of a loop that had none cost, where no other loader of the run had any either: from
-# the start of the first to that of the next and of a worker, and their end. At worst so many times.
+# The cost of workers of a loop that had none, if no other loader of the run had any: from the start
+# of the first worker to that of the next and of a worker, and their end. At worst so many times.
 _BETWEEN_NS, _START_NS, _END_NS, _AT_WORST = 10e6, 50e6, 30e6, 2.0
 # The most that a batch then costs its worker and the loop by being sent.
 _SENDING_NS, _SENDING_NS_PER_BYTE = 1e6, 1.0
 _LEAST_HELPERS = 0.2  # cores that a step's other threads use: it computes in several
 # Times as long as before, of a step in several threads that wait for each other, beside workers
-# that share its cores: twice, as who shares a core has half of it. Measured were 2.3 and, on a busy
-# machine, up to 4.6 (docs/gains.md, two workers beside torch's two threads on two cores).
+# that share its cores: twice, as each of two that share a core has half of it. Measured were 2.3
+# and, on a busy machine, up to 4.6 (docs/gains.md, two workers beside torch's two threads on two
+# cores).
 _SHARED_STEP, _SHARED_STEP_AT_WORST = 2.0, 4.5
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """How many times as fast the loop would be, with its 95 % interval; NaN: not predictable.
+    """The speed-up of the loop, with its 95 % interval; NaN: not predictable.
 
-    `at_best`: it may be anything less, as where it is not known whether what is waited for serves
-    as many workers at once.
+    `at_best`: it may be anything less, as where it is not known whether the source of the data
+    serves as many workers at once.
     """
 
     gain: float = math.nan
@@ -47,12 +48,12 @@ class Prediction:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the gain could be predicted."""
+        """True if the gain could be predicted."""
         return math.isfinite(self.gain)
 
     @property
     def is_shown(self) -> bool:
-        """Whether it is a gain in all of its interval."""
+        """True if all of its interval is a gain."""
         return self.low >= 1.0
 
 
@@ -60,7 +61,7 @@ UNKNOWN = Prediction()
 
 
 class GainPrediction:
-    """Predictions for one loader. `cores`: those that its processes had, others' use left out."""
+    """Predictions for one loader. `cores`: those that its processes had, without others' use."""
 
     def __init__(self, scope: Scope, cores: float) -> None:
         self._scope = scope
@@ -70,19 +71,19 @@ class GainPrediction:
         self._changed = lru_cache(self._predicted)  # several causes ask for the same
 
     def with_workers(self, workers: int, kept: bool = False) -> Prediction:
-        """With so many workers, each batch taking its worker as long as it did.
+        """Predict the gain of so many workers, if each batch keeps its worker as long as it did.
 
-        `kept`: where there were none, from one epoch to the next. What they cost then is estimated,
-        and the interval reaches down to what they may cost at worst.
+        `kept`: if there were no workers, whether they are kept from one epoch to the next. What
+        they cost then is estimated, and the interval reaches down to what they may cost at worst.
         """
         return self._changed(workers, self._prefetch, kept)
 
     def with_prefetch(self, prefetch: int) -> Prediction:
-        """With this prefetch factor."""
+        """Predict the gain of this prefetch factor."""
         return self._changed(self._workers, prefetch, False)
 
     def with_kept_workers(self) -> Prediction:
-        """Without the start-ups and shut-downs of all epochs but one."""
+        """Predict the gain of saving the start-ups and shut-downs of all epochs but one."""
         epochs = self._scope.epochs
         times = number(epochs, "startup_ns"), number(epochs, "shutdown_ns")
         spent = sum((np.nan_to_num(each) for each in times), np.zeros(len(epochs)))
@@ -102,10 +103,10 @@ class GainPrediction:
         return total(number(self._loop_times, "loop_ns"))
 
     def _last_steps_ns(self) -> float:
-        """Training steps after the last batches of epochs that were left, which no `next` ended.
+        """Training steps after the last batches of epochs that were left, ns.
 
-        Each is taken to be as long as the others; where there are no others, to last until the
-        next epoch begins.
+        Each is taken to be as long as the others; if there are no others, to last until the next
+        epoch begins.
         """
         loop = self._loop_times.sort_values("start_ns", kind="stable")
         left = ~flag(loop, "exhausted")[:-1]
@@ -130,7 +131,7 @@ class GainPrediction:
 
     @cached_property
     def _measured(self) -> float:
-        """Time from the first batch made on to the end of the last step, a batch; nanoseconds."""
+        """Time a batch from the first batch made to the end of the last step, nanoseconds."""
         spent = sum(float((epoch.wait + epoch.step)[1:].sum()) for epoch in self._epochs)
         return ratio(spent, sum(len(epoch.wait) - 1 for epoch in self._epochs))
 
@@ -148,7 +149,7 @@ class GainPrediction:
 
     @cached_property
     def _today(self) -> Floats:
-        """Duration of each drawn epoch with the settings as they are (draws,)."""
+        """Duration of each drawn epoch with the present settings (draws,)."""
         return self._times(self._workers, self._prefetch)
 
     def _times(
@@ -179,7 +180,7 @@ class GainPrediction:
         after = self._times(workers, prefetch, longer=_SHARED_STEP if loses else 1.0)
         low, gain, high = self._gains(workers, after, extra)
         if workers and not self._workers:
-            # Nothing of what workers cost was measured.
+            # None of the workers' cost was measured.
             sending = _SENDING_NS + _SENDING_NS_PER_BYTE * np.nan_to_num(
                 median(number(self._scope.batches, "bytes"))
             )
@@ -187,14 +188,14 @@ class GainPrediction:
             worst = self._times(workers, prefetch, sending, longer)
             low, _, _ = self._gains(workers, worst, _AT_WORST * extra, sending)
             _, _, high = self._gains(workers, self._times(workers, prefetch), 0.0)
-        # As far as the replay of the settings as they are is off, the other one may be.
+        # The error of the replay with the present settings may be that of the other one, too.
         off = max(agreement, 1.0 / agreement)
         return Prediction(gain, low / off, high * off)
 
     def _gains(
         self, workers: int, after: Floats, extra: float, sending_ns: float = 0.0
     ) -> tuple[float, float, float]:
-        """(low, middle, high) of how many times as fast, with drawn epochs that take so long."""
+        """Return (low, middle, high) of the speed-up, with drawn epochs that take so long."""
         today = self._today
         if workers:  # without any, none of the cores' work that sending takes is left
             after = np.maximum(after, self._least_time(today, sending_ns))
@@ -203,9 +204,9 @@ class GainPrediction:
         return float(low), float(middle), float(high)
 
     def _step_loses_cores(self, workers: int) -> bool:
-        """Whether more workers would take cores from a training step that computes in several.
+        """Return True if more workers take cores from a step that computes in several threads.
 
-        It may lose far more then than what they use: its threads wait for each other.
+        Such a step may lose far more than they use: its threads wait for each other.
         """
         steps = self._scope.waits
         took, own, everything = (
@@ -216,7 +217,7 @@ class GainPrediction:
         return more and helpers >= _LEAST_HELPERS
 
     def _least_time(self, today: Floats, sending_ns: float) -> Floats:
-        """What the cores need for each drawn epoch: at most as long as it took, and the sending.
+        """Return the time that cores need for each drawn epoch: at most as it took, and sending.
 
         `sending_ns` of each batch are spent by its worker, and again by the loop.
         """
@@ -235,7 +236,7 @@ class GainPrediction:
         return min(max(ratio(total(spent) - before, self._loop_ns), 0.0), 1.0)
 
     def _started_share(self, workers: int, kept: bool) -> float:
-        """What the start of other numbers of workers costs, as a share of the loops."""
+        """Return the cost of starting other numbers of workers, as a share of the loops."""
         scope = self._scope
         if not self._workers:
             start = scope.worker_start_ns if scope.worker_start_ns > 0 else _START_NS

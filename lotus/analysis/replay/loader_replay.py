@@ -17,10 +17,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Replay:
-    """When the loop came for each batch, took it and ended its step, and when the next one may
-    begin; and when the batch was made.
+    """The times of a replay, (batches, cases), in the unit of the times that were given.
 
-    Each of shape (batches, cases), in the unit of the times that were given.
+    The loop comes for a batch (`begin`), takes it (`taken`) and ends its step (`done`); `end`: the
+    next batch may begin; `made`: the batch was made.
     """
 
     begin: Floats
@@ -31,12 +31,12 @@ class Replay:
 
     @property
     def duration(self) -> Floats:
-        """From the first batch's request to the end of the last step, of each case (cases,)."""
+        """Time from the first batch's request to the end of the last step (cases,)."""
         return np.asarray(self.end[-1] - self.begin[0])
 
     @property
     def waits(self) -> Floats:
-        """The loop's waiting for each batch (batches, cases)."""
+        """The loop's wait for each batch (batches, cases)."""
         return self.taken - self.begin
 
 
@@ -62,7 +62,7 @@ def replay(
     if not batches:
         raise ValueError("there must be a batch")
     every = np.arange(cases)
-    # Neither more workers than batches, nor more batches ahead than there are, change anything.
+    # More workers than batches, or more batches ahead than there are, change nothing.
     alone, lanes = workers == 0, np.clip(workers, 1, batches)
     ahead = np.minimum(lanes * np.clip(prefetch, 1, batches), batches)
     free = np.zeros((int(lanes.max()), cases))

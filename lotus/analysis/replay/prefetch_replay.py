@@ -1,4 +1,4 @@
-"""What the waits would be if workers made batches further ahead, replayed from their own times."""
+"""The waits if workers made batches further ahead, replayed from their own times."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from lotus.analysis.common.columns import Bools, Floats, median, number
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
-# Where fewer batches than this share take twice the usual, they are stalls, which come by chance,
+# If fewer batches than this share take twice the usual, they are stalls, which come by chance,
 # unless most come at even distances. By chance, one distance in seven is so near to the median.
 _COSTLY_TIMES, _COSTLY_SHARE = 2.0, 0.08
 _EVEN, _MOSTLY_EVEN, _LEAST_COSTLY = 0.2, 0.7, 6
-# Training steps are uneven where some, and not by chance, take so many times the mean, and together
-# so much of the time of all.
+# Training steps are uneven if some, and not by chance, take so many times the mean, and together so
+# much of the time of all.
 _LONG_TIMES, _LONG_SHARE, _LEAST_LONG = 4.0, 0.5, 3
 _MOST_PREFETCH = 64
 _ENOUGH = 0.8  # of what a prefetch without a limit would save
 _LEAST_SAVED = 0.5  # of the waits
 _LEAST_OF_LOOP = 0.05
-# A replay with the prefetch as it is must come this near to the measured waits, of their time.
+# A replay with the present prefetch factor must come this near to the measured waits, as a share.
 _TOLERANCE = 0.3
 
 
@@ -41,12 +41,12 @@ class Prefetch:
 
     @property
     def saved_share(self) -> float:
-        """Share of these waits that it would save, 0 to 1."""
+        """The share of these waits that it would save, 0 to 1."""
         return self.saved_ns / self.wait_ns if self.prefetch_factor else 0.0
 
     @property
     def hides(self) -> bool:
-        """Whether it hides most of the waits, and that is worth a line."""
+        """True if it hides most of the waits, and these are worth a line."""
         worth = self.saved_ns >= _LEAST_OF_LOOP * self.loop_ns
         return worth and self.saved_share >= _LEAST_SAVED
 
@@ -77,7 +77,7 @@ def enough_prefetch(
 def _best(
     factors: list[int], waits: Floats, wait_ns: float, steps_ns: float, long_steps: int
 ) -> Prefetch:
-    """The smallest factor that saves most of these waits, of which the loop had `wait_ns`."""
+    """Return the smallest factor that saves most of these waits; the loop had `wait_ns`."""
     saved = waits[0] - waits
     best = int(np.argmax(saved >= _ENOUGH * saved[-1]))
     if wait_ns <= 0 or not saved[best] > 0:
@@ -95,7 +95,7 @@ def _factors(scope: Scope) -> list[int]:
 
 
 def _waits(epochs: Iterable[RecordedEpoch], factors: list[int]) -> tuple[float, Floats, float]:
-    """(waits as measured, with each prefetch factor, training steps), ns, without first waits."""
+    """Return (measured waits, waits with each factor, training steps), ns, without first waits."""
     measured, waits, steps = 0.0, np.zeros(len(factors)), 0.0
     for epoch in epochs:
         measured += float(epoch.wait[1:].sum())
@@ -119,7 +119,7 @@ def costly_batches(batches: pd.DataFrame) -> Bools:
 
 
 def _making_ns(batches: pd.DataFrame) -> Floats:
-    """How long each batch took to make (n,), until it was ready; NaN: not recorded."""
+    """Return how long each batch took to make (n,), until it was ready, ns; NaN: not recorded."""
     return number(batches, "ready_ns") - number(batches, "fetch_start_ns")
 
 
@@ -129,7 +129,7 @@ def _has_bursts(batches: pd.DataFrame) -> bool:
 
 
 def _come_evenly(costly: Bools) -> bool:
-    """Whether costly batches come again after as many others each time."""
+    """Return True if costly batches come again after equally many others each time."""
     places = np.flatnonzero(costly)
     if len(places) < _LEAST_COSTLY:
         return False
@@ -139,7 +139,7 @@ def _come_evenly(costly: Bools) -> bool:
 
 
 def _long_steps(steps: Floats) -> int:
-    """How many steps are far longer than the mean; 0 where steps are not uneven."""
+    """Return how many steps are far longer than the mean; 0 if steps are not uneven."""
     steps = steps[np.isfinite(steps)]
     long = steps > _LONG_TIMES * steps.mean() if steps.size else np.zeros(0, np.bool_)
     uneven = steps[long].sum() >= _LONG_SHARE * steps.sum()

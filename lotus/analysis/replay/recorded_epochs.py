@@ -51,7 +51,7 @@ class RecordedEpoch:
 
 
 def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[RecordedEpoch]:
-    """The epochs of which every batch was recorded, and was made by the worker whose turn it was.
+    """Yield the epochs whose batches were all recorded, each made by the worker in turn.
 
     Of an epoch's batches at most the first 20,000; no epoch with fewer than `least`. What was made
     and not taken, as at the end of an iterable data set, is left out.
@@ -136,10 +136,10 @@ def _epoch_keys(frame: pd.DataFrame) -> Ints:
 
 
 def _step_cpu(waits: pd.DataFrame) -> Floats:
-    """CPU time of the training steps; NaN where none was measured.
+    """Return the CPU time of the training steps, ns; NaN if none was measured.
 
-    Of an epoch's last one, which no `next` ends, it is not: taken is the same share of its time as
-    of the others.
+    The last step of an epoch, which no `next` ends, is not measured: it is taken to have the same
+    share of its time as the others.
     """
     step, cpu = np.nan_to_num(number(waits, "step_ns")), number(waits, "step_process_cpu_ns")
     known = np.isfinite(cpu)
@@ -147,7 +147,7 @@ def _step_cpu(waits: pd.DataFrame) -> Floats:
 
 
 def _taken(rows: pd.DataFrame) -> int:
-    """How many batches there are up to the last one that was taken."""
+    """Return how many batches there are up to the last one that was taken."""
     taken = np.flatnonzero(~np.isnan(number(rows, "wait")))
     return int(taken[-1]) + 1 if taken.size else 0
 
@@ -162,11 +162,11 @@ def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None
     times = rows[["start", "fetch", "end", "arrival", "wait", "step"]]
     if not in_turn or rows["batch"].iloc[0] or times.isna().any(axis=None):
         return None
-    # A worker that works off several batches at once is occupied from one to the next.
+    # A worker that makes several batches before any is taken is occupied from one to the next.
     end, wait = number(rows, "end"), number(rows, "wait")
     began = np.fmax(number(rows, "start"), rows.groupby("worker")["end"].shift().to_numpy())
     delivery = np.maximum(number(rows, "arrival") - end, 0.0)
-    waited = delivery[wait > 0]  # the others lay there until the loop came
+    waited = delivery[wait > 0]  # the others were ready before the loop came
     return RecordedEpoch(
         rows=integer(rows, "row"),
         made=np.maximum(end - began, 0.0),
@@ -184,7 +184,7 @@ def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None
 def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
     if rows[["fetch", "wait", "step"]].isna().any(axis=None):
         return None
-    # A worker computes in one thread: it does alone what other threads of the loop's process did.
+    # A worker computes in one thread: it does alone the work of the process's other threads.
     helpers = np.nan_to_num(number(rows, "made_cpu") - number(rows, "thread_cpu"))
     return RecordedEpoch(
         rows=integer(rows, "row"),

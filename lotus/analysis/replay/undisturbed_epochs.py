@@ -1,7 +1,7 @@
-"""The epochs of a loader as they would be had other programs left it the cores: an estimate.
+"""The epochs of a loader as they would be if other programs had left it the cores: an estimate.
 
-A step that is kept from a core hides the making of batches behind it: beside other programs, a loop
-may not wait for what it would wait for with the cores to itself.
+A step that lacks a core hides the making of batches behind it: beside other programs, a loop may
+not wait for what it would wait for with the cores to itself.
 """
 
 from collections.abc import Iterator
@@ -17,18 +17,18 @@ from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
 _QUICK = 0.05  # of the batches
 _STALLS = 0.02  # of the waits
-# Of the loop: of loops that are bound by their step, less than 0.01 was seen.
+# Of the loop: in loops that are bound by their step, less than 0.01 was seen.
 _LEAST_WAITS = 0.1
-# Of the cores' time: a program that is left less waits most for what is measured nowhere.
+# Of the cores' time: a program with less waits mostly for what is not measured anywhere.
 _LEAST_OWN = 0.02
 _ENOUGH_BATCHES = 20_000  # replayed one by one
 
 
 def undisturbed_epochs(scope: Scope, use: CoreUse) -> Iterator[RecordedEpoch]:
-    """Yield the recorded epochs without the delays that are owed to other programs.
+    """Yield the recorded epochs without the delays that are due to other programs.
 
-    Taken out is their part (`CoreUse.others_part_of_step`, `others_part_of_making`) of the time in
-    which steps and the making of batches were ready to run without a core. None where other
+    That is the programs' part (`CoreUse.others_part_of_step`, `others_part_of_making`) of the time
+    in which steps and the making of batches were ready to run without a core. None where other
     programs took nothing, or next to all.
     """
     if use.others_part_of_step > 0 and use.own_share >= _LEAST_OWN:
@@ -40,11 +40,11 @@ def undisturbed_epochs(scope: Scope, use: CoreUse) -> Iterator[RecordedEpoch]:
 class UndisturbedLoop:
     """A loop with workers without other programs, by a replay.
 
-    `batches`: the table of batches with the times of the replay. No wait have those that were not
-    replayed, as in a loop of many batches, nor the longest 2 % of the waits: stalls that other
-    programs cause, but which are no delays of a thread that was ready. `own_part`: of the making of
-    each batch (n,), what is left without the delays. `sent_part`: of the time that it then keeps
-    its worker, in which a replay has it sent.
+    `batches`: the table of batches with the times of the replay. Those that were not replayed, as
+    in a loop of many batches, have no wait, and neither have the longest 2 % of the waits: stalls
+    that other programs cause, but that are no delays of a thread that was ready. `own_part`: the
+    part of the making of each batch (n,) that is left without the delays. `sent_part`: the part of
+    the time that it then keeps its worker in which a replay has it sent.
     """
 
     batches: pd.DataFrame
@@ -59,12 +59,12 @@ class UndisturbedLoop:
 
     @property
     def waits_for_data(self) -> bool:
-        """Whether its waits are more than what such a replay may be wrong by."""
+        """True if its waits exceed the possible error of such a replay."""
         return self.wait_share > _LEAST_WAITS
 
 
 def undisturbed_loop(scope: Scope, use: CoreUse) -> UndisturbedLoop | None:
-    """Replay the undisturbed epochs with the loader's settings; None where there are none."""
+    """Replay the undisturbed epochs with the loader's settings; None if there are none."""
     batches = scope.batches
     fetch, snapshot = (np.nan_to_num(number(batches, f"{name}_ns")) for name in _MAKING)
     times = {name: np.full(len(batches), np.nan) for name in _TIMES}
@@ -104,7 +104,7 @@ def _replayed(epoch: RecordedEpoch, scope: Scope) -> dict[str, Floats]:
     begin, taken, ready = (
         origin + times[:, 0] for times in (outcome.begin, outcome.taken, outcome.made)
     )
-    # An epoch begins with its first `next`, before or after its workers do.
+    # An epoch begins with its first `next`, before or after its workers' start.
     begin[0] = np.fmin(number(scope.batches, "wait_start_ns")[epoch.rows[0]], taken[0])
     start, workers = ready - epoch.made, len(epoch.begin)
     free = np.concatenate([start[:workers], ready[:-workers]])  # its worker, of the batch before
@@ -125,8 +125,8 @@ def _replayed(epoch: RecordedEpoch, scope: Scope) -> dict[str, Floats]:
 def _undisturbed(epoch: RecordedEpoch, use: CoreUse) -> RecordedEpoch:
     delays = use.others_part_of_making * np.minimum(np.nan_to_num(epoch.made_delay), epoch.fetch)
     # Sending, and the threads that hand a batch on, are not known to have lacked a core: the
-    # quickest lacked it least. A batch that took longer than the loop waited for it lay ready: what
-    # was waited for is then how long it takes to receive one.
+    # quickest lacked it least. A batch that took longer than the loop waited for it was ready
+    # before: the wait is then the time of receiving it.
     sending = np.maximum(epoch.made - epoch.fetch, 0.0)
     way = np.minimum(epoch.delivery, epoch.wait)
     of_step = use.others_part_of_step * np.nan_to_num(epoch.step_delay)
@@ -140,5 +140,5 @@ def _undisturbed(epoch: RecordedEpoch, use: CoreUse) -> RecordedEpoch:
 
 
 def _quickest(times: Floats) -> Floats:
-    """These times, none longer than what the quickest took."""
+    """Return these times, none longer than that of the quickest."""
     return np.minimum(times, np.quantile(times, _QUICK))

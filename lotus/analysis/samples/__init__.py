@@ -1,1 +1,1 @@
-"""Samples and operations: how long each took, and which of them were slow."""
+"""Samples and operations: their durations, and the slow ones."""

@@ -1,4 +1,4 @@
-"""How long each operation takes: quantiles, for figures that show more than a mean."""
+"""The durations of each operation: quantiles, for figures that show more than a mean."""
 
 import pandas as pd
 

@@ -1,16 +1,16 @@
-"""The first samples of a loader, where some are enough to tell."""
+"""The first samples of a loader, for analyses that do not need all."""
 
 import pandas as pd
 
 from lotus.analysis.common.scope import Scope
 
-_MOST = 65_536  # as soon as there are so many, no further part is read
+_MOST = 65_536  # once there are so many, no further part is read
 
 
 def first_samples(scope: Scope) -> pd.DataFrame:
-    """Return the first samples and their times, the columns of `scope.fetched.times()`; maybe none.
+    """Return the first samples and their times, the columns of `scope.fetched.times()`, if any.
 
-    They are read once.
+    They are read only once.
     """
     return scope.fetched.once("first samples", lambda: _read(scope))
 

@@ -1,9 +1,9 @@
-"""How much samples that are made at the same time slow each other down.
+"""The slowing of samples by others that are made at the same time.
 
 While all workers make samples, the time of one tells nothing about the others. At the start of an
 epoch some workers begin before others, and at its end some have no more to do: then fewer samples
-are made at a time. Behind one limit, each of these takes less time; samples that wait each for
-itself take as long as before.
+are made at a time. Behind one limit, each of these takes less time; samples that wait independently
+take as long as before.
 """
 
 import math
@@ -15,7 +15,8 @@ from lotus.analysis.common.columns import Floats, integer, number
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.samples.first_samples import first_samples
 
-# Of the most samples that are made at a time: few are up to the first, many from the second.
+# Of the most samples that are made at a time: up to the first share they are few, from the second
+# many.
 _FEW, _MANY = 0.7, 0.85
 _LEAST = 6  # samples made beside few
 _NEAR = 20  # for each of these, samples beside many that are compared, the nearest in time
@@ -59,9 +60,9 @@ def _nearest(many: np.ndarray, few: np.ndarray) -> np.ndarray:
 
 
 def _samples(scope: Scope) -> tuple[Floats, Floats]:
-    """How many samples were made at a time, itself included, and the nanoseconds it took.
+    """Return how many samples were made at a time, itself included, and the nanoseconds it took.
 
-    Of each sample, in the order of their starts.
+    For each sample, in the order of their starts.
     """
     samples, batches = first_samples(scope), scope.batches
     if samples.empty:
@@ -87,9 +88,9 @@ def _epochs(table: pd.DataFrame) -> pd.MultiIndex:
 
 
 def _made_at_once(starts: Floats, ends: Floats, begin: Floats, took: Floats) -> Floats:
-    """How many fetches were under way in each of the intervals: at its start or, if more, mean.
+    """Return how many fetches were under way in each interval: at its start or, if more, mean.
 
-    In a line, a sample waits for those that were there before it, though they leave meanwhile.
+    In a queue, a sample waits for those that were there before it, even if they leave meanwhile.
     """
     times = np.concatenate([starts, ends])
     order = np.argsort(times, kind="stable")

@@ -73,7 +73,7 @@ def _row(name: str, cells: pd.DataFrame, took: Durations, whole: float) -> dict[
 
 
 def workers_time(scope: Scope) -> float:
-    """Nanoseconds that the workers made batches or were idle in the loop (main process: made)."""
+    """Return the ns in which workers made batches or were idle in the loop (main process: made)."""
     return making_time(scope) + total(number(scope.batches, "idle_in_loop_ns"))
 
 
@@ -83,7 +83,7 @@ def making_time(scope: Scope) -> float:
 
 
 def worker_time_table(scope: Scope) -> pd.DataFrame:
-    """What the workers' time went to besides operations: part, total_ns, workers_share.
+    """Return the parts of the workers' time besides operations: part, total_ns, workers_share.
 
     With the operations that are not nested, these rows add up to the workers' time.
     """
@@ -97,10 +97,10 @@ def worker_time_table(scope: Scope) -> pd.DataFrame:
         IDLE: total(number(batches, "idle_in_loop_ns")),
     }
     if not scope.fetched.count:
-        # At level batch nothing inside the fetch but its collate is known.
+        # At level batch, only the collate inside a fetch is known.
         made = ~np.isnan(number(batches, "fetch_ns"))
         parts[REST] = total(number(batches, "fetch_ns")[made]) - parts[COLLATE]
-    # What operations on several threads at once leave over may be below zero.
+    # With operations on several threads at once, the rest may be below zero.
     parts = {name: max(ns, 0.0) for name, ns in parts.items()}
     return pd.DataFrame(
         {
@@ -112,7 +112,7 @@ def worker_time_table(scope: Scope) -> pd.DataFrame:
 
 
 def books(scope: Scope) -> pd.DataFrame:
-    """Whether the parts add up: rows for "sample" and "fetch".
+    """Return how the parts add up: rows for "sample" and "fetch".
 
     Columns: whole total_ns parts_ns own_ns remainder_ns remainder_share. A sample's parts are its
     top-level operations, a fetch's its samples and collate; own_ns is what is measured as neither

@@ -1,4 +1,4 @@
-"""Samples that took far longer than others of their worker, and what that cost their batches."""
+"""Samples that took far longer than others of their worker, and their cost in their batches."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from lotus.analysis.common.scope import Scope
 # share of the samples to make up most of what slow ones cost, these are no outliers but a second
 # kind of sample. On a busy machine many cheap samples are slow because they had no core.
 SLOW_TIMES, SLOW_SHARE, SLOW_LEAST_NS = 5.0, 0.05, 1e6
-# Fetched again, a sample that is slow by itself takes at least so many times the median, and at
-# least this part of the longest that it took.
+# A sample that is slow by itself takes, when it is fetched again, at least so many times the
+# median, and at least this part of its longest time.
 AGAIN_TIMES, _AGAIN_PART = 2.0, 0.1
-# Where more of the batches were slow as a whole, they are a second kind of batch.
+# If more of the batches were slow as a whole, they are a second kind of batch.
 SLOW_BATCHES_SHARE = 0.25
 # The slow samples that are counted are those that make up this share of what all of them cost.
 _MOST_OF_EXCESS = 0.9
 _ABOUT = 0.5  # at least this part of each other
-# Distances between slow samples are regular where so many differ by so little of the usual one, or
-# of few times it: a slow sample that cost less than others is not among those that are counted.
+# Distances between slow samples are regular if so many differ by so little from the usual one, or
+# from a few times it: a slow sample that cost less than others is not among those that are counted.
 _LEAST_DISTANCES, _IRREGULAR, _MOST_LEFT_OUT = 3, 0.05, 2
 _KEYS = ("rank", "worker", "epoch", "batch", "position", "sample")
 _JUDGED = ("row", "duration_ns", "typical_ns", "usable", "slow", "together")
@@ -54,17 +54,17 @@ class Outliers:
 
 @dataclass(frozen=True)
 class _Judge:
-    """Which samples of a part are slow. `first`, `whole`: see `outlier_samples`."""
+    """Decides which samples of a part are slow. `first`, `whole`: see `outlier_samples`."""
 
     places: BatchPlaces
     usual: UsualDurations
     delay: Floats  # of each batch (n,)
-    beyond: Floats  # what each batch took beyond the usual of its worker, but for its delay (n,)
+    beyond: Floats  # of each batch beyond the usual of its worker, without its delay (n,)
     first: Bools
     whole: Bools
 
     def far(self, samples: pd.DataFrame) -> Bools:
-        """Which samples took so long that they may be slow."""
+        """Return which samples took so long that they may be slow."""
         duration, typical = sample_durations(samples), self.usual.typical(samples)
         return (duration > SLOW_TIMES * typical) & (duration - typical > SLOW_LEAST_NS)
 
@@ -77,18 +77,18 @@ class _Judge:
         if len(self.delay):
             place = np.maximum(row, 0)
             whole = self.whole[place]
-            # What its batch was without a core may have hit this sample alone. Batches that were
-            # slow as a whole took more than that, all their samples together.
+            # The batch's time without a core may have hit this sample alone. Batches that were slow
+            # as a whole took longer than that, all their samples together.
             slow &= whole | self._by_itself(duration - typical, place)
             together = slow & whole
         values = (row, duration, typical, usable, slow, together)
         return pd.DataFrame(dict(zip(_JUDGED, values, strict=True)))
 
     def _by_itself(self, excess: Floats, place: Ints) -> Bools:
-        """Whether samples took so much longer by themselves, and not for want of a core.
+        """Return which samples took so much longer by themselves, and not for lack of a core.
 
-        They took more than their batch was without one; or their batch took about as much longer
-        beside that, as one does that holds a sample which sleeps.
+        They took longer than their batch was without one; or beside that, their batch took longer
+        by about as much, as if the sample slept.
         """
         beyond = self.beyond[place]
         alike = (beyond >= _ABOUT * excess) & (excess >= _ABOUT * beyond)
@@ -96,10 +96,10 @@ class _Judge:
 
 
 def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
-    """Find them. `first`, `whole`: batches (n,) that are the first of their process, or slow as a
-    whole.
+    """Find the outliers.
 
-    Samples of a process's first batch are no outliers: what is slow there is start-up.
+    `first`, `whole`: batches (n,) that are the first of their process, or slow as a whole. Samples
+    of a process's first batch are no outliers: what is slow there is start-up.
     """
     batches = scope.batches
     fetch = np.nan_to_num(number(batches, "fetch_ns"))
@@ -131,7 +131,7 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
     often, fetches = _mostly_slow(scope, judge, rows, bool(ordinary))
     again = fetches > 1
     if (again & ~often).sum() > (again & often).sum():
-        often &= again  # what was fetched once is taken for what most of the others are
+        often &= again  # a sample that was fetched once is taken to be as most of the others are
     return Outliers(
         samples=rows,
         alone=~together & often,
@@ -142,13 +142,13 @@ def outlier_samples(scope: Scope, first: Bools, whole: Bools) -> Outliers:
 
 
 def _beyond(slow: pd.DataFrame) -> Floats:
-    """What each of these took beyond the typical, nanoseconds; 0.0 with all of its batch."""
+    """Return how much each of these took beyond the typical, ns; 0.0 with all of its batch."""
     beyond = number(slow, "duration_ns") - number(slow, "typical_ns")
     return np.where(flag(slow, "together"), 0.0, beyond)
 
 
 def _costly(parts: list[pd.DataFrame], most: int) -> pd.DataFrame:
-    """Those that were slow with all of their batch, and of the others `most`, the costliest."""
+    """Return those that were slow with all of their batch, and the `most` costliest others."""
     rows = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
     keep = flag(rows, "together").copy()
     alone = np.flatnonzero(~keep)
@@ -159,10 +159,10 @@ def _costly(parts: list[pd.DataFrame], most: int) -> pd.DataFrame:
 def _mostly_slow(
     scope: Scope, judge: _Judge, slow_ones: pd.DataFrame, ordinary: bool
 ) -> tuple[Bools, Ints]:
-    """Whether each sample is slow in most of the fetches that tell, and how many those are (m,).
+    """Return which samples are slow in most of the fetches that count, and how many those are (m,).
 
     A sample without an index cannot be recognised in another epoch: it was fetched once.
-    `ordinary`: batches that were slow as a whole tell as much as others do.
+    `ordinary`: batches that were slow as a whole count as others do.
     """
     sample, duration = integer(slow_ones, "sample"), number(slow_ones, "duration_ns")
     wanted = np.unique(sample[sample >= 0])
@@ -182,7 +182,7 @@ def _mostly_slow(
         measured = (integer(judged, "row") >= 0) & ~np.isnan(took)
         least = np.maximum(AGAIN_TIMES * number(judged, "typical_ns"), _AGAIN_PART * longest[place])
         again = measured & (took > least)
-        # A first batch, or one that was slow as a whole, says nothing of samples slow in it.
+        # A first batch, or one that was slow as a whole, says nothing about slow samples in it.
         telling = measured & ~(again & ~flag(judged, "usable"))
         if not ordinary:
             telling &= ~flag(judged, "together")
@@ -204,10 +204,10 @@ def costliest(outliers: Outliers, slow: Bools) -> Ints:
 
 
 def regular_distance(parts: Iterable[pd.DataFrame], chosen: pd.DataFrame) -> int:
-    """From one of these samples to the next in the order of its worker, if that is always the same.
+    """Return the distance from one of these samples to the next in its worker's order, if regular.
 
-    As where every so many samples another file is opened. 0 where it differs, or with too few.
-    `parts` are all samples. Between two of them, others may be missing that are as regular.
+    As where every so many samples another file is opened. 0 if it differs, or with too few. `parts`
+    are all samples. Between two of them, others may be missing that are as regular.
     """
     starts = {name: np.sort(start) for name, start in _starts(chosen)}
     between = {name: np.zeros(len(each) + 1, np.int64) for name, each in starts.items()}
@@ -216,14 +216,14 @@ def regular_distance(parts: Iterable[pd.DataFrame], chosen: pd.DataFrame) -> int
             if name in starts:
                 place = np.searchsorted(starts[name], start, side="right")
                 between[name] += np.bincount(place, minlength=len(between[name]))
-    # How many samples begin from one of them up to the next.
+    # The number of samples that begin from one of them up to the next.
     steps = np.concatenate([np.zeros(0), *(counts[1:-1] for counts in between.values())])
     if len(steps) < _LEAST_DISTANCES:
         return 0
     usual = float(np.median(steps))
     if not usual > 1:
         return 0
-    # Of short distances too many are multiples by chance.
+    # By chance, too many multiples of a short distance occur.
     most = 1 + _MOST_LEFT_OUT if usual * _IRREGULAR >= 1 else 1
     times = np.clip(np.round(steps / usual), 1, most)
     regular = np.abs(steps - times * usual) <= _IRREGULAR * usual
@@ -231,7 +231,7 @@ def regular_distance(parts: Iterable[pd.DataFrame], chosen: pd.DataFrame) -> int
 
 
 def _starts(samples: pd.DataFrame) -> Iterator[tuple[object, Floats]]:
-    """Rank, epoch and worker, and when its samples began."""
+    """Yield rank, epoch and worker, and when its samples began."""
     names = ["rank", "epoch", "worker"]
     keys = pd.DataFrame({name: integer(samples, name) for name in names})
     start = number(samples, "start_ns")
@@ -240,10 +240,10 @@ def _starts(samples: pd.DataFrame) -> Iterator[tuple[object, Floats]]:
 
 
 def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> tuple[Ints, list[Floats]]:
-    """The batches (r,) that have any, and what each kind of outliers took in them beyond a typical
-    sample, per component (r, c).
+    """Return batches (r,) with outliers, and the time of each kind beyond the typical (r, c).
 
-    Kinds: alone, by chance, together. Samples and operations are read again once, for all kinds.
+    By component. Kinds: alone, by chance, together. Samples and operations are read again once, for
+    all kinds.
     """
     kinds = (outliers.alone, outliers.by_chance, outliers.together)
     slow = outliers.samples
@@ -265,7 +265,7 @@ def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> tuple[
     column = {name: place for place, name in enumerate(split.operations.names)}
 
     def add(frame: pd.DataFrame, code: Ints, took: Floats) -> None:
-        """Add what of these times is beyond the typical."""
+        """Add how much these times exceed the typical."""
         row, position = places.rows(frame), integer(frame, "position")
         near = (row >= 0) & (position >= 0)
         their = pd.DataFrame(

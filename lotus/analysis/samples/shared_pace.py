@@ -1,6 +1,6 @@
 """Detects samples that arrive evenly spaced over all workers, as under a limit that they share.
 
-Workers that wait each for itself end their samples at whatever moments. Behind one rate limit or
+Workers that wait independently end their samples at any moment. Behind one rate limit or
 one line, each sample ends a fixed time after the one before it.
 """
 
@@ -45,7 +45,7 @@ def shared_pace_ns(scope: Scope) -> float:
 
 
 def _distances(samples: pd.DataFrame, within: Sequence[str]) -> Floats:
-    """Between the ends of samples that follow each other with the same `within`, nanoseconds."""
+    """Return the distances between ends of consecutive samples with the same `within`, ns."""
     if samples.empty:
         return np.empty(0)
     end = number(samples, "start_ns") + number(samples, "duration_ns")

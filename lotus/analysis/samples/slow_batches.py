@@ -18,9 +18,9 @@ from lotus.analysis.batches.usual_durations import (
 from lotus.analysis.common.columns import BatchPlaces, Bools, Floats, Ints, integer, number
 from lotus.analysis.common.scope import Scope
 
-# A sample is slow that takes this many times the usual; a batch, most of whose samples are.
+# A sample is slow if it takes this many times the usual; a batch, if this part of its samples is.
 SLOW_TIMES, SLOW_PART = 1.5, 0.75
-# That as many slow samples meet by chance in one of all the batches is less likely than this.
+# The probability that as many slow samples meet by chance in one of all batches is below this.
 _CHANCE = 0.05
 COLUMNS = ["rank", "worker", "epoch", "batch", "samples", "slow", "typical_ns", "times", "first"]
 
@@ -63,7 +63,7 @@ def slow_batches(scope: Scope, count: int = 10) -> pd.DataFrame:
 
 
 def slow_as_a_whole(scope: Scope) -> WholeBatches:
-    """Which batches were slow in all but a few of their samples.
+    """Return which batches were slow in all but a few of their samples.
 
     A batch of slow samples that met by chance, or that are slow in other batches too, was not slow
     as a whole.
@@ -120,7 +120,7 @@ def _measured(
 
 
 def _likely(many: Ints, size: Ints, rate: float) -> Floats:
-    """How likely `many` or more of `size` are slow, of which each is with `rate`; an upper bound.
+    """Return the probability that `many` or more of `size` are slow at this rate; an upper bound.
 
     Chernoff's bound, which is exact where all are.
     """
@@ -134,7 +134,7 @@ def _likely(many: Ints, size: Ints, rate: float) -> Floats:
 def _slow_elsewhere(
     scope: Scope, places: BatchPlaces, usual: UsualDurations, inside: pd.DataFrame, whole: Bools
 ) -> Bools:
-    """Batches whose samples were as slow in other epochs: it was the samples (n,)."""
+    """Return which batches had samples that were as slow in other epochs (n,)."""
     result = np.zeros(len(whole), np.bool_)
     inside = inside[inside["index"] >= 0]
     wanted = np.unique(inside["index"])
@@ -155,7 +155,7 @@ def _slow_elsewhere(
 
 
 def typical_of_others(duration: Floats, batch: Ints) -> Floats:
-    """The median of the other samples of each sample's batch (m,); NaN where there are none."""
+    """Return the median of the other samples of each sample's batch (m,); NaN: there are none."""
     result = np.full(len(duration), np.nan)
     known = np.flatnonzero((batch >= 0) & ~np.isnan(duration))
     if not known.size:

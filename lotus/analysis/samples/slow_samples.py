@@ -13,9 +13,9 @@ _COLUMNS = ["rank", "worker", "epoch", "batch", "sample", "duration_ns", "times"
 
 
 def slowest_samples(scope: Scope, count: int = 10) -> pd.DataFrame:
-    """The `count` samples that were slow most beyond their batch: rank worker epoch batch sample
-    duration_ns times beyond path operation operation_ns.
+    """Return the `count` samples that were slow most beyond their batch.
 
+    Columns: rank worker epoch batch sample duration_ns times beyond path operation operation_ns.
     `times`: over the median sample. `beyond`: over the median sample or, where that is more, over
     that of the others in its batch: how much of its slowness is its own. Samples of a batch that
     was slow as a whole (`slow_batches`) are in it only where they stand out of it. `path` "" where
@@ -50,7 +50,7 @@ def _slowest_of(
     """
     duration = sample_durations(samples)
     if least > -np.inf:
-        # With what is compared with them: all samples of their batches.
+        # With all samples of their batches, with which they are compared.
         matter = duration - usual > least
         theirs = np.zeros(len(whole) + 1, np.bool_)
         theirs[row[matter]] = True  # the last one stands for those in no batch
@@ -65,7 +65,7 @@ def _slowest_of(
     if known.size > count:
         least = np.partition(excess[known], known.size - count)[known.size - count]
         more = known[excess[known] > least]
-        # Of those that are equally slow, the first.
+        # Of equally slow ones, the first.
         known = np.sort(np.append(more, known[excess[known] == least][: count - more.size]))
     names = ("rank", "worker", "loader", "epoch", "batch", "position", "sample")
     table = pd.DataFrame({name: integer(samples, name)[known] for name in names})

@@ -1,7 +1,7 @@
-"""What every worker did over time, in bins: how long each kind of work took in each of them.
+"""The work of every worker over time, in bins: the time of each kind of work in each bin.
 
-Nothing is picked out or left out: a bin holds the exact time of each kind, so that the density of
-what is shown is right whatever the length of the run.
+Nothing is selected or left out: a bin holds the exact time of each kind, so that the density of
+what is shown is right for any length of the run.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from lotus.analysis.common.columns import Bools, Floats, Ints, integer
 from lotus.analysis.common.run_contents import RunContents
 from native_map.estimate import interval_join
 
-# What a thread does, beside operations (which have their own names).
+# What a thread does other than operations (which have their own names).
 OTHER_OPERATIONS = "other operations"
 REST = "own code, rest of fetch"
 KINDS = {
@@ -62,11 +62,12 @@ def lanes(
     most_kinds: int = 5,
     most_lanes: int = 64,
 ) -> Lanes:
-    """Fill them from `Run.other_intervals`, the operations of `contents`, which are read again part
-    by part, `Run.workers`, and one row (rank, pid) per main process.
+    """Fill the lanes.
 
-    Sending is left out: it is done by a thread beside. Operations beyond the `most_kinds` longest
-    are one kind. An interval inside another takes its time away from that.
+    From `Run.other_intervals`, the operations of `contents`, which are read again part by part,
+    `Run.workers`, and one row (rank, pid) per main process. Sending is left out: another thread
+    does it. Operations beyond the `most_kinds` longest are one kind. An interval inside another
+    takes its time away from that.
     """
     kept = others[others["kind"].isin(KINDS.keys())]
     sums = contents.operations
@@ -93,7 +94,7 @@ def _lane_table(rows: Sequence[_Lane]) -> pd.DataFrame:
 
 
 class _Kinds:
-    """Numbers for what threads do: operations of most time first, then those of KINDS."""
+    """Numbers of the kinds of work: operations of most time first, then those of KINDS."""
 
     def __init__(self, others: pd.DataFrame, cells: pd.DataFrame, most: int) -> None:
         took = cells.groupby("operation", sort=False)["duration_ns"].sum()
@@ -121,7 +122,7 @@ class _Kinds:
 
 
 class _IntervalsBeside:
-    """The intervals that are no operations, ready to find those around some operations."""
+    """The intervals that are no operations, ready for finding those around some operations."""
 
     def __init__(self, others: pd.DataFrame, kinds: _Kinds) -> None:
         code = np.zeros(len(others), np.int64)
@@ -143,7 +144,7 @@ class _IntervalsBeside:
             np.maximum.accumulate(self._latest[low:high], out=self._latest[low:high])
 
     def around(self, ops: pd.DataFrame) -> pd.DataFrame:
-        """Return those of the same processes that lie at the time of these operations."""
+        """Return the intervals of the same processes at the time of these operations."""
         pids, start = integer(ops, "pid"), integer(ops, "start_ns")
         end, parts = start + integer(ops, "duration_ns"), []
         for pid in np.unique(pids).tolist():
@@ -156,7 +157,7 @@ class _IntervalsBeside:
 
 
 class _Filled:
-    """Lanes that are filled with intervals, some at a time."""
+    """Lanes that are filled with intervals, a part at a time."""
 
     def __init__(
         self,
@@ -175,12 +176,13 @@ class _Filled:
         }
         of_ranks = (integer(ranks, name).tolist() for name in ("pid", "rank"))
         self.ranks: dict[int, int] = dict(zip(*of_ranks, strict=True))
-        # Per lane: in each bin how many begin less how many end, and how long from then to its end.
+        # Per lane and bin: how many begin less how many end, and how long from then to the bin's
+        # end.
         self.sums: dict[_Lane, Floats] = {}
         self.left_out: set[_Lane] = set()
 
     def add(self, intervals: pd.DataFrame, new: Bools) -> None:
-        """Fill in the time of the `new` ones; the others are around them, or within."""
+        """Add the time of the `new` ones; the others are around them, or within."""
         if not len(intervals):
             return
         index = interval_join.index(intervals)
@@ -192,7 +194,7 @@ class _Filled:
         took = np.bincount(thread, lasted, len(names)).astype(np.float64)
         known = self._places(names, took)
         lane = np.array([known.get(name, -1) for name in names], np.int64)[thread]
-        # An interval's time is its kind's, and no longer that of the kind around it.
+        # An interval's time counts for its kind, and no longer for the kind around it.
         inside = np.flatnonzero(fresh & (parent >= 0))
         between = np.flatnonzero(~fresh & (parent >= 0) & fresh[np.maximum(parent, 0)])
         beyond = parent[between]
@@ -244,7 +246,7 @@ class _Filled:
         pid, tid = key >> 32, key & 0xFFFFFFFF
         if pid in self.workers and tid == pid:
             return (*self.workers[pid], -1)
-        # A process that iterates: each of its threads that does.
+        # A process that iterates: one lane for each thread that does.
         return (self.ranks.get(pid, self.workers.get(pid, (0,))[0]), -1, -1, tid)
 
     def lanes(self, names: list[str], most: int) -> Lanes:

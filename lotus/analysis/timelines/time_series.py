@@ -11,15 +11,15 @@ from lotus.analysis.common.scope import Scope
 
 MEASURES = ("wait", "step", "delay")
 _MOST_OF_EPOCHS = 0.2  # of the rows of a thinned series
-_LEAST_OF_BIN = 0.05  # a rate of less time says nothing
-_BATCHES_A_BIN = 4  # on average, for a rate that is more than the grain of single batches
+_LEAST_OF_BIN = 0.05  # a rate over less time says nothing
+_BATCHES_A_BIN = 4  # on average: with fewer, a rate shows single batches
 
 
 def batch_series(scope: Scope) -> pd.DataFrame:
-    """One row per batch taken, by rank and time: rank epoch batch size time_ns wait_ns step_ns
-    delay_ns.
+    """Return one row per batch taken, by rank and time.
 
-    time_ns: `next` returned it, from the first `iter()` of the rank on; NaN where not measured.
+    Columns: rank epoch batch size time_ns wait_ns step_ns delay_ns. time_ns: `next` returned it,
+    from the first `iter()` of the rank on; NaN where not measured.
     """
     waits, batches = scope.waits, scope.batches
     end = number(waits, "start_ns") + number(waits, "wait_ns")
@@ -47,7 +47,7 @@ def batch_series(scope: Scope) -> pd.DataFrame:
 
 
 def _begin_of_rank(scope: Scope, rank: Ints) -> Floats:
-    """When each row's rank first called `iter()`, or `next` where that was not recorded."""
+    """Return when each row's rank first called `iter()`, or `next` if that was not recorded."""
     begun = pd.concat(
         [
             pd.DataFrame({"rank": integer(frame, "rank"), "start": number(frame, "start_ns")})
@@ -59,11 +59,12 @@ def _begin_of_rank(scope: Scope, rank: Ints) -> Floats:
 
 
 def thinned(series: pd.DataFrame, most: int = 1500) -> pd.DataFrame:
-    """At most about `most` rows of a `batch_series`: rank epoch time_ns batches, and of every
-    measure wait_ns (mean), wait_max_ns, and so on.
+    """Return at most about `most` rows of a `batch_series`, each of several batches.
 
-    `batches` is how many stand behind a row: neighbours of one rank, equally many in each. They are
-    of one epoch, unless there are so many that a row would have few; `epoch` is that of the first.
+    Columns: rank epoch time_ns batches, and of every measure wait_ns (mean), wait_max_ns, and so
+    on. `batches` is how many stand behind a row: neighbours of one rank, equally many in each. They
+    are of one epoch, unless there are so many that a row would have few; `epoch` is that of the
+    first.
     """
     keys = ["rank", "epoch"]
     if len(series[keys].drop_duplicates()) > most * _MOST_OF_EPOCHS:
@@ -108,12 +109,12 @@ def loops(scopes: Sequence[Scope], rank: int) -> pd.DataFrame:
 def throughput(
     series: pd.DataFrame, most: int = 200, loops: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """Samples a second over time, of a `batch_series`: rank start_ns end_ns samples samples_per_s.
+    """Return samples a second over time, of a `batch_series`.
 
-    Bins of equal length, at most `most`, of four batches or more on average. The bins' samples add
-    up to those of the series; a batch whose size was not recorded counts as large as the others.
-    With the `loops` of this loader, samples_per_s is of the time that they took of a bin; NaN in a
-    bin between them.
+    Columns: rank start_ns end_ns samples samples_per_s. Bins of equal length, at most `most`, of
+    four batches or more on average. The bins' samples add up to those of the series; a batch whose
+    size was not recorded counts as large as the others. With the `loops` of this loader,
+    samples_per_s is of the time that they took of a bin; NaN in a bin between them.
     """
     size = number(series, "size")
     usual = np.nanmean(size) if (~np.isnan(size)).any() else np.nan
@@ -157,7 +158,7 @@ def _time_in(loops: pd.DataFrame | None, edges: Floats) -> Floats:
 
 
 def memory(scope: Scope, most: int = 300) -> pd.DataFrame:
-    """Memory of each process over time: rank worker (-1: main) pid time_ns pss_bytes.
+    """Return the memory of each process over time: rank worker (-1: main) pid time_ns pss_bytes.
 
     time_ns as in `batch_series`. Of a process with more than `most` readings the largest of
     neighbours is kept.
