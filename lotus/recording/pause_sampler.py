@@ -1,7 +1,7 @@
 """Samples Python stacks of the main process in long pauses between its loops, with py-spy.
 
-It starts some way into a pause, and the first look that finds the pause over ends it. So its stacks
-are of the pause, but for those since the look before.
+It starts some way into a pause, sooner after one that was long, and the first look that finds the
+pause over ends it. So its stacks are of the pause, but for those since the look before.
 """
 
 from pathlib import Path
@@ -9,7 +9,9 @@ from pathlib import Path
 from lotus.format.run_directory import PAUSE_CODE
 from lotus.recording.py_spy_child import PySpyChild
 
-_LONG_S = 0.5  # a pause of less is not sampled
+_LONG_S = 0.5  # a pause of less is not sampled, but for one after one of `_REPEATED_S`
+_REPEATED_S = 0.3  # py-spy takes most of that to start
+_SOON_S = 0.05  # pauses between training and validation are shorter
 
 
 class PauseSampler:
@@ -18,12 +20,16 @@ class PauseSampler:
     def __init__(self, directory: Path) -> None:
         self.sample = PySpyChild(directory / PAUSE_CODE)
         self._begun: dict[int, float] = {}  # by process, seconds
+        self._longest: dict[int, float] = {}  # pause by process, seconds
 
     def look(self, pid: int, in_pause: bool, now: float) -> None:
         """Note whether a main process is between its loops `now` (seconds, of any clock)."""
         if not in_pause:
-            self._begun.pop(pid, None)
+            took = now - self._begun.pop(pid, now)
+            self._longest[pid] = max(took, self._longest.get(pid, 0.0))
             if pid == self.sample.pid:
                 self.sample.interrupt()
-        elif now - self._begun.setdefault(pid, now) >= _LONG_S:
+            return
+        least = _SOON_S if self._longest.get(pid, 0.0) >= _REPEATED_S else _LONG_S
+        if now - self._begun.setdefault(pid, now) >= least:
             self.sample.start(pid)

@@ -54,4 +54,4 @@ def test_the_state_page_tells_a_step_from_the_time_between_loops(torch, trace_co
     phases = {"step": state_page.STEP, "between": state_page.BETWEEN}
     lines = [line.split() for line in got.out.decode().splitlines()]
     assert [int(phase) for _, phase in lines] == [phases[where] for where, _ in lines]
-    assert len(lines) == 5
+    assert len(lines) == 13

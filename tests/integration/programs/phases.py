@@ -10,14 +10,14 @@ PHASE = 3  # its word of the page
 
 
 def show(where):
-    (path,) = glob.glob(os.path.join(sys.argv[1], "state", "*.state"))
+    (path,) = glob.glob(os.path.join(sys.argv[1], "state", f"*-{os.getpid()}-*.state"))
     with open(path, "rb") as page:
         words = memoryview(page.read()).cast("q")
     print(where, words[PHASE])
 
 
-def loader():
-    return DataLoader(list(range(4)), batch_size=2)
+def loader(**settings):
+    return DataLoader(list(range(4)), batch_size=2, **settings)
 
 
 for place, _ in enumerate(loader()):
@@ -31,3 +31,11 @@ for _ in loader():
     show("step")
     break
 show("between")
+
+for settings in ({"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}):
+    batches = loader(**settings)
+    for _ in range(2):
+        for place, _ in enumerate(batches):
+            if not place:
+                show("step")
+        show("between")

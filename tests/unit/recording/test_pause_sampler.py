@@ -49,9 +49,22 @@ def test_a_short_pause_is_not_sampled(folder: Path) -> None:
     sampler = PauseSampler(folder)
     for begin in range(5):
         sampler.look(12, True, begin)
-        sampler.look(12, True, begin + 0.3)
-        sampler.look(12, False, begin + 0.4)
+        sampler.look(12, True, begin + 0.1)
+        sampler.look(12, False, begin + 0.2)
     assert sampler.sample._child is None
+
+
+def test_after_one_of_some_length_the_next_is_sampled_soon(folder: Path) -> None:
+    stand_in(folder, 40)
+    sampler = PauseSampler(folder)
+    for begin, took in ((0.0, 0.4), (10.0, 0.01)):  # before a validation, and after it
+        sampler.look(12, True, begin)
+        sampler.look(12, False, begin + took)
+    assert sampler.sample._child is None
+    sampler.look(12, True, 20.0)
+    sampler.look(12, True, 20.1)
+    assert sampler.sample._child is not None
+    sampler.sample.finish()
 
 
 def test_a_long_pause_is_sampled_until_its_end(folder: Path) -> None:

@@ -113,8 +113,9 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
         try:
             data = original(self)
         except StopIteration as end_of_loop:
-            # So that a kill after the loop does not look like a wait.
-            page[state_page.W_PHASE] = state_page.STEP
+            # So that a kill after the loop does not look like a wait. Where torch has shut down the
+            # workers of this loop, `ended` was called meanwhile.
+            page[state_page.W_PHASE] = iteration.after
             page[state_page.W_SINCE] = clock()
             try:
                 edge(recorder, stopped, recorder, loaders, iteration)
