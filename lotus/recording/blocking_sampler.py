@@ -135,6 +135,7 @@ class BlockingSampler:
 
     def _look_until_stopped(self) -> None:
         period, scanned = _PERIOD_S, 0.0
+        running: set[int] = set()
         while not self._reasons.problem and not self._is_left_within(period):
             begun = time.thread_time_ns()
             if time.monotonic() - scanned > _RESCAN_S:
@@ -142,18 +143,22 @@ class BlockingSampler:
                 self._own_code.sample.collect()
                 self._pauses.sample.collect()
                 # The workers of a loop that hardly waits are not observed.
-                self._own_code.consider(*self._looks_at_step(), _BINDING_SHARE)
-                for where in (_IN_OWN_CODE, _IN_COLLATE):
-                    self._own_code.consider(*self._looks_at_making(where), _LARGE_SHARE)
-                self._own_code.consider(*self._looks_at_sampler(), _LARGE_SHARE)
-                self._own_code.consider(*self._looks_at_step("lock"), _LOCKED_SHARE)
+                for looks, least_share in (
+                    (self._looks_at_step(), _BINDING_SHARE),
+                    (self._looks_at_making(_IN_OWN_CODE), _LARGE_SHARE),
+                    (self._looks_at_making(_IN_COLLATE), _LARGE_SHARE),
+                    (self._looks_at_sampler(), _LARGE_SHARE),
+                    (self._looks_at_step("lock"), _LOCKED_SHARE),
+                ):
+                    self._own_code.consider(*looks, least_share, running)
                 scanned = time.monotonic()
             processes = [
                 process
                 for name, descriptor in list(self._pages.items())
                 if descriptor >= 0 and (process := self._look(name, descriptor)) is not None
             ]
-            self._machine.read(pid for pid, _ in processes)
+            running = {pid for pid, _ in processes}
+            self._machine.read(running)
             cost = time.thread_time_ns() - begun
             self._memory.read(processes)  # within limits of its own
             self._cost_ns += time.thread_time_ns() - begun

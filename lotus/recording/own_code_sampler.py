@@ -1,5 +1,6 @@
 """Samples Python stacks where data set, sampler or training step are slow: py-spy, two seconds."""
 
+from collections.abc import Container
 from pathlib import Path
 
 from lotus.format.run_directory import OWN_CODE
@@ -14,15 +15,17 @@ class OwnCodeSampler:
     def __init__(self, directory: Path) -> None:
         self.sample = PySpyChild(directory / OWN_CODE)
 
-    def consider(self, own: dict[int, int], everything: int, least_share: float) -> None:
-        """Start if it is worth it.
+    def consider(
+        self, own: dict[int, int], everything: int, least_share: float, running: Container[int]
+    ) -> None:
+        """Start if it is worth it, for the process with most of it among those that still run.
 
         `own`: looks at the program's own code, by process; `everything`: looks at what it is a part
         of, of which `least_share` (0 to 1) makes it worth it.
         """
-        count = sum(own.values())
-        if count >= _LEAST_LOOKS and count >= least_share * everything:
-            self.sample.start(max(own, key=lambda pid: own[pid]))
+        count, left = sum(own.values()), [pid for pid in own if pid in running]
+        if left and count >= _LEAST_LOOKS and count >= least_share * everything:
+            self.sample.start(max(left, key=lambda pid: own[pid]))
 
     def look(self, pid: int, in_pause: bool) -> None:
         """End one of a main process that is between its loops now: it is of what is in them."""

@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 from lotus.common import py_spy_program
@@ -21,7 +22,7 @@ _PATIENCE_S = 1.0  # until an interrupted one has written what it has
 
 
 class PySpyChild:
-    """One at a time, and another one where the last one saw too little.
+    """One at a time, and another one where those before saw too little, as in short pauses.
 
     `stacks` holds lines as py-spy writes them: frames from the outermost, then a count. `texts`
     holds the source of the innermost line of each that is not a library's, by `file:line`. Until it
@@ -32,6 +33,7 @@ class PySpyChild:
         self.stacks: list[str] = []
         self.texts: dict[str, str] = {}
         self.pid = -1  # the process that is sampled; -1: none now
+        self._counts: Counter[str] = Counter()  # samples by stack, of all of them
         self._output = output
         self._child: subprocess.Popen[bytes] | None = None
         self._left = _MOST_TRIES
@@ -78,11 +80,12 @@ class PySpyChild:
             lines = [line for line in text.splitlines() if line]
         with contextlib.suppress(OSError):
             self._output.unlink()
-        seen = sum(map(_count, lines))
-        if seen > sum(map(_count, self.stacks)):
-            self.stacks = sorted(lines, key=_count, reverse=True)[:_MOST_LINES]
-            self.texts = texts_of(self.stacks)
-        if seen >= _ENOUGH or not self._is_interrupted:
+        for line in lines:
+            self._counts[line.rpartition(" ")[0]] += _count(line)
+        most = self._counts.most_common(_MOST_LINES)
+        self.stacks = [f"{stack} {count}" for stack, count in most if count]
+        self.texts = texts_of(self.stacks)
+        if self._counts.total() >= _ENOUGH:
             self._left = 0
 
     def finish(self) -> None:

@@ -50,22 +50,46 @@ def collect(sampler: OwnCodeSampler) -> None:
 def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
     stand_in(folder)
     sampler = OwnCodeSampler(folder)
-    sampler.consider({11: 5, 12: 30}, 100, 0.5)  # too few looks
+    sampler.consider({11: 5, 12: 30}, 100, 0.5, {11, 12})  # too few looks
     assert not (folder / "calls").exists()
-    sampler.consider({11: 5, 12: 60}, 100, 0.5)
+    sampler.consider({11: 5, 12: 60}, 100, 0.5, {11, 12})
     collect(sampler)
     assert sampler.sample.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]
-    sampler.consider({11: 500}, 500, 0.5)
+    sampler.consider({11: 500}, 500, 0.5, {11, 12})
     calls = (folder / "calls").read_text().splitlines()
     assert len(calls) == 1
     assert "--pid=12" in calls[0]
     assert "--nonblocking" in calls[0]
 
 
+def test_a_worker_that_has_ended_is_not_chosen_and_a_short_one_is_followed_by_another(
+    folder: Path,
+) -> None:
+    # GIVEN stacks of a worker that ended soon, among them too few samples
+    stand_in(folder)
+    path = folder / "py-spy"
+    path.write_text(path.read_text().replace("g (a.py:2) 30", "g (a.py:2) 9"))
+    sampler = OwnCodeSampler(folder)
+    sampler.consider({11: 500, 12: 60}, 560, 0.5, {12})
+    collect(sampler)
+    # WHEN the next epoch has another worker
+    sampler.consider({11: 500, 12: 60, 13: 3}, 563, 0.5, {13})
+    collect(sampler)
+    # THEN both were sampled, and the stacks are of both
+    calls = (folder / "calls").read_text().splitlines()
+    assert [pid in call for pid, call in zip(("--pid=12", "--pid=13"), calls, strict=True)] == [
+        True,
+        True,
+    ]
+    assert sampler.sample.stacks == ["g (a.py:2) 18", "f (a.py:1) 4"]
+    sampler.consider({11: 500}, 500, 0.5, set())
+    assert sampler.sample._child is None
+
+
 def test_little_own_code_starts_nothing(folder: Path) -> None:
     stand_in(folder)
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 1000, 0.5)
+    sampler.consider({12: 60}, 1000, 0.5, {11, 12})
     sampler.sample.finish()
     assert sampler.sample.stacks == []
     assert not (folder / "calls").exists()
@@ -75,7 +99,7 @@ def started(folder: Path) -> tuple[OwnCodeSampler, subprocess.Popen[bytes]]:
     """A sampler of process 12, and its py-spy, which has written something and goes on."""
     stand_in(folder, "exec sleep 1000")
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60, 0.5)
+    sampler.consider({12: 60}, 60, 0.5, {11, 12})
     child = sampler.sample._child
     assert child is not None
     wait_until(lambda: has_content(folder / "own_code.txt"), child, pause_s=0.01)
@@ -91,8 +115,8 @@ def test_one_that_still_runs_is_ended(folder: Path) -> None:
 def test_without_py_spy_nothing_happens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60, 0.5)
-    sampler.consider({12: 600}, 600, 0.5)
+    sampler.consider({12: 60}, 60, 0.5, {11, 12})
+    sampler.consider({12: 600}, 600, 0.5, {11, 12})
     sampler.sample.finish()
     assert sampler.sample.stacks == []
 
@@ -109,7 +133,7 @@ def test_the_programs_innermost_lines_are_read_at_once(folder: Path) -> None:
     )
     stand_in(folder, 'cp "$(dirname "$0")/stacks" "$file"')
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60, 0.5)
+    sampler.consider({12: 60}, 60, 0.5, {11, 12})
     collect(sampler)
     assert sampler.sample.texts == {
         f"{program}:2": "gc.collect()",
@@ -142,7 +166,7 @@ def test_a_step_that_is_often_at_a_lock_has_its_stacks_sampled(
         {(12, -1, -4, reason): 60, (12, -1, -4, "sleep"): 84, (12, -1, -3, "events"): 96}
     )
     sampler = OwnCodeSampler(folder)
-    sampler.consider(*looks._looks_at_step("lock"), 0.2)
+    sampler.consider(*looks._looks_at_step("lock"), 0.2, {12})
     if started:
         collect(sampler)
     assert (folder / "calls").exists() == started

@@ -82,7 +82,7 @@ def test_pauses_of_few_stacks_are_sampled_again(folder: Path) -> None:
     for place, count in enumerate((2, 7, 5)):
         stand_in(folder, count)
         sampled_pause(sampler, folder / "pause_code.txt", 10.0 * place)
-    assert sampler.sample.stacks == ["f (a.py:1) 7"]
+    assert sampler.sample.stacks == ["f (a.py:1) 14"]
     sampler.look(12, True, 50.0)
     sampler.look(12, True, 60.0)
     assert sampler.sample._child is None
