@@ -311,8 +311,9 @@ class Run:
         persistent_workers, start_method, drop_last, in_order, sampler, batch_sampler, collate_fn,
         timeout, snapshot_every_n_steps (of torchdata's StatefulDataLoader), threads_set_at
         (`file:line` of a call of `torch.set_num_threads` in the main module or the file that
-        iterates it), library_threads_set_at (the same of a line that gives OpenMP, numpy's BLAS or
-        cv2 several threads).
+        iterates it), library_threads_set (`VARIABLE=VALUE at
+        file:line` that the program sets, or `file:line` of a call that gives OpenMP, numpy's BLAS
+        or cv2 several threads).
         """
         return summary_tables.loaders(self._outline)
 

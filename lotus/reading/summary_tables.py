@@ -167,7 +167,7 @@ _LOADER_TYPES = {
     "timeout": "float64",
     "snapshot_every_n_steps": "Int64",
     "threads_set_at": "object",
-    "library_threads_set_at": "object",
+    "library_threads_set": "object",
 }
 
 

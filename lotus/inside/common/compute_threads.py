@@ -12,13 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 _OF_TORCH = re.compile(rb"set_num_threads\(")
-# Of OpenMP, numpy's BLAS and others, by their variables or functions. A variable that is set this
-# way overrides that of the program's environment, unlike one set by `setdefault`.
-_OF_LIBRARIES = re.compile(
-    rb"_NUM_THREADS['\"]\s*\]\s*=(?!=)|(?:putenv|environ\.update)\(.*_NUM_THREADS"
-    rb"|threadpool_limits\(|setNumThreads\("
-)
-_TO_ONE = re.compile(rb"[=,(:]\s*['\"]?[01]['\"]?\s*[)}\s]*$")
+_OF_LIBRARIES = re.compile(rb"threadpool_limits\(|setNumThreads\(")
+_TO_ONE = re.compile(rb"[=(]\s*[01]\s*[)\s]*$")
+_VARIABLES = [f"{library}_NUM_THREADS" for library in ("OPENBLAS", "OMP", "MKL", "BLIS", "NUMEXPR")]
 _MOST_BYTES = 1 << 20  # of a source file
 
 
@@ -36,9 +32,34 @@ def threads_set_at(frame: "FrameType | None") -> str:
     return _place_in(frame, _OF_TORCH)
 
 
-def library_threads_set_at(frame: "FrameType | None") -> str:
-    """Return where the program gives other libraries than torch several threads, likewise."""
+def library_threads_set(frame: "FrameType | None") -> str:
+    """Return what gives other libraries than torch several threads, and where; "" if not found.
+
+    `VARIABLE=VALUE at file:line` of an environment variable that the program itself has set, which
+    one of its environment would not change; its place is left out if not found. `file:line` of a
+    call that sets them.
+    """
+    for name, value in _variables_set().items():
+        place = _place_in(frame, re.compile(name.encode()))
+        return f"{name}={value}{f' at {place}' if place else ''}"
     return _place_in(frame, _OF_LIBRARIES, _TO_ONE)
+
+
+def _variables_set() -> dict[str, str]:
+    """Return the variables that the program set to more than one thread since it was started."""
+    with quiet(OSError), open("/proc/self/environ", "rb") as file:
+        started = dict(
+            word.decode("utf-8", "replace").split("=", 1)
+            for word in file.read().split(b"\0")
+            if b"=" in word
+        )
+        now = {name: os.environ.get(name, "1") for name in _VARIABLES}
+        return {
+            name: value
+            for name, value in now.items()
+            if value not in ("1", started.get(name)) and value.isascii() and value.isdecimal()
+        }
+    return {}
 
 
 def _place_in(

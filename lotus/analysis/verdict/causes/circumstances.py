@@ -74,7 +74,7 @@ class Circumstances:
     few_cores: float = math.nan  # that the program may use, all ranks; NaN: all, or not known
     torch_threads: int = -1  # in which torch computes in the main process; -1: not known
     threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
-    library_threads_set_at: str = ""  # the same of other libraries, by a variable or a call
+    library_threads_set: str = ""  # what gives other libraries several, with its place
     hot_in_collate: list[HotFunction] = field(default_factory=list)
     # The operation within each that has most of its time, by its name; "": none has.
     inner: Mapping[str, str] = field(default_factory=dict)
@@ -157,7 +157,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         few_cores=allowed_cores(scope) if cores_are_few(scope) else math.nan,
         torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),
         threads_set_at=str(settings.get("threads_set_at") or ""),
-        library_threads_set_at=str(settings.get("library_threads_set_at") or ""),
+        library_threads_set=str(settings.get("library_threads_set") or ""),
         inner={name: scope.calls.mostly(name) for name in scope.calls.outermost},
         replayed=GainPrediction(scope, max(_left_cores(scope, use), scope.cores * _FAIR)),
     )

@@ -144,12 +144,12 @@ def _against_workers(charge: Charge, around: Circumstances) -> Advice:
             ),
             fewer.remedy.with_changes({"num_workers": "more"}),
         )
-    if _not_torch(charge, around) and around.library_threads_set_at:
-        place = around.library_threads_set_at
+    if _not_torch(charge, around) and around.library_threads_set:
+        place = around.library_threads_set
         return Advice(
-            f"Let each worker compute in one thread: set 1 where {place} gives a library more "
-            "(numpy's BLAS, OpenCV or another; torch uses one there). What the program sets "
-            "itself overrides a variable of its environment.",
+            f"Let each worker compute in one thread: the program itself gives a library more "
+            f"({place}), which overrides a variable of its environment: set 1 there. Torch uses "
+            "one thread in a worker.",
             _FEWER_IN_CODE.or_code(place),
         )
     if _not_torch(charge, around):
@@ -184,12 +184,12 @@ def _with_fewer(count: int, around: Circumstances) -> Advice:
             "instead; such a call overrides OMP_NUM_THREADS.",
             _FEWER_IN_CODE.or_code(),
         )
-    if around.library_threads_set_at:
+    if around.library_threads_set:
         return Advice(
             f"Compute in fewer threads: call torch.set_num_threads({count}), or set {count} where "
-            f"{around.library_threads_set_at} sets more; what the program sets itself overrides a "
+            f"the program itself sets more ({around.library_threads_set}), which overrides a "
             "variable of its environment.",
-            _FEWER_IN_CODE.or_code(around.library_threads_set_at),
+            _FEWER_IN_CODE.or_code(around.library_threads_set),
         )
     return Advice(
         f"Compute in fewer threads: start the program with OMP_NUM_THREADS={count} in its "

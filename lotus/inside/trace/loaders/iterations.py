@@ -10,7 +10,7 @@ import weakref
 
 from ...common.clocks import clock
 from ...common.code_origin import nearest, place
-from ...common.compute_threads import library_threads_set_at, threads_set_at, torch_threads
+from ...common.compute_threads import library_threads_set, threads_set_at, torch_threads
 from ...common.guard import ask, edge
 from ...common.library_consumers import facts_of_caller
 from ...common.loader_description import length_of
@@ -283,7 +283,7 @@ def describe(loader: Any, built: Built | None = None) -> dict[str, object]:
     rank, _, world_size = rank_of_process()
     places = {
         "threads_set_at": ask(threads_set_at, caller, default=""),
-        "library_threads_set_at": ask(library_threads_set_at, caller, default=""),
+        "library_threads_set": ask(library_threads_set, caller, default=""),
     }
     return {
         **{key: place for key, place in places.items() if place},

@@ -68,11 +68,11 @@ def test_threads_of_workers_in_which_torch_has_one_are_of_another_library() -> N
 def test_a_variable_that_the_program_sets_itself_is_changed_there() -> None:
     run = cores(Plan(workers=2, operations={"Slow": 20.0}, cores=2).run(), (0.2, 0.5, 0.5), QUIET)
     run.workers["threads"], run.workers["torch_threads"] = 6, 1
-    run.loaders["library_threads_set_at"] = "train.py:3"
+    run.loaders["library_threads_set"] = "OPENBLAS_NUM_THREADS=8 at train.py:3"
     of_workers = judged(run).causes[0]
     run = cores(Plan(workers=4, step=100, cores=16).run(), QUIET, (0.42, 0.55, 0.95))
     run.epochs["torch_threads"] = 16
-    run.loaders["library_threads_set_at"] = "train.py:3"
+    run.loaders["library_threads_set"] = "train.py:3"
     of_step = judged(run).causes[0]
     for cause, kind in ((of_workers, "worker-threads"), (of_step, "step-threads")):
         assert cause.kind == kind
