@@ -1,4 +1,4 @@
-"""What `lotus.load` and `lotus.Run` are."""
+"""The definitions of `lotus.load` and `lotus.Run`."""
 
 import os
 

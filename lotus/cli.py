@@ -108,7 +108,7 @@ def _names() -> list[str]:
 
 
 def parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """The parser of these files of lotus/commands/ (default: of all)."""
+    """Return the parser of these files of lotus/commands/ (default: of all)."""
     wanted = _names() if names is None else names
     commands = [cast(Command, importlib.import_module(f"lotus.commands.{name}")) for name in wanted]
     whole = argparse.ArgumentParser(

@@ -1,1 +1,1 @@
-"""What would make a program's training faster, tried in that program: `lotus advise`."""
+"""Ways to make a program's training faster, tried in that program: `lotus advise`."""

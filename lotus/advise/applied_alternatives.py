@@ -1,4 +1,4 @@
-"""Alternatives that `lotus run` can put in: which ones are measured in training, and are kept."""
+"""Alternatives that `lotus run` can apply: those that are measured in training, and kept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def uses(result: Ceilings, others: Alternatives) -> tuple[AlternativeUse, ...]:
     """Return what was shown to make the program's own training faster."""
     exact, both = gain(result, EXACT), gain(result, ALL)
     if both is not None and exact is not None and exact.mean >= both.mean:
-        both = None  # what may change values gains nothing more
+        both = None  # alternatives that may change values gain nothing more
     kinds = {each.name: each.exact for each in others.tried if each.applicable}
     return tuple(
         AlternativeUse(name, is_exact)

@@ -17,9 +17,9 @@ from lotus.advise.fed_blocks import BlockTimer, FedBlock, Feeds
 from lotus.settings import sample_caches
 from lotus.tune.program.program import TrialFailed
 
-FILLING, CACHED = "filling", "cached"  # as lotus/inside/tune/fed_training.py has them
-_ENOUGH, _PRECISE = 6, 0.02  # rounds, and half the interval's width, at which it may end
-_LONGER = 2  # times the budget, where fewer than LEAST_ROUNDS fit into it
+FILLING, CACHED = "filling", "cached"  # as in lotus/inside/tune/fed_training.py
+_ENOUGH, _PRECISE = 6, 0.02  # rounds, and half the interval's width, from which it may end
+_LONGER = 2  # times the budget, if fewer than LEAST_ROUNDS fit into it
 
 
 class TooLong(Exception):
@@ -104,7 +104,8 @@ class _CacheBlocks:
     def _round(self) -> None:
         """Measure a block of each kind. Raises TrialFailed."""
         done: dict[str, FedBlock] = {}
-        # What is cached is what was filled just before; without a cache it goes first or last.
+        # The samples that were just filled are cached; the block without a cache goes first or
+        # last.
         last = len(self._rounds) % 2
         for kind in (FILLING, CACHED, REAL) if last else self._kinds:
             block = self._timer.time(kind, self._left_s)

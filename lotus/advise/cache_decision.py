@@ -1,4 +1,4 @@
-"""Whether a planned cache pays, by what was timed of it in training."""
+"""The decision for or against a planned cache, from its times in training."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from lotus.advise.cache_plan import LEAST_SAVED, CachePlanning
 from lotus.advise.cache_timing import CacheTiming, Ratio
 from lotus.common.formatting import duration, plural
 
-# Part of a loop's time that is the wait for data, below which the step binds.
+# Share of a loop's time in waits for data, below which the step sets the pace.
 _STEP_BINDS = 0.05
 
 

@@ -1,4 +1,4 @@
-"""Whether caching samples pays, at which cut and where: the choice from what was measured.
+"""The choice of a cache of samples from measurements: none, or at which cut and where.
 
 Pure: the events come from lotus/inside/isolate/cut_bench.py, the room from cache_room.py. Times are
 ns of a sample in its worker: CPU time, and time blocked, with collate and without sending.
@@ -25,24 +25,24 @@ from lotus.settings.tuned_file import Target
 
 RAM, DISK = "RAM", "disk"
 LEAST_SAVED = 0.05  # of a sample's time: less is not worth a cache
-_LEAST_SELECTED = 0.1  # of the saving, that leaving samples out has to add
+_LEAST_SELECTED = 0.1  # of the saving, which leaving samples out must add
 
 
 @dataclass(frozen=True)
 class CachePlace:
-    """Where samples may be cached. Rates are of storage, for all workers together."""
+    """A place for cached samples. Rates are of storage, for all workers together."""
 
     kind: str  # RAM, DISK
     folder: str | None  # None: the user's cache folder
     budget_bytes: int
     write_bytes_per_s: float = math.inf
     read_bytes_per_s: float = math.inf
-    page_cache_bytes: int = 0  # what is cached is read from memory again where it is no more
+    page_cache_bytes: int = 0  # beyond this, cached samples are read from storage again
 
 
 @dataclass(frozen=True)
 class Compression:
-    """What samples of a cut take with one method; a value for each of its first samples."""
+    """The cost of samples of a cut with one method; a value for each of its first samples."""
 
     method: str
     bytes: Floats
@@ -62,7 +62,7 @@ class Cut:
     value: str  # in words
     before_ns: Floats
     after_ns: Floats
-    bytes: Floats  # empty where it cannot be cached, as the following
+    bytes: Floats  # empty if it cannot be cached, like the following
     keep_ns: Floats
     fetch_ns: Floats
     before_cpu_ns: Floats  # without time blocked
@@ -71,7 +71,7 @@ class Cut:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be cached, and was measured on all samples."""
+        """True if it can be cached, and was measured on all samples."""
         return self.why is None and len(self.bytes) > 0 and len(self.bytes) == len(self.before_ns)
 
 
@@ -87,14 +87,14 @@ class PlannedSet:
     batch_size: int | None
     num_workers: int
     refused: str | None
-    files: bool  # whether files of samples are known, so that changed ones are noticed
+    files: bool  # files of samples are known, so that changed ones are noticed
     unseen_files: bool
     samples: int  # that were measured
     torch: str | None
     program_bytes: int  # resident memory of the program at its first batch
     accesses: SampleAccesses | None = None  # of its epochs; None: it has no samples with an index
     not_followed: str | None = None  # why they are assumed; None: they were computed
-    collate_ns: float | None = None  # of a sample, which stays; None: it is not known
+    collate_ns: float | None = None  # of a sample, also with a cache; None: not known
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Offer:
-    """What caching samples at one cut in one place gives, in ns of a sample in its worker.
+    """The effect of caching samples at one cut in one place, in ns of a sample in its worker.
 
     It is computed from what was measured of a sample's parts, and decides between offers. What an
     epoch gains is measured afterwards, in training (`CachePlanning.timing`).
@@ -122,7 +122,7 @@ class Offer:
     share: float  # of the samples that are cached
     kept_bytes: float  # of their files
     whole_bytes: float  # of the budget that all samples would take
-    warm: bool  # whether they are assumed to be read from memory
+    warm: bool  # they are assumed to be read from memory
     now: Interval
     first: Interval  # epoch 1
     later: Interval  # mean from epoch 2 on
@@ -145,13 +145,13 @@ class Offer:
         return 1 - self.total_ns(epochs) / now if now else 0.0
 
     def total_ns(self, epochs: int) -> float:
-        """The time of a sample in so many epochs together."""
+        """Return the time of a sample in so many epochs together."""
         return self.first.mean + (epochs - 1) * self.later.mean
 
 
 @dataclass(frozen=True)
 class CachePlanning:
-    """What was measured and chosen."""
+    """The measurements and the choice."""
 
     data: PlannedSet
     cuts: tuple[Cut, ...]
@@ -164,12 +164,12 @@ class CachePlanning:
     shared: tuple[SharedCache, ...] = ()
     others: tuple[OtherLoader, ...] = ()
     costs: PipelineCost | None = None  # of its operations; None: they were not looked at
-    timing: CacheTiming | None = None  # of what was chosen; None: nothing was
-    is_unknown: bool = False  # whether what was timed leaves open whether it pays
+    timing: CacheTiming | None = None  # of the chosen offer; None: nothing was timed
+    is_unknown: bool = False  # the timing leaves open whether it pays
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended the timing."""
+        """True if Ctrl-C ended the timing."""
         return self.timing is not None and self.timing.interrupted
 
 
@@ -303,7 +303,7 @@ def _methods(
 
 
 def _best(offers: Sequence[Offer], epochs: int) -> Offer | None:
-    """The least time; of equals the one with fewer bytes, and RAM, which comes first."""
+    """Return the least time; of equals the one with fewer bytes, and RAM, which comes first."""
     return min(offers, key=lambda each: (each.total_ns(epochs), each.kept_bytes), default=None)
 
 
@@ -333,7 +333,7 @@ def _offer(
         """(warm, ns of a cached sample to write, and to read)."""
         bytes_cached = fits * length * float(np.mean(files * kept))
         warm = bytes_cached <= place.page_cache_bytes or math.isinf(place.read_bytes_per_s)
-        # The workers share what the storage gives.
+        # The workers share the rates of the storage.
         write = cut.bytes * (workers / place.write_bytes_per_s * 1e9)
         read = cut.bytes * (0.0 if warm else workers / place.read_bytes_per_s * 1e9)
         return warm, cut.keep_ns + write, cut.fetch_ns + read

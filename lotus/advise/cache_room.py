@@ -1,4 +1,4 @@
-"""Where samples may be cached here, and how much: memory, and disk with its measured rates."""
+"""The room for cached samples: memory, and disk with its measured rates."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def disk(
     path = folder or Path(users_root())
     there = path
     while not there.exists() and there != there.parent:
-        there = there.parent  # nothing stays behind where nothing is to be cached
+        there = there.parent  # nothing is left behind if nothing is to be cached
     try:
         free = _free(there)
         write, read = _rates(there, min(_TRIED, free // 4))
@@ -78,14 +78,14 @@ def _rates(folder: Path, count: int) -> tuple[float, float]:
     pieces = max(1, count // _PIECE)
     data = os.urandom(_PIECE)
     descriptor, name = tempfile.mkstemp(prefix=".measured-", dir=folder)
-    os.unlink(name)  # so that nothing is left where this is killed
+    os.unlink(name)  # so that nothing is left if this is killed
     try:
         begun = time.monotonic()
         for _ in range(pieces):
             os.write(descriptor, data)
         os.fsync(descriptor)
         written_s = time.monotonic() - begun
-        # So that it is read from the disk, where the file system can do without its pages.
+        # So that it is read from the disk, if the file system can drop its pages.
         with contextlib.suppress(OSError):
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         os.lseek(descriptor, 0, os.SEEK_SET)

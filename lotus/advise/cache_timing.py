@@ -1,4 +1,4 @@
-"""What epochs take without a planned cache, while they fill it, and with all samples from it.
+"""The time of epochs without a planned cache, while they fill it, and with all samples from it.
 
 Pure: the blocks that were measured come from cache_blocks.py; whole epochs follow from them.
 """
@@ -19,7 +19,7 @@ _WIDEST = 0.5  # half an interval's width, of logarithms: more says little
 
 @dataclass(frozen=True)
 class EpochShares:
-    """Which parts of an epoch's samples come from the cache, and are written to it."""
+    """The shares of an epoch's samples that come from the cache, and that are written to it."""
 
     hits: float
     written: float
@@ -54,7 +54,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class CacheTiming:
-    """What was timed, as `lotus.tune.session.subprocess_tuning.Measured` has it.
+    """The times of a cache, as `lotus.tune.session.subprocess_tuning.Measured`.
 
     batches  that were timed, in all blocks; whole epochs are computed from them
     start_s  of an epoch's seconds those that its workers take to start
@@ -75,7 +75,7 @@ class CacheTiming:
 
     @property
     def failure(self) -> str:
-        """Why nothing was timed, as a clause; "" if something was."""
+        """The reason for which nothing was timed, as a clause; "" if something was."""
         return "" if self.rounds else self.ended or "no block was timed"
 
     @property
@@ -100,12 +100,12 @@ class CacheTiming:
 
     @property
     def speedup(self) -> Ratio | None:
-        """How many times as fast a further epoch from the second on is; None: not predictable."""
+        """The speed-up of a further epoch from the second on; None: not predictable."""
         return _predictable([each.plain_s / each.seconds(self.later) for each in self.rounds])
 
     @property
     def first_longer(self) -> Ratio | None:
-        """How many times as long the first epoch takes, as `speedup`."""
+        """The time of the first epoch over one without a cache; None: not predictable."""
         return _predictable([each.seconds(self.first) / each.plain_s for each in self.rounds])
 
     def saving(self, epochs: int) -> Ratio | None:
@@ -120,7 +120,7 @@ class CacheTiming:
             cached_s = each.seconds(self.first) + (epochs - 1) * each.seconds(self.later)
             saved.append(1 - cached_s / (epochs * each.plain_s))
         saving = _of_a_further_one(saved)
-        # More than all cannot be saved, whatever the interval of a few rounds says.
+        # More than all cannot be saved, even if the interval of a few rounds is wider.
         return saving and replace(saving, high=min(saving.high, 1.0))
 
     def break_even(self, epochs: int) -> int | None:

@@ -33,7 +33,7 @@ _ENOUGH, _PRECISE = 4, 0.02  # rounds, and half the interval's width, at which i
 
 @dataclass(frozen=True)
 class BlockProgress:
-    """What is measured next, and what is known by then."""
+    """The next measurement, and the results so far."""
 
     kind: str
     rounds: int  # that are complete
@@ -107,7 +107,7 @@ class _Blocks:
                 return
             took_s = self._clock() - start
             if len(self._rounds) < LEAST_ROUNDS:
-                # Where three more do not fit, alternatives are left out last.
+                # If three more do not fit, alternatives are left out last.
                 for needless in (_OF_THE_WAIT, (EXACT, ALL)):
                     if not self._fits(took_s, LEAST_ROUNDS + 1):
                         self._leave_out(*needless)
@@ -129,7 +129,7 @@ class _Blocks:
         """Measure a block of each kind; return whether there was time for the needed ones."""
         done: dict[str, FedBlock] = {}
         turn = len(self._rounds) % 2
-        # Real data comes first in the first round, as its batches are those that are kept.
+        # Real data comes first in the first round, as its batches are kept.
         for kind in self._kinds[:: -1 if turn else 1]:
             try:
                 block = self._block(kind)
@@ -191,7 +191,7 @@ class _Blocks:
         )
 
     def _watched(self) -> str:
-        """What the batches say that were only watched: without an interval, and with all delays."""
+        """Return what the watched batches show: without an interval, and with all delays."""
         watched = self._program.watched
         count = min(len(watched.waits_s), len(watched.steps_s))
         waits_s, steps_s = sum(watched.waits_s[1:count]), sum(watched.steps_s[1:count])

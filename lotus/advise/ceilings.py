@@ -1,4 +1,4 @@
-"""How fast a training loop would be without each of its stalls, from blocks of its own steps.
+"""The speed of a training loop without each of its stalls, from blocks of its own steps.
 
 Pure: the blocks come from ceiling_blocks.py.
 """
@@ -31,7 +31,7 @@ _BUSY = (
     "the blocks differ much, as where other programs use the cores: the intervals are wide; "
     "measure again on a quieter machine, or with a larger --budget"
 )
-MOST = 100.0  # times as fast, from which a loop has no step worth the name
+MOST = 100.0  # times as fast: from there on, a loop has no step to speak of
 
 # Name of a stall: what it is.
 STALLS = {
@@ -66,7 +66,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What was measured, as `lotus.tune.session.subprocess_tuning.Measured` has it."""
+    """The measurements, as `lotus.tune.session.subprocess_tuning.Measured`."""
 
     watched: Watched
     rounds: tuple[Round, ...]
@@ -79,7 +79,7 @@ class Ceilings:
 
     @property
     def speedup(self) -> Speedup | None:
-        """How many times as fast the loop would be with data always ready; None if unknown."""
+        """The speed-up of the loop with data always ready; None if unknown."""
         return self.over(FREE)
 
     @property
@@ -133,7 +133,7 @@ class Ceilings:
 
     @property
     def waits_for_storage(self) -> bool:
-        """Whether it may: False only where its share was shown to be next to nothing."""
+        """True unless the share of storage was shown to be next to nothing."""
         of_storage = (each for each in self.shares() if each.stall == "storage")
         return all(each.high >= _NOTHING for each in of_storage)
 
@@ -182,7 +182,7 @@ def _of_step(rounds: Sequence[Round]) -> list[Share]:
 
 
 def _share(stall: str, rounds: Sequence[Round], seconds: Callable[[Round], float]) -> Share:
-    """The share of a stall that takes so many seconds of a sample, and its interval."""
+    """Return the share of a stall that takes so many seconds of a sample, and its interval."""
     parts = [seconds(each) / each[REAL].sample_s for each in rounds]
     mean = statistics.mean(parts)
     half = t_quantile(len(parts) - 1) * statistics.stdev(parts) / math.sqrt(len(parts))

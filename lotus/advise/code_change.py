@@ -1,4 +1,4 @@
-"""Where a program's code makes its operations, and the diff that does them in another way.
+"""The place at which a program's code makes its operations, and the diff that changes it.
 
 The program's files are parsed, never run. An alternative (lotus/inside/alternatives/) gives its
 edits as lists:
@@ -130,14 +130,14 @@ def _lists(
 
 
 def _call_of(item: ast.expr, assigned: dict[str, list[ast.expr]]) -> ast.Call | None:
-    """The call that makes an item of a list, also where a name stands for it."""
+    """Return the call that makes an item of a list, also where a name stands for it."""
     if isinstance(item, ast.Name) and len(assigned.get(item.id, ())) == 1:
         item = assigned[item.id][0]
     return item if isinstance(item, ast.Call) else None
 
 
 def _name(function: ast.expr) -> str:
-    """The last part of a name such as `transforms.Resize`."""
+    """Return the last part of a name such as `transforms.Resize`."""
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""

@@ -1,4 +1,4 @@
-"""The costs of operations that plans on this machine have measured: a small file for each.
+"""Costs of operations that plans on this machine have measured: a small file for each operation.
 
 They are in `~/.cache/lotus/costs` (`$XDG_CACHE_HOME`). A file is written whole, or not at all. Of
 two plans that end at the same time, one may lose what it has measured.

@@ -1,4 +1,4 @@
-"""Blocks of a program's own steps with data of one kind each: how many batches, and their means."""
+"""Blocks of a program's own steps with data of one kind: their numbers of batches, their means."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class BlockTimer:
         burst = max(setting.num_workers, 1)
         wanted = int(self._block_s / batch_s) if batch_s > 0 else _MOST
         batches = math.ceil(min(max(wanted, self._least), _MOST) / burst) * burst
-        # In a slow loop, what was requested before and is not counted takes as long again.
+        # In a slow loop, batches that were requested before and do not count take as long again.
         ahead = setting.num_workers * (setting.prefetch_factor or TORCH_PREFETCH)
         patience_s = 3 * (batches + ahead + self._least) * self.slowest_s
         seconds = max(min(patience_s, left_s()), self._block_s)
@@ -85,7 +85,7 @@ class BlockTimer:
         if reply.refused:
             raise TrialFailed(reply.refused)
         self.over = self.over or reply.over
-        count = len(reply.steps_s) // burst * burst  # workers give their batches in bursts
+        count = len(reply.steps_s) // burst * burst  # workers deliver their batches in bursts
         if count < min(self._least, batches):
             return None
         samples = sum(reply.sizes[:count])

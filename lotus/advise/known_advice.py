@@ -1,4 +1,4 @@
-"""Advice on what is not tried here: files, objects that workers copy, and threads of libraries.
+"""Advice that is not tried here: on files, objects that workers copy, and threads of libraries.
 
 It rests on what the program was seen to do, and says that nobody has measured here what it gains.
 """

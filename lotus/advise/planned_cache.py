@@ -33,7 +33,7 @@ from lotus.tune.session import program_pipe, subprocess_tuning
 
 @dataclass(frozen=True)
 class CacheLimits:
-    """How much may be cached, and where on disk; 0: nothing there, None: what is free allows."""
+    """Limits of the cache, and its folder on disk; 0: nothing there, None: what is free allows."""
 
     ram_bytes: int | None = None
     disk_bytes: int | None = None

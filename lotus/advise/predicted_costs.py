@@ -1,7 +1,7 @@
-"""What an operation is predicted to cost, by what earlier plans have measured of it.
+"""The predicted cost of an operation, from the measurements of earlier plans.
 
-Pure. An operation is known by its code and parameters (its key), and its cost by what goes in. The
-events come from lotus/inside/isolate/cut_bench.py, the records from cost_library.py.
+Pure. An operation is identified by its code and parameters (its key), and its cost depends on its
+input. The events come from lotus/inside/isolate/cut_bench.py, the records from cost_library.py.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 SAME_SIZE = 1.1  # sizes that differ by at most this factor count as one
-# Where other programs use the cores, operations take more CPU time. Records of plans whose threads
+# If other programs use the cores, operations take more CPU time. Records of plans whose threads
 # waited by so much more than in the quietest one do not count.
 _AS_QUIET = 0.1
-# How far a plan's costs may be from those of another one, as other programs come and go.
+# Possible change of costs from one plan to another, as other programs come and go.
 _DRIFT = 1.25
 _FARTHEST = 2.0  # times beyond the sizes that were measured
 _NOT_KNOWN = "not measured before"
@@ -23,7 +23,7 @@ _NOT_KNOWN = "not measured before"
 
 @dataclass(frozen=True)
 class MeasuredCost:
-    """What one plan has measured of an operation for inputs of one kind and size.
+    """The costs of an operation that one plan has measured for inputs of one kind and size.
 
     bytes  of the inputs' data, the mean
     mean_ns, median_ns  CPU time of a sample
@@ -89,7 +89,7 @@ class PipelineCost:
     """The operations of a pipeline; the sums are of those with a prediction."""
 
     operations: tuple[OperationCost, ...]
-    waited_share: float | None = None  # as a record has it, while they were measured
+    waited_share: float | None = None  # as in a record, while they were measured
 
     @property
     def with_prediction(self) -> tuple[OperationCost, ...]:
@@ -98,7 +98,7 @@ class PipelineCost:
 
     @property
     def predicted(self) -> CostRange | None:
-        """What these cost together; None: there are none."""
+        """The predicted cost of these together; None: there is none."""
         ranges = [each.predicted for each in self.with_prediction if each.predicted is not None]
         if not ranges:
             return None
@@ -110,13 +110,13 @@ class PipelineCost:
 
     @property
     def measured_ns(self) -> float | None:
-        """What they cost together, as measured; None: one of them was not."""
+        """Their measured cost together; None: one of them was not measured."""
         costs = [each.measured_ns for each in self.with_prediction]
         return None if not costs or None in costs else sum(each or 0.0 for each in costs)
 
     @property
     def error(self) -> float | None:
-        """How far the prediction is off: 0.1 is 10 % too much; None: it is not known."""
+        """The relative error of the prediction: 0.1 is 10 % too much; None: it is not known."""
         predicted, measured = self.predicted, self.measured_ns
         return None if predicted is None or not measured else predicted.ns / measured - 1
 
@@ -234,7 +234,7 @@ def _of_size(size: float, costs: Sequence[MeasuredCost]) -> tuple[CostRange | No
     if not least / _FARTHEST <= size <= most * _FARTHEST:
         return None, "much smaller or larger than measured"
     slope, start = statistics.linear_regression(sizes, [cost.mean_ns for cost in costs])
-    # How far costs lie from the line, relative to it: the widest on each side counts.
+    # The distance of costs from the line, relative to it: the largest on each side counts.
     low, high = 1.0, 1.0
     for cost in costs:
         line = start + slope * cost.bytes

@@ -1,4 +1,4 @@
-"""How many samples of each epoch a cache gives: from the order in which epochs ask for them.
+"""The number of samples of each epoch that a cache has, from the order of an epoch's accesses.
 
 The order comes from lotus/inside/isolate/access_order.py.
 """
@@ -45,12 +45,12 @@ class SampleAccesses:
 
     @property
     def samples(self) -> float:
-        """How many samples are asked for at all."""
+        """The number of different samples that are accessed."""
         return float(self.distinct[-1])
 
     @property
     def once(self) -> bool:
-        """Whether each epoch asks for the same samples, for each of them once."""
+        """True if each epoch accesses the same samples, each of them once."""
         return bool(np.all(self.accesses == self.samples) and np.all(self.distinct == self.samples))
 
     def shares(self, room: float, epochs: int) -> tuple[Floats, Floats]:

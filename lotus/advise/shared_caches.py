@@ -1,4 +1,4 @@
-"""What a loader's samples have in common with caches that are there, and with other loaders.
+"""Samples that a loader shares with existing caches, and with other loaders.
 
 Both are known by the keys of cuts: equal keys mean the same samples up to there. The events come
 from lotus/inside/isolate/shared_prefixes.py.

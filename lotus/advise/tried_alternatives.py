@@ -1,4 +1,4 @@
-"""Other ways to do what a program's operations do, tried on its own samples.
+"""Alternatives to a program's operations, tried on its own samples.
 
 The program is started once more, up to its loader: lotus/inside/isolate/alternative_bench.py tries
 the files of lotus/inside/alternatives/ there. Here their costs become ratios with intervals.
@@ -28,7 +28,7 @@ COLLATE = "collate"  # the operation that makes a batch
 
 @dataclass(frozen=True)
 class OutputChange:
-    """What an alternative changes in the outputs, over all inputs; None: not comparable."""
+    """The change that an alternative makes to outputs, over all inputs; None: not comparable."""
 
     before: str  # kind and data type
     after: str
@@ -57,14 +57,14 @@ class TriedAlternative:
     change: str
     known: str
     applicable: bool = False  # `lotus run` can put it in
-    exact: bool = False  # and then holds it to be equal bit for bit
-    diff: str = ""  # of the program's code; "" where it is not certain what to change
+    exact: bool = False  # its outputs are then kept equal bit for bit
+    diff: str = ""  # of the program's code; "" if it is not certain what to change
     before_peak_bytes: float | None = None  # memory that a sample takes at most; None: not known
     after_peak_bytes: float | None = None
 
     @property
     def faster(self) -> bool:
-        """Whether it was shown to be faster."""
+        """True if it was shown to be faster."""
         return self.speedup.shows(WORTH)
 
 
@@ -77,14 +77,14 @@ class Alternatives:
     operations: Mapping[str, float]  # CPU seconds of a sample in each operation
     notes: tuple[str, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)  # FILE:LINE of operations
-    # The function by which a folder data set decodes files; without one, "Loader" is whatever of a
-    # sample is in no operation.
+    # The function by which a folder data set decodes files; if there is none, "Loader" is all that
+    # is in no operation.
     decoder: str | None = None
 
     @property
     def sample_s(self) -> float:
         """CPU seconds of a sample in all operations, with collate and without sending."""
-        # Those inside others ("RandomApply/Blur") are a part of these.
+        # Those inside others ("RandomApply/Blur") are part of these.
         return sum(each for name, each in self.operations.items() if "/" not in name)
 
     def without_alternative(self) -> tuple[list[str], float]:
@@ -101,9 +101,9 @@ class Alternatives:
         return names, seconds / self.sample_s if self.sample_s > 0 else 0.0
 
     def predicted(self, alternative: TriedAlternative) -> float | None:
-        """How many times as many samples the same cores make with it, if they bind.
+        """Return how many times the samples the same cores make with it, if they set the pace.
 
-        None where the operations' own times do not contain what it replaces.
+        None if the operations' own times do not contain what it replaces.
         """
         if alternative.after_s <= 0:
             return None
@@ -116,7 +116,7 @@ class Alternatives:
         return None if low is None or high is None else (low, high)
 
     def _with_replaced(self, alternative: TriedAlternative, times: float) -> float | None:
-        """The same where what it replaces is so many times as fast."""
+        """Return the same where what it replaces is so many times as fast."""
         if not {*alternative.replaces} <= self.operations.keys() or times <= 0:
             return None
         whole_s = self.sample_s
@@ -213,7 +213,7 @@ def _tried(
 
 
 def _output(changes: Sequence[Mapping[str, Any]], samples: float) -> OutputChange:
-    """The largest of all differences, and means over inputs of equal weight.
+    """Return the largest of all differences, and means over inputs of equal weight.
 
     `samples` are those of an input.
     """

@@ -21,7 +21,7 @@ class AttachRecorders:
 
     def watch_stacks(self) -> bool:
         """Check all recorders of stacks; return whether one still samples."""
-        sampling = [recorder.watch() for recorder in self.stacks]  # each of them is looked at
+        sampling = [recorder.watch() for recorder in self.stacks]  # a list, as each must be checked
         return any(sampling)
 
     def watch_functions(self, pids: Sequence[int], mains: Sequence[int]) -> None:

@@ -54,7 +54,7 @@ def _is_adopted(facts: ProcessFacts, processes: Mapping[int, ProcessFacts]) -> b
     if not (facts.forked or process_discovery.is_spawned(facts)):
         return False
     parent = processes.get(facts.parent)
-    # What forks or spawns in this way is a Python program.
+    # Only Python programs fork or spawn in this way.
     return parent is None or not parent.python
 
 

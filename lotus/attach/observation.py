@@ -1,4 +1,4 @@
-"""`lotus attach`: watches running processes for some seconds and keeps what it saw."""
+"""`lotus attach`: watches running processes for some seconds and keeps the observations."""
 
 import contextlib
 import os
@@ -41,7 +41,7 @@ def attach(
         raise LotusError("that is lotus itself; name the training's process, or none")
     counting = None
     if perf:
-        # It takes a moment to learn what can be counted, in which workers of short epochs may end.
+        # Finding out what can be counted takes a moment, in which workers of short epochs may end.
         from lotus.attach.threads import perf_recorder, thread_counters
         from lotus.recording import measurement_plan
 

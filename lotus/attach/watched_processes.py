@@ -1,4 +1,4 @@
-"""The processes that `lotus attach` watches, and what is read of them meanwhile."""
+"""The processes that `lotus attach` watches, and the readings of them."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ class WatchedProcess:
 
 @dataclass(frozen=True)
 class WatchEnd:
-    """How the watching ended."""
+    """The end of the watch."""
 
     state: str  # "watched" for the whole time, "ended" with the program, or "interrupted"
     end_ns: int
@@ -58,7 +58,7 @@ class WatchEnd:
 
 @dataclass
 class Observation:
-    """What is read of the processes of some programs while they are watched."""
+    """The readings of the processes of some programs while they are watched."""
 
     programs: list[Program]
     left_over: str = ""  # what to do about workers that other programs have left
@@ -104,7 +104,7 @@ class Observation:
         except OSError:
             gone = True
         if gone:
-            # Workers are read once a second, and looked at far more often.
+            # Workers are listed once a second, and observed far more often.
             process.alive = False
             process.end_ns = self.readings.last_ns(process.pid) or time.monotonic_ns()
             return
@@ -131,7 +131,7 @@ class Observation:
             self.read(process)
         self.numbers.look(process.pid for process in self.alive)
         self._read_cores()
-        self._others.clear()  # one may have been read before it was what it is
+        self._others.clear()  # one may have been read before it became a worker
         self.find_workers()
         for process in self.alive:
             self.kept.read((process.pid, process.worker), self.watched)
@@ -153,7 +153,7 @@ class Observation:
             self.counters.look(process.pid for process in self.alive)
 
     def _read_cores(self) -> None:
-        """How many cores the processes may use; they may change it while they run."""
+        """Read how many cores the processes may use; they may change it while they run."""
         cpus: set[int] = set()
         for process in self.alive:
             with contextlib.suppress(OSError):

@@ -1,1 +1,1 @@
-"""How many samples of a global batch each rank should take: `lotus balance`."""
+"""The numbers of samples of a global batch that the ranks should take: `lotus balance`."""

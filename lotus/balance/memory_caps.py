@@ -1,4 +1,4 @@
-"""How many samples a rank's memory allows."""
+"""The number of samples that a rank's memory allows."""
 
 import math
 from collections.abc import Mapping

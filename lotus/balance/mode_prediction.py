@@ -27,10 +27,10 @@ from lotus.balance.step_prediction import Predicted, Taken, in_a_row, predict_ea
 from lotus.settings.settings_run import ModeOptions
 
 WAITS = 0.05  # of a job's time: ranks that wait less for each other lose nothing by it
-_NEAR = 0.95  # of what a mode takes that learns otherwise than now, below which it is an option
+_NEAR = 0.95  # share of a mode's time, below which a mode that learns otherwise is an option
 _APART = 1.2  # how many times as slow the slower ranks are, to be called a group of their own
 _SURE = 4.0  # standard errors that the gap between them must be
-_STRETCH = 100  # steps in a row that are kept of long runs: some times as many as `every`
+_STRETCH = 100  # consecutive steps of long runs that are kept: some times as many as `every`
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Simulates what more workers would give a rank whose input is the limit, as `lotus whatif` does.
+"""Simulates more workers for a rank whose input is the limit, as `lotus whatif` does.
 
 `lotus tune` measures the same on the machine itself.
 """

@@ -28,7 +28,7 @@ WARM = 3  # of a rank's first steps that are left out, if it has five times as m
 _AGAIN = "record it again with: lotus trace -o RUN -- torchrun --nproc-per-node N train.py"
 _ACCUMULATED = 1.5  # batches for each synchronisation, from which on gradients are accumulated
 _NAMED = 8  # ranks that one message names
-EPOCH, RUN = 32, 52  # from which bit on a step's key tells its epoch, and which run it is of
+EPOCH, RUN = 32, 52  # bits of a step's key from which on it has its epoch, and its run
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Rank:
     prefetch: int  # batches ahead that each worker may be
     sizes: Floats  # samples
     step_ns: Floats  # its own: without exposed synchronisation where that was traced
-    key: Ints  # what steps of different ranks that synchronised have in common; RUN: of which run
+    key: Ints  # shared by ranks' steps that synchronised; RUN: of which run
     fetch_sizes: Floats
     fetch_ns: Floats  # of one worker, or of the main process where there are none; in their order
-    whole_ns: float  # mean from one batch to the next, all waiting included; epochs' starts are not
+    whole_ns: float  # mean from one batch to the next, with waits, without epochs' starts
     after_ns: float  # mean from when the last rank had arrived to the end, on its own clock; NaN
-    memory_bytes: float = math.nan  # of all its processes, the most that was seen; NaN: not read
+    memory_bytes: float = math.nan  # of all its processes, the largest that was seen; NaN: not read
     memory_limit: float = math.nan  # its share of its host's memory
 
 
@@ -357,7 +357,7 @@ def _exposed(taken: Floats, step: Floats, syncs: pd.DataFrame, notes: list[str])
     place = np.searchsorted(taken[begun], ready, side="right") - 1
     inside = place >= 0
     row = begun[np.maximum(place, 0)]
-    inside &= ~(ready > taken[row] + step[row])  # not of another loader's loop
+    inside &= ~(ready > taken[row] + step[row])  # those of another loader's loop are left out
     np.add.at(synced, row[inside], np.nan_to_num(exposed[inside]))
     if inside.any() and len(begun) >= _ACCUMULATED * inside.sum():
         notes.append(

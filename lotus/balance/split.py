@@ -18,7 +18,7 @@ from lotus.balance.time_fit import Curve, LinearFit, curve
 from lotus.common.errors import LotusError
 from lotus.settings.share_plan import MOST_SAMPLES, PlanPrediction, PredictedStep, SharePlan
 
-_MATTERS = 0.8  # of the slowest rank's time: what is quicker holds nobody up
+_MATTERS = 0.8  # of the slowest rank's time: a quicker rank delays nobody
 _MOST_TUNED = 8  # ranks whose input is simulated, those with the slowest first
 
 
@@ -46,7 +46,7 @@ class RankShare:
     input_before_s: float
     own_before_s: float
     own_after_s: float
-    input_binds: bool  # before
+    input_binds: bool  # before balancing
     cap: Cap
 
 
@@ -79,7 +79,7 @@ class BatchSplit:
 
     @property
     def pays(self) -> bool:
-        """Whether the gain exceeds the variation between the run's steps."""
+        """True if the gain exceeds the variation between the run's steps."""
         return self.after.seconds < self.before.low
 
     def plan(self) -> SharePlan:
@@ -137,7 +137,7 @@ def balance(run: RunLike, question: SplitOptions, also: Sequence[RunLike] = ()) 
     before = predict(job, job.batch_sizes, question.seed)
     after = predict(job, sizes, question.seed)
     if question.strategy == "lotus" and after.seconds >= before.seconds:
-        # Its lines say otherwise, its steps do not: what is recorded counts.
+        # Its lines differ, its steps do not: the recording counts.
         sizes, after = list(job.batch_sizes), before
         notes.append("no split of this global batch is faster than the program's own")
     elif question.strategy == "lotus" and not after.seconds < before.low:

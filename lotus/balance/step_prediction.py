@@ -55,7 +55,7 @@ class Taken:
 
     own: Floats  # a rank's own part of each step: (steps, ranks)
     input: Floats  # its input for a batch, on average: (ranks,)
-    in_turn: Bools  # whether one follows the other: (ranks,)
+    in_turn: Bools  # one follows the other: (ranks,)
 
     def whole(self, collective_ns: float | Floats = 0.0) -> Floats:
         """Return each step's time with its input and a collective (one time, or one per rank):

@@ -22,7 +22,7 @@ class LinearFit:
 
     fixed: float
     slope: float
-    size: float  # samples of the batches that it was made of, on average
+    size: float  # mean number of samples of the batches behind it
     how: str  # "fitted", "last batches" or "assumed"
     fixed_low: float
     fixed_high: float

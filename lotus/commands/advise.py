@@ -1,4 +1,4 @@
-"""`lotus advise`: what better data loading could gain, measured in a program."""
+"""`lotus advise`: the possible gain of better data loading, measured in a program."""
 
 import argparse
 import dataclasses

@@ -120,7 +120,7 @@ def _compare(
     if args.fail_above is not None:
         try:
             gate = compare_gate.judge(comparisons, args.metric or "throughput", args.fail_above)
-        except LotusError as error:  # the comparison is shown all the same
+        except LotusError as error:  # the comparison is shown nevertheless
             trouble = error
     if args.html is not None:
         from lotus.reporters.compare import comparison_page

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     with progress("joining samples") as bar:
         summary, trouble = _summary(args, bar)
     if trouble is not None:
-        say(f"lotus: {trouble}")  # the counters are shown all the same
+        say(f"lotus: {trouble}")  # the counters are shown nevertheless
     # pandas and rich are slow to import: after the bar has begun.
     from lotus.reporters.base import console
     from lotus.reporters.map import map_report, map_tables
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _summary(args: argparse.Namespace, bar: "Bar") -> "tuple[MapSummary, LotusError | None]":
-    """What was counted, and why samples are not among it."""
+    """Return what was counted, and the reason for which samples are missing."""
     from lotus.analysis.counters.function_profile import summarise_map
     from lotus.common.errors import LotusError
     from lotus.joining import sample_join

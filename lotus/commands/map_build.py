@@ -1,4 +1,4 @@
-"""`lotus map build`: which functions each operation calls, from isolated runs of a pipeline."""
+"""`lotus map build`: the functions that each operation calls, from isolated runs of a pipeline."""
 
 import argparse
 import shlex

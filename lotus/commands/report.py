@@ -136,7 +136,7 @@ def _run(args: argparse.Namespace, bar: "Bar") -> Callable[[], None]:
     measured, notes = None, []
     try:
         joined = sample_join.map_if_sampled(loaded, bar.doing("joining samples"))
-    except LotusError as error:  # the times are shown all the same
+    except LotusError as error:  # the times are shown nevertheless
         joined, notes = None, [str(error)]
     if joined is not None or len(getattr(loaded, "counters", ())):
         measured = summarise_map(loaded, joined)

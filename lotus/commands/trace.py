@@ -206,7 +206,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _ticker(directory: Path) -> AbstractContextManager[object]:
     """Print progress on stderr while the program runs."""
-    from lotus.reporters.live.ticker import Ticker  # imported only here: it imports what reads logs
+    from lotus.reporters.live.ticker import Ticker  # imports the readers of logs
 
     return Ticker(directory)
 

@@ -33,7 +33,7 @@ ONE_RUN = (
     "alternate three or more runs of each and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
 )
 MOST_LOADERS = 8
-PartialsOf = Callable[[Any], Partials]  # of a run: who reads its pieces
+PartialsOf = Callable[[Any], Partials]  # of a run: reads its pieces
 _POINTS = 200  # points of throughput over batches
 _MOST_FOR_CAUSES = 2000  # operations, as a table of batches x operations must fit in memory
 
@@ -109,7 +109,7 @@ class Comparison:
 
     @property
     def other_machine(self) -> bool:
-        """Whether the sides ran on different machines, or on different cores of one machine."""
+        """True if the sides ran on different machines, or on different cores of one machine."""
         return other_machine(self.facts)
 
     def line(self, name: str) -> MeasureLine | None:
@@ -195,7 +195,7 @@ def _lost(side: Side) -> list[str]:
 
 
 def are_same(a: Side, b: Side) -> bool:
-    """Whether both sides are the same recordings."""
+    """Return True if both sides are the same recordings."""
 
     def marks(side: Side) -> list[str]:
         keys = ("boot_id", "host", "start_ns", "start_wall_ns", "command")

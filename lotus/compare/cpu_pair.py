@@ -1,4 +1,4 @@
-"""Operations on two CPUs side by side: which gains most, and what cannot be compared.
+"""Operations on two CPUs side by side: the one that gains most, and what cannot be compared.
 
 All values are those of the comparison's lines; this module adds only their order and sentences.
 """

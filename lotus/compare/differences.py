@@ -42,7 +42,7 @@ def loader_facts(a: Sequence[Scope], b: Sequence[Scope]) -> list[Fact]:
 
 
 def other_machine(facts: Sequence[Fact]) -> bool:
-    """Whether the two sides ran on different machines, or on different parts of one."""
+    """Return True if the two sides ran on different machines, or on different parts of one."""
     return any(fact.kind == MACHINE and fact.what != "kernel" for fact in facts)
 
 

@@ -1,4 +1,4 @@
-"""The lines of a comparison: measures with their units and which direction is better."""
+"""The lines of a comparison: measures with their units, and the direction that is better."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ _OF_MADE = (
     ("involuntary_switches", "preempted", "count"),
 )
 _NEITHER = {"idle", "delay"}
-_MOST_ALONE = 0.1  # of a sum may be of a start that stands alone, where an interval is given
+_MOST_ALONE = 0.1  # of a sum with an interval: the most that single starts may be
 # CPU metrics for which more is better; for all others less is better, or neither.
 _MORE = {"ipc", "retiring"}
 
@@ -125,7 +125,7 @@ _Value = Callable[[Totals], Floats]
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a line is about, and how its value is read."""
+    """The subject of a line, and how its value is to be read."""
 
     name: str
     group: str
@@ -150,7 +150,7 @@ _Row = tuple[Quantity, _Value, str]  # "": its value is not of one part
 
 
 def _line(a: Sums, b: Sums, quantity: Quantity, value: _Value, part: str) -> MeasureLine | None:
-    """The line of a quantity; None where a side lacks it, or both have nothing of it."""
+    """Return the line of a quantity; None where a side lacks it, or both have nothing of it."""
     first, second = (_measured(side, value, quantity.starts, part) for side in (a, b))
     if np.isnan(first.value) or np.isnan(second.value) or first.value == second.value == 0:
         return None
@@ -169,7 +169,7 @@ def _line(a: Sums, b: Sums, quantity: Quantity, value: _Value, part: str) -> Mea
 
 
 def _ratio(quantity: Quantity, part: str, divisor: str) -> _Row:
-    """A quantity that is one sum over another."""
+    """Return a quantity that is one sum over another."""
 
     def value(sums: Totals) -> Floats:
         return ratios(sums(part), sums(divisor))
@@ -178,7 +178,7 @@ def _ratio(quantity: Quantity, part: str, divisor: str) -> _Row:
 
 
 def _of_loop() -> Iterator[_Row]:
-    """How fast the loop is, and where its time goes."""
+    """Yield the speed of the loop, and the parts of its time."""
     throughput = Quantity(THROUGHPUT, LOOP, "throughput", "samples/s", 1, per="")
     yield throughput, lambda s: ratios(s("samples"), s("longest_ns")) * 1e9, ""
     steady = Quantity("steady", LOOP, "a sample in steady state")
@@ -200,7 +200,7 @@ def _of_loop() -> Iterator[_Row]:
 
 
 def _of_samples(labels: Labels) -> Iterator[_Row]:
-    """What it takes to make a sample: in all, by operation, and what was counted."""
+    """Yield the cost of making a sample: in all, by operation, and by counters."""
     for name, label, unit in _OF_MADE:
         better = 0 if name in _NEITHER else -1
         yield _ratio(Quantity(name, MADE, label, unit, better), name, f"{name}:made")

@@ -16,7 +16,7 @@ ENOUGH = 3  # runs per side from which intervals include the variation between r
 
 
 def unclear(gap: Difference, unit: str = "") -> bool:
-    """Whether an interval is too wide to distinguish a difference from none."""
+    """Return True if an interval is too wide to distinguish a difference from none."""
     if not gap.has_interval or not gap.low <= 0 <= gap.high:
         return False
     if gap.relative:

@@ -22,7 +22,7 @@ _MOST_RUNS = 1000  # per side; a pattern that matches more is a mistake
 
 @dataclass(frozen=True)
 class ComparisonArgument:
-    """What one argument names: runs, or one sweep; `sampled`: runs of `lotus attach`."""
+    """The meaning of an argument: runs, or one sweep; `sampled`: runs of `lotus attach`."""
 
     text: str
     letter: str

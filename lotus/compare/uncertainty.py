@@ -45,7 +45,7 @@ class Difference:
 
     @property
     def has_interval(self) -> bool:
-        """Whether there is an interval."""
+        """True if there is an interval."""
         return not (math.isnan(self.low) or math.isnan(self.high))
 
 

@@ -30,7 +30,7 @@ class Format(NamedTuple):
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What to export, and how; `output` None means standard output."""
+    """The requested export; `output` None means standard output."""
 
     format: str
     output: Path | None = None
@@ -59,7 +59,7 @@ class DirectoryFormat(Protocol):
 
 @dataclass
 class Export:
-    """What was written, what to type next, and remarks."""
+    """The written file, the command to type next, and remarks."""
 
     path: Path | None  # None: standard output
     next: str

@@ -12,12 +12,12 @@ _LEVELS = 64  # found level by level; deeper nests one interval after the other
 class Nested(NamedTuple):
     """Intervals in the order of their starts, outer ones first. Arrays have an element each."""
 
-    order: Ints  # places in what was given
+    order: Ints  # places in the input
     end: Ints  # at most that of the parent
     depth: Ints
     parent: Ints  # place in this order, -1: none
     last: Ints  # place of its last descendant, its own where it has none
-    clipped: int  # how many ended after the interval in which they began
+    clipped: int  # number of those that ended after the interval in which they began
 
 
 def nest(track: Ints, start: Ints, end: Ints, rank: Ints) -> Nested:
@@ -51,7 +51,7 @@ def _levels(track: Ints, start: Ints, end: Ints) -> _Levels | None:
     if span * (int(place.max()) + 1) >= 1 << 62:
         return None
     begin, until = start - first + place * span, end - first + place * span
-    below = np.arange(size)  # what lies in an interval of the level before
+    below = np.arange(size)  # places in the intervals of the level before
     above: list[Ints] = []
     for level in range(_LEVELS):
         begins, ends = begin[below], until[below]

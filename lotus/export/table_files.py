@@ -167,7 +167,7 @@ class _Parquet(_File):
 
 
 def _type(none: pd.DataFrame, column: str) -> Any:
-    """The Arrow type of a column, which must not depend on the first piece."""
+    """Return the Arrow type of a column, which must not depend on the first piece."""
     import pyarrow
 
     dtype = none[column].dtype

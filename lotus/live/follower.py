@@ -1,4 +1,4 @@
-"""Follows a run directory: reads its logs, its state pages and /proc at each look."""
+"""Follows a run directory: reads its logs, its state pages and /proc at each view."""
 
 from pathlib import Path
 

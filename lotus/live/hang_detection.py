@@ -1,4 +1,4 @@
-"""Whether a process that iterates a loader makes progress, and if not, which process blocks it.
+"""Decides if a process that iterates a loader makes progress, and if not, what blocks it.
 
 The verdict is computed from the state pages of the main process and its workers, and from what the
 kernel reports about them. A pause alone does not prove a cause: the text says what is known, and
@@ -21,7 +21,7 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class Doing:
-    """What a process does; durations in ns up to the time of the view, -1 and None as in State.
+    """The work of a process; durations in ns up to the time of the view, -1 and None as in State.
 
     alive   None if it cannot be determined from this host
     quiet_ns  time since the last activity on its page; an idle worker's waiting is not activity
@@ -99,7 +99,7 @@ class HangVerdict:
 
     @property
     def bad(self) -> bool:
-        """Whether something is wrong."""
+        """True if something is wrong."""
         return self.kind in BAD
 
 

@@ -1,6 +1,7 @@
-"""What the logs of a running program have recorded so far, in bounded memory.
+"""The content of a running program's logs so far, in bounded memory.
 
-`LogDigest.add` takes the new records of each look (tailing.py). It keeps times of the last 300 s.
+`LogDigest.add` takes the new records of each reading (tailing.py). It keeps times of the last 300
+s.
 """
 
 from collections import defaultdict, deque
@@ -31,7 +32,7 @@ Key = tuple[str, int, int]  # host, pid, start of the log
 
 @dataclass
 class ProcessDigest:
-    """What the log of one process has recorded so far."""
+    """The content of one process's log so far."""
 
     header: Mapping[str, Any]
     operations: dict[int, str] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class ProcessDigest:
 
 
 class LogDigest:
-    """What the logs of one run have recorded so far."""
+    """The content of one run's logs so far."""
 
     def __init__(self) -> None:
         self.logs: dict[Key, ProcessDigest] = {}
@@ -77,7 +78,7 @@ class LogDigest:
         self._taken: dict[tuple[Key, int, int], set[int]] = {}
 
     def names(self) -> Names:
-        """The names of operations in the form that `SnapshotTaker.take` expects."""
+        """Return the names of operations in the form that `SnapshotTaker.take` expects."""
         names: dict[tuple[str, int], list[tuple[int, dict[int, str]]]] = defaultdict(list)
         for (host, pid, start), log in self.logs.items():
             names[host, pid].append((start, log.operations))

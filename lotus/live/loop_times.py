@@ -1,4 +1,4 @@
-"""How long the loops over a loader took, from the records of one process, in bounded memory.
+"""The times of loops over a loader, from the records of one process, in bounded memory.
 
 Computes the same as lotus.analysis.batches.waits.loop_times, which would import pandas.
 """

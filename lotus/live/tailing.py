@@ -1,4 +1,4 @@
-"""Reads what the processes of a run have written to their event logs since the last look.
+"""Reads what the processes of a run have written to their event logs since the last reading.
 
 A look continues where the previous one ended, so its cost depends only on what was written
 meanwhile. A frame that is being written is left for the next look.
@@ -60,8 +60,8 @@ class _Log:
     key: tuple[str, int, int]
     header: dict[str, Any]
     types: dict[int, FrameType]
-    offset: int  # where the next look begins
-    seen: int = 0  # size at the last look that read to the end
+    offset: int  # where the next reading begins
+    seen: int = 0  # size at the last reading that reached the end
 
 
 class Tail:

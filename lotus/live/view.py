@@ -28,7 +28,7 @@ LEAST_WINDOW_NS, WINDOW_BATCHES = 10 * SECOND, 5
 
 @dataclass(frozen=True)
 class Rates:
-    """How fast a training loop takes batches, and its share of waiting; NaN: not known.
+    """The rate at which a training loop takes batches, and its share of waiting; NaN: not known.
 
     loops  number of whole loops over the loader that this describes: `span_ns` is their duration
            and `wait_share` the share of `iter()`, `next` and the shut-down; 0: a period of time
@@ -75,7 +75,7 @@ class LoopView:
 
 @dataclass(frozen=True)
 class View:
-    """What to show of a run.
+    """The state of a run that is shown.
 
     state    "absent" (no run there), "begun" (nothing iterated yet), "running", "ended" (run.json
              says so), "killed" (it does not, and none of its processes is alive), "elsewhere" (its
@@ -110,7 +110,7 @@ class View:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a view of a run is made from, besides its logs.
+    """The sources of a view of a run, besides its logs.
 
     now     nanoseconds on the clock of the run's machine
     over    whether the run has ended or was killed

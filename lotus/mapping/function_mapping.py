@@ -79,7 +79,7 @@ def read(path: Path) -> maps.Mapping:
 
 
 def is_mapping(path: Path) -> bool:
-    """Whether a file can be read as a mapping."""
+    """Return True if a file can be read as a mapping."""
     try:
         read(path)
     except LotusError:

@@ -32,7 +32,7 @@ _ENTRY = "from _lotus_inside.isolate import isolation as isolate\n\nisolate.ente
 
 @dataclass(frozen=True)
 class IsolationPlan:
-    """How often an operation is run alone, and how it is sampled. Raises LotusError.
+    """The number of isolated runs of an operation, and their sampling. Raises LotusError.
 
     Each operation has `budget_s` seconds for `runs` runs, each a warm-up, `gap_s` seconds of rest
     and a bucket of thousands of calls on copies of the inputs that it had for `samples` samples. If
@@ -59,7 +59,7 @@ class IsolationPlan:
             raise LotusError("the budget must be above 0 seconds, as in: --budget 5")
 
     def request(self) -> dict[str, object]:
-        """What the program is asked for."""
+        """Return the request to the program."""
         period_s = 1 / self.frequency
         return {
             "samples": self.samples,
@@ -108,7 +108,7 @@ def isolate(
 
 @dataclass(frozen=True)
 class AlternativeTrials:
-    """Which alternatives are tried, on which loader's samples, for how long."""
+    """The alternatives that are tried, on which loader's samples, for how long."""
 
     loader: int | None = None  # by first iteration; None: the largest
     samples: int = 16
@@ -252,7 +252,7 @@ def _run(
             if event.get("event") == "done":
                 ended = True
                 break
-        os.close(ready)  # who waits for the end, ends
+        os.close(ready)  # a program that waits for the end, ends
         ready = -1
         if recorder is not None:
             recorder.stop()

@@ -55,7 +55,7 @@ def _ending(gaps: Sequence[Finding]) -> str:
 
 
 def _is_detail(finding: Finding) -> bool:
-    """Whether few users need this finding: symbols that are available."""
+    """Return True if few users need this finding: symbols that are available."""
     return finding.area == "symbols" and finding.state == OK
 
 

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """The names of all schemas, sorted."""
+    """Return the names of all schemas, sorted."""
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
@@ -30,6 +30,6 @@ def text(name: str) -> str:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The same as a dictionary. Raises LotusError."""
+    """Return the same as a dictionary. Raises LotusError."""
     content: dict[str, Any] = json.loads(text(name))
     return content

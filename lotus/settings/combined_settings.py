@@ -1,4 +1,4 @@
-"""Several files of settings as one: what lotus tune, advise and plan found for the same program."""
+"""Several files of settings as one: the results of lotus tune, advise and plan for a program."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def combined(documents: Mapping[Path, Tuned]) -> Tuned:
 
 
 def _is_same(one: Target, other: Target) -> bool:
-    """Whether two files mean the same loader: of the fields that both have, none differs."""
+    """Return True if two files mean the same loader: no field that both have differs."""
     if one.call_site is None or other.call_site is None:
         return one == other
     fields = ("number", "call_site", "dataset", "sampler")
@@ -61,5 +61,5 @@ def _joined(first: Path, one: Entry, second: Path, other: Entry) -> Entry:
 
 
 def _changes_setting(entry: Entry) -> bool:
-    """Whether a file changes how the loader runs, not only how its samples are made."""
+    """Return True if a file changes how the loader runs, not only how its samples are made."""
     return entry.before is None or entry.setting.normal() != entry.before.normal()

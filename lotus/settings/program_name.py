@@ -40,7 +40,7 @@ def _of_python(words: Sequence[str]) -> str:
 
 
 def _launched(words: Sequence[str]) -> str:
-    """The script or module that a launcher of ranks runs; "" if that is not clear."""
+    """Return the script or module that a launcher of ranks runs; "" if that is not clear."""
     script = _script(words)
     before = words[: list(words).index(script)] if script in words else words
     if "-m" in before[:-1]:
@@ -49,7 +49,7 @@ def _launched(words: Sequence[str]) -> str:
 
 
 def _script(words: Sequence[str]) -> str:
-    """The first word that is a script by its name, or ""."""
+    """Return the first word that is a script by its name, or ""."""
     return next((os.path.normpath(word) for word in words if _IS_SCRIPT(word)), "")
 
 

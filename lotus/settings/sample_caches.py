@@ -1,4 +1,4 @@
-"""The caches of samples that are on this machine: what they are of, their size, their removal.
+"""The caches of samples on this machine: their contents, their size, their removal.
 
 A cache is a folder whose about.json says that it is. Nothing here follows a symbolic link, and what
 is not the user's own is not listed.
@@ -50,19 +50,19 @@ class ListedCache:
 
 
 def roots() -> list[Path]:
-    """The folders in which caches are: on disk, and in memory."""
+    """Return the folders in which caches are: on disk, and in memory."""
     return [Path(users_root()), Path(memory_root())]
 
 
 def listed() -> list[ListedCache]:
-    """The caches below the roots, the one used last first."""
+    """Return the caches below the roots, the one used last first."""
     folders = [child for root in roots() for child in _children(root)]
     caches = [cache for folder in folders if (cache := read(folder)) is not None]
     return sorted(caches, key=lambda cache: -(cache.last_used_at or 0.0))
 
 
 def read(folder: Path) -> ListedCache | None:
-    """The cache that a folder is; None where it is none, or not the user's.
+    """Return the cache that a folder is; None where it is none, or not the user's.
 
     What a killed `lotus plan` left is one without samples, which is dropped.
     """
@@ -100,7 +100,7 @@ def read(folder: Path) -> ListedCache | None:
 def chosen(
     caches: Sequence[ListedCache], names: Sequence[str], unused_for_s: float | None
 ) -> list[ListedCache]:
-    """Of these caches those that are named, by name or path, and not used for so many seconds.
+    """Return the caches that are named, by name or path, and not used for so many seconds.
 
     No names: all. Raises LotusError for a name of none.
     """
@@ -117,10 +117,10 @@ def remove(cache: ListedCache) -> int:
     before = read(cache.folder)
     if before is None:
         raise LotusError(f"{cache.folder} is not a cache of samples")
-    # Without this file no program writes into the folder any more.
+    # Without this file, no program writes to the folder any more.
     with contextlib.suppress(OSError):
         os.unlink(cache.folder / "used")
-    # What was being written just then may have come in between.
+    # A file that was being written may have been added in between.
     for _ in range(3):
         shutil.rmtree(cache.folder, ignore_errors=True)
         if not os.path.lexists(cache.folder):
@@ -150,7 +150,7 @@ def _children(root: Path) -> list[Path]:
 
 
 def _contents(folder: Path) -> tuple[int, int]:
-    """How many entries a folder has, and the bytes that its files take."""
+    """Return the number of entries of a folder, and the bytes of its files."""
     samples = size = 0
     for entry in _entries(folder):
         size += _taken(entry)
@@ -195,7 +195,7 @@ def _dropped(folder: Path) -> str | None:
 
 
 def _time(told: object) -> float | None:
-    """A time in seconds; None of what is none, also of a number beyond a float's range."""
+    """Return a time in seconds; None of what is none, also of a number beyond a float's range."""
     known = isinstance(told, (int, float)) and not isinstance(told, bool) and 0 <= told < 1 << 62
     return float(told) if known else None  # type: ignore[arg-type]
 

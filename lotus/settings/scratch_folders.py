@@ -35,8 +35,8 @@ def made(root: Path) -> Iterator[Path]:
     lock = -1
     try:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # It gets its name once it is locked: before, and where there are no locks, it would look
-        # abandoned.
+        # It gets its name once it is locked: before that, and where there are no locks, it would
+        # look abandoned.
         if (prefix := _prefix()) and _locked(lock):
             folder = folder.rename(root / (prefix + folder.name.removeprefix(_NEW)))
         yield folder

@@ -53,9 +53,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class ModeOptions:
-    """How ranks synchronise their model: lotus/inside/distributed/training_modes.py describes the
-    modes.
-    """
+    """The synchronisation of a model by ranks; see lotus/inside/distributed/training_modes.py."""
 
     name: str  # of MODES
     every: int = 8  # local, hybrid: batches between averagings of parameters
@@ -203,7 +201,7 @@ def not_found(
 
 
 def _others(target: Target, made: Sequence[str]) -> str:
-    """The loaders made instead, the most similar first."""
+    """Return the loaders made instead, the most similar first."""
     if not made:
         return "no other was made"
     file = (target.call_site or "").partition(":")[0]

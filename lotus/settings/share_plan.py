@@ -48,7 +48,7 @@ class PredictedStep:
 
 @dataclass(frozen=True)
 class PlanPrediction:
-    """What a plan should bring, for people to read."""
+    """The expected effect of a plan, for people to read."""
 
     step_before_s: Annotated[PredictedStep | None, "A step before, seconds."] = None
     step_after_s: Annotated[PredictedStep | None, "A step after, seconds."] = None
@@ -65,7 +65,7 @@ class PlanPrediction:
 
 @dataclass(frozen=True)
 class PlanHead:
-    """What a balance.json says of its plan. Raises ValueError for a layout of another lotus."""
+    """The plan's facts in a balance.json. Raises ValueError for a layout of another lotus."""
 
     format: Annotated[Annotated[str, OneOf((FORMAT,))], "What it is."]
     version: Annotated[int, "Number of this layout."]
@@ -80,7 +80,7 @@ class PlanHead:
 
 @dataclass(frozen=True)
 class SharePlan:
-    """How many samples of each global batch every rank takes.
+    """The number of samples of each global batch that every rank takes.
 
     It is the content of balance.json, as lotus balance writes and lotus run reads it.
 
@@ -142,7 +142,7 @@ def document(plan: SharePlan) -> dict[str, Any]:
 
 
 def is_plan(path: Path) -> bool:
-    """Whether a file declares itself a balance.json; never raises."""
+    """Return True if a file declares itself a balance.json; never raise."""
     try:
         content = json.loads(_bytes(path))
     except (OSError, ValueError, RecursionError):

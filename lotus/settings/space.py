@@ -105,14 +105,14 @@ class Setting:
         return self._order() < other._order()
 
     def _order(self) -> tuple[tuple[bool, Any], ...]:
-        """A sort key that puts None before all values."""
+        """Return a sort key that puts None before all values."""
         values = (getattr(self, name) for name in PARAMETERS)
         return tuple((value is not None, 0 if value is None else value) for value in values)
 
 
 PARAMETERS = tuple(field.name for field in dataclasses.fields(Setting))
-# Those that trials can measure: they emulate the training step, and no emulation knows how the step
-# scales with threads.
+# Parameters that trials can measure: they emulate the training step, and no emulation knows how the
+# step scales with threads.
 LOADER_PARAMETERS = tuple(name for name in PARAMETERS if name != "torch_threads")
 
 
@@ -169,7 +169,7 @@ class Space:
                 yield setting
 
     def __contains__(self, setting: object) -> bool:
-        """Whether a combination of the space makes the same loader as this setting."""
+        """Return True if a combination of the space makes the same loader as this setting."""
         if not isinstance(setting, Setting):
             return False
         wanted = setting.normal()

@@ -61,7 +61,7 @@ class Target:
 
 @dataclass(frozen=True)
 class SampleCache:
-    """Which part of each sample of a loader's data set is cached, and where.
+    """The part of each sample of a loader's data set that is cached, and where.
 
     `path` are the attributes that lead from the data set to its transform, and `operations` are the
     transform's; None: it has none. What goes into operation `cut` is cached; after the last one, or
@@ -229,7 +229,7 @@ def read(path: Path) -> Tuned:
 
 
 def _written_by(path: Path) -> str:
-    """The command that writes such a file, as far as its name tells."""
+    """Return the command that writes such a file, as far as its name tells."""
     if path.name == "balance.json":
         return "lotus balance RUN -o balance.json"
     return f"lotus {_VERBS.get(path.name, 'tune')} -o {path.name} -- COMMAND"

@@ -38,7 +38,7 @@ Table = Mapping[int, Mapping[str, Sequence[float]]]  # workers -> measure -> eac
 
 @dataclass(frozen=True)
 class Limit:
-    """What saturates (`kind`), a sentence on it, and the numbers that support it."""
+    """The resource that saturates (`kind`), a sentence on it, and the numbers that support it."""
 
     kind: str
     text: str
@@ -58,7 +58,7 @@ class Change:
 
     @property
     def grows(self) -> bool:
-        """Whether the growth is significant and large enough to matter."""
+        """True if the growth is significant and large enough to matter."""
         return self.times >= GROWS and not self.low <= 1
 
 

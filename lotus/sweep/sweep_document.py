@@ -28,7 +28,7 @@ class ChosenLoader(Struct, frozen=True):
 
 
 class RecordedPlan(Struct, frozen=True):
-    """What was asked for."""
+    """The options of the sweep."""
 
     settings: Annotated[Settings, "Settings."]
     varied: Annotated[Words, "Parameters that are set."]
@@ -44,7 +44,7 @@ class RecordedPlan(Struct, frozen=True):
 
 
 class CpuEvents(Struct, frozen=True):
-    """What the counted events mean."""
+    """The meaning of the counted events."""
 
     uarch: Annotated[str | None, "The CPU's micro-architecture."] = None
     metrics: Annotated[dict[str, Annotated[str, "Formula."]] | None, "Metrics by name."] = None

@@ -90,7 +90,7 @@ def begin(path: Path | None, command: Sequence[str], plan: SweepPlan, seed: int 
         "torch": None,  # known after the first run
         "state": "running",
         "command": redacted,
-        "hidden": redacted != list(command),  # whether secrets were redacted
+        "hidden": redacted != list(command),  # secrets were redacted
         "cwd": os.getcwd(),
         "start_wall_ns": time.time_ns(),
         "seed": seed,
@@ -127,7 +127,7 @@ def _counters(counters: str | None) -> tuple[str | None, dict[str, Any], list[st
     """Choose the counters of all runs once: (value of LOTUS_COUNTERS, CPU, notes)."""
     if counters is None:
         return None, {}, []
-    from lotus.recording import measurement_plan  # looks at what this machine can do
+    from lotus.recording import measurement_plan  # probes this machine
 
     measured = measurement_plan.plan(counters)
     return measured.counters, dict(measured.cpu), list(measured.notes)

@@ -76,7 +76,7 @@ class Sweep:
 
 
 def is_sweep(path: str | os.PathLike[str]) -> bool:
-    """Whether a directory holds a sweep.json."""
+    """Return True if a directory has a sweep.json."""
     return os.path.isfile(Path(path) / NAME)
 
 

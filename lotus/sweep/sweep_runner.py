@@ -43,7 +43,7 @@ _CHILD = (
     "from lotus.sweep.sweep_runner import child; "
     "sys.exit(child(sys.argv[2], int(sys.argv[3]), sys.argv[4:]))"
 )
-_KEPT = "keeps its own settings"  # lotus/inside/apply/settings_applier.py: so it will in each run
+_KEPT = "keeps its own settings"  # as in lotus/inside/apply/settings_applier.py
 _NO_EFFECT = "the setting did not take effect"
 _SAFE = "; where they do not, sweep with --iterable-safe"
 _TAIL = 1 << 16  # bytes of a log that are read for its last lines
@@ -136,7 +136,7 @@ def run(
 
 
 def _readable(path: Path, record: Mapping[str, Any]) -> bool:
-    """Whether the directory of a run exists, with its manifest and logs."""
+    """Return True if the directory of a run exists, with its manifest and logs."""
     from lotus.reading import run as runs
 
     where = path / record["directory"]

@@ -71,7 +71,7 @@ class SweepSummary:
     operations: pd.DataFrame
     series: list[Series]
     best: Series | None  # the series with the best throughput
-    counted: bool  # whether hardware events were counted
+    counted: bool  # hardware events were counted
     notes: list[str] = field(default_factory=list)
 
     def of(self, setting: int, measure: str) -> tuple[float, float, float]:

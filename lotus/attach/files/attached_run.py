@@ -1,4 +1,4 @@
-"""Writes and reads attach.json, what was seen of a running program; each value is checked."""
+"""Writes and reads attach.json, the observations of a running program; each value is checked."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the kernel lets this user read of a process, and the command that may read more."""
+"""The parts of a process that this user may read, and the command that may read more."""
 
 import contextlib
 import os
@@ -47,7 +47,7 @@ def other_owner(pid: int) -> str:
     """Return the owner of a process; "" if that is this user or is not known."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
         with open(f"/proc/{pid}/status", "rb") as file:
-            # Of /proc/PID itself, root is the owner if the process may not be dumped.
+            # root owns /proc/PID itself if the process may not be dumped.
             uid = int(next(line for line in file if line.startswith(b"Uid:")).split()[2])
         if uid == os.geteuid():
             return ""

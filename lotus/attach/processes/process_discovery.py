@@ -1,4 +1,4 @@
-"""Finds running programs that use torch, and which of their processes are workers or ranks."""
+"""Finds running programs that use torch, and the workers and ranks among their processes."""
 
 import contextlib
 import itertools
@@ -21,7 +21,7 @@ _AGENT = re.compile(
     r"torch/distributed/(run|launch)\.py"
 )
 _SPAWNED = re.compile(r"multiprocessing\.(spawn|forkserver)|multiprocessing-fork")
-# Threads of torch.distributed: whoever runs them has joined a process group.
+# Threads of torch.distributed: a process with one has joined a process group.
 _GROUP_THREAD = re.compile(r"pt_(gloo|nccl)")
 _HELPERS = re.compile(r"multiprocessing\.resource_tracker|multiprocessing\.resource_sharer")
 _MOST_LISTED = 8
@@ -42,7 +42,7 @@ class ProcessFacts:
     python: bool | None
     torch: bool | None
     rank: int = -1
-    forked: bool = False  # and runs the program of who forked it
+    forked: bool = False  # and runs the program of its parent
     joined: bool = False  # a process group of torch.distributed
 
     @property
@@ -94,7 +94,7 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
             f"process {pid} ({facts.words}) is not a Python program; lotus attach without a number "
             "lists those with torch"
         )
-    if facts.torch is False and ranks:  # a shell, uv, or a launcher of its own
+    if facts.torch is False and ranks:  # a shell, uv, or another launcher
         if job := _spawned_job(ranks, processes, children):
             return job
         programs = _joined([_program(each, processes, children) for each in ranks])
@@ -256,7 +256,7 @@ def _program(
     children: Mapping[int, list[int]],
 ) -> Program:
     workers = [processes[pid] for pid in children.get(main.pid, ())]
-    # The fork server stands between.
+    # The fork server is in between.
     for pid in children.get(main.pid, ()):
         if "forkserver" in " ".join(processes[pid].command):
             workers = [each for each in workers if each.pid != pid]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from lotus.recording.child_process import Child
 
-# The kernel kills it where lotus is killed; where lotus has gone already, it does not begin. The
-# time is that of its start, but for the few milliseconds in which its program is loaded.
+# The kernel kills it if lotus is killed; if lotus has gone already, it does not begin. The time is
+# that of its start, except for the few milliseconds in which its program is loaded.
 _TIED = """\
 import os, sys, time
 try:
@@ -31,7 +31,7 @@ class TiedProcess(Child):
 
     @property
     def exec_ns(self) -> int | None:
-        """When its program was started, nanoseconds of CLOCK_MONOTONIC; None: unknown."""
+        """The time at which its program was started, ns of CLOCK_MONOTONIC; None: unknown."""
         mark = _MARK.search(super().text())
         return None if mark is None else int(mark[1])
 

@@ -24,14 +24,14 @@ _DETAIL = "-" + "l" * 99  # 12,800 characters a value: the indices of some thous
 _MOST_BYTES = 32 << 20
 _SPAWN = re.compile(r"/multiprocessing/(spawn|forkserver)\.py$")
 _INHERITED = re.compile(r"(?:.*\.)?(\w+)\.(?:__call__|forward)")
-_LEAST_TIMES = 3  # an operation was met: fewer do not tell of which class it is
+_LEAST_TIMES = 3  # an operation was seen: fewer do not show its class
 _OBJECT = re.compile(r"^<([\w.]+) at 0x")
 _INTEGERS = re.compile(r"\d{1,18}(, \d{1,18})*")
 
 
 @dataclass(frozen=True)
 class FrameLocals:
-    """What the frames of one process say about its loader; -1 and "": nothing.
+    """The variables of one process's frames that concern its loader; -1 and "": not known.
 
     workers      num_workers
     iterable, drop_last, persistent, spawned    1: yes, 0: no
@@ -64,7 +64,7 @@ class LocalsReader:
         self.cpu_ns = 0
         self._path = path
         self._dumps: dict[int, int] = {}
-        self._complete: set[int] = set()  # processes that told all that there is
+        self._complete: set[int] = set()  # processes of which all variables are known
         self._child: Child | None = None
         self._pid = -1
 
@@ -73,7 +73,7 @@ class LocalsReader:
         if self._child is not None and not self._child.ended():
             return
         self._take()
-        # Those that were started last come first: they may be of another loader.
+        # The latest come first: they may be of another loader.
         left = [pid for pid in reversed(workers or mains) if pid not in self._complete]
         if workers:
             left = [pid for pid in left if self._dumps.get(pid, 0) < _MOST_OF_WORKER]

@@ -9,7 +9,7 @@ from lotus.format import stack_frames
 from lotus.format.stack_frames import bare_name, class_of
 from native_map.recording.python_frame import Frame
 
-# By which samples are asked for.
+# Methods by which samples are requested.
 ACCESS = frozenset("__getitem__ __getitems__ __iter__ __next__".split())
 _TRANSFORMS = re.compile(r"transform|augment|albument|kornia|monai", re.IGNORECASE)
 _TRANSFORM_CALL = re.compile(r"\b\w*(transform|augment)\w*\s*\(", re.IGNORECASE)
@@ -22,8 +22,8 @@ _ONLY_TRANSFORM_CALL = re.compile(
 _NESTED = re.compile(r"(\.<locals>\.[^.]+)+$")
 _LIST_LOOP = re.compile(r"\bin\s+.*\bself\.\w*(transforms|augment|ops\b|steps\b|stages\b)")
 _LOADER_CALL = re.compile(r"\bself\.loader\(")
-_LISTS = frozenset("Compose Sequential StandardTransform".split())  # what is in them is named
-# Between a call and what is called.
+_LISTS = frozenset("Compose Sequential StandardTransform".split())  # their elements are named
+# Frames between a call and the called function.
 _BETWEEN = frozenset("<listcomp> <genexpr> <dictcomp> _wrapped_call_impl _call_impl".split())
 
 
@@ -73,11 +73,11 @@ def _is_transform(frame: Frame, place: int) -> bool:
 
 
 def _is_called(before: Frame, below: Sequence[Frame], sources: Sources) -> bool:
-    """Whether what a line of the program calls may be the transform that the line names.
+    """Return True if a line of the program may call the transform that it names.
 
-    Not a method of the data set, which is its own code, though one of another object that has the
-    same name. A library's function only where the line calls nothing else, and not if it calls the
-    program, as what decorates a method does.
+    Not a method of the data set, which is its own code, though one of another object with the same
+    name. A library's function only if the line calls nothing else, and not if it calls the program,
+    as a decorator of a method does.
     """
     frame, text = below[0], sources.text(before.file, before.line)
     if stack_frames.LIBRARY.search(before.file):

@@ -112,7 +112,7 @@ class SourceLines:
     def comprehension(
         self, file: str, line: int, function: str, *, begins: bool = False
     ) -> SourceLoop | None:
-        """As `Sources.comprehension`: the surrounding function makes a comprehension's iterator."""
+        """Return the same as `Sources.comprehension`, for a function that makes its iterator."""
         frame = bare_name(function)
         own = frame in _FRAMES.values()
         inside = [

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 COLUMNS = ["time_ns", "pid", "tid", "label"]
-_ROUND_NS = 1_000_000  # what py-spy writes of one sample of all threads lies closer together
+_ROUND_NS = 1_000_000  # py-spy writes one sample of all threads within that time
 
 
 def moments(samples: pd.DataFrame) -> pd.DataFrame:

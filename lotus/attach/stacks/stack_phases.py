@@ -1,4 +1,4 @@
-"""Labels Python stacks with what their thread does: wait, train, make a batch.
+"""Labels Python stacks with the work of their thread: wait, train, make a batch.
 
 Pure: stacks in, labels out. The names of torch's functions decide nearly always; the lines of the
 training loop distinguish a step from what is outside the loop.
@@ -32,7 +32,7 @@ FEEDER = "QueueFeederThread"
 
 @dataclass(frozen=True)
 class Label:
-    """What a thread does. `loop`: its number, -1: none; `chain`: frames of the program's code."""
+    """The work of a thread. `loop`: its number, -1: none; `chain`: frames of the program's code."""
 
     phase: str
     name: str = ""  # of the operation
@@ -95,8 +95,8 @@ def _site(
     unless it calls the loader for a loop with source. takes: it calls `next`, not `iter`.
     """
     looped = wrapper = unread = None
-    begins = not takes  # whether the frame itself calls `iter`, or one that hands on its batches
-    unread_elsewhere = False  # whether it is also seen outside of `next`
+    begins = not takes  # the frame itself calls `iter`, or one that passes on its batches does
+    unread_elsewhere = False  # it is also seen outside of `next`
     for frame in reversed(above):
         library = stack_frames.LIBRARY.search(frame.file)
         if unread and library:
@@ -250,7 +250,7 @@ def _outside_of_next(frames: Sequence[Frame], sites: Sequence[Site], sources: So
             return Label(phases.SHUTDOWN)
         for number, site in enumerate(sites):
             if site.holds(frame) or _hands_on(site, frames[place:], sources):
-                # What called the loop, as a framework's, is no part of the step.
+                # The caller of the loop, such as a framework, is no part of the step.
                 return Label(phases.STEP, loop=number, chain=_of_step(frames[place:]))
     if any(frame.file.startswith("<frozen importlib") for frame in frames):
         return Label(phases.IMPORTS)

@@ -1,4 +1,4 @@
-"""Turns sampled stacks into samples with labels: what each thread did when."""
+"""Turns sampled stacks into samples with labels: the work of each thread over time."""
 
 from collections.abc import Mapping
 from dataclasses import replace

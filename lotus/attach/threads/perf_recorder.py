@@ -17,8 +17,8 @@ from native_map.recording import perf_command
 _INSTALL = "apt install linux-perf (or linux-tools-$(uname -r))"
 _MOST_SAMPLES = 1_000_000  # they are kept in a text file
 _LEAST_RATE = 49
-# perf records nothing at all where one of its processes ends while it starts, as after a short
-# epoch. Workers that are forked later it follows through their parent.
+# perf records nothing at all if one of its processes ends while it starts, as after a short epoch.
+# It follows workers that are forked later through their parent.
 _MOST_STARTS = 4
 
 

@@ -15,7 +15,7 @@ from lotus.inside.common.perf_event import SOFTWARE, Event, EventGroup
 from lotus.recording.measurement_plan import MeasurementPlan
 
 _MOST_THREADS = 4096  # at a time
-_RESERVE = 128  # descriptors that are left to all else; of a low limit half
+_RESERVE = 128  # descriptors that are left for everything else; half of a low limit
 _COLUMNS = ("pid", "tid", "event", "count", "enabled_ns", "running_ns")
 OpenGroup = Callable[[Sequence[Event], int], CounterGroup]
 Thread = tuple[int, int]  # process id, thread id
@@ -39,10 +39,10 @@ class ThreadCounters:
         self._open_group = open_group
         self._threads: dict[Thread, list[CounterGroup | None]] = {}  # that have not ended
         self._rows: list[tuple[int, ...]] = []  # of _COLUMNS
-        self._first_ns: dict[int, int] = {}  # CPU time of a process when it was met
+        self._first_ns: dict[int, int] = {}  # CPU time of a process when it was found
         self._late: set[int] = set()  # processes met later than others
         self._incomplete: set[int] = set()  # processes with a thread whose time was not counted
-        self._met = self._counted = 0  # threads; those that are counted now
+        self._met = self._counted = 0  # threads found; threads that are counted now
         self._refused: dict[tuple[str, str], int] = {}  # threads by events, and by reason
         self._left_out: dict[Thread, str] = {}  # living threads that are not counted, and why
         self._never: dict[str, int] = {}  # threads that ended without having been, by reason
@@ -71,8 +71,8 @@ class ThreadCounters:
         ended = self._threads.keys() - there
         for thread in ended:
             self._end(thread)
-        # First threads first: where not all can be counted, they say most.
-        # Those that were left out are tried again once others have ended.
+        # First threads come first: if not all can be counted, they are the most important. Those
+        # that were left out are tried again once others have ended.
         again = self._left_out.keys() if ended else ()
         new = sorted(
             (there - self._threads.keys()).union(again),

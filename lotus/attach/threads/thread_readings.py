@@ -11,7 +11,7 @@ from lotus.recording.blocked_reason import STOPPED, BlockedReasons, read
 
 ASLEEP = "asleep"  # the kernel does not tell in what
 COLUMNS = ("time_ns", "pid", "reason", "wall_ns", "cpu_ns", "delay_ns", "process_ns")
-# What a call says of a thread that is gone, and of its files; others say that it is not known.
+# Errors of a thread that is gone, and of its files; other errors say that it is not known.
 ENDED = (errno.ENOENT, errno.ESRCH)
 _PERIOD_S, _SHARE = 0.02, 0.02
 _STATES = {b"R": "computing", b"D": "storage", b"T": STOPPED, b"t": STOPPED}
@@ -52,7 +52,7 @@ class ThreadReadings:
 
     @property
     def problem(self) -> str:
-        """Why no system calls are known; "" if they are."""
+        """The reason for which no system calls are known; "" if they are."""
         return self._reasons.problem
 
     def look(self, pids: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""What several alternatives ask about operations and their inputs."""
+"""Queries about operations and their inputs that several alternatives share."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ active: ChangedTransforms | None = None  # of this process
 
 
 class AlternativePlan:
-    """Which alternatives are put in; it is pickled for workers that are spawned.
+    """The alternatives that are applied; it is pickled for workers that are spawned.
 
     Without a switch it is the first choice. With one, a byte there says which: 0 is none. `steps`
     are the names of what the changed `Compose` calls, and `cut` is before which of them samples are

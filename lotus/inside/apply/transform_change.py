@@ -245,7 +245,7 @@ def _some_paths(folder: dict[str, Any]) -> list[Any]:
 
 
 def _decodes_at_once(holder: Any) -> bool:
-    """Whether what a data set's decoder gives goes to its transform, and nowhere else."""
+    """Return True if a data set passes its decoder's result to its transform, nowhere else."""
     method = getattr(type(holder), "__getitem__", None)
     return getattr(method, "__module__", None) == _FOLDERS
 

@@ -1,4 +1,4 @@
-"""What is set in a worker of a loader as it starts."""
+"""Settings that a loader's worker applies as it starts."""
 
 import sys
 from contextlib import suppress

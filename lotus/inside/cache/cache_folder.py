@@ -40,7 +40,7 @@ def memory_root() -> str:
 
 
 class BudgetUsed(enum.Enum):
-    """What became of a reservation: it was taken, it does not fit, another process was at it."""
+    """The result of a reservation: taken, does not fit, another process holds the lock."""
 
     TAKEN = "taken"
     FULL = "full"
@@ -94,7 +94,7 @@ class Budget:
             os.close(descriptor)
 
     def space_problem(self, more: int) -> str | None:
-        """Why `more` bytes should not be written, in words; None if they may be. Raises OSError.
+        """Return why `more` bytes should not be written; None if they may be. Raises OSError.
 
         A twentieth of the file system stays free, but not more than 10 GiB: what the program itself
         writes, such as a checkpoint, has to fit. Where less is free already, the cache gets a
@@ -122,7 +122,7 @@ class Budget:
 
 
 def _counted(folder: str) -> int:
-    """The bytes of all files in the folders of entries, in whole blocks. Raises OSError."""
+    """Return the bytes of all files in the folders of entries, in whole blocks. Raises OSError."""
     total = 0
     for subfolder in _entry_folders(folder):
         total += _BLOCK
@@ -179,7 +179,7 @@ def write_whole(path: str, data: bytes) -> None:
 
 
 def is_memory(folder: str) -> bool:
-    """Whether a folder is on tmpfs. Raises OSError."""
+    """Return True if a folder is on tmpfs. Raises OSError."""
     device = os.stat(folder).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     try:
@@ -210,7 +210,7 @@ def _available_bytes() -> int | None:
 
 
 def _number(path: str) -> int | None:
-    """What a file of the control group has; None without one, or for "max"."""
+    """Return the number in a file of the control group; None without one, or for "max"."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             text = file.read(40).strip()

@@ -39,7 +39,7 @@ _DEEPEST = 8
 
 
 class CachePlan:
-    """What is cached of a loader's samples, and where; pickled for workers that are spawned."""
+    """The cached part of a loader's samples, and its place; pickled for spawned workers."""
 
     def __init__(self, path: Sequence[str] | None, cut: int, key: str, folder: str) -> None:
         self.path, self.cut = path, cut
@@ -79,7 +79,7 @@ def key_of(
 
 
 def _is_absolute(dataset: Any) -> bool:
-    """Whether the data set has a list of its files, and the first one has an absolute path."""
+    """Return True if the data set has a list of files, the first with an absolute path."""
     first = None
     with quiet(Exception):
         first = path_of(dataset, 0)
@@ -110,7 +110,7 @@ def entry_name(key: str, index: Any) -> str | None:
 
 
 class SampleCount:
-    """How many samples of this process came from the cache, and how many the data set made."""
+    """The numbers of this process's samples from the cache and from the data set."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -322,7 +322,7 @@ class CachedSample:
         self.value = decode(self.encoded_value)
 
     def is_current(self) -> bool:
-        """Whether the files of the sample are as they were when it was made."""
+        """Return True if the files of the sample are as they were when it was made."""
         return all(
             opened_files.status_of(path) == (size, time_ns) for path, size, time_ns in self.files
         )

@@ -67,7 +67,7 @@ def picture_of(sizes: Sequence[int]) -> tuple[int, int, int] | None:
 
 
 def usable(method: str, pictures: Iterable[tuple[int, int, int]]) -> bool:
-    """Whether a method is there in this process and does to such pictures what others do not."""
+    """Return True if a method is available here and suits such pictures better than others."""
     if method == "zstd":
         return _zstd() is not None
     if method == "png":

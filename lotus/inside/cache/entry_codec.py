@@ -47,7 +47,7 @@ HOLE = Hole()  # stands in a sample where the result of its transform belongs
 
 
 def encode(value: Any) -> EncodedParts:
-    """The bytes of a value, in parts that no later change of the value reaches.
+    """Return the bytes of a value, in parts that no later change of the value reaches.
 
     Raises CannotEncode for all but None, bool, int, float, str, bytes, tuple, list, dict, HOLE,
     arrays and scalars of numpy without objects and fields, dense tensors of the CPU without
@@ -165,7 +165,7 @@ class _Encoder:
     def _placed(
         self, address: int, sizes: tuple[int, ...], steps: tuple[int, ...], size: int
     ) -> Layout:
-        """The layout of an array at an address, whose memory is now known to occur."""
+        """Return the layout of an array at an address, whose memory is now known to occur."""
         placed = layout(sizes, steps, size)
         if placed.span > SPREAD * placed.stored + 4096:
             raise CannotEncode("an array has its elements too far apart")
@@ -287,7 +287,7 @@ _ADD: dict[type, Callable[[_Encoder, Any, int], None]] = {
 
 
 def _in_memory(placed: Layout) -> list[int]:
-    """The sizes of an array without gaps, in the order of memory."""
+    """Return the sizes of an array without gaps, in the order of memory."""
     return [placed.sizes[place] for place in placed.order]
 
 
@@ -299,6 +299,6 @@ def is_key(value: Any) -> bool:
 
 
 def bits(torch: Any, size: int) -> Any:
-    """A dtype of so many bytes whose values are copied bit for bit."""
+    """Return a dtype of so many bytes whose values are copied bit for bit."""
     kinds = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "complex128"}
     return getattr(torch, kinds[size])

@@ -26,7 +26,7 @@ _TORCH_DTYPE = re.compile(r"[a-pr-z][a-z0-9_]*")  # not the quantized ones, "qui
 
 
 def decode(data: memoryview) -> Any:
-    """The value that was encoded, made of new and writable objects.
+    """Return the value that was encoded, made of new and writable objects.
 
     Raises ValueError for damaged bytes, and where the library of a value is not imported here.
     """
@@ -223,7 +223,7 @@ _MAKE: dict[bytes, Callable[[_Decoder, int], Any]] = {
 
 
 def _library(name: str) -> Any:
-    """A module that the program has imported; lotus imports none into it."""
+    """Return a module that the program has imported; lotus imports none into it."""
     module = sys.modules.get(name)
     if module is None:
         raise ValueError(f"{name} is not imported here")

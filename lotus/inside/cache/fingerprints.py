@@ -324,7 +324,7 @@ class _Plain:
 
 
 def _is_native(thing: object) -> bool:
-    """Whether an object has state that is not in its `__dict__`."""
+    """Return True if an object has state that is not in its `__dict__`."""
     kind = type(thing)
     return kind.__basicsize__ > _Plain.__basicsize__ or not hasattr(thing, "__dict__")
 

@@ -1,4 +1,4 @@
-"""Which loaders have samples that can be cached."""
+"""The reasons for which the samples of a loader cannot be cached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are opened while a sample is made, by an audit hook of Python.
+"""The files that are opened while a sample is made, by an audit hook of Python.
 
 It sees `open` of Python, Pillow and `os`, and databases of `sqlite3`, but not what libraries in C
 open by themselves, such as `torchvision.io`, HDF5 or soundfile. For these the paths that a data set

@@ -1,4 +1,4 @@
-"""What a picture of Pillow consists of besides its pixels, and how many bytes these have."""
+"""The parts of a picture of Pillow besides its pixels, and the number of its bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PIXEL = {
 
 
 def byte_count(mode: str, width: int, height: int) -> int:
-    """How many bytes a picture has; -1 where it has none, or its mode is not cached."""
+    """Return how many bytes a picture has; -1 if it is empty or its mode is not cached."""
     if not width or not height:
         return -1
     if mode == "1":
@@ -27,7 +27,7 @@ def byte_count(mode: str, width: int, height: int) -> int:
 
 
 def usual_attributes(images: Any) -> set[str]:
-    """The attributes that every picture has in this version of Pillow."""
+    """Return the attributes that every picture has in this version of Pillow."""
     return set(vars(images.new("L", (1, 1)))) | {"pyaccess"}
 
 

@@ -64,7 +64,7 @@ class SampleStore:
         self._start()
 
     def _start(self) -> None:
-        """What each process has of its own: nothing of a parent's reservation."""
+        """Reset what each process has of its own: a parent's reservation is not inherited."""
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._reserved = self._written = 0
@@ -74,7 +74,7 @@ class SampleStore:
 
     @property
     def dropped(self) -> bool:
-        """Whether some process has dropped the folder; costs some 2 microseconds."""
+        """True if some process has dropped the folder; costs some 2 microseconds."""
         if not self._dropped:
             self._dropped = os.path.lexists(self._dropped_file)
         return self._dropped
@@ -114,7 +114,7 @@ class SampleStore:
             return None
 
     def has_room(self, name: str, size: float) -> bool:
-        """Whether an entry of about `size` bytes may find room, or is there already."""
+        """Return True if an entry of about `size` bytes may find room, or exists already."""
         if self._process != os.getpid():
             self._start()
         if self._stopped:
@@ -226,7 +226,7 @@ class SampleStore:
             self._reserved += size
 
     def _reserve(self, size: int) -> bool:
-        """Whether this process may write so many bytes. Raises OSError."""
+        """Return True if this process may write so many bytes. Raises OSError."""
         with self._lock:
             if self._reserved >= size:
                 self._reserved -= size
@@ -260,7 +260,7 @@ class SampleStore:
 
 
 def entry(name: str, parts: Sequence[bytes | memoryview]) -> bytes:
-    """The bytes of the file of an entry."""
+    """Return the bytes of the file of an entry."""
     content = b"".join(parts)
     kind = _CRC if _numpy() is None else _WORDS
     total, mixed = _checksum(kind, content)

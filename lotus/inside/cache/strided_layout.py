@@ -1,4 +1,4 @@
-"""How the elements of an array lie in memory, and which of them have to be kept."""
+"""The layout of an array's elements in memory, and those of them that must be kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Layout:
-    """What `layout` knows of an array; all lengths are in bytes.
+    """The layout of an array; all lengths are in bytes.
 
     sizes  the array's, but 1 where all elements along a dimension are the same ones in memory
     order  its dimensions, from the largest step to the smallest
@@ -38,7 +38,7 @@ class Layout:
 
 
 def layout(sizes: Sequence[int], steps: Sequence[int], itemsize: int) -> Layout:
-    """The layout of an array with these sizes and steps (in bytes, as numpy's strides).
+    """Return the layout of an array with these sizes and steps (in bytes, as numpy's strides).
 
     Raises ValueError where elements overlap otherwise than by a step of 0.
     """
@@ -62,5 +62,5 @@ def layout(sizes: Sequence[int], steps: Sequence[int], itemsize: int) -> Layout:
 
 
 def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Those of a contiguous array in C's order, in elements."""
+    """Return those of a contiguous array in C's order, in elements."""
     return tuple([math.prod(sizes[place + 1 :]) for place in range(len(sizes))])

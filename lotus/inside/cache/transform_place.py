@@ -57,7 +57,7 @@ def _is_container(value: object) -> bool:
 
 
 def _holds_transform(value: object) -> bool:
-    """Whether it only passes a sample to its own transform: torchvision's StandardTransform."""
+    """Return True if it only passes a sample to its own transform (StandardTransform)."""
     return type(value).__name__ == "StandardTransform"
 
 
@@ -79,11 +79,11 @@ class TransformPlace:
             self.owners += [(held, name) for name in held if held[name] is self.transform]
 
     def is_container(self) -> bool:
-        """Whether it is a `Compose` of torchvision."""
+        """Return True if it is a `Compose` of torchvision."""
         return _is_container(self.transform)
 
     def is_current(self) -> bool:
-        """Whether the data set still has this transform there."""
+        """Return True if the data set still has this transform there."""
         return self._owner.get(self._name) is self.transform
 
     def operations(self) -> list[Callable[[Any], Any]]:
@@ -130,7 +130,7 @@ class Tap:
 
     @property
     def single(self) -> bool:
-        """Whether the transform was called once with one value."""
+        """True if the transform was called once with one value."""
         return self.calls == 1
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, NamedTuple
 
     class Event(NamedTuple):
-        """What to count: perf_event_attr's type and config, and in which modes."""
+        """An event to count: perf_event_attr's type and config, and the modes."""
 
         name: str
         type: int

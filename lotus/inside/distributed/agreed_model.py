@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Agreed:
-    """What a mode has changed in a model and a loader, and how to undo it."""
+    """The changes that a mode has made to a model and a loader, and how to undo them."""
 
     def __init__(self, model: "Any", loader: "Any", words: str, made: int) -> None:
         self.model, self.loader = weakref.ref(model), weakref.ref(loader)

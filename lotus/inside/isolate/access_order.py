@@ -28,7 +28,7 @@ _POINTS = 256  # ranks for which hits are counted
 
 
 class NotFollowed(Exception):
-    """Why the order of a sampler is not computed."""
+    """The reason for which the order of a sampler is not computed."""
 
 
 class AccessOrder:

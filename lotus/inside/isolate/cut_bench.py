@@ -358,7 +358,7 @@ def _accesses(loader: Any, epochs: int) -> tuple[dict[str, Any] | None, str | No
 
 
 def _key(path: SamplePath, cut: CheckedCut) -> str | None:
-    """The key of a cut's cache; None: it cannot be cached."""
+    """Return the key of a cut's cache; None: it cannot be cached."""
     if cut.why is not None:
         return None
     try:

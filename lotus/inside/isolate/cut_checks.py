@@ -47,7 +47,7 @@ class CheckedCut:
 
 
 class SamplePath:
-    """How a data set makes a sample: its own code, then a transform of `operations`, if any.
+    """The way in which a data set makes a sample: its own code, then a transform, if any.
 
     If no transform is called exactly once per sample with a result at a fixed place in it, the only
     cut is at the whole sample.

@@ -1,4 +1,4 @@
-"""What an operation's CPU time depends on, as far as it is known: its code, parameters and input.
+"""The known dependencies of an operation's CPU time: its code, parameters and input.
 
 By these `lotus plan` finds what earlier plans have measured, of other programs too.
 """

@@ -20,7 +20,7 @@ class Gate:
 
 
 class Rows:
-    """What the hooks recorded of a fetch: numbers back to back, as in its arrays in the log."""
+    """The records of a fetch by the hooks: consecutive numbers, as in its arrays in the log."""
 
     __slots__ = ("loose", "ops", "ops_cpu", "samples")
 

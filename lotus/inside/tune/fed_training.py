@@ -197,5 +197,5 @@ def _is_stream(iterator: Any) -> bool:
 
 
 def _in_flight(iterator: Any) -> int:
-    """How many batches are requested from the workers before the first is taken."""
+    """Return how many batches are requested from the workers before the first is taken."""
     return int(iterator._num_workers * getattr(iterator, "_prefetch_factor", 0))

@@ -104,7 +104,7 @@ def _times() -> tuple[float, float, float]:
 
 
 def samples_in(batch: Any, loader: Any) -> int:
-    """Samples of a batch; one where the loader makes none."""
+    """Return samples of a batch; one where the loader makes none."""
     size = loader.batch_size
     if size is None and loader.batch_sampler is None:
         return 1

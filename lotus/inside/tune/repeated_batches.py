@@ -75,13 +75,13 @@ class _Kept:
 
 
 def _is_array(value: Any) -> bool:
-    """Whether it is an array that can be changed, unlike numpy's scalars and views of bytes."""
+    """Return True if it is a writable array, unlike numpy's scalars and views of bytes."""
     numpy: Any = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray) and bool(value.flags.writeable)
 
 
 def _version(tensor: Any) -> int | None:
-    """How often the memory of a tensor was changed; None if torch does not count that."""
+    """Return how often a tensor's memory was changed; None if torch does not count that."""
     try:
         return int(tensor._version)
     except RuntimeError:  # a tensor of inference mode

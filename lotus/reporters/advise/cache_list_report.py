@@ -45,7 +45,7 @@ def write(console: "Console", caches: Sequence[ListedCache]) -> None:
 
 
 def document(caches: Sequence[ListedCache]) -> dict[str, Any]:
-    """The values that `--json` prints."""
+    """Return the values that `--json` prints."""
     rows = [{**dataclasses.asdict(cache), "folder": str(cache.folder)} for cache in caches]
     return {
         "schema": 1,

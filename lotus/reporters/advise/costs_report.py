@@ -1,4 +1,4 @@
-"""What operations were predicted to take, and took: on a terminal and as a document."""
+"""The predicted and measured costs of operations: on a terminal and as a document."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def write(
         if cut.why is not None:
             text = f"after {cut.name}: {cut.why}"
             print_paragraph(console, "not cached", plain(text))
-            break  # the following ones are mostly left out for the same reason
+            break  # the next ones are mostly left out for the same reason
     if planning.chosen is not None:
         _write_choice(console, planning, planning.chosen)
     else:

@@ -1,4 +1,4 @@
-"""What `lotus top` shows: lines for a terminal, one line for `lotus trace --live`, a document.
+"""The views of `lotus top`: lines for a terminal, one line for `lotus trace --live`, a document.
 
 The document of `--json` (durations and times in ns, sizes in bytes, shares and CPU as fractions of
 one; null: not known, not measured, or none):

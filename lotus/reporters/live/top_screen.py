@@ -24,7 +24,7 @@ from lotus.live.tailing import manifest_of
 from lotus.live.view import View
 from lotus.reporters.live import top_report
 
-_BETWEEN_S = 0.5  # between the two looks of a snapshot: CPU time is a difference
+_BETWEEN_S = 0.5  # between the two readings of a snapshot: CPU time is a difference
 _MOST_STACKS = 16  # processes, in a snapshot
 _STACKS_EVERY_S, _STACKS_AT_ONCE = 5.0, 4
 
@@ -72,7 +72,7 @@ def _check_whose(directory: Path) -> None:
 
 
 def _has_cpu(view: View) -> bool:
-    """Whether the CPU time of a living process is known, which takes two readings."""
+    """Return True if the CPU time of a living process is known, which takes two readings."""
     mains = [group.main for group in view.groups if group.main.alive]
     return not mains or any(main.cpu == main.cpu for main in mains)
 

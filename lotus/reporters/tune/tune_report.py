@@ -261,7 +261,7 @@ def _rows(result: Result) -> list[tuple[list[str], str]]:
 
 
 def _more(setting: Setting) -> str:
-    """A setting's parameters besides workers and prefetch."""
+    """Return a setting's parameters besides workers and prefetch."""
     return _name(setting).partition(", ")[2]
 
 
@@ -277,7 +277,7 @@ def _interval(worked: Sequence[Measurement]) -> str:
 
 
 def _never(result: Result) -> list[tuple[str, str]]:
-    """A line per reason why settings were never tried, the most frequent reason first."""
+    """Return a line per reason why settings were never tried, the most frequent reason first."""
     from lotus.tune.search import search_notes
 
     groups = search_notes.grouped(result.ruled_out)

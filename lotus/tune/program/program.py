@@ -53,8 +53,8 @@ class Watched:
     loop_s: float | None = None  # of an epoch that ended while it was watched, from `iter()`
     accelerator: str | None = None  # "cuda", ...; None: there is none to pin memory for
     threads: int = 1  # of torch in the program's main process
-    in_order: bool = True  # whether this torch supports in_order (2.6 and later)
-    endless: bool = False  # whether its epoch begins again at its end, while settings are checked
+    in_order: bool = True  # this torch supports in_order (2.6 and later)
+    endless: bool = False  # its epoch begins again at its end, while settings are checked
     notes: tuple[str, ...] = ()  # remarks on anything unusual
     grown_bytes: int = 0  # growth of the program's own process by fetching without workers
     name: str | None = None  # the program's variable name of the loader, as a label

@@ -44,7 +44,7 @@ def _by_check(result: Result, shown: Speedup) -> Result:
 
 
 def _refused(result: Result, why: list[str]) -> Result:
-    """The result with the program's own setting as the recommendation."""
+    """Return the result with the program's own setting as the recommendation."""
     watched = result.watched
     of_best = search_notes.augmentations(
         result.best.normal(), result.own.normal(), watched.iterable
@@ -92,7 +92,7 @@ def chosen(result: Result, checked: Checked) -> Result:
 
 
 def _without_doubt(result: Result) -> list[str]:
-    """The notes without the one on the setting that trials left open."""
+    """Return the notes without the one on the setting that trials left open."""
     if result.left_open is None:
         return list(result.notes)
     return [text for text in result.notes if text != result.left_open.note]

@@ -15,7 +15,7 @@ from lotus.tune.search import search_notes
 from lotus.tune.search.trial_rates import Speedup, compared
 from lotus.tune.search.trial_runner import NeverTried, TrialRunner
 
-WORTH = 0.05  # the least gain that counts: a smaller one is lost in what epochs differ by
+WORTH = 0.05  # the least gain that counts: epochs differ by smaller ones
 _PRECISE = 0.02  # half the interval's width over the mean, at which a comparison ends
 _ALIKE = 0.02  # the most loss at which a cheaper setting counts as as fast
 _PAIRS = 3  # that are made if there is time
@@ -24,12 +24,12 @@ _SETUP_MATTERS = 0.02  # share of an epoch from which set-up times must be measu
 
 
 def is_faster(speedup: Speedup) -> bool:
-    """Whether a speed-up is large enough, and its whole interval above 1."""
+    """Return True if a speed-up is large enough, and its whole interval above 1."""
     return speedup.shows(WORTH)
 
 
 def may_gain(speedup: Speedup) -> bool:
-    """Whether a speed-up is large enough, however far its interval reaches."""
+    """Return True if a speed-up is large enough, however far its interval reaches."""
     return speedup.mean >= 1 + WORTH
 
 
@@ -170,7 +170,7 @@ class Decision:
         return self._trials.last(setting), self._trials.last(self._own)
 
     def _apart(self, setting: Setting, pairs: int = 0) -> Speedup:
-        """The speed-up and its interval from the last trial of each setting."""
+        """Return the speed-up and its interval from the last trial of each setting."""
         new, own = self._last(setting), self._last(self._own)
         assert new is not None
         assert own is not None
@@ -197,7 +197,7 @@ class Decision:
         return trials[-1] if trials else None
 
     def _rate(self, setting: Setting) -> float | None:
-        """The median rate of a setting's blocks; None without one."""
+        """Return the median rate of a setting's blocks; None without one."""
         wanted = setting.normal()
         rates = [
             row.measurement.samples_per_s

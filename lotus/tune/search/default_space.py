@@ -92,11 +92,11 @@ def default_space(
 
 
 def _is_threaded(seen: Observed, setting: Setting) -> bool:
-    """Whether several threads of a process make a batch."""
+    """Return True if several threads of a process make a batch."""
     runnable_s = seen.cpu_s + seen.queued_s
     return runnable_s > _THREADED * seen.capacity_s * _processes(setting)
 
 
 def _processes(setting: Setting) -> int:
-    """How many processes make batches."""
+    """Return how many processes make batches."""
     return max(setting.num_workers, 1)

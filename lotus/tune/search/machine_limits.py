@@ -1,4 +1,4 @@
-"""Reads what a program may still use: cores, memory, /dev/shm and file descriptors."""
+"""Reads the limits of a program: cores, memory, /dev/shm and file descriptors."""
 
 import os
 import resource
@@ -14,7 +14,7 @@ from lotus.inside.tune.pausing import LOCAL_WORLDS
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """What one rank may use; memory and /dev/shm are its share of what is free now."""
+    """The limits of one rank; memory and /dev/shm are its share of what is free now."""
 
     cores: float
     cores_why: str
@@ -78,7 +78,7 @@ def cores(
 
 
 def _affinity_of_parent(pid: int) -> set[int]:
-    """The affinity of the launcher, which binds each rank after starting it."""
+    """Return the affinity of the launcher, which binds each rank after starting it."""
     try:
         parent = os.getppid() if pid == 0 else _parent(pid)
         return os.sched_getaffinity(parent) if parent > 0 else set()

@@ -1,4 +1,4 @@
-"""Decides which settings are safe to try, by comparing their worst case with what is free.
+"""Decides which settings are safe to try, by comparing their worst case with the free resources.
 
 It is pure: costs of one worker and limits of the machine go in, a verdict with reasons comes out.
 """
@@ -45,7 +45,7 @@ class Need:
 
 @dataclass(frozen=True)
 class SafetyVerdict:
-    """Whether a setting may be tried: reasons against it, and what could not be checked."""
+    """The reasons against trying a setting, and what could not be checked."""
 
     setting: Setting
     need: Need | None  # None: not known
@@ -54,7 +54,7 @@ class SafetyVerdict:
 
     @property
     def allowed(self) -> bool:
-        """Whether the setting fits."""
+        """True if the setting fits."""
         return not self.reasons
 
 
@@ -167,7 +167,7 @@ def _shm_reason(setting: Setting, costs: ResourceCosts, need: Need, room: Headro
 
 
 def _margin(wanted: int, room: Headroom) -> str:
-    """A remark if it would fit without the reserve."""
+    """Return a remark if it would fit without the reserve."""
     return ", of which a tenth is kept in reserve" if wanted <= room.free else ""
 
 

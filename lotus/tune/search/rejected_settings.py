@@ -91,7 +91,7 @@ def _why(
 
 
 def _alike(setting: Setting, other: Setting) -> bool:
-    """Whether they differ only in what a check may change: prefetch and persistent workers."""
+    """Return True if they differ only in what a check may change: prefetch, persistent workers."""
     setting, other = (
         dataclasses.replace(each, prefetch_factor=None, persistent_workers=False)
         for each in (setting, other)
@@ -104,7 +104,7 @@ def _worked(rows: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _mean(rows: Sequence[Measurement]) -> float | None:
-    """The mean rate, as in the table."""
+    """Return the mean rate, as in the table."""
     worked = _worked(rows)
     return statistics.mean(row.samples_per_s for row in worked) if worked else None
 

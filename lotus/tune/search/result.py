@@ -47,7 +47,7 @@ class Result:
     own: Setting  # the program's setting
     speedup: Speedup | None  # of `best` over `own`; None if one of them was not measured
     predicted: float | None  # the speed-up predicted by the strategy's model, if it has one
-    benefit: bool  # whether `best` was shown to be faster by 5 % or more
+    benefit: bool  # `best` was shown to be faster by 5 % or more
     measured: tuple[TrialRow, ...]
     ruled_out: tuple[RuledOut, ...]
     seconds: float  # duration of the search
@@ -64,8 +64,8 @@ class Result:
     pruned: tuple[tuple[str, str], ...] = ()  # (what the strategy left out, why)
     untried: str = ""  # why no setting but the own one could be tried
     failure: str = ""  # why not even the own setting could be measured
-    out_of_time: bool = False  # whether the budget sufficed for the own setting only
-    iterable_safe: bool = False  # whether an iterable data set was shown to keep its samples
+    out_of_time: bool = False  # the budget sufficed for the own setting only
+    iterable_safe: bool = False  # an iterable data set was shown to keep its samples
     checked: Checked | None = None  # the comparison in the program's own steps, if made
     # The same of settings with fewer threads of torch; `checked` is one of them if it is chosen.
     threads_checked: tuple[Checked, ...] = ()
@@ -259,7 +259,7 @@ class Result:
         return [f"no benefit from another setting: the program keeps its own, {own}"]
 
     def _tried(self) -> list[str]:
-        """A line per setting, in the order of their first trials."""
+        """Return a line per setting, in the order of their first trials."""
         trials: dict[Setting, list[Measurement]] = {}
         for row in self.measured:
             trials.setdefault(row.measurement.setting, []).append(row.measurement)

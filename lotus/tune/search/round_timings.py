@@ -146,6 +146,6 @@ def _alike_in_rare_steps(
 
 
 def _usual(timings: Timings, limit_s: float) -> float:
-    """The mean seconds of the batches whose step is not long."""
+    """Return the mean seconds of the batches whose step is not long."""
     pairs = zip(timings.times, timings.steps, strict=True)
     return statistics.mean([time for time, step in pairs if step <= limit_s] or timings.times)

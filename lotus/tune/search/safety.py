@@ -57,12 +57,14 @@ class Safety:
 
     @property
     def costs_known(self) -> bool:
-        """Whether a block has shown the costs of batches and workers."""
+        """True if a block has shown the costs of batches and workers."""
         return self._sent is not None or self._alone is not None
 
     def first(self, setting: Setting) -> bool:
-        """Whether a setting may be tried before costs are known: if it needs no more than the
-        program's own, or is minimal."""
+        """Return True if a setting may be tried before costs are known.
+
+        It may if it needs no more than the program's own, or is minimal.
+        """
         own = self._watched.setting.normal()
         wanted = setting.normal()
         if wanted.num_workers == 0:
@@ -163,7 +165,7 @@ def _in_flight(setting: Setting) -> int:
 
 
 def _less(start: MachineLimits, needs: Collection[Need]) -> MachineLimits:
-    """The limits less what open candidates may need."""
+    """Return the limits less what open candidates may need."""
     if not needs:
         return start
     memory = sum(need.memory_bytes for need in needs)

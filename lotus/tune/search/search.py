@@ -49,7 +49,7 @@ class SearchProgress:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What to search for, where and for how long. Raises LotusError.
+    """The goal, place and time of a search. Raises LotusError.
 
     `objective` is "train", with the program's step between batches, or "throughput", without.
     `vary` adds parameters of `VARIED` to the default space; it has no effect on `space`. With
@@ -82,7 +82,7 @@ class SearchPlan:
 
     @property
     def with_check(self) -> bool:
-        """Whether a check follows: it is made in the program's own steps."""
+        """True if a check follows: it is made in the program's own steps."""
         return self.check_follows and self.objective == "train"
 
 
@@ -124,8 +124,8 @@ class _Search:
         self.on_progress = on_progress
         self.own = plain(watched.setting, self.vary)
         self.decision = Decision(self.own, trials, plan.seed, self._confirming, plan.with_check)
-        self.epochs: tuple[tuple[int, int, int], ...] = ()  # as EpochComparison has them
-        self.samples_kept = False  # whether an iterable data set keeps its samples
+        self.epochs: tuple[tuple[int, int, int], ...] = ()  # as in EpochComparison
+        self.samples_kept = False  # an iterable data set keeps its samples
         self.notes: list[str] = []
         self.strategy: Strategy | None = None
         self.space: Space | None = None
@@ -297,7 +297,7 @@ class _Search:
         return self.budget_s * (1 - _CONFIRMING) - (self.trials.spent - made)
 
     def _best(self) -> Setting | None:
-        """The strategy's choice; the fastest setting that worked before it has one."""
+        """Return the strategy's choice; the fastest setting that worked before it has one."""
         best = self.strategy.best() if self.strategy is not None else None
         if best is None:
             worked = [row.measurement for row in self.trials.rows if not row.measurement.failed]
@@ -328,7 +328,7 @@ class _Search:
             )
 
     def _slowed_step(self) -> str:
-        """A note on the chosen setting, or the fastest with workers if that has none."""
+        """Return a note on the chosen setting, or the fastest with workers if that has none."""
         worked = [row.measurement for row in self.trials.rows if not row.measurement.failed]
         worked = [trial for trial in worked if trial.setting.num_workers]
         setting = self.decision.chosen
@@ -392,14 +392,14 @@ class _Search:
         )
 
     def _is_out_of_time(self) -> bool:
-        """Whether there was time for the own setting, and not for another."""
+        """Return True if there was time for the own setting, and not for another."""
         rows = self.trials.rows
         if self.trials.tried != 1 or not rows:
             return False
         return 2 * rows[0].measurement.seconds > self.budget_s * (1 - _CONFIRMING)
 
     def _first_epoch(self) -> str:
-        """A note if the first epoch, which starts persistent workers, gains less."""
+        """Return a note if the first epoch, which starts persistent workers, gains less."""
         if self.decision.speedup is None or not self.decision.chosen.persistent_workers:
             return ""
         new, own = self.trials.first_epoch(self.decision.chosen), self.trials.first_epoch(self.own)
@@ -431,12 +431,12 @@ class _Search:
         return reasons[min(telling, key=lambda setting: (setting.num_workers == 0, setting))], ""
 
     def _pruned(self) -> tuple[tuple[str, str], ...]:
-        """The settings that the strategy ruled out, if it reports them."""
+        """Return the settings that the strategy ruled out, if it reports them."""
         tell = getattr(self.strategy, "ruled_out", None)
         return () if tell is None else tuple((str(what), str(why)) for what, why in tell())
 
     def _predicted(self) -> float | None:
-        """The speed-up predicted by the strategy's model, if it has one."""
+        """Return the speed-up predicted by the strategy's model, if it has one."""
         predict = getattr(self.strategy, "predicted", None)
         if predict is None:
             return None

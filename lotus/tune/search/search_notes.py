@@ -179,7 +179,7 @@ def refuted(tried: Setting, trials: Speedup | None, comparison: Checked) -> str:
 
 
 def not_shown(tried: Setting, trials: Speedup, comparison: Checked) -> str:
-    """The program's own steps neither confirm nor refute what trials promised."""
+    """Return a note that the program's steps neither confirm nor refute what trials promised."""
     return (
         f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, but the program's own "
         f"steps do not confirm that ({checked(comparison, tried)}), so it is not recommended; a "
@@ -188,12 +188,12 @@ def not_shown(tried: Setting, trials: Speedup, comparison: Checked) -> str:
 
 
 def cut_short(reason: str) -> str:
-    """The search ended before it was done."""
+    """Return a note that the search ended before it was done."""
     return f"the budget ended before the search did; next would have been: {reason}"
 
 
 def not_same_samples(own: int, tried: int, why: str) -> str:
-    """Why the number of workers of an iterable data set stays unchanged."""
+    """Return why the number of workers of an iterable data set stays unchanged."""
     return (
         f"num_workers stays {own}: the data set is iterable, and an epoch was not shown to have "
         f"the same samples with {tried} workers: {why}"
@@ -201,7 +201,7 @@ def not_same_samples(own: int, tried: int, why: str) -> str:
 
 
 def failure(rows: Sequence[TrialRow], over: bool) -> str:
-    """Why not even the program's own setting could be measured."""
+    """Return why not even the program's own setting could be measured."""
     whys = [row.measurement.failed for row in rows if row.measurement.failed]
     more = "; the budget is spent: --budget allows more" if over else ""
     return "no trial of the loader worked, not even of its own setting" + (
@@ -265,25 +265,25 @@ def nothing_worked(rows: Sequence[TrialRow], over: bool) -> str:
 
 
 def not_confirmed(candidate: Setting, why: str) -> str:
-    """A setting could not be compared with the own one."""
+    """Return a note that a setting could not be compared with the own one."""
     return f"{setting(candidate)} could not be compared further with the own setting: {why}"
 
 
 def few_pairs(pairs: int) -> str:
-    """The comparison ended early."""
+    """Return a note that the comparison ended early."""
     what = f"after {plural(pairs, 'pair')} of blocks" if pairs else "before it was confirmed"
     return f"the comparison with the own setting ended {what}: a larger budget may help"
 
 
 def no_benefit(candidate: Setting, shown: Speedup) -> str:
-    """A setting was not shown to be faster, or not by enough."""
+    """Return a note that a setting was not shown to be faster, or not by enough."""
     if shown.is_significant:
         return f"{setting(candidate)} gains too little to be recommended: {speedup(shown)}"
     return f"no benefit was shown for {setting(candidate)}: {speedup(shown)}"
 
 
 def as_fast(cheaper: Setting, own: Setting, shown: Speedup) -> str:
-    """A setting with fewer workers was as fast in trials."""
+    """Return a note that a setting with fewer workers was as fast in trials."""
     return (
         f"{setting(cheaper)} would do as well as {setting(own)} in trials, and take less memory: "
         f"{speedup(shown)}"
@@ -324,7 +324,7 @@ def page_cache(reads: Sequence[Read]) -> str:
 
 
 def first_epoch(later: float, first: float) -> str:
-    """A note if starting workers costs much of their gain; "" if not."""
+    """Return a note if starting workers costs much of their gain; "" if not."""
     if abs(first / later - 1) < _APART:
         return ""
     return (
@@ -334,7 +334,7 @@ def first_epoch(later: float, first: float) -> str:
 
 
 def counted(epochs: Sequence[tuple[int, int, int]], chosen: Setting, batch_size: int | None) -> str:
-    """A note on the counted length of an epoch, and its batches by number of workers."""
+    """Return a note on the counted length of an epoch, and its batches by number of workers."""
     if not epochs:
         return ""
     samples = epochs[0][1]
@@ -355,7 +355,7 @@ def counted(epochs: Sequence[tuple[int, int, int]], chosen: Setting, batch_size:
 
 
 def _batches_of(samples: int, workers: int, batch_size: int | None) -> int:
-    """The number of batches if the samples are divided evenly among the workers."""
+    """Return the number of batches if the samples are divided evenly among the workers."""
     if batch_size is None:
         return samples
     least, more = divmod(samples, workers)
@@ -369,7 +369,7 @@ def _count_of(workers: int) -> str:
 
 
 def grown(watched: Watched) -> str:
-    """A note on memory that workers may need beyond what trials showed; "" if little."""
+    """Return a note on memory that workers may need beyond what trials showed; "" if little."""
     if watched.grown_bytes < _MUCH_GROWN:
         return ""
     return (
@@ -380,7 +380,7 @@ def grown(watched: Watched) -> str:
 
 
 def watched_rate(watched: Watched) -> float | None:
-    """Samples per second of the program itself; None if too few batches were watched.
+    """Return samples per second of the program itself; None if too few batches were watched.
 
     It leaves out the batches prefetched at the start and uses whole bursts of the workers.
     """
@@ -398,7 +398,7 @@ def watched_rate(watched: Watched) -> float | None:
 
 
 def slowed_step(watched: Watched, value: Setting, beside_s: float | None, cores: float) -> str:
-    """A note if a multi-threaded step takes much longer beside the workers than alone."""
+    """Return a note if a multi-threaded step takes much longer beside the workers than alone."""
     alone_s, busy = step_of(watched)
     fewer = max(int(cores) - value.num_workers, 1)
     if watched.threads <= fewer or busy < _THREADED or beside_s is None:
@@ -425,7 +425,7 @@ def torch_threads(best: Setting, threads: int) -> str:
 
 
 def against_watched(watched: Watched, in_trials: float | None) -> str:
-    """A note if the own setting's rate in trials differs from the program's own rate."""
+    """Return a note if the own setting's rate in trials differs from the program's own rate."""
     itself = watched_rate(watched)
     if itself is None or in_trials is None or abs(in_trials / itself - 1) <= _APART:
         return ""

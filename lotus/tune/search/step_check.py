@@ -49,7 +49,7 @@ def check(
     single = dataclasses.replace(own, torch_threads=1)
     spared = torch_threads.leaving_a_core(result)
     spared = None if spared is None else fitting(spared, own, watched)
-    # Once the step's time on one thread is known, so is how many workers that needs.
+    # The step's time on one thread gives the number of workers that it needs.
     settings.sort(key=lambda setting: setting.torch_threads is not None and setting != single)
     comparison = Stretches(settings, own, program, seconds, clock)
     why, stopped = "", False

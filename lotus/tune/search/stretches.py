@@ -23,11 +23,11 @@ from lotus.tune.strategies.preference import TIE
 
 _STRETCH_S, _SHORTEST_S = 2.0, 0.5  # longest and shortest intended duration of a stretch
 _ROUNDS = 4  # that the time is divided into, and the fewest before the check may end by itself
-_LEAST_ROUNDS = 2  # without which there is no interval
+_LEAST_ROUNDS = 2  # for an interval
 _LONGEST = 1.5  # times the intended duration, where settings differ in threads
 _LEAST, _MOST = 8, 400  # batches of a stretch
 _FEW = LEAST_BATCHES + 1  # batches that a stretch needs where the time of others runs out
-_HOPELESS = 0.4  # of the best one's speed: a setting so slow is not trained with again
+_HOPELESS = 0.4  # of the best one's speed: a setting this slow is not tried again
 _PRECISE = 0.03  # half the interval's width over the mean, at which the check ends
 
 
@@ -140,7 +140,7 @@ class Stretches:
         return not trained.over
 
     def _is_open(self) -> bool:
-        """Whether more rounds than fit into the time may be worth their time."""
+        """Return True if more rounds than fit into the time may be worth it."""
         if self.rounds < _ROUNDS:
             return True
         shown = [self.compared(setting) for setting in self.settings if setting != self.own]
@@ -148,7 +148,7 @@ class Stretches:
         return bool(gains) and not any(is_faster(each) for each in gains)
 
     def _longest_s(self, setting: Setting) -> float:
-        """The longest duration of a stretch.
+        """Return the longest duration of a stretch.
 
         Other work on the machine makes steps with many threads many times as long. A stretch of
         them must leave time to the settings with fewer threads.
@@ -160,7 +160,7 @@ class Stretches:
         return longest_s * (2 if setting.num_workers else 1)  # workers have to start
 
     def _is_decided(self) -> bool:
-        """Whether the speed-ups of all settings that are left are known precisely."""
+        """Return True if the speed-ups of all remaining settings are known precisely."""
         shown = [self.compared(setting) for setting in self.settings if setting != self.own]
         return self.rounds >= _ROUNDS and all(
             each is not None and each.speedup.precision <= _PRECISE for each in shown
@@ -186,7 +186,7 @@ class Stretches:
         mean = statistics.mean(seen) if seen else self.batch_s
         wanted = max(_LEAST, min(int(self.stretch_s / mean), _MOST)) if mean > 0 else _LEAST
         spare = self.left - self.in_flight - 1 - setting.num_workers
-        if self._planned:  # leave as many for those that follow
+        if self._planned:  # leave as many for the next ones
             later = self._planned[1:]
             spare = (spare - _passed(setting, later)) / (1 + len(later))
         elif self.program.watched.endless:
@@ -227,13 +227,13 @@ def affordable(
 
 
 def _in_turn(settings: Sequence[Setting], rounds: int) -> list[Setting]:
-    """The order of stretches in so many rounds."""
+    """Return the order of stretches in so many rounds."""
     turns = (settings[:: -1 if number % 2 else 1] for number in range(rounds))
     return list(itertools.chain.from_iterable(turns))
 
 
 def _planned(settings: Sequence[Setting], own: Setting, watched: Watched) -> list[Setting]:
-    """The stretches that have to share what is left of the epoch: as many rounds as fit.
+    """Return the stretches that have to share what is left of the epoch: as many rounds as fit.
 
     None have to where the epoch is long, or begins again at its end and two rounds do not fit.
     """
@@ -249,7 +249,7 @@ def _planned(settings: Sequence[Setting], own: Setting, watched: Watched) -> lis
 
 
 def _stretch_s(settings: int, seconds: float) -> float:
-    """The duration of a stretch, so that there are some rounds of several settings."""
+    """Return the duration of a stretch, so that there are some rounds of several settings."""
     return min(_STRETCH_S, max(_SHORTEST_S, seconds / ((_ROUNDS + 0.5) * settings)))
 
 
@@ -260,7 +260,7 @@ def _passed(before: Setting, later: Sequence[Setting]) -> int:
 
 
 def left_of(watched: Watched) -> float:
-    """The number of batches left of the epoch that the program is in; inf: not known."""
+    """Return the number of batches left of the epoch that the program is in; inf: not known."""
     if watched.batches is None:
         return math.inf
     return max(watched.batches - len(watched.waits_s) - len(watched.alone_s), 0)

@@ -1,4 +1,4 @@
-"""Fewer threads of torch in the training process: what to try, and what to choose.
+"""Fewer threads of torch in the training process: settings to try, and the choice.
 
 A step with as many threads as there are cores waits for its slowest thread, and workers keep the
 cores of some of them busy. Trials cannot show what fewer threads gain, because nobody knows what
@@ -21,7 +21,7 @@ from lotus.tune.search.trial_rates import Checked
 from lotus.tune.strategies.preference import TIE
 
 _THREADED = 1.1  # cores kept busy by a step, alone, from which it counts as multi-threaded
-_HELPERS = 0.2  # or share of its CPU time in other threads, where others keep it from the cores
+_HELPERS = 0.2  # or share of its CPU time in other threads, if others keep it from the cores
 _BESIDE = 1.5  # times as long a batch may be computed to take with a worker fewer
 _EQUAL = 1.05  # rates of loaders alone that count as equal
 _COMPUTES = 0.5  # share of a worker's time, without waits for a core, from which it computes
@@ -46,7 +46,7 @@ def variants(result: Result) -> tuple[Setting, ...]:
     own, busy = result.own.normal(), _with_workers(result)
     settings = [own] if busy is None else [busy.normal(), own]
     if busy is not None and busy.threads != own.threads:
-        settings.remove(own)  # threads of its workers fight, whatever the step has
+        settings.remove(own)  # threads of its workers compete, whatever the step has
     cores = int(result.cores)
     counts = [[max(cores - setting.num_workers, 1) for setting in settings], [1] * len(settings)]
     settings_with_fewer = [
@@ -122,7 +122,7 @@ def worth_a_trial(
             loaders[setting] = _scaled(like.observed, like.setting.num_workers, count)
         elif trial.observed is not None and not trial.failed:
             loaders[setting] = trial.observed
-    step_s = min((*watched.alone_s, *watched.steps_s))  # the one that other work disturbed least
+    step_s = min((*watched.alone_s, *watched.steps_s))  # the least disturbed one
     best = _feeding_best(loaders, watched, cores, step_s=step_s)
     return None if best is None or best in tried else best
 
@@ -140,13 +140,13 @@ def with_known_step(result: Result, setting: Setting, step_s: float) -> Setting:
 
 
 def _with(own: Setting, like: Setting, workers: int) -> Setting:
-    """The own setting with so many workers, and with the prefetching of `like`."""
+    """Return the own setting with so many workers, and with the prefetching of `like`."""
     prefetch = own.prefetch_factor or like.prefetch_factor or TORCH_PREFETCH
     return dataclasses.replace(own, num_workers=workers, prefetch_factor=prefetch)
 
 
 def _scaled(seen: Observed, before: int, workers: int) -> Observed:
-    """What a trial with `workers` instead of `before` would show if none had to wait for a core."""
+    """Return what a trial with `workers` would show if none had to wait for a core."""
     count = max(before, 1)
     alone_s = _alone_s(seen, count) * count / workers
     return dataclasses.replace(seen, capacity_s=max(alone_s, 1e-9), queued_s=0.0)
@@ -163,9 +163,9 @@ def _with_workers(result: Result) -> Setting | None:
 
 
 def _loaders(result: Result) -> dict[Setting, Observed]:
-    """What the trials of settings with workers showed, with at most a core for each that computes.
+    """Return the results of settings with workers, with at most a core for each that computes.
 
-    More of them take cores from other programs, which looks like a gain while these run.
+    More workers take cores from other programs, which looks like a gain while these run.
     """
     measured = _measured(result)
     loaders: dict[Setting, Observed] = {}
@@ -180,7 +180,7 @@ def _loaders(result: Result) -> dict[Setting, Observed]:
 
 
 def _measured(result: Result) -> dict[Setting, Observed]:
-    """What the trials of settings with workers showed."""
+    """Return the results of settings with workers."""
     trials = [row.measurement for row in result.measured]
     return {
         trial.setting.normal(): trial.observed
@@ -190,7 +190,7 @@ def _measured(result: Result) -> dict[Setting, Observed]:
 
 
 def _within_cores(setting: Setting, seen: Observed, cores: float) -> Setting:
-    """The setting with a worker per core, if it has more and they mostly compute."""
+    """Return the setting with a worker per core, if it has more and they mostly compute."""
     most, count = max(int(cores), 1), setting.num_workers
     if count <= most or seen.cpu_s < _COMPUTES * _alone_s(seen, count) * count:
         return setting
@@ -204,7 +204,7 @@ def _feeding_best(
     preferred: Setting | None = None,
     step_s: float | None = None,
 ) -> Setting | None:
-    """The setting with workers that feeds the step best, which takes `step_s` on one thread.
+    """Return the setting with workers that feeds the step best, which takes `step_s` on one thread.
 
     Without that it is taken to scale with its threads. Of settings that are about equal it is the
     preferred one, or else the cheapest.
@@ -243,7 +243,7 @@ def _batch_s(
 
 
 def _alone_s(seen: Observed, workers: int) -> float:
-    """Seconds per batch of so many workers if none had to wait for a core."""
+    """Return seconds per batch of so many workers if none had to wait for a core."""
     return max(seen.capacity_s * workers - seen.queued_s, seen.cpu_s) / workers
 
 
@@ -278,7 +278,7 @@ def with_best(result: Result, comparison: Compares, tried: Sequence[Setting]) ->
 
 
 def _preference(checked: Checked) -> tuple[Setting, bool, int]:
-    """A sort key: the cheapest loader first, then the fewest threads taken away."""
+    """Return a sort key: the cheapest loader first, then the fewest threads taken away."""
     threads = checked.setting.torch_threads
     loader = dataclasses.replace(checked.setting, torch_threads=None)
     return loader, threads is not None, -(threads or 0)

@@ -63,7 +63,7 @@ def _spread(times: Sequence[float], sizes: Sequence[int], workers: int) -> float
 
 
 def means_of_parts(times: Sequence[float], sizes: Sequence[int], workers: int) -> list[float]:
-    """Seconds per sample in parts of about equal size, of whole bursts if possible."""
+    """Return seconds per sample in parts of about equal size, of whole bursts if possible."""
     burst = workers if workers > 1 and len(times) >= LEAST_PARTS * workers else 1
     units = len(times) // burst
     parts = min(_MOST_PARTS, units)
@@ -128,11 +128,11 @@ class Speedup:
 
     @property
     def is_significant(self) -> bool:
-        """Whether its whole interval lies above 1."""
+        """True if its whole interval lies above 1."""
         return self.low > 1
 
     def shows(self, worth: float) -> bool:
-        """Whether a gain of at least `worth`, 0.05 for 5 %, was shown."""
+        """Return True if a gain of at least `worth`, 0.05 for 5 %, was shown."""
         return self.is_significant and self.mean >= 1 + worth
 
 

@@ -123,7 +123,7 @@ class TrialRunner:
         return limit
 
     def _first_batch_s(self, setting: Setting) -> float | None:
-        """The expected time of a first batch, from workers with the same start method.
+        """Return the expected time of a first batch, from workers with the same start method.
 
         It is the longest so far, scaled by the number of workers; None if there was none.
         """
@@ -144,7 +144,7 @@ class TrialRunner:
         )
 
     def _batch_s(self) -> float:
-        """The longest mean time of a batch so far."""
+        """Return the longest mean time of a batch so far."""
         watched = self.program.watched
         known = [rates[-1].sample_s * rates[-1].samples for rates in self._rates.values()]
         known += [statistics.mean(waits) for waits in (watched.waits_s,) if waits]
@@ -304,7 +304,7 @@ class TrialRunner:
         return setup / (setup + (batches - 1) * last.sample_s * last.samples)
 
     def _end_s(self, workers: int) -> float:
-        """The expected time in which so many workers end, from shutdowns so far.
+        """Return the expected time in which so many workers end, from shutdowns so far.
 
         Workers end in parallel, as far as there are cores.
         """
@@ -337,7 +337,7 @@ class TrialRunner:
         return opened
 
     def _too_long(self, setting: Setting) -> str:
-        """Why a setting takes too long: prefetching before each block uses too much budget."""
+        """Return why a setting takes too long: prefetching before a block uses too much budget."""
         ahead = setting.num_workers * (setting.prefetch_factor or 0)
         costs = [
             trial.observed.cpu_s for trial in self._first.values() if trial.observed is not None

@@ -27,7 +27,7 @@ class Ended(Exception):
 
 @dataclass(frozen=True)
 class Hints:
-    """What a user can do where the program ended too early, with the options of the verb."""
+    """Suggestions for a program that ended too early, with the options of the verb."""
 
     ended: str = (
         ": give it more epochs, or lotus a smaller --budget if it fails on more batches than an "

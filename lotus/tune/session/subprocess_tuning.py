@@ -42,15 +42,15 @@ class Measured(Protocol):
 
     @property
     def speedup(self) -> object:
-        """What was found; None: nothing."""
+        """The result; None: nothing was found."""
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended the measurement."""
+        """True if Ctrl-C ended the measurement."""
 
     @property
     def failure(self) -> str:
-        """Why nothing could be found, in which case nothing is written; "" else."""
+        """The reason for which nothing could be found and nothing is written; "" otherwise."""
 
 
 class SearchResult(Measured, Protocol):
@@ -62,7 +62,7 @@ class SearchResult(Measured, Protocol):
 
     @property
     def iterable_safe(self) -> bool:
-        """Whether it keeps the samples of an iterable data set."""
+        """True if it keeps the samples of an iterable data set."""
 
     def tuned(self, command: Sequence[str]) -> Tuned:
         """Return the document to write."""
@@ -87,7 +87,7 @@ class Tuning:
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C ended the program, in its own code or while it was measured."""
+        """True if Ctrl-C ended the program, in its own code or while it was measured."""
         ended_so = self.ended_by_us and self.outcome.exit_code == _INTERRUPTED
         return ended_so or self.outcome.signal == signal.SIGINT
 
@@ -190,7 +190,7 @@ def _run(
             pipe.close()
         if beside.error is None:
             return beside.tuning(outcome)
-        if apply and isinstance(beside.error, LotusError):  # the program went on, and has ended
+        if apply and isinstance(beside.error, LotusError):  # the program continued, and has ended
             return Tuning(None, outcome, str(beside.error))
         raise beside.error
     finally:
@@ -247,7 +247,7 @@ class _Beside(threading.Thread):
             self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 1})
 
     def _watched(self) -> dict[str, Any] | None:
-        """The agent's description of the loader, once it has taken over."""
+        """Return the agent's description of the loader, once it has taken over."""
         while True:
             event = self._pipe.tell()
             if "watched" in event:
@@ -264,7 +264,7 @@ class _Beside(threading.Thread):
                 self._finish({"do": "leave"} if self._apply else {"do": "end", "code": 130})
 
     def _iterated(self) -> str:
-        """The names of some loaders that the program has iterated."""
+        """Return the names of some loaders that the program has iterated."""
         named = [event for event in self._events if event.get("event") == "iterated"]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         return ", ".join(str(event.get("loader")) for event in named[:3]) + more
@@ -338,7 +338,7 @@ class _Beside(threading.Thread):
         )
 
     def _why_not(self, outcome: ProgramOutcome) -> str:
-        """Why the program ended before it could be tuned."""
+        """Return why the program ended before it could be tuned."""
         how = (
             f"exit code {outcome.exit_code}"
             if outcome.signal is None
@@ -371,5 +371,5 @@ class _Beside(threading.Thread):
         taken = max((event.get("batches", 0) for event in events.get("watched", ())), default=0)
         short = f"{before} enough batches of {chosen[-1]} could be watched"
         if not taken or outcome.signal is not None or outcome.exit_code == 1:
-            return short  # it failed, or asked for one batch only
+            return short  # it failed, or requested only one batch
         return short + self._hints.few.format(batches=taken)

@@ -74,7 +74,7 @@ def costs(
 
 
 def _names(ops: pd.DataFrame) -> tuple[list[str], Ints]:
-    """Names of operations and their codes; operations of the same name are one part."""
+    """Return names of operations and their codes; operations of the same name are one part."""
     if "operation" not in ops.columns or not len(ops):
         return [], np.zeros(len(ops), np.int64)
     column = ops["operation"].astype("category")

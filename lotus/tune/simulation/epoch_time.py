@@ -45,7 +45,7 @@ class Pace:
 
 
 def observed_pace(workers: int, each_s: float, seen: Observed | None, step_s: float) -> Pace:
-    """The pace of a loader, from what a trial observed of it."""
+    """Return the pace of a loader, from what a trial observed of it."""
     step_s = min(step_s, each_s)
     if seen is None or not workers:
         return Pace(workers, each_s, 0.0, step_s, step_s)

@@ -34,7 +34,7 @@ class Scaling:
             raise ValueError("sigma and kappa must be finite and at least 0")
 
     def slowdown(self, busy: float) -> float:
-        """The factor by which work takes longer with `busy` cores busy."""
+        """Return the factor by which work takes longer with `busy` cores busy."""
         more = max(busy - 1.0, 0.0)
         return 1.0 + self.sigma * more + self.kappa * busy * more
 
@@ -169,7 +169,7 @@ def starved(made: float, taken: float, depth: int) -> float:
 
 
 def in_turn(setting: Setting, variation: float, coefficient: float) -> float:
-    """The share of the workers' rate that remains when slow batches delay the others.
+    """Return the share of the workers' rate that remains when slow batches delay the others.
 
     Batches are taken in turn, so a worker can be at most `prefetch_factor` batches ahead of the
     slowest one. The loss is about variation^2 (1/2 + 1/3 + ... + 1/workers) / prefetch. This was
@@ -185,7 +185,7 @@ def in_turn(setting: Setting, variation: float, coefficient: float) -> float:
 
 
 def _in_their_turn(setting: Setting, rates: dict[str, float], variation: float) -> dict[str, float]:
-    """The rates, reduced by the loss of taking batches in turn (turn_taking.py)."""
+    """Return the rates, reduced by the loss of taking batches in turn (turn_taking.py)."""
     if not setting.num_workers or setting.in_order is False:
         return rates
     workers, consumer = rates["workers"], rates["consumer"]
@@ -201,7 +201,7 @@ def _in_their_turn(setting: Setting, rates: dict[str, float], variation: float) 
 
 
 def rate_with_queue(made: float, taken: float, depth: int, variation: float) -> float:
-    """The rate of a producer and a consumer with a queue of `depth` items between them.
+    """Return the rate of a producer and a consumer with a queue of `depth` items between them.
 
     Without variation it is the rate of the slower one. At a variation of 1 or more the queue runs
     empty with the probability of `starved`; in between the loss grows with the variance.
@@ -259,7 +259,7 @@ def _rates(
     scaling: Scaling,
     busy: float = math.inf,
 ) -> dict[str, float]:
-    """The rate of each part if no other part limited it, with so many busy cores."""
+    """Return the rate of each part if no other part limited it, with so many busy cores."""
     step, workers = _step(setting, stages), setting.num_workers
     pin = stages.pin_s if setting.pin_memory else 0.0
     if workers == 0:
@@ -293,7 +293,7 @@ def _with_queue(setting: Setting, rates: dict[str, float], variation: float) -> 
 
 
 def _first_batch(setting: Setting, stages: Stages, cores: float, scaling: Scaling) -> float:
-    """Seconds from `iter()` to the first batch: start-up and one batch."""
+    """Return seconds from `iter()` to the first batch: start-up and one batch."""
     workers = setting.num_workers
     pin = stages.pin_s if setting.pin_memory else 0.0
     batch = stages.cpu_s + stages.first_s

@@ -334,7 +334,7 @@ class _Simulation:
         )
 
     def _steady(self, taken: Floats, order: npt.NDArray[np.int64]) -> float:
-        """Samples per second from the end of the warm-up of each epoch to its last batch."""
+        """Return samples per second from the end of the warm-up of each epoch to its last batch."""
         setting = self.setting
         depth = max(setting.num_workers * (setting.prefetch_factor or 1), 1)
         return steady_rate(
@@ -344,7 +344,7 @@ class _Simulation:
 
 
 def steady_rate(epochs: list[tuple[Floats, Floats]], depth: int) -> float:
-    """Samples per second without the first `depth` batches of each epoch.
+    """Return samples per second without the first `depth` batches of each epoch.
 
     `epochs` has for each epoch the time (ns) at which each batch was taken, in order, and its
     number of samples. In an epoch of less than twice `depth` batches the first half is left out.

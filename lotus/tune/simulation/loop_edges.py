@@ -134,7 +134,7 @@ def shared_memory(
 def memory(
     resources: pd.DataFrame, batches: pd.DataFrame, setting: Setting, notes: list[str]
 ) -> dict[str, float]:
-    """Bytes of the main process and of each further worker, without batches; NaN: not known.
+    """Return bytes of the main process and of each further worker, without batches; NaN: not known.
 
     A forked worker starts with the main process's memory. If the main process was not recorded,
     a worker's first resident set (without mapped files such as libraries) is used for it. A
@@ -178,5 +178,5 @@ def memory(
 
 
 def _largest(pid: Ints, values: Floats) -> Floats:
-    """The largest value of each process, in the order of process ids."""
+    """Return the largest value of each process, in the order of process ids."""
     return np.asarray(pd.Series(values).groupby(pid).max(), dtype=np.float64)

@@ -10,7 +10,7 @@ TOO_FAR_OFF = 0.15  # with a larger error nothing is predicted
 
 
 def predicts(error: float) -> bool:
-    """Whether a simulation with this relative error on the run itself may be used; not if NaN.
+    """Return True if a simulation with this relative error on the run may be used; not if NaN.
 
     `error` is a share: -0.2 means that the simulated rate is 20 % below the measured one.
     """

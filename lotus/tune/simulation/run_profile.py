@@ -40,7 +40,7 @@ from lotus.tune.simulation.loop_edges import (
 from lotus.tune.simulation.simulation_types import LoaderOutcome, Machine, Work
 
 STEP = "step"  # the training step, which --speedup accepts like a part
-# So many times the recorded batches an epoch may have; a damaged log may tell any number.
+# The most times the recorded batches that an epoch may have; a damaged log may contain any number.
 _MOST_TIMES = 10
 # Load of other programs per core from which a note says so.
 _FOREIGN = 0.1
@@ -88,7 +88,7 @@ class RunProfile:
     notes: tuple[str, ...]
 
     def names(self) -> list[str]:
-        """Names of the parts that can be made faster."""
+        """Return names of the parts that can be made faster."""
         return [*dict.fromkeys((*self.parts, *self.nested)), STEP]
 
     def work(self, speedups: Mapping[str, float] | None = None, contention: float = 0.0) -> Work:
@@ -238,7 +238,7 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
 
 
 def _cores(scope: Scope, notes: list[str]) -> float:
-    """How many cores the run had, or is taken to have had."""
+    """Return how many cores the run had, or is assumed to have had."""
     if scope.cores > 0:
         return scope.cores
     notes.append("the run did not record how many cores it had: 1 is assumed")
@@ -256,7 +256,7 @@ def _foreign(crowding: float, own: float, notes: list[str]) -> float:
 
 
 def _per_epoch(told: Floats, recorded: int) -> int:
-    """How many batches an epoch has: what the log tells, if so many are plausible."""
+    """Return how many batches an epoch has: the log's number, if it is plausible."""
     return int(min(max(np.nanmax(told, initial=0.0), 1.0), _MOST_TIMES * recorded))
 
 
@@ -326,7 +326,7 @@ def _assumptions(scope: Scope, step_cores: float) -> Iterator[str]:
 
 
 def _setting(settings: Mapping[str, Any], workers: int) -> Setting:
-    """The loader's recorded setting; values that were not recorded are torch's defaults."""
+    """Return the loader's recorded setting; values that were not recorded are torch's defaults."""
     prefetch = settings.get("prefetch_factor")
     method, in_order = settings.get("start_method"), settings.get("in_order")
     return Setting(
@@ -386,14 +386,14 @@ def _own_steps(made: RunProfile) -> RunProfile:
 
 
 def _middle(values: Floats) -> float:
-    """The mean of the middle half, which a few slow batches do not affect."""
+    """Return the mean of the middle half, which a few slow batches do not affect."""
     ordered = np.sort(values)
     cut = len(ordered) // 4
     return float(ordered[cut : len(ordered) - cut].mean())
 
 
 def contention(first: RunProfile, second: RunProfile) -> float:
-    """The relative slowdown of all cores for each further busy core, from two runs.
+    """Return the relative slowdown of all cores for each further busy core, from two runs.
 
     It follows from the CPU time per sample and the number of busy cores, so the runs must have
     different numbers of workers. Raises LotusError if both kept about as many cores busy.

@@ -46,7 +46,7 @@ def kept(workers: int, prefetch: int, variation: float, ratio: float) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def _line(workers: int, prefetch: int, variation: float) -> tuple[float, ...]:
-    """The remaining share at each of the grid's ratios."""
+    """Return the remaining share at each of the grid's ratios."""
     low, part = _between(_LOG_VARIATIONS, math.log1p(10 * variation))
     parts = np.zeros(len(_RATIOS))
     for number, weight in ((low, 1.0 - part), (low + 1, part)):

@@ -71,7 +71,7 @@ class CandidateSettings:
         ]
 
     def _all(self) -> list[Setting]:
-        """The distinct settings of the space that are allowed, cheapest first."""
+        """Return the distinct settings of the space that are allowed, cheapest first."""
         distinct: set[Setting] = set()
         equal = 0
         refused: dict[str, list[Setting]] = {}
@@ -114,7 +114,7 @@ def _prefetches(values: Iterable[int | None]) -> list[int]:
 
 
 def _larger(setting: Setting, other: Setting) -> bool:
-    """Whether a setting needs at least as much of every resource as another."""
+    """Return True if a setting needs at least as much of every resource as another."""
     return (
         setting.start_method == other.start_method
         and setting.num_workers >= other.num_workers

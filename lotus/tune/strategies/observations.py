@@ -82,7 +82,7 @@ class Observations:
         return [twin for known in self.known_rates() if (twin := self._twin_of(known)) is not None]
 
     def affordable(self) -> bool:
-        """Whether another trial, as long as the longest so far, fits in the budget."""
+        """Return True if another trial, as long as the longest so far, fits in the budget."""
         most = [sum(b.seconds for b in blocks[:1]) for blocks in self.blocks.values()]
         most += [failure.seconds for failure in self.failed.values()]
         return self.spent_s + max(most, default=0.0) <= self._problem.budget_s
@@ -95,7 +95,7 @@ class Observations:
 
 
 def _block_error(block: Measurement) -> float:
-    """The standard deviation of the logarithm of a block's rate, from its own interval."""
+    """Return the standard deviation of the logarithm of a block's rate, from its own interval."""
     if block.low > 0 and math.isinf(block.high):  # noise as large as the mean time
         return math.log(block.samples_per_s / block.low) / Z95
     if 0 < block.low < block.high:

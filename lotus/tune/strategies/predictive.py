@@ -124,7 +124,7 @@ class Lotus:
     # The choice of the next setting
 
     def _expected(self) -> RateEstimate | None:
-        """The estimates from all measurements; None before anything has worked."""
+        """Return the estimates from all measurements; None before anything has worked."""
         if self._estimate is None and self._measured.blocks:
             measured = self._measured
             derived = [rate for rate in measured.derived() if rate.setting not in measured.blocks]
@@ -134,7 +134,7 @@ class Lotus:
         return self._estimate
 
     def _leader(self, estimate: RateEstimate) -> Setting:
-        """The cheapest of the known settings that are about as fast as the fastest."""
+        """Return the cheapest of the known settings that are about as fast as the fastest."""
         rates = {
             rate.setting: estimate.mean[self._model.place[rate.setting]] for rate in self._known
         }
@@ -207,7 +207,7 @@ class Lotus:
         return None, f"no other setting promises to be faster than {words(leader)} in trials"
 
     def _was_tried(self, setting: Setting) -> bool:
-        """Whether the rate of a setting was measured, or computed from its twin's."""
+        """Return True if the rate of a setting was measured, or computed from its twin's."""
         return any(rate.setting == setting for rate in self._known)
 
     def _seconds(self) -> tuple[float, float]:
@@ -219,7 +219,7 @@ class Lotus:
         return max([*first, LEAST_S]), max(again_s, LEAST_S)
 
     def _worth_trying(self, leader: Setting, strange: bool) -> list[Setting]:
-        """The settings that compete with the leader.
+        """Return the settings that compete with the leader.
 
         Prefetching one batch gains only by chance, as it leaves no slack for irregular batches.
         With `strange`, parameters that the roofline does not know are varied, one at a time, at the
@@ -240,11 +240,11 @@ class Lotus:
         return sorted(settings.difference(twins))
 
     def _varies(self, setting: Setting, leader: Setting, name: str) -> bool:
-        """Whether a setting differs from the leader in this parameter only."""
+        """Return True if a setting differs from the leader in this parameter only."""
         return setting == replace(leader, **{name: getattr(setting, name)})
 
     def _gain(self, estimate: RateEstimate, leader: Setting, setting: Setting) -> float:
-        """The expected improvement of a setting on the leader (logarithm)."""
+        """Return the expected improvement of a setting on the leader (logarithm)."""
         first, place = self._model.place[leader], self._model.place[setting]
         more = float(estimate.mean[place] - estimate.mean[first])
         error = estimate.difference_error(place, first)
@@ -259,7 +259,7 @@ class Lotus:
         return min(gain, max(most, 0.0))
 
     def _promise(self, estimate: RateEstimate, setting: Setting, leader: Setting) -> str:
-        """Why a setting that was not tried yet is tried."""
+        """Return why a setting that was not tried yet is tried."""
         first, place = self._model.place[leader], self._model.place[setting]
         more = float(estimate.mean[place] - estimate.mean[first])
         high = more + 2 * estimate.difference_error(place, first)

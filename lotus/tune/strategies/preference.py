@@ -13,5 +13,5 @@ def rarity(prefetch: int | None) -> tuple[bool, int]:
 
 
 def cost(setting: Setting) -> tuple[int, tuple[bool, int], Setting]:
-    """A sort key of settings, cheapest first."""
+    """Return a sort key of settings, cheapest first."""
     return (setting.num_workers, rarity(setting.prefetch_factor), setting)

@@ -1,4 +1,4 @@
-"""What a predictive strategy must know about a program besides its trials."""
+"""The knowledge of a program that a predictive strategy needs besides its trials."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class RateModel:
 
 
 def _covariance(settings: Sequence[Setting]) -> Floats:
-    """The covariance of the deviations before any trial."""
+    """Return the covariance of the deviations before any trial."""
 
     def apart(values: Sequence[Any]) -> Floats:
         column = np.array(values, np.float64)

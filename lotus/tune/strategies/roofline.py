@@ -68,7 +68,7 @@ class Roofline:
         return math.log(epoch_time.rate(pace, problem.samples, problem.batches, first_s, end_s))
 
     def _stalling_s(self, setting: Setting, fetch_s: float, taken_s: float) -> float:
-        """Seconds per batch if now and then a batch takes long, and the others wait for it.
+        """Return seconds per batch if now and then a batch takes long, and the others wait for it.
 
         They are delivered in order, so a slow batch stalls the loop once those in flight before it
         are used up: workers and prefetching bridge that alike. Its duration and frequency are those
@@ -83,7 +83,7 @@ class Roofline:
         return taken_s + often * max(slow_s - (flying - 1) * taken_s, 0.0) / at_once
 
     def _edges_s(self, own: Setting, seen: Observed, workers: int) -> tuple[float, float]:
-        """Seconds to the first batch, and for the end of so many workers."""
+        """Return seconds to the first batch, and for the end of so many workers."""
         if not own.num_workers:
             return _START_S, 0.0
         times = workers / own.num_workers

@@ -1,1 +1,1 @@
-"""What is written of a process: the event log, the page of its state, and what fills them."""
+"""The files of a process: the event log, the page of its state, and what fills them."""

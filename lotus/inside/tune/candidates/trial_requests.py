@@ -64,7 +64,7 @@ class TrialBlock:
 
 @dataclass(frozen=True)
 class EpochComparison:
-    """Whether an epoch has the same samples with another number of workers."""
+    """The comparison of an epoch's samples with another number of workers."""
 
     why: str  # why it has not, or why that is not known; "" where it has
     # (workers, samples, batches) of each epoch that was counted, that of the own setting first
@@ -172,7 +172,7 @@ _ENDS = ("end", "apply", "leave")
 
 
 def message_of(request: Request[Any], setting: dict[str, Any]) -> dict[str, Any]:
-    """The message of a request about a setting."""
+    """Return the message of a request about a setting."""
     return {"do": _NAMES[type(request)], "setting": setting, **vars(request)}
 
 
@@ -206,12 +206,12 @@ def serve(trials: Any, message: dict[str, Any]) -> Any:
 
 
 def value_of(reply: Any) -> Any:
-    """A reply as JSON can hold it."""
+    """Return a reply as JSON can hold it."""
     return reply if isinstance(reply, float) else dict(vars(reply))
 
 
 def reply_from(request: Request[Reply], value: Any) -> Reply:
-    """The reply to a request. Raises AttributeError, TypeError or ValueError for another."""
+    """Return the reply to a request. Raises AttributeError, TypeError or ValueError for another."""
     kind: Any = REQUESTS[_NAMES[type(request)]][1]
     if kind is not float:
         fields = {name: _tuples(part) for name, part in value.items()}
