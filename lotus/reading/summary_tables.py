@@ -63,7 +63,7 @@ def workers(a: Assembly) -> pd.DataFrame:
                 end.get("time_ns"),
                 int(whole.sum()),
                 *(int(signed(batch[name]).sum()) for name in _OF_WORKER),
-                _cpus(ready),
+                _cpus(made_first) or _cpus(ready),
                 *(_threads(made_first.get(name)) for name in _THREADS),
             )
         )

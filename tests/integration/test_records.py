@@ -1,6 +1,7 @@
 """What is recorded of a run is what the program itself knows of it."""
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from typing import Any
@@ -345,6 +346,25 @@ def test_threads(shapes):
     assert waits["tid"].nunique() == 3
     beside = run.batches[run.batches["loader"].isin(quiet["loader"])]
     assert beside["fetch_ns"].notna().all()
+
+
+def test_cores_to_which_the_data_set_binds_its_worker_are_seen(tmp_path, torch, trace_command):
+    """GIVEN a data set that keeps its process to one core when it first makes a sample."""
+    program = tmp_path / "bound.py"
+    program.write_text(
+        "import os, torch\n"
+        "from torch.utils.data import DataLoader, Dataset\n"
+        "class Bound(Dataset):\n"
+        "    def __len__(self):\n"
+        "        return 12\n"
+        "    def __getitem__(self, index):\n"
+        "        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "        return index\n"
+        "for _ in DataLoader(Bound(), batch_size=2, num_workers=1):\n"
+        "    pass\n"
+    )
+    workers = trace_command(WARM, program).run.workers
+    assert workers["cpus"].tolist() == [str(min(os.sched_getaffinity(0)))]
 
 
 def test_a_sampler_that_draws_to_count_its_batches_draws_the_same(tmp_path, torch, trace_command):

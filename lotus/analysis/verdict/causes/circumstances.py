@@ -76,6 +76,7 @@ class Circumstances:
     threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
     library_threads_set: str = ""  # what gives other libraries several, with its place
     hot_in_collate: list[HotFunction] = field(default_factory=list)
+    dataset: str = ""  # name of its class; "": not known
     # The operation within each that has most of its time, by its name; "": none has.
     inner: Mapping[str, str] = field(default_factory=dict)
     replayed: GainPrediction | None = None  # None: batches were not recorded
@@ -157,6 +158,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         few_cores=allowed_cores(scope) if cores_are_few(scope) else math.nan,
         torch_threads=int(max(integer(scope.epochs, "torch_threads"), default=-1)),
         threads_set_at=str(settings.get("threads_set_at") or ""),
+        dataset=str(settings.get("dataset") or ""),
         library_threads_set=str(settings.get("library_threads_set") or ""),
         inner={name: scope.calls.mostly(name) for name in scope.calls.outermost},
         replayed=GainPrediction(scope, max(_left_cores(scope, use), scope.cores * _FAIR)),

@@ -14,7 +14,7 @@ from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, 
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE, FEWER_WORKERS, NOTHING, Remedy, keep_workers
-from lotus.analysis.verdict.causes.work import WAITING_FACTS, look_evidence, mostly_blocked
+from lotus.analysis.verdict.causes.waiting import WAITING_FACTS, look_evidence, mostly_blocked
 from lotus.analysis.verdict.causes.worker_advice import HEADROOM
 from lotus.common.formatting import duration, plural, share
 

@@ -20,13 +20,13 @@ from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Excess, Ledger
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS, NOTHING, Remedy, set_prefetch
-from lotus.analysis.verdict.causes.work import (
+from lotus.analysis.verdict.causes.waiting import (
     WAITING_FACTS,
     blocked_reason,
     look_evidence,
-    looks_within,
     mostly_blocked,
 )
+from lotus.analysis.verdict.causes.work import looks_within
 from lotus.common.formatting import amount, duration, operation_name
 
 _SPARE = 0.1  # of the workers' time: with less, no order of the batches makes them in time

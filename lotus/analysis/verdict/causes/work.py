@@ -23,6 +23,14 @@ from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS, Remedy
+from lotus.analysis.verdict.causes.waiting import (
+    OVERLAPS,
+    REASONS,
+    WAITING_FACTS,
+    fact_of,
+    look_evidence,
+    looked,
+)
 from lotus.analysis.verdict.causes.worker_advice import worker_advice, workers_help
 from lotus.common.formatting import amount, duration, operation_name, share
 
@@ -34,16 +42,6 @@ _SEEN = 0.1  # of the observations: less is not mentioned
 _IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
 _FAR_MORE, _NEARLY_ALL = 4.0, 0.8
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
-# The reasons for which a thread may be blocked: in words, and what helps.
-_OVERLAPS = "more workers overlap these waits without using more cores. "
-_BY_LIMIT = "more workers overlap these waits, unless all of them share one limit. "
-_BY_PROCESS = "more workers overlap these waits, if that process leaves cores free. "
-_BY_LINE = "more workers overlap these waits, as long as there is bandwidth left. "
-_BY_ANSWERS = "more workers overlap these waits, if that process answers several at a time. "
-_STORAGE = (
-    "keep the files on a faster or local disk, in memory, or in fewer and larger files. More "
-    "workers read more files at once. "
-)
 _PACED = ("sleep", "socket", "events")  # how a thread awaits its turn at a limit
 _MOST_OF_FETCH = 0.5
 # Exponents of `mutual_slowing`: from the first on, samples share a limit; up to the second, none.
@@ -53,34 +51,6 @@ _SHARES_LIMIT, _SHARES_NONE = 0.6, 0.2
 _PACKS, _ANSWERS_CORES = 0.25, 0.3
 # Waits that more workers may make longer for each other.
 _UNSTEADY = ("storage", "file", "page-fault", LOCAL_SOCKET)
-_REASONS = {
-    SHARED_LOCK: ("waits for a lock that processes share", ""),
-    "lock": ("waits for other threads of its process", "find out what they do. "),
-    "sleep": ("sleeps", _BY_LIMIT),
-    "socket": ("waits for the network", _BY_LINE),
-    LOCAL_SOCKET: ("waits for another process of this machine, over a local socket", _BY_ANSWERS),
-    "events": ("waits for the network or for another process", _BY_LINE),
-    "pipe": ("waits for another process, over a pipe", _BY_PROCESS),
-    "child": ("waits for another process to end", _BY_PROCESS),
-    "file": ("waits for files", _STORAGE),
-    "storage": ("waits for storage", _STORAGE),
-    "page-fault": ("waits for memory pages", _STORAGE),
-    "other": ("waits", _OVERLAPS),
-}
-
-
-def _fact(reason: str) -> str:
-    return f"{reason.replace('-', '_')}_looks_share"
-
-
-WAITING_FACTS = {
-    "waiting_share": "Share of its time that it waited, 0 to 1; at least.",
-    "looks": "Number of observations of a thread in it.",
-    **{
-        _fact(reason): f"Share of the observations in which it {words}, 0 to 1."
-        for reason, (words, _) in _REASONS.items()
-    },
-}
 _FACTS = {
     "fetch_share": "Share of the fetches' time, 0 to 1.",
     "total_ns": "Its time in all workers, nanoseconds.",
@@ -90,12 +60,6 @@ _FACTS = {
 } | WAITING_FACTS
 
 
-def look_evidence(looks: Looks) -> dict[str, float]:
-    """Return the numbers of `looks` as evidence."""
-    shares = {_fact(reason): part for reason, part in looks.shares.items()}
-    return {"looks": float(looks.count), **shares}
-
-
 def looks_within(ledger: Ledger, name: str) -> Looks:
     """Return the observations of threads in a component of the batches' making."""
     parts = ledger.made.components
@@ -103,17 +67,6 @@ def looks_within(ledger: Ledger, name: str) -> Looks:
         return Looks()
     place = parts.names.index(name)
     return _looks(ledger, place, ratio(total(parts.parts[:, place]), total(parts.fetch)))
-
-
-def mostly_blocked(charge: Charge) -> str:
-    """Return what it was mostly seen blocked in, such as "waits for storage"; "": not known."""
-    words, _ = _REASONS.get(blocked_reason(charge), ("", ""))
-    return words
-
-
-def blocked_reason(charge: Charge) -> str:
-    """Return the reason for which it was mostly seen blocked; "": not known."""
-    return _looked(charge).reason
 
 
 def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
@@ -190,7 +143,7 @@ def _reason(evidence: Evidence) -> str:
     if evidence.has("waiting_share") and evidence["waiting_share"] > 0.1:
         least = "" if evidence["looks"] >= LEAST_LOOKS else "at least "
         text += f", off the CPU for {least}{share(evidence['waiting_share'])} of that"
-    parts = [(evidence[_fact(reason)], words) for reason, (words, _) in _REASONS.items()]
+    parts = [(evidence[fact_of(reason)], words) for reason, (words, _) in REASONS.items()]
     parts = sorted((part for part in parts if part[0] >= _SEEN), reverse=True)[:2]
     if parts and evidence["looks"] >= LEAST_LOOKS:
         seen = ", ".join(f"{share(part)} found that it {words}" for part, words in parts)
@@ -217,7 +170,7 @@ def _waits(charge: Charge, around: Circumstances) -> bool:
 
 def _starts_programs(charge: Charge, around: Circumstances) -> bool:
     """Return True if it waits for processes of its own, which compute."""
-    for_processes = _looked(charge).reason in ("child", "pipe", "events")
+    for_processes = looked(charge).reason in ("child", "pipe", "events")
     return for_processes and around.use.children_share >= _IN_CHILDREN
 
 
@@ -236,7 +189,7 @@ def _against_work(charge: Charge, around: Circumstances, look: str = "") -> Advi
 
 def _against_shared(charge: Charge, around: Circumstances) -> Advice | None:
     """Return advice if all workers ask for what serves them one at a time."""
-    if _takes_turns(_looked(charge).reason, around):
+    if _takes_turns(looked(charge).reason, around):
         return Advice(
             "Processes wait for each other at a lock, so more workers will not help. Hold it for "
             "less time, give each worker its own file or connection, or avoid the lock.",
@@ -267,7 +220,7 @@ def _against_shared(charge: Charge, around: Circumstances) -> Advice | None:
 
 def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
     """Return advice if it waits; None if it computes."""
-    reason = _looked(charge).reason
+    reason = looked(charge).reason
     if _starts_programs(charge, around):
         return (
             more_workers(around)
@@ -292,9 +245,9 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
             "of time.",
             CODE_NOT_WORKERS,
         )
-    words, helps = _REASONS.get(reason, ("waits (network, lock, sleep)", _OVERLAPS))
+    words, helps = REASONS.get(reason, ("waits (network, lock, sleep)", OVERLAPS))
     if Evidence(charge.evidence)["mutual_slowing"] <= _SHARES_NONE:
-        helps = _OVERLAPS
+        helps = OVERLAPS
     workers = more_workers(around, waits=True, steady=reason not in _UNSTEADY)
     return workers.after(f"It {words}: {helps}")
 
@@ -336,7 +289,7 @@ def _takes_turns(reason: str, around: Circumstances) -> bool:
 
 def _asks_who_computes(charge: Charge, around: Circumstances) -> bool:
     """Return True if it asks a process that computes its answers rather than waits itself."""
-    looks = _looked(charge)
+    looks = looked(charge)
     packs = 1.0 - looks.blocked_share >= _PACKS
     return looks.reason == LOCAL_SOCKET and (packs or around.use.kept_cores >= _ANSWERS_CORES)
 
@@ -354,22 +307,15 @@ def _how_paced(charge: Charge) -> str:
     return "A sample takes less time while fewer are made at a time"
 
 
-def _looked(charge: Charge) -> Looks:
-    """Return the observations in its evidence."""
-    shares = {reason: charge.evidence.get(_fact(reason), 0.0) for reason in _REASONS}
-    count = int(charge.evidence.get("looks", 0.0))
-    return Looks(count, {reason: part for reason, part in shares.items() if part > 0})
-
-
 def _waiting_words(charge: Charge, around: Circumstances) -> str:
     """Return what it does instead of computing; "" if it computes."""
-    reason = _looked(charge).reason
+    reason = looked(charge).reason
     if _takes_turns(reason, around) or reason == LOCAL_SOCKET:
-        words = _REASONS[reason][0]  # whoever answers, or who has the lock, may compute meanwhile
+        words = REASONS[reason][0]  # whoever answers, or who has the lock, may compute meanwhile
     elif _starts_programs(charge, around):
         words = "waits for programs that it starts"
     elif _waits(charge, around):
-        words = _REASONS[reason][0] if reason in _REASONS else "waits"
+        words = REASONS[reason][0] if reason in REASONS else "waits"
     else:
         return ""
     return f"{words}, not computing" if _off_cpu(charge) else words
@@ -409,11 +355,24 @@ def _against_dataset(charge: Charge, around: Circumstances) -> Advice:
     if around.hot:
         chain = " > ".join(map(str, _shown(around.hot)))
         look = f" {around.hot[-1].share:.0%} of its stack samples were in {chain}."
-    return _against_work(charge, around, look)
+    return _against_work(charge, around, look + _whole_batches(around))
+
+
+def _whole_batches(around: Circumstances) -> str:
+    """Return how to take a batch from tensors at once, where it is taken sample by sample."""
+    if around.dataset != "TensorDataset":
+        return ""
+    return (
+        " A TensorDataset is indexed once for each sample and its samples are then stacked: take "
+        "whole batches from it with sampler=BatchSampler(RandomSampler(data), batch_size, "
+        "drop_last=False), batch_size=None (SequentialSampler without shuffle)."
+    )
 
 
 def _shown(chain: list[HotFunction]) -> list[HotFunction]:
     """Return the innermost calls, preceded by a function of the program if they have none."""
+    # Of data sets within each other, as of concatenated ones, each is the same method.
+    chain = [hot for hot, inner in zip(chain, [*chain[1:], None], strict=True) if hot != inner]
     innermost = chain[-_CHAIN:]
     if of_program(innermost) == of_program(chain):
         return innermost
@@ -458,6 +417,8 @@ def _against_collate(charge: Charge, around: Circumstances) -> Advice:
         f"Make collate_fn cheaper.{seen} Stack tensors once instead of copying or padding in "
         "Python, and do once, ahead of time, what is the same in each epoch. "
     )
+    if not hot and around.dataset == "TensorDataset":
+        cheaper = f"{_whole_batches(around).strip()} "
     return more_workers(around).after(cheaper).or_code(hot or "")
 
 

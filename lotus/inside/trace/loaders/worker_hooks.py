@@ -47,8 +47,9 @@ class IndexQueue:
             recorder.event({**ready, **times, "cpus": rusage.cpus()})
         if self._has_made and not self._told:
             self._told = True
-            # By now the data set's own code has changed its settings.
-            recorder.event({"event": "worker_threads", "worker": recorder.worker, **_threads()})
+            # By now the data set's own code has changed its settings, as in what it opens lazily.
+            told = {"event": "worker_threads", "worker": recorder.worker, **_threads()}
+            recorder.event({**told, "cpus": rusage.cpus()})
         self._waiting_since = self._waiting_since or start
         page = recorder.page.words
         page[state_page.W_PHASE] = state_page.IDLE

@@ -117,6 +117,22 @@ def test_collate_is_told_from_the_data_set_and_its_function_is_named(tmp_path: P
     assert verdict(scopes(run)[0]).causes[0].title.endswith("into a batch")
 
 
+@pytest.mark.parametrize("times", [{"own": 20.0}, {"collate": 50.0}])
+def test_tensors_are_taken_a_batch_at_a_time(times: dict[str, float]) -> None:
+    run = Plan(**times).run()
+    assert "BatchSampler" not in verdict(scopes(run)[0]).causes[0].advice
+    run.loaders["dataset"] = "TensorDataset"
+    assert "BatchSampler(RandomSampler(data)" in verdict(scopes(run)[0]).causes[0].advice
+
+
+def test_data_sets_within_each_other_are_named_once(tmp_path: Path) -> None:
+    run = Plan(own=20.0).run()
+    nested = ";".join(["ConcatDataset.__getitem__ (/a/dataset.py:345)"] * 3)
+    run.own_code = table(tmp_path, [f"{BELOW};{HOOK};{nested};f (/a/d.py:8) 40"])
+    advice = verdict(scopes(run)[0]).causes[0].advice
+    assert "in ConcatDataset.__getitem__ (dataset.py:345) > f (d.py:8)." in advice
+
+
 def test_below_hooks_in_c_torchs_own_frames_say_nothing(tmp_path: Path) -> None:
     fetcher = "/x/torch/utils/data/_utils/fetch.py"
     of_torch = f"_MapDatasetFetcher.fetch ({fetcher}:54);<listcomp> ({fetcher}:54)"
