@@ -2,7 +2,7 @@
 
 msgspec checks types and required fields. `check`, which `__post_init__` of a class calls, checks
 values by the `ValueLimit`s in its annotations, also of what is made in Python. From the same
-annotations tools/document_schemas.py writes the JSON schemas.
+annotations tools/schemas.py writes the JSON schemas.
 """
 
 import dataclasses

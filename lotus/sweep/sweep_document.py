@@ -1,7 +1,6 @@
 """sweep.json as its classes declare it: its fields, their types and their values.
 
-tools/document_schemas.py writes its JSON Schema from them. Fields that a newer lotus adds are
-ignored.
+tools/schemas.py writes its JSON Schema from them. Fields that a newer lotus adds are ignored.
 """
 
 from typing import Annotated, Literal

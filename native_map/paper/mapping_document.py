@@ -1,6 +1,6 @@
 """mapping.json as its classes declare it: its fields, their types and their values.
 
-tools/document_schemas.py writes its JSON Schema from them.
+tools/schemas.py writes its JSON Schema from them.
 """
 
 import json

@@ -1,12 +1,18 @@
-"""Writes the JSON Schemas of lotus's own files from the classes that their readers declare.
+"""Writes the JSON Schemas in lotus/schemas/ that follow from the code.
 
-python tools/document_schemas.py    # after a change of a class in DOCUMENTS
+    python tools/schemas.py
 
-Descriptions are the texts in `Annotated` and the first lines of docstrings.
+balance.json, mapping.json, sweep.json, tuned.json: all of them, from the classes that their readers
+declare (`DOCUMENTS`); descriptions are the texts in `Annotated` and the first lines of docstrings.
+report.json: the kinds of causes and their evidence, from the table in
+lotus/analysis/verdict/causes/. The other schemas are written by hand.
+
+A test fails if one of these files is not as this tool writes it.
 """
 
 import dataclasses
 import json
+import re
 import types
 import typing
 from pathlib import Path
@@ -14,6 +20,7 @@ from typing import Annotated, Any, Union
 
 import msgspec
 
+from lotus.analysis.verdict.causes import CAUSES
 from lotus.common.declared import Length, OneOf, Pattern, Range
 from lotus.settings.share_plan import PlanHead, SharePlan
 from lotus.settings.tuned_file import Tuned, TunedHead
@@ -29,10 +36,38 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "tuned": (TunedHead, Tuned),
 }
 _WIDTH = 110  # of a line; what fits is not broken
+REPORT = "report"
+_CAUSE = '"description": "One cause."'  # what precedes both places
+_KINDS = re.compile(r'("enum": \[)(.*?)(\n *\])', re.DOTALL)
+_FACTS = re.compile(
+    r'("description": "Numbers that it stands on.*?"properties": \{)(.*?)(\n *\},\n *"additional)',
+    re.DOTALL,
+)
 
 
-def text(name: str) -> str:
-    """The text of a schema's file."""
+def with_causes(report: str) -> str:
+    """Return the text of the report's schema with the kinds and the evidence of the causes."""
+    kinds = [json.dumps(kind) for kind in dict.fromkeys(row.kind for row in CAUSES)]
+    facts: dict[str, str] = {}
+    for row in CAUSES:
+        for name, description in row.facts.items():
+            if facts.setdefault(name, description) != description:
+                raise ValueError(f"evidence {name} has two descriptions")
+    fields = [
+        f'{json.dumps(name)}: {{"description": {json.dumps(text)}, "type": ["number", "null"]}}'
+        for name, text in facts.items()
+    ]
+    before, separator, cause = report.partition(_CAUSE)
+    return before + separator + _replaced(_FACTS, _replaced(_KINDS, cause, kinds), fields)
+
+
+def _replaced(place: re.Pattern[str], text: str, lines: list[str]) -> str:
+    inside = ",".join(f"\n{' ' * 18}{line}" for line in lines)
+    return place.sub(lambda match: match[1] + inside + match[3], text, count=1)
+
+
+def of_classes(name: str) -> str:
+    """Return the text of the schema of one of `DOCUMENTS`."""
     made: dict[type, type] = {}
     models = DOCUMENTS[name]
     (_, parts) = msgspec.json.schema_components(
@@ -55,7 +90,7 @@ def text(name: str) -> str:
 
 
 def _described(kind: Any, made: dict[type, type]) -> Any:
-    """The same type for msgspec, which takes descriptions only as its own; `made`: its classes."""
+    """Return the type as msgspec needs it, with descriptions of its own; `made`: its classes."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         plain = _described(kind.__origin__, made)
@@ -74,7 +109,7 @@ def _described(kind: Any, made: dict[type, type]) -> Any:
 
 
 def _noted(kind: Any, note: Any) -> Any:
-    """A type with a note of its annotation, as msgspec has it."""
+    """Return a type with a note of its annotation as one of msgspec."""
     if isinstance(note, str):
         return Annotated[kind, msgspec.Meta(description=note)]
     if isinstance(note, OneOf):
@@ -89,7 +124,10 @@ def _noted(kind: Any, note: Any) -> Any:
 
 
 def _of_earlier_versions_too() -> dict[str, Any]:
-    """What tune.json says of the evidence in tuned.json, without which fields it must have."""
+    """Return the schema of the evidence in tuned.json: that of tune.json, with optional fields.
+
+    Files of earlier versions lack some.
+    """
 
     def optional(schema: Any) -> Any:
         if isinstance(schema, list):
@@ -124,7 +162,7 @@ def _struct(model: Any, made: dict[type, type]) -> type:
 
 
 def _fields(model: Any) -> list[tuple[str, bool]]:
-    """The fields of a class, and whether a document may lack them."""
+    """Return the fields of a class, with True for those that a document may lack."""
     if dataclasses.is_dataclass(model):
         missing = dataclasses.MISSING
         return [
@@ -135,7 +173,7 @@ def _fields(model: Any) -> list[tuple[str, bool]]:
 
 
 def _plain(schema: Any) -> Any:
-    """The same schema, shorter: without its default, titles, and choices where a type has null."""
+    """Return the schema without defaults, titles, and choices between a type and null."""
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
@@ -159,7 +197,7 @@ def _plain(schema: Any) -> Any:
 
 
 def _laid_out(value: Any, indent: int = 0, before: int = 0) -> str:
-    """JSON with each value on one line where that has room; `before`: characters on its line."""
+    """Return JSON with values on one line if they fit; `before`: characters on that line."""
     line = json.dumps(value, ensure_ascii=False)
     if indent + before + len(line) < _WIDTH and (indent or not isinstance(value, dict)):
         return line
@@ -176,6 +214,16 @@ def _laid_out(value: Any, indent: int = 0, before: int = 0) -> str:
     return f"{opening}\n{inner}" + f",\n{inner}".join(items) + f"\n{' ' * indent}{closing}"
 
 
+def main() -> None:
+    """Write the schemas, and print the names of those that have changed."""
+    report = (FOLDER / f"{REPORT}.json").read_text(encoding="utf-8")
+    texts = {name: of_classes(name) for name in DOCUMENTS} | {REPORT: with_causes(report)}
+    for name, text in texts.items():
+        file = FOLDER / f"{name}.json"
+        if file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+            print(file)
+
+
 if __name__ == "__main__":
-    for document in DOCUMENTS:
-        (FOLDER / f"{document}.json").write_text(text(document), encoding="utf-8")
+    main()
