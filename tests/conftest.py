@@ -102,7 +102,9 @@ _SLOW = {
         "reading": "counter_damage damaged_runs every_byte hostile_runs",
         "reporters": "closing",
         "schemas": "schemas",
-        "tools": "bench_advise_demos bench_overhead fuzz",
+        "tools": "fuzz",
+        "tools/bench/gains": "advise_demos",
+        "tools/bench/overhead": "overhead",
         "workloads": "audio detection segmentation text tiny_images",
     }.items()
     for name in names.split()

@@ -190,7 +190,7 @@ OTHERS = {
     "make test": "is the suite itself",
     "tools/silicon.sh": "needs a machine with counters; tests/unit/tools/test_silicon.py runs it",
     "git worktree": "changes the repository",
-    "for round": "measures for minutes; tests/unit/tools/test_bench_pyperf.py runs the benchmark",
+    "for round": "measures for minutes; bench/test_pyperf_runner.py of tests/unit/tools/ runs it",
     "python train.py": "is the tutorial's program without lotus",
     ".venv/bin/python -m pyperf": "is pyperf's own command",
     "nsys profile": "needs a GPU's profiler; lotus trace --nvtx is run",

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.benches import bench
 
 everything = bench("all")
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 RECORDED = [claim for claim in everything.CLAIMS if claim.record]
 
 

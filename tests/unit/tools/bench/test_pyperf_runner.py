@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 pyperf = pytest.importorskip("pyperf")
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def test_what_was_measured_is_kept_and_added_to(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.benches import bench
 
 rule = bench("accuracy.diagnosis_peers_rule")
-LABELS = Path(__file__).parents[2] / "diagnosis"
+LABELS = Path(__file__).parents[4] / "diagnosis"
 LOCK = {
     "healthy": False, "kinds": ["dataset", "stalls"], "names": "",
     "never": [r"(?i)raise num_workers|num_workers=[1-9]|(?<!no )more workers"],
