@@ -41,6 +41,8 @@ def _sending(ledger: Ledger) -> Iterable[Charge]:
 _SMALL_BATCH = 256 << 10  # bytes that take well under a millisecond to copy
 # A tensor takes some 300 bytes of the pipe and 0.1 ms of pickling.
 _MANY_PARTS_BYTES, _MANY_PARTS_NS = 4096, 2e6
+# Copying a byte of a tensor to shared memory takes less, also where others have the cores.
+_COPY_NS = 2.0
 # Python objects and arrays take far less for a byte, also where others have the cores.
 _OF_TENSORS_NS = 100.0
 _CLEARLY_LESS, _FAR_LESS = 0.25, 0.05
@@ -79,9 +81,10 @@ def _against_sending(charge: Charge, around: Circumstances) -> Advice:
         return Advice(text + alone, no_workers(around).or_code())
     if _has_many_parts(charge):
         text = (
-            "Batches are small, but pickling them takes long, as it does for many small "
-            "tensors, each in its own shared memory. Concatenate them in collate_fn (torch.cat, "
-            "with their lengths), or return numpy arrays, which are pickled directly."
+            f"Pickling takes longer than copying {size(evidence['mean_batch_bytes'])} does, as it "
+            "does for many small tensors, also those that objects hold, each in its own shared "
+            "memory. Concatenate them in collate_fn (torch.cat, with their lengths), or return "
+            "numpy arrays, which are pickled directly."
         )
         return _or_without_sending(text, charge, around)
     if around.batch_bytes < _SMALL_BATCH:
@@ -105,9 +108,9 @@ def _against_sending(charge: Charge, around: Circumstances) -> Advice:
 def _has_many_parts(charge: Charge) -> bool:
     """Return True if the bytes in the pipe and the pickling suggest many tensors (inferred)."""
     evidence = Evidence(charge.evidence)
-    small = evidence["mean_batch_bytes"] < _SMALL_BATCH
+    longer = evidence["mean_pickle_ns"] > _COPY_NS * evidence["mean_batch_bytes"]
     return (
-        small
+        longer
         and evidence["mean_pipe_bytes"] >= _MANY_PARTS_BYTES
         and evidence["mean_pickle_ns"] >= _MANY_PARTS_NS
     )
@@ -142,7 +145,7 @@ def _or_without_sending(text: str, charge: Charge, around: Circumstances) -> Adv
         + "."
     )
     # The mean of all batches may be small where the median is not.
-    small = around.batch_bytes < _SMALL_BATCH
+    small = around.batch_bytes < _SMALL_BATCH or _has_many_parts(charge)
     return Advice(text, (no_workers(around) if small else FEWER_WORKERS).or_code())
 
 

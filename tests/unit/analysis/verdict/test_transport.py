@@ -27,6 +27,14 @@ def test_many_small_tensors_are_to_be_put_together() -> None:
     assert "torch.cat" in cause.advice
 
 
+def test_many_small_tensors_beside_a_picture_are_to_be_put_together() -> None:
+    cause = first_cause(sent(20.0, 40.0), pipe=14_000, size=400_000)
+    assert "many small parts" in cause.title
+    assert "longer than copying 391 KiB does" in cause.advice
+    # Of which copying alone takes as long, they are no cause.
+    assert "many small parts" not in first_cause(sent(20.0, 40.0), 14_000, 20_000_000).title
+
+
 def test_tensors_that_fill_the_pipe_are_not_taken_for_python_objects() -> None:
     tensors = first_cause(sent(20.0, 40.0), pipe=80_000, size=10_000)
     assert "torch.cat" in tensors.advice
