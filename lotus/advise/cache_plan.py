@@ -140,7 +140,7 @@ class Offer:
         return 1 - self.later.mean / self.now.mean if self.now.mean else 0.0
 
     def saved_in(self, epochs: int) -> float:
-        """The part of the time of so many epochs that it saves, with what the first one costs."""
+        """Return the part of the time of so many epochs that it saves in all."""
         now = self.now.mean * epochs
         return 1 - self.total_ns(epochs) / now if now else 0.0
 
@@ -234,7 +234,7 @@ def _cut(event: Mapping[str, Any]) -> Cut:
 
 
 def _compressed(cut: Cut, compression: Compression) -> Cut:
-    """The cut with samples compressed: bytes and extra times as of its first samples, per byte."""
+    """Return the cut with samples compressed: bytes and extra times as of its first samples."""
     count = len(compression.bytes)
     plain = float(np.sum(cut.bytes[:count]))
 
@@ -400,7 +400,7 @@ def _filling(
 
 
 def _later_mean(known: int, most: int, shares: Floats) -> float:
-    """The mean of `most` epochs from the second on; those beyond `known` are like the last."""
+    """Return the mean of `most` epochs from the second on; unknown ones are like the last."""
     return float(np.sum(shares[1:]) + (most - known) * shares[-1]) / (most - 1)
 
 

@@ -233,7 +233,7 @@ def _of_rank(run: RunLike, scope: Scope, rank: int) -> Scope:
 
 
 def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, float]:
-    """The loop in numbers. Sums are over epochs and ranks; samples_per_s is that of all ranks."""
+    """Return the loop in numbers: sums over epochs and ranks; samples_per_s is of all ranks."""
     epochs = ledger.epochs
     longest = float(ranks["loop_ns"].max()) if len(ranks) else 0.0
     samples = float(ranks["samples"].sum())

@@ -31,7 +31,7 @@ def note(operation: Mapping[str, Any]) -> None:
 
 
 def decoder_name() -> str:
-    """The decoder as it is shown: "decode (default_loader)" unless a run has another function."""
+    """Return the decoder's display name: "decode (default_loader)" or the run's own function."""
     if len(_known) > 1:
         return f"decode ({_UNKNOWN})"
     return f"decode ({next(iter(_known), _DEFAULT)})"

@@ -55,7 +55,7 @@ def open_plain(
 
 
 def open_new(path: Path) -> IO[bytes]:
-    """A new file for writing. Raises FileExistsError if `path` exists, or another OSError."""
+    """Open a new file for writing. Raises FileExistsError if `path` exists, or another OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return open(os.open(path, flags, 0o600), "wb")
 

@@ -16,7 +16,7 @@ _SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 
 
 def duration(ns: float) -> str:
-    """Nanoseconds with three digits and a unit: `1.23 s`, `45.6 ms`, `890 µs`; `-` for NaN."""
+    """Format nanoseconds with three digits and a unit: `1.23 s`, `890 µs`; `-` for NaN."""
     if math.isnan(ns):
         return MISSING
     if ns == 0:
@@ -110,7 +110,7 @@ def factor(value: float) -> str:
 
 
 def factor_between(mean: float, low: float, high: float) -> str:
-    """The same with its interval, at most two digits after the point: `1.87 (1.84 to 1.91)`."""
+    """Format the same with its interval, to two digits after the point: `1.87 (1.84 to 1.91)`."""
     return f"{_three(mean)} ({_three(low)} to {_three(high)})"
 
 
@@ -142,7 +142,7 @@ _DECODER = re.compile(rf"(?:(?<=^)|(?<=/)|(?<= or )){STORED}(?=$|/| or )")
 
 
 def library(name: str) -> str:
-    """A library without what its file name says of the build: `_imaging.so`, `libjpeg.so`."""
+    """Return a library's name without the build: `_imaging.so`, `libjpeg.so`."""
     name = re.sub(r"\.(cpython-\d+[a-z]*|abi3|pypy\w*)(-[\w-]+)?(?=\.so)", "", name)
     name = re.sub(r"-[0-9a-f]{8}(?=\.so)", "", name)  # as auditwheel names what a wheel brings
     return re.sub(r"(?<=\.so)(\.\d+)+$", "", name)

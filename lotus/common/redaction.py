@@ -177,7 +177,7 @@ def _may_be_secret_of_p(word: str) -> bool:
 
 
 def _hide_of_flag(match: re.Match[str], other: re.Match[str] | None) -> str:
-    """The value behind a flag in a longer text; `other`: the first program with a -p of its own."""
+    """Return the value of a flag in a text, hidden; `other`: the first program with its own -p."""
     name, content = match[2], match[3]
     if name == "p" and not match[1].startswith("--"):
         named = other is not None and other.end() <= match.start()

@@ -34,7 +34,7 @@ def say(text: str, start: str = "", style: Callable[[str], str] = str) -> None:
 
 
 def printable(text: str) -> str:
-    """The text with an escape for what could steer a terminal, itself without any; lines stay."""
+    """Return the text with what could control a terminal escaped; line ends stay."""
     if text.isprintable():
         return text  # also one of a class of its own, as a grey cell is
     return "".join(char if is_harmless(char) else _escape(char) for char in text)

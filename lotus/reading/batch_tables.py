@@ -28,7 +28,7 @@ def frame(columns: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def thin(values: Array) -> Array:
-    """The values, in a file if they are many; equal ones in the memory of one, and read-only."""
+    """Return the values, in a file if they are many; equal ones read-only, stored once."""
     if not isinstance(values, np.ndarray) or len(values) < LONG or values.dtype.kind not in "biuf":
         return values
     if values.strides == (0,):  # they are already
@@ -242,7 +242,7 @@ def waits(a: Assembly, follows: Waits) -> pd.DataFrame:
 
 
 def on_device(a: Assembly, taken: Ints) -> dict[str, Array]:
-    """The columns of what the device did; `taken`: rows of a.wait. None where none was timed."""
+    """Return the columns of device times; None if none was timed; `taken`: rows of a.wait."""
     parts = [process.log.fixed["device"] for process in a.processes]
     counts = [len(part) for part in parts]
     if not any(counts):
@@ -336,7 +336,7 @@ def _wait_keys(a: Assembly) -> tuple[Ints, Ints, Ints, Ints]:
 
 
 def _making(a: Assembly, made: Ints) -> dict[str, Array]:
-    """The columns of what the process that made each batch recorded; `made`: rows of a.batch."""
+    """Return the columns that the maker of each batch recorded; `made`: rows of a.batch."""
     fixed = a.batch
 
     def maker(name: str) -> Array:

@@ -119,7 +119,7 @@ def _dtype(frame: str, names: tuple[str, ...]) -> "np.dtype[np.void]":
 
 
 def _read_again(outline: Assembly) -> Assembly:
-    """The assembly with all frames; without pins and the sums of samples, of which is `batches`."""
+    """Return the assembly with all frames, without pins and the sums of samples."""
 
     def whole(process: Process) -> EventLog:
         log = process.log.holding({name: process.log.frames(name) for name in _KEPT})

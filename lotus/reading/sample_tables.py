@@ -80,7 +80,7 @@ def times(a: Assembly, contents: Iterable[SampleTable] | None = None) -> pd.Data
 def operations(
     a: Assembly, with_cpu: bool, contents: Iterable[Loaded] | None = None
 ) -> pd.DataFrame:
-    """One row per operation: first those in samples by process and time, then the loose ones.
+    """Return one row per operation: those in samples by process and time, then loose ones.
 
     `contents`: those of the processes, where they are read already.
     """

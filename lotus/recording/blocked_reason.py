@@ -56,7 +56,7 @@ class BlockedReasons:
             self.problem = "this kernel does not tell in which system call a thread is"
 
     def look(self, pid: int) -> tuple[str, list[bytes]]:
-        """The reason of a process's main thread, and its fields of /proc/PID/stat after the name.
+        """Return the reason of a process's main thread, and its fields of /proc/PID/stat.
 
         The fields are read, and not empty, where it is blocked. Raises OSError, PermissionError
         among them.

@@ -21,7 +21,7 @@ def names() -> list[str]:
 
 
 def text(name: str) -> str:
-    """The schema of that name as JSON text; "run.json" is the same as "run". Raises LotusError."""
+    """Return the schema of that name as JSON text; "run.json" is "run". Raises LotusError."""
     known = names()
     wanted = name.removesuffix(".json")
     if wanted not in known:

@@ -27,7 +27,7 @@ _LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mp
 
 
 def _of_python(words: Sequence[str]) -> str:
-    """The script, module (-m) or code (-c) that Python runs; its options -W and -X have values."""
+    """Return the script, module (-m) or code (-c) that Python runs; -W and -X have values."""
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         option, value = words[at], "".join(words[at + 1 : at + 2])

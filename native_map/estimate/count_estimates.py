@@ -60,7 +60,7 @@ def own_counts(index: Index, exact: pd.DataFrame, event: str, rows: int) -> Floa
 
 
 def score_interval(samples: Floats, phi: Floats) -> tuple[Floats, Floats]:
-    """The range of means that is compatible with a number of hits, of variance phi x mean.
+    """Return the range of means that is compatible with a number of hits, of variance phi x mean.
 
     For phi 1 that is the score interval of a Poisson count; 0 hits give [0, Z² phi].
     """
@@ -154,7 +154,7 @@ def operations(
     factors: pd.DataFrame | None = None,
     systematic: float = SYSTEMATIC,
 ) -> pd.DataFrame:
-    """One row per kind, operation, helper_of and event, over all threads.
+    """Return one row per kind, operation, helper_of and event, over all threads.
 
     samples, count, low, high (95 %); with the factors of `calibration` also calibrated,
     calibrated_low, calibrated_high: the count by each thread's factor. A thread without a factor

@@ -316,7 +316,7 @@ def _groups(number: Ints, count: int) -> list[tuple[int, Ints]]:
 
 
 def _order(start: Ints, end: Ints) -> Ints:
-    """An order with outer before inner: by start, then longer first, then by row."""
+    """Return an order with outer before inner: by start, then longer first, then by row."""
     step = np.diff(start)
     if np.all((step > 0) | ((step == 0) & (np.diff(end) <= 0))):
         return np.arange(len(start))
@@ -324,7 +324,7 @@ def _order(start: Ints, end: Ints) -> Ints:
 
 
 def _parents(start: Ints, end: Ints) -> Ints:
-    """The interval around each of the ordered, nested intervals of one thread, -1 for none.
+    """Return the interval around each of the ordered, nested intervals of one thread, -1 for none.
 
     The depth is the number of intervals that started before and have not ended; the parent is the
     last interval before with a depth one less. If intervals cross, a parent may end before its

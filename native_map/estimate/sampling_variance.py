@@ -144,7 +144,7 @@ class _Comb:
             self._teeth = np.concatenate(([0.0], np.cumsum(steps)))
 
     def before(self, at: Floats, number: int) -> Floats:
-        """The counts that the samples before each place represent, at one of the phases."""
+        """Return the counts that the samples before each place represent, at one of the phases."""
         moved = at + self._shift * number + (number + 0.5) / PHASES
         if self._teeth is None:
             return np.asarray(np.floor(moved))
@@ -163,7 +163,7 @@ def _exact_lengths(
 
 
 def _blocks(segments: int) -> Ints:
-    """Which segments to scan: all, or SCANNED of them in BLOCKS runs over the whole length."""
+    """Return the segments to scan: all, or SCANNED of them in BLOCKS runs over the whole length."""
     if segments <= SCANNED:
         return np.arange(segments)
     first = np.linspace(0, segments - SCANNED // BLOCKS, BLOCKS).astype(np.int64)

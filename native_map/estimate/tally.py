@@ -123,7 +123,7 @@ class _Names:
 
 
 def _at(values: npt.NDArray[np.generic], row: Ints, none: int) -> Ints:
-    """The value of each row, `none` for row -1."""
+    """Return the value of each row, `none` for row -1."""
     if not len(values):
         return np.full(len(row), none, np.int64)
     return np.where(row >= 0, values[row], none).astype(np.int64)

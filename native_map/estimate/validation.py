@@ -46,7 +46,7 @@ def exact_totals(
 def validate(
     exact: pd.DataFrame, joined: pd.DataFrame, mapped: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """One row per counted operation and event.
+    """Return one row per counted operation and event.
 
     `exact` (kind, operation, event, exact) is from `exact_totals`, `joined` from
     `count_estimates.operations`, `mapped` has operation, event and mapped. Columns: kind,
@@ -100,7 +100,7 @@ def validate(
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per event of `validate`'s table.
+    """Return one row per event of `validate`'s table.
 
     operations, judged, good (of the judged), within_ci, calibrated_within_ci (of the judged),
     and the median and largest relative error of the judged, unsigned, of each way of counting:

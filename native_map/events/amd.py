@@ -73,7 +73,7 @@ _EVENTS = (
 
 
 def _events(source: str, width: int, resync: tuple[str, int, int]) -> dict[str, Event]:
-    """The events of a generation, by name; `resync` as of `_table`."""
+    """Return the events of a generation, by name; `resync` as of `_table`."""
     made = {row[0]: vendor_event(source, *row) for row in _EVENTS}
     made["frontend_starved"] = vendor_event(
         source,
@@ -91,7 +91,7 @@ def _events(source: str, width: int, resync: tuple[str, int, int]) -> dict[str, 
 
 
 def _sets(made: Mapping[str, Event]) -> dict[str, tuple[EventSet, ...]]:
-    """The sets of events that are counted together."""
+    """Return the sets of events that are counted together."""
 
     def named(names: str) -> tuple[Event, ...]:
         return tuple(made[name] for name in names.split())

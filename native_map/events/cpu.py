@@ -154,7 +154,7 @@ def _read(path: Path) -> str:
 
 
 def _number(text: str | None) -> int:
-    """A decimal or 0x number, -1 if it is neither."""
+    """Return a decimal or 0x number, -1 if it is neither."""
     if text is None or not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,16}", text, re.ASCII):
         return -1
     return int(text, 16) if text[:2].lower() == "0x" else int(text)

@@ -45,7 +45,7 @@ class Expression:
     binds: int = 2
 
     def within(self, binds: int) -> str:
-        """The text, in parentheses if an operator of higher precedence surrounds it."""
+        """Return the text, in parentheses if an operator of higher precedence surrounds it."""
         return self.text if self.binds >= binds else f"({self.text})"
 
 
@@ -55,7 +55,7 @@ def read(
     constants: Mapping[str, float],
     rename: Callable[[str], str],
 ) -> Expression:
-    """The expression of a metric. `others` holds the texts of metrics that it may refer to,
+    """Return the expression of a metric. `others` holds the texts of metrics that it may refer to,
     `rename` gives our name of one of perf's events. Raises NotUnderstood."""
     return _ExpressionParser(others, constants, rename).read(text, 0)
 

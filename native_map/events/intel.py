@@ -242,7 +242,7 @@ def _skylake() -> EventTable:
 
 
 def _counted_slots(make: _Make, frontend: str) -> EventSet:
-    """The set for machines without perf metrics, as most VMs are."""
+    """Return the set for machines without perf metrics, as most VMs are."""
     return EventSet(
         "where issue slots went, with counters, for machines without perf metrics (most VMs)",
         (

@@ -16,7 +16,7 @@ class Metric(NamedTuple):
 
     @property
     def is_share(self) -> bool:
-        """Whether its values are shares from 0 to 1."""
+        """True if its values are shares from 0 to 1."""
         return self.unit.startswith("of ")
 
 

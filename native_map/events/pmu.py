@@ -115,7 +115,7 @@ def choose(
 
 
 def _is_hardware(known: EventTable, word: str) -> bool:
-    """Whether a valid word requests more than software events."""
+    """Return True if a valid word requests more than software events."""
     if word in known.sets:
         return any(e.type != SOFTWARE for form in known.sets[word] for e in form.events)
     return word == "auto" or (_by_name(known, word) or parse(word)).type != SOFTWARE

@@ -70,7 +70,7 @@ class _Section:
 
 
 def detect(text: str) -> bool:
-    """Whether a text is the output of perf report --stdio."""
+    """Return True if a text is the output of perf report --stdio."""
     return any(_SAMPLES.match(line) for line in io.StringIO(text[:400_000]))
 
 

@@ -31,7 +31,7 @@ _NAMED = {
 
 
 def detect(text: str) -> bool:
-    """Whether a text is a report of AMD uProf."""
+    """Return True if a text is a report of AMD uProf."""
     head = text[:20_000]
     return "AMD uProf" in head or "HOTTEST FUNCTIONS" in head
 

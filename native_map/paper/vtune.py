@@ -56,7 +56,7 @@ def _header(text: str) -> str:
 
 
 def detect(text: str) -> bool:
-    """Whether a text is a CSV of VTune."""
+    """Return True if a text is a CSV of VTune."""
     return bool(_header(text))
 
 

@@ -18,7 +18,7 @@ _TAIL = re.compile(r"^(?P<event>.*?[/}]|[^:/{}]+):?(?P<modifiers>[^:/{}]*)$", re
 
 @dataclass(frozen=True)
 class Sampling:
-    """What to sample: perf's names of events, each at `frequency` samples per second and CPU.
+    """The events to sample: perf's names, each at `frequency` samples per second and CPU.
 
     `kernel` includes the kernel for events without a modifier that selects a mode.
     """

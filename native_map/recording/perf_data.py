@@ -43,7 +43,7 @@ RECORDS = dict(
 
 @dataclass
 class RecordCounts:
-    """How many records of each kind the file holds, and how many samples of each event."""
+    """The numbers of a file's records by kind, and of its samples by event."""
 
     kinds: Counter[int]
     sampled: npt.NDArray[np.int64]

@@ -99,7 +99,7 @@ class Header:
 
     @property
     def compressed(self) -> bool:
-        """Whether records are compressed; perf_unpack.py unpacks them."""
+        """True if records are compressed; perf_unpack.py unpacks them."""
         return COMPRESSED in self.features
 
 

@@ -204,7 +204,7 @@ class Elf:
         return Strings(self.data, offset, offset + len(self.bytes_at(offset, size)))
 
     def section(self, name: str) -> SectionHeader | None:
-        """The section of that name."""
+        """Return the section of that name."""
         return next((s for s in self.sections if s.name == name), None)
 
     def content(self, section: SectionHeader | None) -> memoryview:
@@ -270,7 +270,7 @@ class Elf:
         return result, translated
 
     def executable(self, addresses: U64) -> NDArray[np.bool_]:
-        """Which addresses lie in an executable segment."""
+        """Return which addresses lie in an executable segment."""
         inside = np.zeros(len(addresses), bool)
         for s in [s for s in self.segments if s.type == PT_LOAD and s.flags & PF_X][:256]:
             inside |= (addresses >= np.uint64(s.vaddr)) & (
@@ -285,7 +285,7 @@ class Elf:
 
     @cached_property
     def has_symtab(self) -> bool:
-        """Whether all functions have names, not only exported ones."""
+        """True if all functions have names, not only exported ones."""
         return any(s.type == SHT_SYMTAB and s.size for s in self.sections)
 
     def symbol_tables(self) -> list[SymbolTable]:
@@ -351,7 +351,7 @@ class Elf:
         )
 
     def mini_debug(self) -> "Elf | None":
-        """The compressed symbols in .gnu_debugdata, as on Fedora."""
+        """Return the compressed symbols in .gnu_debugdata, as on Fedora."""
         packed = self.content(self.section(".gnu_debugdata"))
         if not len(packed):
             return None

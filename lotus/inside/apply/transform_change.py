@@ -230,7 +230,7 @@ class _ChangedAttribute:
 
 
 def _transform_of_step(step: Any) -> Any:
-    """The transform itself where a step runs one of the program's own, so that a trace names it."""
+    """Return the transform if a step runs one of the program's own, so that traces name it."""
     operation = getattr(step, "__self__", None)
     return operation.transform if isinstance(operation, KnownOperation) else step
 

@@ -208,7 +208,7 @@ def _plugin(name: str) -> Any:
 
 
 def _zstd() -> Any:
-    """A module with zstd's `compress(data, level)` and `ZstdDecompressor`; None: there is none."""
+    """Return a module with zstd's `compress(data, level)` and `ZstdDecompressor`, or None."""
     if not _found:
         _found.append(_imported_zstd())
     return _found[0]

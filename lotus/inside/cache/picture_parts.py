@@ -32,7 +32,7 @@ def usual_attributes(images: Any) -> set[str]:
 
 
 def palette_of(picture: Any) -> tuple[Any, ...]:
-    """All that a palette consists of: as Python has it, then as the picture's memory has it."""
+    """Return all parts of a palette: as Python has it, then as the picture's memory has it."""
     shown, core = picture.palette, picture.im
     held = core.getpalettemode() if picture.mode in ("P", "PA") else ""
     colours = core.getpalette(held, "RGBA") if held else b""

@@ -88,7 +88,7 @@ class SampleStore:
             _raise_of_the_program(error)
 
     def get(self, name: str) -> memoryview | None:
-        """The bytes of an entry; None where there is none, or a damaged one, which is removed."""
+        """Return the bytes of an entry; None without one. A damaged one is removed."""
         if self.dropped:
             return None
         path = self._path(name)
@@ -269,7 +269,7 @@ def entry(name: str, parts: Sequence[bytes | memoryview]) -> bytes:
 
 
 def _header(name: str, data: bytes) -> tuple[int, int, int] | None:
-    """The checksum's kind and its two numbers; None where the header is not that of this entry."""
+    """Return the checksum's kind and numbers; None if the header is not that of this entry."""
     if len(data) < _HEADER.size:
         return None
     magic, kind, seal, length, total, mixed = _HEADER.unpack_from(data)

@@ -122,7 +122,7 @@ class TrialSession:
     def _receive(
         self, link: exchange.Link, receive: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
-        """The message that `receive` returns; after an interrupt, the one that answers that."""
+        """Return the message from `receive`; after an interrupt, the one that answers it."""
         try:
             return receive()
         except BaseException as error:

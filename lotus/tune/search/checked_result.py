@@ -59,7 +59,7 @@ def _refused(result: Result, why: list[str]) -> Result:
 
 
 def _note_unless_undecided(tried: Setting, checked: Checked) -> list[str]:
-    """A note on a setting that the check refuted; none where the verdict says that it is open."""
+    """Return a note on a setting that the check refuted; none if the verdict leaves it open."""
     if may_gain(checked.speedup):
         return []
     return [search_notes.refuted(tried, None, checked)]

@@ -108,7 +108,7 @@ def words(costs: pd.DataFrame) -> list[str]:
 
 
 def _waiting(rows: Rows) -> list[str]:
-    """The operation with the most time off the CPU, if that is a large part of a batch's time."""
+    """Return the operation with most time off the CPU, if that is much of a batch's time."""
     lost = {name: row["time_ms"] - row["cpu_ms"] for name, row in rows.items()}
     # The comparison is false for NaN, if CPU time was not measured.
     if not sum(lost.values()) > _WAITING * sum(row["time_ms"] for row in rows.values()):

@@ -272,7 +272,7 @@ class Result:
         ]
 
     def _never(self) -> list[str]:
-        """A line per reason, with the number of settings ruled out and the cheapest of them."""
+        """Return a line per reason, with the number of settings ruled out and their cheapest."""
         grouped = notes.grouped(self.ruled_out)
         lines = [notes.never(those, why) for those, why in grouped[:_SHOWN]]
         if len(grouped) > _SHOWN:

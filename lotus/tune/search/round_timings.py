@@ -53,7 +53,7 @@ class Stretch:
         return self._startup_s(setting) + batches * statistics.mean(self.times)
 
     def _startup_s(self, setting: Setting) -> float:
-        """Seconds from an epoch's start to its first batch, beyond a batch in steady state."""
+        """Return the time from an epoch's start to its first batch beyond a steady one, seconds."""
         batch_s = statistics.mean(self.times)
         if not setting.num_workers:
             return 0.0

@@ -292,7 +292,7 @@ class _Search:
         )
 
     def _for_trials(self) -> float:
-        """Seconds for all trials, past ones included: the budget less confirming and overhead."""
+        """Return the seconds for all trials, past and future: the budget less confirming."""
         made = sum(row.measurement.seconds for row in self.trials.rows)
         return self.budget_s * (1 - _CONFIRMING) - (self.trials.spent - made)
 

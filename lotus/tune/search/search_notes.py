@@ -291,7 +291,7 @@ def as_fast(cheaper: Setting, own: Setting, shown: Speedup) -> str:
 
 
 def augmentations(best: Setting, own: Setting, iterable: bool) -> str:
-    """A note that random numbers change with the number of workers; "" if that is the same."""
+    """Return a note that random numbers change with the number of workers; "": they do not."""
     if best.num_workers == own.num_workers:
         return ""
     return (
@@ -306,7 +306,7 @@ def _workers(value: Setting) -> str:
 
 
 def page_cache(reads: Sequence[Read]) -> str:
-    """A note if the first trial read from storage what later ones found in the page cache."""
+    """Return a note if the first trial read from storage what was in the page cache later."""
     if not reads:
         return ""
     first = reads[0]

@@ -181,7 +181,7 @@ class Stretches:
                 self._planned = [each for each in self._planned if each != setting]
 
     def _batches(self, setting: Setting) -> int:
-        """The number of batches of the next stretch, limited by its time and by the epoch."""
+        """Return how many batches the next stretch has, limited by its time and by the epoch."""
         seen = self.timings[setting].times
         mean = statistics.mean(seen) if seen else self.batch_s
         wanted = max(_LEAST, min(int(self.stretch_s / mean), _MOST)) if mean > 0 else _LEAST
@@ -267,12 +267,12 @@ def left_of(watched: Watched) -> float:
 
 
 def left_in(watched: Watched) -> float:
-    """The number of batches until the epoch ends; inf: not known, or it begins again at its end."""
+    """Return the number of batches until the epoch ends; inf: unknown, or it begins again."""
     return math.inf if watched.endless else left_of(watched)
 
 
 def fitting(best: Setting, own: Setting, watched: Watched) -> Setting:
-    """The setting to compare with the own one: with less prefetching if the epoch is short."""
+    """Return the setting to compare with the own one: less prefetching in a short epoch."""
     passed = _in_flight(own) + _in_flight(best) + 2 + best.num_workers + own.num_workers
     if not best.num_workers or left_in(watched) >= passed + 2 * _LEAST:
         return best

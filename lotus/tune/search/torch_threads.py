@@ -153,7 +153,7 @@ def _scaled(seen: Observed, before: int, workers: int) -> Observed:
 
 
 def _with_workers(result: Result) -> Setting | None:
-    """The best setting with workers, if the step leaves them cores; None if none was measured."""
+    """Return the best setting with workers, if the step leaves them cores; None: none measured."""
     best, measured = result.best.normal(), _measured(result)
     if best in measured:
         best = _within_cores(best, measured[best], result.cores)

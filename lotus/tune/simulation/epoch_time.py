@@ -58,7 +58,7 @@ def observed_pace(workers: int, each_s: float, seen: Observed | None, step_s: fl
 def rate(
     pace: Pace, samples: float, batches: int | None, first_s: float = 0.0, end_s: float = 0.0
 ) -> float:
-    """Samples per second over an epoch whose batches have `samples` each; see `Pace.epoch_s`.
+    """Return samples per second over an epoch with `samples` a batch; see `Pace.epoch_s`.
 
     If the number of batches is not known, it is the rate in steady state.
     """

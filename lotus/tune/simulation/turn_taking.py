@@ -32,7 +32,7 @@ _SEED = 1
 
 
 def kept(workers: int, prefetch: int, variation: float, ratio: float) -> float:
-    """The remaining share of the slower of two rates: that of all workers, that of the steps.
+    """Return what remains of the slower of two rates: that of all workers, that of the steps.
 
     `ratio` is the rate of all workers divided by the rate of the steps (0: steps take no time).
     The error is a few per cent, and around ten per cent for variations above 1.
@@ -74,7 +74,7 @@ def _between(grid: Sequence[float], value: float) -> tuple[int, float]:
 
 @functools.lru_cache(maxsize=len(_VARIATIONS))
 def _table(number: int) -> Floats:
-    """The remaining share at grid variation `number`, by workers, prefetch factor and ratio."""
+    """Return the remaining share at grid variation `number`, by workers, prefetch and ratio."""
     if not _VARIATIONS[number]:
         return np.ones((len(_WORKERS), len(_PREFETCHES), len(_RATIOS)))
     sigma = math.sqrt(math.log1p(_VARIATIONS[number] ** 2))

@@ -88,7 +88,7 @@ class Observations:
         return self.spent_s + max(most, default=0.0) <= self._problem.budget_s
 
     def _twin_of(self, known: KnownRate) -> KnownRate | None:
-        """The computed rate of a setting's twin; None if it is unknown or not in the space."""
+        """Return the computed rate of a setting's twin; None: unknown, or not in the space."""
         if not known.setting.num_workers or twin_of(known.setting) not in self._space:
             return None
         return worked_out(known, self._problem)

@@ -192,7 +192,7 @@ class Lotus:
     def _cheaper(
         self, estimate: RateEstimate, leader: Setting, settings: Sequence[Setting]
     ) -> tuple[Setting | None, str]:
-        """An untried setting with fewer workers that is estimated to be as fast as the leader."""
+        """Return an untried setting with fewer workers, as fast as the leader by estimate."""
         least = estimate.mean[self._model.place[leader]] - ALIKE
         as_fast = [
             setting

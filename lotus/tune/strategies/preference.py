@@ -8,7 +8,7 @@ TIE = 0.02  # a cheaper setting is preferred if it is this much slower at most
 
 
 def rarity(prefetch: int | None) -> tuple[bool, int]:
-    """A sort key of prefetch factors; 1 comes last, as it leaves no slack for irregular batches."""
+    """Return a sort key of prefetch factors; 1 comes last: no slack for irregular batches."""
     return (prefetch == 1, prefetch or 0)
 
 
