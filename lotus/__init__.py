@@ -56,7 +56,7 @@ notebook.run_html = _run_html
 
 
 def load_ipython_extension(shell: object) -> None:
-    """`%load_ext lotus`: add the magic %%lotus to a notebook."""
+    """Add the magic %%lotus to a notebook: `%load_ext lotus`."""
     from lotus.integrations import ipython_magic
 
     ipython_magic.register(shell)

@@ -330,7 +330,7 @@ def _offer(
         return _filling(accesses, known, files[density >= least], count, place, shared)
 
     def times_with(fits: float, kept: Any) -> tuple[bool, Floats, Floats]:
-        """(warm, ns of a cached sample to write, and to read)."""
+        """Return (warm, ns of a cached sample to write, and to read)."""
         bytes_cached = fits * length * float(np.mean(files * kept))
         warm = bytes_cached <= place.page_cache_bytes or math.isinf(place.read_bytes_per_s)
         # The workers share the rates of the storage.

@@ -249,6 +249,6 @@ def _check_resumed(args: argparse.Namespace, sweep: "Sweep") -> None:
 
 
 def _up_to(cores: int) -> tuple[int, ...]:
-    """1, 2, 4, ... and the number of cores."""
+    """Return 1, 2, 4, ... and the number of cores."""
     powers = [1 << power for power in range(20) if 1 << power < cores]
     return (*powers, max(cores, 1))

@@ -76,7 +76,7 @@ def draw(count: int, length: int, generator: np.random.Generator) -> Floats:
 
 
 def replicated(rows: Floats, length: int, drawn: Floats) -> Floats:
-    """Sums of every column of (n, m) in each replicate: (REPLICATES, m).
+    """Return sums of every column of (n, m) in each replicate: (REPLICATES, m).
 
     Sums are scaled to the length of the series, and their deviations by `widening`. A series of
     one block shows no variance: NaN.
@@ -92,7 +92,7 @@ def replicated(rows: Floats, length: int, drawn: Floats) -> Floats:
 
 
 def widening(number: int) -> float:
-    """Factor for deviations of replicates: k blocks show (k - 1) / k of the variance."""
+    """Return the factor for deviations of replicates: k blocks show (k - 1) / k of the variance."""
     return math.sqrt(number / (number - 1))
 
 
@@ -103,7 +103,7 @@ def draw_rows(count: int, length: int, generator: np.random.Generator) -> npt.ND
 
 
 def mean_deviations(series: Floats, replicates: int, generator: np.random.Generator) -> Floats:
-    """Relative deviations of a series' mean in each replicate; 0 where no variation is known.
+    """Return relative deviations of a series' mean in each replicate; 0: no variation is known.
 
     Unlike `draw` and `replicated`, it needs no memory for each row of each replicate.
     """

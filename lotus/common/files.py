@@ -93,7 +93,7 @@ def writable(path: Path, option: str = "-o") -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path, option: str = "-o", mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of `path` when the block ends without an error.
+    """Open a file that takes the place of `path` when the block ends without an error.
 
     A link still refers to the same file; a device or a pipe is written to as it is. Raises
     LotusError if the file cannot be written, which suggests `option` for naming another one.
@@ -117,7 +117,7 @@ def replacing(path: Path, option: str = "-o", mode: int = 0o666) -> Iterator[IO[
 
 @contextlib.contextmanager
 def atomic(path: Path, mode: int = 0o666, sync: bool = False) -> Iterator[IO[bytes]]:
-    """A new file that replaces whatever is at `path` when the block ends without an error.
+    """Open a new file that replaces whatever is at `path` when the block ends without an error.
 
     It is written beside `path`, and removed after an error. `sync`: it is on the disk before it
     takes its name. Raises OSError.
@@ -190,7 +190,7 @@ def json_text(value: Any, indent: int | None = 2, digits: int | None = None) -> 
 
 
 def json_value(value: Any, digits: int | None = None) -> Any:
-    """`value` as JSON can hold it: NaN and infinities as None, arrays as lists, keys as text."""
+    """Return `value` as JSON can hold it: NaN and infinities as None, arrays as lists."""
     if isinstance(value, Mapping):
         return {str(name): json_value(item, digits) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -70,7 +70,7 @@ _LONGEST = 4096  # PATH_MAX
 
 
 def plain(text: object) -> str:
-    """`text` on one line, with all that could steer a terminal or hide in it written as escapes.
+    """Return `text` on one line, with all that could steer a terminal or hide in it escaped.
 
     Of one that is longer than any path (a name of a megabyte) the middle is left out.
     """
@@ -83,7 +83,7 @@ def plain(text: object) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """`text` in at most `width` characters; what is left out is in the middle."""
+    """Return `text` in at most `width` characters, without its middle if it is longer."""
     if len(text) <= width:
         return text
     head = (width - 1) // 3
@@ -115,7 +115,7 @@ def factor_between(mean: float, low: float, high: float) -> str:
 
 
 def plural(count: float, noun: str) -> str:
-    """`1 batch`, `2,000 batches`."""
+    """Return a count with its noun: `1 batch`, `2,000 batches`."""
     ending = "es" if noun.endswith(("batch", "process")) else "s"
     return f"{amount(count)} {noun}{'' if count == 1 else ending}"
 

@@ -54,7 +54,7 @@ _short_lived = contextvars.ContextVar("short_lived", default=False)
 
 
 def _after_fork() -> None:
-    """In a child: the file is the parent's as well, and whoever held the lock is not here."""
+    """Start anew in a child: the file is also the parent's, and no thread can release the lock."""
     global _lock
     _lock = threading.Lock()
     _open.clear()
@@ -70,7 +70,7 @@ def _folder() -> str | None:
 
 @contextlib.contextmanager
 def short_lived() -> Iterator[None]:
-    """Arrays that are made here stay in memory: they are few, and gone before the next ones.
+    """Keep arrays that are made here in memory: they are few, and freed before the next ones.
 
     Afterwards the memory of what they were made of is given back.
     """

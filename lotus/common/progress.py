@@ -57,7 +57,7 @@ class Bar:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Bar]:
-    """The bar of what is done in this context.
+    """Show a bar for the work of this context.
 
     A thread draws it, so that it appears in time however long a single step takes.
     """

@@ -189,7 +189,7 @@ def _hide_of_flag(match: re.Match[str], other: re.Match[str] | None) -> str:
 
 
 def _hide_password(user: re.Match[str]) -> str:
-    """`name:***`; numbers are those of a user and a group."""
+    """Return `name:***`; numbers are those of a user and a group."""
     return user[0] if user[1].isdigit() and user[2].isdigit() else f"{user[1]}:{HIDDEN}"
 
 

@@ -11,7 +11,7 @@ _CHUNK = 1 << 20
 
 
 def data_from(fd: int, at: int, size: int) -> tuple[int, int]:
-    """[first, last) of the data at or behind `at`, below `size`; (size, size) where there is none.
+    """Return [first, last) of the data from `at` on, below `size`; (size, size): there is none.
 
     The position of `fd` is moved. Raises OSError.
     """

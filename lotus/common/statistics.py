@@ -74,7 +74,7 @@ def t_p_value(t: float, freedom: float) -> float:
 
 
 def wilson(share: float, trials: float, level: float = LEVEL) -> tuple[float, float]:
-    """Wilson's score interval of a share that was observed in `trials` independent trials.
+    """Return Wilson's score interval of a share that was observed in `trials` independent trials.
 
     `trials` need not be an integer: correlated trials count as fewer. (0, 1) without any.
     """
@@ -98,7 +98,7 @@ def _log_density(t: float, freedom: float) -> float:
 
 
 def _log_p(t: float, freedom: float) -> float:
-    """Logarithm of the two-sided p-value of t > 0: I_x(freedom / 2, 1 / 2), x = f / (f + t²)."""
+    """Return the logarithm of the two-sided p-value of t > 0: I_x(freedom / 2, 1 / 2)."""
     if freedom > _LARGE:
         z = _normal_deviate(t, freedom)
         if z < 35:  # beyond, erfc underflows
@@ -119,7 +119,7 @@ def _log_one_plus_square(ratio: float) -> float:
 
 
 def _log_beta(a: float) -> float:
-    """Logarithm of the beta function B(a, 1/2)."""
+    """Return the logarithm of the beta function B(a, 1/2)."""
     if a < 50:
         return math.lgamma(a) + math.lgamma(0.5) - math.lgamma(a + 0.5)
     # The difference of two large logarithms, by its asymptotic series.

@@ -103,7 +103,7 @@ def _sampler(scope: Scope) -> tuple[Any, ...]:
 
 
 def counter_rows(runs: Sequence[RunLike], loops: Sequence[Scope]) -> list[pd.DataFrame]:
-    """`Run.counters` of each run's loop."""
+    """Return `Run.counters` of each run's loop."""
     frames = []
     for run, scope in zip(runs, loops, strict=True):
         counters = table(run, "counters")

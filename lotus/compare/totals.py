@@ -189,7 +189,7 @@ class _Drawn:
         return self.known[count, length]
 
     def edges(self, rows: Floats) -> Floats:
-        """Edges with no other to draw from have no known variation and are kept."""
+        """Return replicated sums of edges; those with no other to draw from are kept."""
         if len(rows) < 2:
             return np.asarray(rows.sum(axis=0)[None], np.float64)
         return bootstrap.replicated(rows, 1, self.of(len(rows), 1))

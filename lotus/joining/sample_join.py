@@ -238,7 +238,7 @@ def _throttled(recording: PerfRecording, intervals: pd.DataFrame) -> pd.DataFram
 def _exact_totals(
     groups: count_estimates.Groups, own: dict[str, count_estimates.Floats], counted: Any
 ) -> pd.DataFrame:
-    """kind, operation, event, exact: the sums of what was counted and sampled from end to end.
+    """Return kind, operation, event, exact: sums of what was counted and sampled throughout.
 
     An operation is left out unless all its intervals were counted and sampled.
     """

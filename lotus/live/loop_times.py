@@ -24,7 +24,7 @@ class Epoch:
     shutdown_ns: int = 0
 
     def total(self) -> "Total":
-        """Its duration: `iter()`, the recorded waits and steps, and the shut-down."""
+        """Return its duration: `iter()`, the recorded waits and steps, and the shut-down."""
         last = max(self.taken_ns, self.last_next_ns)
         tail = 0
         if self.taken and self.exhausted and self.batches <= self.taken:

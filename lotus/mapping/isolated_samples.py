@@ -53,7 +53,7 @@ class Isolation:
     notes: list[str] = field(default_factory=list)
 
     def a_sample(self) -> pd.DataFrame:
-        """`functions` with cpu_ns as if each run processed one sample, for a mapping's weights.
+        """Return `functions` with cpu_ns as if each run processed one sample, for a mapping.
 
         A quick operation is called more often in its bucket than a slow one, so a function that
         both call would seem to belong mostly to the quick one.

@@ -72,7 +72,7 @@ def repeat(counts: Sequence[int]) -> Callable[[Array], Array]:
 
 
 def signed(values: Array) -> Ints:
-    """Unsigned values of a log as int64."""
+    """Return unsigned values of a log as int64."""
     if len(values) < LONG or values.flags.c_contiguous:
         return values.astype(np.int64)
     result = np.empty(len(values), np.int64)
@@ -92,7 +92,7 @@ def _rows(values: Array, rows: Ints) -> Array:
 
 
 def _some(count: int) -> Iterator[slice]:
-    """So many rows a few at a time: a field of all frames has a part in each page of their file."""
+    """Yield so many rows in blocks: a field of all frames has a part in each page of their file."""
     for at in range(0, count, LONG):
         yield slice(at, at + LONG)
         long_arrays.let_go()
@@ -111,7 +111,7 @@ def pick(values: Array, rows: Ints) -> Array:
 
 
 def known_time(values: Array, rows: Ints) -> Array:
-    """Like `pick`, but also NaN where the kernel did not report the time."""
+    """Return what `pick` does, but NaN also where the kernel did not report the time."""
     if not len(values):
         return np.full(len(rows), np.nan)
     picked = _rows(values, rows)
@@ -425,7 +425,7 @@ def _samples_ns(a: Assembly) -> Ints:
 
 
 def _pins(a: Assembly) -> tuple[Array, tuple[Array, Array, Array, Array]]:
-    """(pin records, their rank, loader, epoch, batch)."""
+    """Return (pin records, their rank, loader, epoch, batch)."""
     parts = [process.log.pins for process in a.processes]
     empty = np.empty(0, [(name, "<u8") for name in ("batch", "start_ns", "end_ns")])
     pins = np.concatenate([empty, *parts])

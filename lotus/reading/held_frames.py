@@ -133,7 +133,7 @@ def _read_again(outline: Assembly) -> Assembly:
 
 
 def _with_logs(a: Assembly, log: Callable[[Process], EventLog]) -> list[Process]:
-    """Copies of the processes with other logs."""
+    """Return copies of the processes with other logs."""
     copies: Mapping[int, Process] = {id(process): copy.copy(process) for process in a.processes}
     for process in a.processes:
         mine = copies[id(process)]

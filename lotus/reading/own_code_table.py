@@ -96,7 +96,7 @@ def _parsed(
 
 
 def _text(found: object) -> str:
-    """On one line, without secrets."""
+    """Return the text on one line, without secrets."""
     return redaction.text(" ".join(found[:_MOST_TEXT].split())) if isinstance(found, str) else ""
 
 

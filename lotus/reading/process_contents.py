@@ -238,7 +238,7 @@ def nesting(samples: SampleTable, ops: Array, apart: Loose) -> Operations:
 
 
 def _load(process: Process, *more: str) -> tuple[SampleTable, Array, dict[str, Array]]:
-    """(samples, operations in them, further arrays) of one process."""
+    """Return (samples, operations in them, further arrays) of one process."""
     names = ("samples", "index", "index64", "ops", *more)
     arrays = process.log.arrays("batch", names)
     samples = _sampled(process, arrays["samples"], arrays["index"], arrays["index64"])

@@ -55,7 +55,7 @@ def read(directory: str | os.PathLike[str], named: bool = True) -> list[State]:
 
 
 def open_waits(directory: Path, end_ns: int) -> list[tuple[int, ...]]:
-    """(pid, loader, epoch, batch, start, how long) of each wait of a run that ended then, ns."""
+    """Return (pid, loader, epoch, batch, start, length) of each wait open at the run's end, ns."""
     return [
         (state.pid, state.loader, state.epoch, state.batch, state.since_ns, end_ns - state.since_ns)
         for state in read(directory, named=False)

@@ -315,7 +315,7 @@ def operations(processes: Iterable[Process]) -> pd.DataFrame:
 
 
 def paths(a: Assembly) -> pd.DataFrame:
-    """File paths of samples that were among the slowest of their process."""
+    """Return file paths of samples that were among the slowest of their process."""
     events = [
         (number, event)
         for number, process in enumerate(a.processes)

@@ -114,7 +114,7 @@ def read(path: str) -> bytes:
 
 
 def _local_sockets(pid: int) -> set[bytes]:
-    """Inodes of the sockets of AF_UNIX that a process can see; none where they cannot be read."""
+    """Return inodes of the sockets of AF_UNIX that a process can see; none if unreadable."""
     try:
         with open(f"/proc/{pid}/net/unix", "rb") as file:
             lines = file.read(_MOST_BYTES).splitlines()

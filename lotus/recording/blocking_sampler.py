@@ -169,7 +169,7 @@ class BlockingSampler:
         return self._entered.acquire(timeout=seconds)
 
     def _looks_at_making(self, where: int) -> tuple[dict[int, int], int]:
-        """(looks at a part of the making of batches by process, all looks at that)."""
+        """Return (observations of a part of making batches by process, all of making batches)."""
         own: dict[int, int] = {}
         making = 0
         for (pid, _, operation, _), looks in self._looks.items():
@@ -179,7 +179,7 @@ class BlockingSampler:
         return own, making
 
     def _looks_at_sampler(self) -> tuple[dict[int, int], int]:
-        """(looks that found a main process computing in `next`, all looks at it there)."""
+        """Return (observations of a main process that computes in `next`, all of it there)."""
         own: dict[int, int] = {}
         everything = 0
         for (pid, _, operation, reason), looks in self._looks.items():
@@ -189,7 +189,7 @@ class BlockingSampler:
         return own, everything
 
     def _looks_at_step(self, at: str = "") -> tuple[dict[int, int], int]:
-        """(looks at training steps by main process, all looks at main processes in their loops).
+        """Return (observations of training steps by main process, all of main processes in loops).
 
         `at`: only those that found the step blocked by this.
         """
@@ -263,7 +263,7 @@ class BlockingSampler:
 
 
 def _cpu_of_ended() -> int:
-    """CPU time of all that this process started and that has ended, with what that started."""
+    """Return the CPU time (ns) of all that this process started and that has ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return round((used.ru_utime + used.ru_stime) * 1e9)
 

@@ -45,7 +45,7 @@ class KeptChildren:
 
 
 def _descendants(pid: int, others: Container[int]) -> list[int]:
-    """Children of a process's main thread, and theirs; none where the kernel does not tell."""
+    """Return children of a process's main thread, and theirs; none if the kernel does not tell."""
     found: list[int] = []
     parents = [pid]
     for _ in range(_DEEP):

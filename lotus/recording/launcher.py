@@ -214,7 +214,7 @@ def with_tuning(environ: Mapping[str, str], text: str) -> dict[str, str]:
 
 
 def _python_path(environ: Mapping[str, str]) -> str:
-    """PYTHONPATH with lotus's directory first."""
+    """Return PYTHONPATH with lotus's directory first."""
     ours = str(_PATH_ENTRY)
     # An empty PYTHONPATH is none, but an empty entry in it is the working directory.
     paths = (environ.get("PYTHONPATH") or ours).split(os.pathsep)
@@ -386,7 +386,7 @@ def _become(
     held: int,
     failure: int,
 ) -> NoReturn:
-    """In the child: wait, then execute the program as posix_spawn would have."""
+    """Wait in the child, then execute the program as posix_spawn would have."""
     try:
         os.read(held, 1)
         # While all are blocked: one that came meanwhile must find the program's disposition.

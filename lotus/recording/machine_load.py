@@ -85,7 +85,7 @@ def _allowed(processes: Iterable[int]) -> set[int]:
 
 
 def _times_of_cpus() -> dict[int, list[int]]:
-    """[busy, idle, stolen] of each CPU since the boot, ns."""
+    """Return [busy, idle, stolen] of each CPU since the boot, ns."""
     times = {}
     for line in _lines("/proc/stat"):
         name, *ticks = line.split()

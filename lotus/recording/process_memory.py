@@ -61,7 +61,7 @@ class ProcessMemory:
 
 
 def _thinned(rows: list[list[int]]) -> list[list[int]]:
-    """Every second row of each process, its first among them."""
+    """Return every second row of each process, its first among them."""
     seen: Counter[int] = Counter()
     kept = []
     for row in rows:

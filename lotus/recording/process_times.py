@@ -39,7 +39,7 @@ class ProcessTimes:
         return False
 
     def between(self, process: tuple[int, int]) -> tuple[int, int]:
-        """(CPU time, wall time) from first to last reading, ns; (-1, -1): it was not read twice."""
+        """Return (CPU time, wall time) from first to last reading, ns; (-1, -1): not read twice."""
         known = self.processes.get(process)
         if known is None or known.last_ns == known.first_ns:
             return -1, -1
@@ -47,7 +47,7 @@ class ProcessTimes:
 
 
 def cpu_ns(pid: int) -> int:
-    """CPU time of all threads of a process. Raises OSError, ValueError, IndexError."""
+    """Return the CPU time of a process's threads, ns. Raises OSError, ValueError, IndexError."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b") ")[2].split()
     return (int(fields[_USER_TIME]) + int(fields[_USER_TIME + 1])) * _TICK_NS

@@ -235,7 +235,7 @@ def _entry(
     origin: dict[str, Any],
     base: clock_offsets.Clock | None,
 ) -> dict[str, Any]:
-    """One of `hosts`, from two clocks against a third."""
+    """Return an entry of `hosts`, from two clocks against a third."""
     at = host["begin"]
     if name == first:
         offset, drift, error, method = 0, 0.0, 0, "same clock"

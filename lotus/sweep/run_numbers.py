@@ -245,7 +245,7 @@ def _cpu_of(run: RunLike) -> str:
 
 
 def _hardware(run: Any, counted: pd.DataFrame, summary: LoaderSummary) -> dict[str, float]:
-    """Metrics of all fetches together; empty if they were not counted."""
+    """Return metrics of all fetches together; empty if they were not counted."""
     fetch = counted[counted["kind"].astype(str) == "fetch"] if len(counted) else counted
     if not len(fetch):
         return {}

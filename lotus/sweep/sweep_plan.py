@@ -151,7 +151,7 @@ def _same(sweep: "Sweep", command: Sequence[str], plan: SweepPlan, seed: int | N
 
 
 def command_of(sweep: "Sweep", command: Sequence[str]) -> list[str]:
-    """`command` if it is not empty, else the recorded one. Raises LotusError."""
+    """Return `command` if it is not empty, else the recorded one. Raises LotusError."""
     from lotus.sweep import sweep_record
 
     status = (sweep.path / sweep_record.NAME).lstat()

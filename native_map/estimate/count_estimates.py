@@ -30,7 +30,7 @@ SYSTEMATIC = 0.005
 def counted_rows(
     intervals: pd.DataFrame, exact: pd.DataFrame, covered_ns: tuple[int, int], events: list[str]
 ) -> npt.NDArray[np.bool_]:
-    """For each interval row, whether its counts of all `events` are known and it was fully sampled.
+    """Return which interval rows have known counts of all `events` and were fully sampled.
 
     `exact` has row (of `intervals`) and a column per event; `covered_ns` is the time in which
     samples were taken: intervals outside have counts but no samples.
@@ -44,7 +44,7 @@ def counted_rows(
 
 
 def own_counts(index: Index, exact: pd.DataFrame, event: str, rows: int) -> Floats:
-    """For each of the `rows` intervals, its exact count less those of nested ones; NaN if unknown.
+    """Return the exact counts of `rows` less those of nested intervals; NaN if unknown.
 
     Samples belong to the innermost interval, so this is the count to compare them with. A nested
     interval without a count, such as a span of the user, leaves the outer one without a count.
@@ -70,7 +70,7 @@ def score_interval(samples: Floats, phi: Floats) -> tuple[Floats, Floats]:
 
 
 def wilson(hits: Floats, trials: Floats, z: float = Z) -> tuple[Floats, Floats]:
-    """Wilson's score interval of a share."""
+    """Return Wilson's score interval of a share."""
     trials = np.maximum(trials, 1e-9)
     share = hits / trials
     middle = share + z * z / (2 * trials)
@@ -89,7 +89,7 @@ def calibration(
     scans: dict[str, pd.DataFrame],
     throttled: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Per thread and event, the exact count of all counted intervals over the sampled count.
+    """Return, per thread and event, the exact count of counted intervals over the sampled one.
 
     pid, tid, event, exact, sampled, samples, factor, error (one standard deviation, relative),
     throttled_ns (from `throttled_times`, else 0). Throttled time is included: a kernel that
@@ -128,7 +128,7 @@ def calibration(
 
 
 def throttled_times(throttles: pd.DataFrame, events: list[str], until_ns: int) -> pd.DataFrame:
-    """pid, tid, event, throttled_ns: how long the kernel took no samples of a thread.
+    """Return pid, tid, event, throttled_ns: how long the kernel took no samples of a thread.
 
     `throttles` (time_ns, pid, tid, event, throttle: begins or ends) comes from a recording; a
     period without an end record ends at `until_ns`.
@@ -205,7 +205,7 @@ def operations(
 def functions(
     tally: pd.DataFrame, totals: pd.DataFrame, exact: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """One row per operation, kind, helper_of, library, function and event, the largest first.
+    """Return a row per operation, kind, helper_of, library, function and event, largest first.
 
     samples, share (of the operation's samples of this event, by count), count, low, high. `totals`
     is the table of `operations`: its calibrated counts if there are any, else its sampled ones, are

@@ -70,7 +70,7 @@ class Index:
     reversed: int
 
     def find(self, pid: Ints, tid: Ints, time_ns: Ints) -> Ints:
-        """Row of the innermost interval of each sample, -1 for none."""
+        """Return the row of the innermost interval of each sample, -1 for none."""
         position = self._positions(self._threads(_keys(pid, tid)), time_ns)
         return self._rows_of(position)
 
@@ -127,7 +127,7 @@ class Index:
         return positions
 
     def within(self, thread: int, time_ns: Ints) -> Ints:
-        """Position of the innermost interval of one thread at each time, -1 for none.
+        """Return the position of the innermost interval of one thread at each time, -1 for none.
 
         The result is the interval that started last or, if that is over, one around it.
         """
@@ -142,7 +142,7 @@ class Index:
         return at
 
     def _helped(self, pid: Ints, time_ns: Ints) -> Ints:
-        """Row of the one interval of HELPED that each process was in at each time, else -1."""
+        """Return the row of the one interval of HELPED that each process was in, else -1."""
         processes, process_number = np.unique(pid, return_inverse=True)
         helped = np.array([kind in HELPED for kind in self.kinds])
         answer = np.full(len(pid), -1, np.int64)
@@ -199,7 +199,7 @@ def index(intervals: pd.DataFrame) -> Index:
 
 
 def join(samples: pd.DataFrame, intervals: pd.DataFrame | Index, chunk: int = CHUNK) -> Ints:
-    """Row of the innermost interval of each sample (pid, tid, time_ns), -1 for none."""
+    """Return the row of the innermost interval of each sample (pid, tid, time_ns), -1: none."""
     prepared = intervals if isinstance(intervals, Index) else index(intervals)
     answer = np.empty(len(samples), np.int64)
     for low in range(0, len(samples), chunk):
@@ -285,7 +285,7 @@ def _int64(column: pd.Series) -> Ints:
 
 
 def thread_keys(table: pd.DataFrame) -> Ints:
-    """pid << 32 | tid of each row."""
+    """Return pid << 32 | tid of each row."""
     return _keys(_int64(table["pid"]), _int64(table["tid"]))
 
 
@@ -303,7 +303,7 @@ def _kind_codes(intervals: pd.DataFrame) -> tuple[tuple[str, ...], npt.NDArray[n
 
 
 def _groups(number: Ints, count: int) -> list[tuple[int, Ints]]:
-    """(number, its positions in order) for each number from 0 that occurs; -1 means none."""
+    """Return (number, its positions in order) for each number from 0 that occurs; -1: none."""
     small = number.astype(np.int16) if count < 1 << 15 else number  # numpy sorts these by radix
     order = np.argsort(small, kind="stable")
     present = number[order]

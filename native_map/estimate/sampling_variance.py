@@ -34,7 +34,7 @@ class Groups:
 
     @classmethod
     def of(cls, index: Index, intervals: pd.DataFrame) -> "Groups":
-        """Each interval's group by kind and operation."""
+        """Return each interval's group by kind and operation."""
         operation = intervals["operation"].astype("category").cat
         names = [*(str(name) for name in operation.categories), ""]
         codes = operation.codes.to_numpy().astype(np.int64)
@@ -154,7 +154,7 @@ class _Comb:
 def _exact_lengths(
     row: Ints, durations: Floats, own: Floats, length: Floats, counted: npt.NDArray[np.bool_]
 ) -> Floats:
-    """Exact counts spread over the segments of each interval, scaled to what was sampled."""
+    """Return exact counts spread over each interval's segments, scaled to what was sampled."""
     spent = np.bincount(row[counted], weights=durations[counted], minlength=len(own))
     exact = np.zeros(len(row))
     exact[counted] = own[row[counted]] * durations[counted] / spent[row[counted]]

@@ -81,7 +81,7 @@ class Tally:
         return pd.concat(self._parts, ignore_index=True).groupby(KEYS, as_index=False).sum()
 
     def table(self) -> pd.DataFrame:
-        """KEYS, samples, count (sum of periods) and squares (sum of their squares).
+        """Return KEYS, samples, count (sum of periods) and squares (sum of their squares).
 
         helper_of is the operation helped; attributed: within an interval; counted: see Tally.
         """

@@ -28,7 +28,7 @@ def exact_totals(
     own: dict[str, Floats],
     counted: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
 ) -> pd.DataFrame:
-    """kind, operation, event, exact: sums of the own counts (`own_counts`, by event)."""
+    """Return kind, operation, event, exact: sums of the own counts (`own_counts`, by event)."""
     groups = Groups.of(index, intervals)
     parts = []
     for event, counts in own.items():

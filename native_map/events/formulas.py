@@ -36,7 +36,7 @@ class _Counts:
 
 
 def metrics(counts: pd.DataFrame, cpu: Cpu | str, known: EventTable | None = None) -> pd.DataFrame:
-    """Metrics (see metrics.METRICS) of each row of counts, whose columns are names of events.
+    """Return metrics (see metrics.METRICS) of rows of counts, whose columns are events.
 
     A metric is included only if its events are; it is NaN if a denominator is 0 or a count is NaN.
     If `cpu` is a name, Neoverse N2 is assumed to be r0p3 or later. Other columns of `counts` are
@@ -110,7 +110,7 @@ def _compute(counts: pd.DataFrame, table: EventTable, old_n2: bool) -> pd.DataFr
 
 
 def _ratio(above: Column | float, below: Column) -> Column:
-    """Quotient, NaN if the denominator is not above 0."""
+    """Return the quotient, NaN if the denominator is not above 0."""
     usable = below > 0
     result = np.full(below.shape, np.nan)
     np.divide(above, below, out=result, where=usable)

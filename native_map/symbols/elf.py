@@ -289,7 +289,7 @@ class Elf:
         return any(s.type == SHT_SYMTAB and s.size for s in self.sections)
 
     def symbol_tables(self) -> list[SymbolTable]:
-        """Symbols of .symtab and .dynsym that may be functions."""
+        """Return the symbols of .symtab and .dynsym that may be functions."""
         kinds = (SHT_SYMTAB, SHT_DYNSYM)
         tables = [s for s in self.sections if s.type in kinds and s.link < len(self.sections)]
         chosen = self._apart(tables, MOST_TABLES, "tables of symbols")
@@ -428,7 +428,7 @@ class Elf:
 
 
 def build_id_in(notes: bytes, order: str) -> str:
-    """The build id (note type 3, owner GNU) among the bytes of a note section, in hex, or ""."""
+    """Return the build id (note type 3, owner GNU) in a note section's bytes, in hex, or ""."""
     ends = "little" if order == "<" else "big"
     at = 0
     while at + 12 <= len(notes):

@@ -129,7 +129,7 @@ def _clocks(counts: pd.DataFrame, clocks: pd.DataFrame, workers: set[int]) -> pd
 
 
 def _remarks(clocks: pd.DataFrame, task: pd.Series) -> list[str]:
-    """`task`: time on a core (ns) of all processes of a kind, of ended ones too."""
+    """Return remarks; `task`: time on a core (ns) of all processes of a kind, ended ones too."""
     remarks = []
     words = {MAIN: "main processes", WORKERS: "workers"}
     for row in clocks.to_dict("records"):

@@ -131,7 +131,7 @@ def first_excess(batches: pd.DataFrame, took: Floats, first: Bools) -> Floats:
 
 
 def slow_workers(batches: pd.DataFrame, fetch: Floats, first: Bools) -> pd.DataFrame:
-    """Typical nanoseconds per sample of each worker against the others' typical one.
+    """Return the typical ns per sample of each worker beside the others' typical ones.
 
     Time without a core does not count, where it is known: it is not the worker that is slow.
 

@@ -46,7 +46,7 @@ class LoaderOperations:
     def __init__(
         self, contents: RunContents, loader: int, table: Callable[[], pd.DataFrame]
     ) -> None:
-        """`table` returns all rows, for those who need them."""
+        """Keep `table`, which returns all rows, for callers that need them."""
         self.contents, self.loader, self.table = contents, loader, table
 
     @cached_property

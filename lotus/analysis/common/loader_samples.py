@@ -19,7 +19,7 @@ class LoaderSamples:
     def __init__(
         self, contents: RunContents, loader: int, table: Callable[[], pd.DataFrame]
     ) -> None:
-        """`table` returns all rows, for those who need them."""
+        """Keep `table`, which returns all rows, for callers that need them."""
         self.contents, self.loader, self.table = contents, loader, table
         self._made: dict[str, Any] = {}
 

@@ -82,7 +82,7 @@ class RankSummary:
 
 
 def rank_summary(run: RunLike) -> RankSummary | None:
-    """None for a run of one process, or without steps."""
+    """Return the verdict on the ranks; None for a run of one process, or without steps."""
     steps = rank_steps(run)
     if steps is None:
         return None
@@ -215,7 +215,7 @@ def _share(hits: Floats, expected: Floats, taken: Floats, tests: int, run: float
 
 
 def _mean_step(steps: RankSteps) -> float:
-    """From one synchronisation to the next, nanoseconds: own time and sync, of a mean rank."""
+    """Return the time from one synchronisation to the next, ns: own time and sync, on average."""
     if not steps.synced:
         return math.nan
     whole = np.nan_to_num(steps.wait) + steps.step + np.nan_to_num(steps.sync)
@@ -223,7 +223,7 @@ def _mean_step(steps: RankSteps) -> float:
 
 
 def named(steps: RankSteps) -> list[tuple[Ints, LastShare, str | None]]:
-    """Stragglers: (rows of ranks, how often one of them is last, the host if it is all of its).
+    """Return stragglers: (rows of ranks, how often one of them is last, the host if all its ranks).
 
     The most often last first; empty where nobody is one.
     """

@@ -155,7 +155,7 @@ class GainPrediction:
     def _times(
         self, workers: int, prefetch: int, sending_ns: float = 0.0, longer: float = 1.0
     ) -> Floats:
-        """Duration of each drawn epoch after its first batch (draws,).
+        """Return the duration of each drawn epoch after its first batch (draws,).
 
         `sending_ns`: what each batch costs its worker, and the loop, more than is known. `longer`:
         times as long as before, of each step.

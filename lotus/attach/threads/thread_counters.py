@@ -203,5 +203,5 @@ def _close(groups: list[CounterGroup | None]) -> None:
 
 
 def _cpu_ns(pid: int) -> int:
-    """CPU time of all threads of a process, by the scheduler. Raises OSError."""
+    """Return the CPU time of a process's threads, by the scheduler, ns. Raises OSError."""
     return time.clock_gettime_ns((~pid << 3) | 2)

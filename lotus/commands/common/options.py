@@ -121,7 +121,7 @@ def command(args: argparse.Namespace) -> list[str]:
 
 
 def required_command(args: argparse.Namespace, verb: str, hint: str = "") -> list[str]:
-    """As `command`. Raises LotusError, with `hint` or an example, if there is none."""
+    """Return the result of `command`. Raises LotusError, with `hint` or an example, if empty."""
     words = command(args)
     if not words:
         hint = hint or f"try `lotus {verb} -- python train.py`"

@@ -194,7 +194,7 @@ def is_memory(folder: str) -> bool:
 
 
 def _available_bytes() -> int | None:
-    """Memory that is available to this process; None where that is not known."""
+    """Return the memory that is available to this process, bytes; None: not known."""
     amounts = []
     try:
         with open("/proc/meminfo", encoding="ascii", errors="replace") as file:

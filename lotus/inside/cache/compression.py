@@ -197,7 +197,7 @@ def _read(data: memoryview, name: str, picture: tuple[int, int, int]) -> bytes:
 
 
 def _plugin(name: str) -> Any:
-    """Pillow's module of a format; None where the program does not use Pillow, or has no such."""
+    """Return Pillow's module of a format; None if the program does not use it, or it has none."""
     if "PIL.Image" not in sys.modules:  # lotus imports no library into a program
         return None
     try:

@@ -283,7 +283,7 @@ def _seal(name: str, kind: int, *numbers: int) -> int:
 
 
 def _checksum(kind: int, content: bytes | memoryview) -> tuple[int, int]:
-    """Two numbers of 64 bits. With numpy some 10 times as fast as a CRC."""
+    """Return two numbers of 64 bits. With numpy some 10 times as fast as a CRC."""
     if kind == _CRC:
         return zlib.crc32(content), 0
     numpy = sys.modules["numpy"]

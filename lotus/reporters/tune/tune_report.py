@@ -210,7 +210,7 @@ def _mean_rate(measured: Sequence[Measurement]) -> float | None:
 
 
 def _rows(result: Result) -> list[tuple[list[str], str]]:
-    """(cells, why) per setting, in the order of first trials; blocks of a setting are averaged."""
+    """Return (cells, why) per setting, in the order of first trials; blocks are averaged."""
     from lotus.tune.search.rejected_settings import passed_over
 
     whys: dict[Setting, tuple[list[Measurement], str]] = {}
@@ -266,7 +266,7 @@ def _more(setting: Setting) -> str:
 
 
 def _interval(worked: Sequence[Measurement]) -> str:
-    """Half the 95 % interval of the mean, relative to it; blocks are independent."""
+    """Return half the 95 % interval of the mean, relative to it; blocks are independent."""
     halves = [(measurement.high - measurement.low) / 2 for measurement in worked]
     mean = _mean_rate(worked)
     if not mean or not all(math.isfinite(half) for half in halves):

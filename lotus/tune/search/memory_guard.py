@@ -129,7 +129,7 @@ def predict(setting: Setting, costs: ResourceCosts) -> Need | None:
 
 
 def _descriptors(workers: int, prefetch: int, count: int, costs: ResourceCosts) -> int | None:
-    """Descriptors of the process that needs most, besides those open without the loader."""
+    """Return the descriptors of the process that needs most, without those open before."""
     own = _PER_WORKER * workers
     if not workers or not costs.shared_bytes or costs.sharing != "file_descriptor":
         return own

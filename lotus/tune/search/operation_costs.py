@@ -121,7 +121,7 @@ def _waiting(rows: Rows) -> list[str]:
 
 
 def _growth(few: Rows, many: Rows, low: int, high: int) -> list[str]:
-    """Operations whose CPU time grows with the number of workers, with the counters' evidence."""
+    """Return operations whose CPU time grows with the number of workers, with the evidence."""
     grown = []
     for name, row in few.items():
         before, after = row["cpu_ms"], many.get(name, {}).get("cpu_ms", math.nan)

@@ -406,7 +406,7 @@ class _Search:
         return search_notes.first_epoch(self.decision.speedup.mean, new / own)
 
     def _without_trials(self, ruled_out: Sequence[RuledOut]) -> tuple[str, str]:
-        """(why no other setting could be tried, why not even the own one could); "" if tried."""
+        """Return (why no other setting could be tried, why not even the own one); "" if tried."""
         trials = self.trials
         if trials.forbidden:
             return trials.forbidden, ""

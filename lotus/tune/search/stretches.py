@@ -254,7 +254,7 @@ def _stretch_s(settings: int, seconds: float) -> float:
 
 
 def _passed(before: Setting, later: Sequence[Setting]) -> int:
-    """Batches that pass uncounted before the stretches of settings, one after the other."""
+    """Return how many batches pass uncounted before the stretches of settings."""
     pairs = itertools.pairwise([before, *later])
     return sum(_in_flight(former) + 1 + setting.num_workers for former, setting in pairs)
 
@@ -281,5 +281,5 @@ def fitting(best: Setting, own: Setting, watched: Watched) -> Setting:
 
 
 def _in_flight(setting: Setting) -> int:
-    """Batches requested from the workers before the first is taken."""
+    """Return how many batches are requested from the workers before the first is taken."""
     return setting.num_workers * (setting.prefetch_factor or TORCH_PREFETCH)

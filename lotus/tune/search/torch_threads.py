@@ -231,7 +231,7 @@ def _feeding_best(
 def _batch_s(
     setting: Setting, seen: Observed, watched: Watched, cores: float, one_thread_s: float | None
 ) -> tuple[float, float]:
-    """(seconds per batch, those of the loader alone)."""
+    """Return (seconds per batch, those of the loader alone)."""
     if one_thread_s is not None:
         alone = _alone_s(seen, setting.num_workers)
         return max(alone, one_thread_s, (seen.cpu_s + one_thread_s) / cores), alone

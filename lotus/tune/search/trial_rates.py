@@ -55,7 +55,7 @@ def whole(count: int, workers: int) -> int:
 
 
 def _spread(times: Sequence[float], sizes: Sequence[int], workers: int) -> float:
-    """Half the width of the interval, from means of parts."""
+    """Return half the width of the interval, from means of parts."""
     means = means_of_parts(times, sizes, workers)
     if len(means) < 2:
         return math.inf

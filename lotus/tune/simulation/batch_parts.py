@@ -117,7 +117,7 @@ def own_waiting(wall: Floats, cpu: Floats, batches: pd.DataFrame) -> float | Non
 
 
 def least_crowding(wall: Floats, cpu: Floats, demand: float, cores: float) -> float:
-    """Wall time of computing per CPU time, if context switches were not counted.
+    """Return the wall time of computing per CPU time, if context switches were not counted.
 
     It is the ratio of the part with the least waiting, but no more than `demand` processes on so
     many cores can slow each other down.
@@ -131,7 +131,7 @@ def least_crowding(wall: Floats, cpu: Floats, demand: float, cores: float) -> fl
 
 
 def waiting(wall: Floats, cpu: Floats, crowding: float) -> Floats:
-    """Waiting per batch and part, in ns: wall time minus CPU time stretched by `crowding`."""
+    """Return the waiting per batch and part, ns: wall less CPU time stretched by `crowding`."""
     own = max(float(wall.sum() - crowding * cpu.sum()), 0.0)
     over = np.maximum(wall - crowding * cpu, 0.0)
     # By parts first: preemption of single batches evens out over all of them.

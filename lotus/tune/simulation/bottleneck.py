@@ -78,7 +78,7 @@ def _times(times: float) -> str:
 def _more(
     work: Work, setting: Setting, machine: Machine
 ) -> list[tuple[str, str, tuple[Work, Setting, Machine]]]:
-    """(resource, description of the change, what to simulate), the easiest change first."""
+    """Return (resource, description of the change, what to simulate), the easiest first."""
     less = 1.0 / MORE
 
     def costs(**changes: float) -> Work:

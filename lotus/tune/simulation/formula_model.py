@@ -100,7 +100,7 @@ class SettingPrediction:
     step_s: float = 0.0
 
     def epoch_s(self, batches: int, epochs: int = 1) -> float:
-        """Mean seconds per epoch of so many batches; persistent workers start only once."""
+        """Return mean seconds per epoch of so many batches; persistent workers start only once."""
         each = 1.0 / self.batches_per_s
         pace = Pace(self.setting.num_workers, each, self.fetch_s, self.taken_s, self.step_s)
         first, end = self.first_batch_s, self.setup_s - self.first_batch_s
@@ -153,7 +153,7 @@ def predict(
 
 
 def starved(made: float, taken: float, depth: int) -> float:
-    """Probability that a queue of `depth` batches is empty when the training loop needs a batch.
+    """Return the probability that a queue of `depth` batches is empty when one is needed.
 
     Batches are made at rate `made` and taken at rate `taken`, both at random: M/M/1 with `depth`
     places, as in tf.data's model: (1 - x) / (1 - x^(depth + 1)) with x = made / taken.
@@ -230,7 +230,7 @@ def _inverse(seconds: float) -> float:
 def _settled(
     setting: Setting, stages: Stages, cores: float, scaling: Scaling, rates: dict[str, float]
 ) -> tuple[dict[str, float], float]:
-    """(rates with batches taken in turn, the slowdown of busy cores at these rates).
+    """Return (rates with batches taken in turn, the slowdown of busy cores at these rates).
 
     `rates` assume that no worker is ever idle. Idle workers do not slow other cores down, so the
     number of busy cores and the rates are computed by iteration.

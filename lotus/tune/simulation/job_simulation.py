@@ -76,7 +76,7 @@ class Collective:
             raise ValueError("bytes and latency must be at least 0, the bandwidth above it")
 
     def ns(self, ranks: int) -> float:
-        """Duration among so many ranks, in nanoseconds."""
+        """Return the duration among so many ranks, in nanoseconds."""
         if ranks < 2:
             return 0.0
         whole = self.bytes / self.bandwidth * 1e9
@@ -174,7 +174,7 @@ def _run(
 def _drawn(
     members: Sequence[Member], total: int, stragglers: Stragglers, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Times of steps and of batches, each of shape (total, ranks)."""
+    """Return times of steps and of batches, each of shape (total, ranks)."""
     count = len(members)
     own, fetch = np.empty((total, count)), np.empty((total, count))
     for place, member in enumerate(members):

@@ -35,7 +35,7 @@ def first_of_process(batches: pd.DataFrame) -> Bools:
 
 
 def first_extra(batches: pd.DataFrame, firsts: Bools) -> float:
-    """Extra CPU time (ns) of a process's first batch, compared with the others."""
+    """Return the extra CPU time (ns) of a process's first batch, compared with the others."""
     cpu = number(batches, "cpu_ns")
     extra = median(cpu[firsts]) - median(cpu[~firsts])
     return max(extra, 0.0) if extra == extra else 0.0
@@ -44,7 +44,7 @@ def first_extra(batches: pd.DataFrame, firsts: Bools) -> float:
 def start_and_end(
     epochs: pd.DataFrame, workers: pd.DataFrame, count: int, machine: Machine, notes: list[str]
 ) -> dict[str, float]:
-    """Costs of starting and ending the workers, as fields of `Work`."""
+    """Return costs of starting and ending the workers, as fields of `Work`."""
     iter_ns, shutdown = number(epochs, "iter_ns"), number(epochs, "shutdown_ns")
     if not count:
         notes.append("the run had no workers: the cost of starting them is assumed, not measured")
@@ -71,7 +71,7 @@ def start_and_end(
 def handover(
     batches: pd.DataFrame, count: int, machine: Machine, notes: list[str]
 ) -> dict[str, float]:
-    """Costs of sending, taking and pinning a batch, as fields of `Work`."""
+    """Return costs of sending, taking and pinning a batch, as fields of `Work`."""
     pin = median(number(batches, "pin_ns"))
     pinned = {"pin_ns": pin if pin == pin else 0.0}
     if not count:
@@ -101,7 +101,7 @@ def handover(
 def shared_memory(
     batches: pd.DataFrame, collate_ns: Floats, count: int, notes: list[str]
 ) -> dict[str, float]:
-    """Costs of collating into new shared memory, as fields of `Work`; `collate_ns` is CPU time.
+    """Return costs of collating into new shared memory, as fields of `Work`.
 
     Workers make, zero and free its pages for every batch. Without workers, malloc gives the main
     process the memory of the previous batch again, up to the largest block that malloc keeps. As

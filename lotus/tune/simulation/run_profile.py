@@ -246,7 +246,7 @@ def _cores(scope: Scope, notes: list[str]) -> float:
 
 
 def _foreign(crowding: float, own: float, notes: list[str]) -> float:
-    """Processes of others a core: contention beyond what `own`, the loader's, explain."""
+    """Return the processes of other programs per core: contention beyond the loader's `own`."""
     foreign = max(crowding - max(own, 1.0), 0.0) / min(own, 1.0)
     if foreign > _FOREIGN:
         notes.append(

@@ -75,7 +75,7 @@ class Machine:
                 raise ValueError(f"{name} must be at least 0")
 
     def pace(self, demand: float) -> float:
-        """Speed of each of `demand` concurrent computations, relative to a measured idle core."""
+        """Return the speed of each of `demand` computations, relative to a measured idle core."""
         busy = min(demand, self.cores)
         slower = 1.0 + self.contention * max(busy - 1.0, 0.0)
         return self.speed / (self._crowded(demand) * slower)

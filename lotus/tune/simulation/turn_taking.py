@@ -63,7 +63,7 @@ def _of_grid(table: Floats, workers: int, prefetch: int) -> Floats:
 
 
 def _between(grid: Sequence[float], value: float) -> tuple[int, float]:
-    """(index of the grid point below a value, its relative distance to the next point)."""
+    """Return (the grid point below a value, its relative distance to the next point)."""
     if value <= grid[0]:
         return 0, 0.0
     if value >= grid[-1]:

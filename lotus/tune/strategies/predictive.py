@@ -211,7 +211,7 @@ class Lotus:
         return any(rate.setting == setting for rate in self._known)
 
     def _seconds(self) -> tuple[float, float]:
-        """(seconds of the first trial of a setting, those of another block)."""
+        """Return (seconds of the first trial of a setting, those of another block)."""
         blocks = self._measured.blocks.values()
         first = [some[0].seconds for some in blocks]
         again = [block.seconds for some in blocks for block in some[1:]]
