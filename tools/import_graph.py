@@ -47,7 +47,7 @@ def circles(graph: Graph) -> list[list[str]]:
 
 
 def floors(graph: Graph) -> int:
-    """How many packages stand on each other at most; a circle counts as one."""
+    """Return the height of the tallest stack of packages; a circle counts as one."""
     room = {node: node for node in graph}
     for circle in circles(graph):
         room.update(dict.fromkeys(circle, circle[0]))

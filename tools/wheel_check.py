@@ -79,7 +79,7 @@ class Environment:
 
 
 def found(version: str) -> str | None:
-    """A Python of that version that runs."""
+    """Return a Python of that version that runs."""
     candidates = [
         shutil.which(f"python{version}"),
         *map(str, sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))),
@@ -92,7 +92,7 @@ def found(version: str) -> str | None:
 
 
 def wheel_for(version: str) -> Path:
-    """The wheel with hooks in C where there is one for this Python, else the pure one."""
+    """Return the wheel with hooks in C where there is one for this Python, else the pure one."""
     wheels = {path.name.split("-")[2]: path for path in (ROOT / "dist").glob("*.whl")}
     fitting = wheels.get(f"cp{version.replace('.', '')}", wheels.get("py3"))
     if fitting is None:

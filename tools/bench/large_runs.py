@@ -34,7 +34,7 @@ def frames(kind: int, count: int, rows: dict[str, int]) -> np.ndarray:
 
 
 def sealed(made: np.ndarray) -> bytes:
-    """The bytes of the frames, each with its CRC."""
+    """Return the bytes of the frames, each with its CRC."""
     width = made.dtype.itemsize
     data = memoryview(made.tobytes())
     made["crc"] = [
@@ -79,7 +79,7 @@ def write_run(path: Path, events: int, size: int) -> int:
 
 
 def _took(size: int) -> int:
-    """Nanoseconds of a fetch of so many samples."""
+    """Return nanoseconds of a fetch of so many samples."""
     return (OP_NS * len(OPERATIONS) + SELF_NS) * size + COLLATE_NS
 
 

@@ -1,4 +1,4 @@
-"""What the pictures of tools/bench share: their style, and how they are saved."""
+"""The style of the pictures of tools/bench, and how they are saved."""
 
 from pathlib import Path
 from typing import Any

@@ -43,7 +43,7 @@ def put(path: str | Path, data: bytes) -> None:
 
 
 def perf(records: bytes, features: dict[int, bytes] | None = None) -> bytes:
-    """A perf.data file of one event, with these feature sections."""
+    """Return a perf.data file of one event, with these feature sections."""
     head = 104 + 16 + 144
     ids = struct.pack("<QQ", 1, 101)
     table = made.attr() + struct.pack("<QQ", 104, 16)
@@ -74,7 +74,7 @@ COMPRESSED = {27: struct.pack("<5I", 1, 1, 1, 5, 528384)}
 
 
 def zstd_that_repeats(size: int, *, announced: bool = True) -> bytes:
-    """A few bytes of zstd for 384 KiB of samples, again and again."""
+    """Return a few bytes of zstd for 384 KiB of samples, again and again."""
     frame = packed(made.sample(10) * (1 << 13))  # as much as perf maps at once
     record = made.record(81, frame, 0)
     return perf(record * max(size // len(record), 1), COMPRESSED if announced else None)
@@ -93,7 +93,7 @@ def empty_records(size: int) -> bytes:
 
 
 def pipe_of_events(size: int) -> bytes:
-    """A file in pipe mode, of the same samples, for perf itself."""
+    """Return a file in pipe mode, of the same samples, for perf itself."""
     attr = made.record(64, made.attr() + struct.pack("<Q", 1), 0)
     event = made.sample(10)
     return b"PERFILE2" + struct.pack("<Q", 16) + attr + event * (size // len(event))
@@ -121,7 +121,7 @@ def samples_nowhere(size: int) -> bytes:
 
 
 def forks_that_inherit(size: int) -> bytes:
-    """A process of many mappings with long paths, that forks again and again."""
+    """Return a process of many mappings with long paths, that forks again and again."""
     path = "/" + "x" * 4000
     rows = [made.mmap(1, 5, n << 13, f"{path}{n}") for n in range(max(size // 8200, 1))]
     rows += [made.fork(2, 10 + n, 5) for n in range(max(size // 160, 1))]
@@ -164,7 +164,7 @@ def ids(size: int) -> bytes:
 def elf(
     sections: list[tuple[int, int, bytes, int, int]], *, same: bool = False, count: int = 0
 ) -> bytes:
-    """A 64-bit ELF file with one executable segment of 1 GiB.
+    """Return a 64-bit ELF file with one executable segment of 1 GiB.
 
     sections: type, flags, bytes, link, entsize; the last is the string table of their names, which
     is "" for all but those that `names` finds. `count` repeats the first header so often.
@@ -345,14 +345,14 @@ _BELOW = [_event("B", "process 5:", 1), _event("B", "thread (5): M", 1)]
 
 
 def deep_stacks(size: int) -> bytes:
-    """A stack that grows by a frame with each sample."""
+    """Return a stack that grows by a frame with each sample."""
     events = [_event("B", f"f{n}", 10_000 * n) for n in range(1, size // 64)]
     end = [_event("E", "", 10_000 * (size // 64))] * (len(events) + 2)
     return ("[" + ",".join([*_BELOW, *events, *end]) + "]").encode()
 
 
 def long_ago(size: int) -> bytes:
-    """A sample that lasted for a century."""
+    """Return a sample that lasted for a century."""
     whole = [*_BELOW, _event("B", "f", 2), *[_event("E", "", 10**14)] * 3]
     return ("[" + ",".join(whole) + "]").encode()
 

@@ -61,7 +61,7 @@ def _nodes(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def changed(value: Any, dice: random.Random, keep: frozenset[str] = frozenset()) -> Any:
-    """A JSON value with one to four of its parts changed; what `keep` names mostly stays."""
+    """Return a JSON value with one to four of its parts changed; what `keep` names mostly stays."""
     value = copy.deepcopy(value)
     if not isinstance(value, (dict, list)):  # an earlier change made it one without parts
         return value

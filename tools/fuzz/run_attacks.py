@@ -14,7 +14,7 @@ def json_of(data: bytes) -> dict[str, Maker]:
     holds = json.loads(data)
 
     def wrapped(text: bytes) -> Maker:
-        """The valid document with a field more, whose value repeats `text`."""
+        """Return the valid document with a field more, whose value repeats `text`."""
         opening = b'{"x":' + text.partition(b"|")[0]
         unit, closing = text.split(b"|")[1], text.split(b"|")[2] + b","
         rest = json.dumps(holds).encode()[1:]
@@ -73,7 +73,7 @@ def logs_of(data: bytes) -> dict[str, Maker]:
     body = [log_format.frame(kind, payload, 0) for kind, payload in frames]
 
     def huge(size: int) -> bytes:
-        """A frame of zeros with the right checksum."""
+        """Return a frame of zeros with the right checksum."""
         kind, payload = frames[0]
         return head + log_format.frame(kind, payload + bytes(size), 0) + b"".join(body)
 

@@ -43,7 +43,7 @@ def valid_logs() -> dict[str, list[bytes]]:
 
 
 def parted(data: bytes) -> tuple[dict[str, Any], list[tuple[int, bytes]]]:
-    """The header and the frames (kind, payload) of a valid log."""
+    """Return the header and the frames (kind, payload) of a valid log."""
     _, length = log_format.FILE_HEADER.unpack_from(data)
     at = log_format.FILE_HEADER.size + length
     header = json.loads(data[log_format.FILE_HEADER.size : at])
@@ -88,7 +88,7 @@ def _fit(kind: int, payload: bytes, dice: random.Random) -> bytes:
 
 
 def log_from(data: bytes, dice: random.Random) -> bytes:
-    """An event log that was changed."""
+    """Return an event log that was changed."""
     if dice.random() < 0.1:
         return flipped(data, dice)
     header, frames = parted(data)
@@ -246,7 +246,7 @@ def _no_constant(name: str) -> None:
 
 
 def read_live(folder: Path, data: bytes, passed: Passed) -> None:
-    """What `lotus top` follows while a run goes on: its log in two halves."""
+    """Read a log in two halves, as `lotus top` does while a run goes on."""
     from lotus.live import tailing
 
     _lay_out(folder, data)

@@ -75,7 +75,7 @@ def build(folder: Path) -> ctypes.CDLL:
 
 
 def loops(library: ctypes.CDLL) -> list[Loop]:
-    """The loops, with what each round does."""
+    """Return the loops, with what each round does."""
     heads = library.toss(ROUNDS, 88172645463325252) / ROUNDS
     listed = [
         Loop(
@@ -146,7 +146,7 @@ def count(names: Sequence[str], available: dict[str, Event], loop: Loop) -> dict
 
 
 def measure(library: ctypes.CDLL, working: Sequence[str]) -> list[dict[str, Any]]:
-    """For each loop the counts a round beside the expected ones, and its top-down shares."""
+    """Return for each loop the counts a round beside the expected ones, and its top-down shares."""
     available = {name: event for name, event in events().items() if name in working}
     base = [name for name in ("cycles", "instructions") if name in available]
     further = [name for name in available if name not in base]
@@ -168,7 +168,7 @@ def measure(library: ctypes.CDLL, working: Sequence[str]) -> list[dict[str, Any]
 
 
 def level_1(available: dict[str, Event], loop: Loop) -> dict[str, float | None] | None:
-    """The four shares of top-down level 1 and their sum; None where they are not counted."""
+    """Return the four shares of top-down level 1 and their sum; None where they are not counted."""
     cpu = cpus.detect()
     table = pmu.table(cpu)
     if table.formula == "amd" and set(SLOT_EVENTS) <= set(available):
@@ -192,7 +192,7 @@ def shares_by_formula(counted: dict[str, float], cpu: cpus.Cpu | str) -> dict[st
 
 
 def level_2(available: dict[str, Event], loop: Loop) -> dict[str, float | None]:
-    """The shares of top-down level 2, {} where this CPU has none; None: not told apart."""
+    """Return the shares of top-down level 2, {} where this CPU has none; None: not told apart."""
     cpu = cpus.detect()
     counted: dict[str, float] = {}
     for form in pmu.table(cpu).sets.get("topdown2", ())[:1]:
@@ -209,7 +209,7 @@ def level_2(available: dict[str, Event], loop: Loop) -> dict[str, float | None]:
 
 
 def topdown(counted: dict[str, float], width: int) -> dict[str, float] | None:
-    """The four shares, each from counts of its own; their sum is the check (AMD)."""
+    """Return the four shares, each from counts of its own; their sum is the check (AMD)."""
     if not counted:
         return None
     slots = counted["cycles"] * width
@@ -223,7 +223,7 @@ def topdown(counted: dict[str, float], width: int) -> dict[str, float] | None:
 
 
 def reading_costs(library: ctypes.CDLL, working: Sequence[str]) -> list[dict[str, Any]]:
-    """Nanoseconds of read(2) of groups of growing size, and of rdpmc of one counter."""
+    """Return nanoseconds of read(2) of groups of growing size, and of rdpmc of one counter."""
     available = {name: event for name, event in events().items() if name in working}
     software = Event("task_clock", perf_event.SOFTWARE, 1)
     rows: list[dict[str, Any]] = []

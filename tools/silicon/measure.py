@@ -1,4 +1,4 @@
-"""What the counters of this machine are worth: see tools/silicon.sh.
+"""Measures the counters of this machine: see tools/silicon.sh.
 
 python tools/silicon/measure.py [--scale 1] [--output docs/silicon] [--images DIR]
 """
@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def counters() -> dict[str, Any]:
-    """Which hardware events count here, how many at once, and what `--counters` takes."""
+    """Return which hardware events count here, how many at once, and what `--counters` takes."""
     probe = Probe()
     events = known_loops.events()
     for name, event in events.items():
@@ -50,7 +50,7 @@ def counters() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """What it was measured on."""
+    """Return the machine and the versions."""
     host, cpu = provenance.machine(), cpus.detect()
     try:
         torch = metadata.version("torch")
@@ -61,7 +61,7 @@ def machine() -> dict[str, Any]:
 
 
 def measure(scale: float, images: Path, folder: Path) -> dict[str, Any]:
-    """All measurements, as one document."""
+    """Return all measurements, as one document."""
     begin, load = time.monotonic(), os.getloadavg()[0]
     results: dict[str, Any] = {
         "schema": 1,

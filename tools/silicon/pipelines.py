@@ -24,7 +24,7 @@ class Pipeline:
     workers: int
 
     def command(self) -> list[str]:
-        """The command line, run by this Python."""
+        """Return the command line, run by this Python."""
         script = ROOT / "lotus" / "workloads" / f"{self.name}.py"
         words = [sys.executable, str(script), *self.arguments, "--threads", "1"]
         return [*words, "--workers", str(self.workers)]
@@ -47,7 +47,7 @@ def pipelines(images: Path, scale: float) -> list[Pipeline]:
 
 
 def lotus(*words: str) -> Any:
-    """The JSON document that a lotus command prints."""
+    """Return the JSON document that a lotus command prints."""
     completed = subprocess.run(
         [sys.executable, "-m", "lotus", *words], capture_output=True, text=True, check=True
     )
@@ -147,6 +147,6 @@ def _counted(path: Path) -> float | None:
 
 
 def missing(command: Sequence[str]) -> str:
-    """Why the pipelines cannot be run by this Python, or ""."""
+    """Return why the pipelines cannot be run by this Python; "": they can."""
     completed = subprocess.run([*command, "-c", "import torch, torchvision"], capture_output=True)
     return "" if not completed.returncode else "torch and torchvision are not installed"

@@ -7,7 +7,7 @@ SHARES = ("frontend_bound", "backend_bound", "retiring", "bad_speculation")
 
 
 def write(facts: dict[str, Any]) -> str:
-    """The page; what was not measured is said in its place."""
+    """Return the page; what was not measured is said in its place."""
     machine = facts["machine"]
     lines = [
         f"# {machine['cpu']}, Linux {machine['kernel']}, {facts['date']}",

@@ -41,7 +41,7 @@ WORDS = {
 
 
 def of_input(label: Mapping[str, Any]) -> bool:
-    """Whether what was planted is in the input's way."""
+    """Return True if the planted cause slows the input."""
     return not label["healthy"] and not NOT_INPUT & set(label["kinds"])
 
 
@@ -57,14 +57,14 @@ def share_of_loader(table: str) -> float:
 
 
 def accused(output: str) -> bool:
-    """Whether a tool calls the program input-bound."""
+    """Return True if a tool calls the program input-bound."""
     if STEPS in output:
         return share_of_loader(output) >= LOADER_SHARE
     return bool(INPUT_BOUND.search(output))
 
 
 def as_labels_write(step: str, workers: int) -> str:
-    """A next step for a program with so many workers, in the words of the labels."""
+    """Return a next step for a program with so many workers, in the words of the labels."""
 
     def setting(match: re.Match[str]) -> str:
         requested = int(match[1])
@@ -76,7 +76,7 @@ def as_labels_write(step: str, workers: int) -> str:
 
 
 def judged(label: Mapping[str, Any], output: str, step: str, workers: int) -> dict[str, bool]:
-    """The judgement on what a tool says of the cause and as the next step."""
+    """Return the judgement on what a tool says of the cause and as the next step."""
     patterns = [label["names"]] if label["names"] else [WORDS[kind] for kind in label["kinds"]]
 
     def names_it(words: str) -> bool:

@@ -33,7 +33,7 @@ NAMES = ("Loader", "Crop", "ToTensor", "Normalize", "Flip")
 
 
 def reading(clock: Callable[[], int], counter: Callable[[], int]) -> int:
-    """How much more the counter sees of nothing than the clock, for being read outside of it."""
+    """Return how much more than the clock the counter counts for an empty interval."""
     before, start = counter(), clock()
     end, after = clock(), counter()
     return after - before - (end - start)

@@ -45,7 +45,7 @@ _LIMIT_S, _START_CPU_S, _EPOCHS = 180, 4, 1000
 
 
 def command(corpus: str, name: str, data: Path) -> list[str]:
-    """A program that runs for longer than it is watched."""
+    """Return a program that runs for longer than it is watched."""
     if corpus != DEMO:
         return first_causes.longer(diagnosis.PROGRAMS / corpus / f"{name}.py")
     workload = WORKLOADS[name]
@@ -93,7 +93,7 @@ def _wait_for(child: subprocess.Popen[bytes], known: Any) -> Any:
 
 
 def judged(run: Path) -> tuple[dict[str, Any], str]:
-    """The document and the text of a report."""
+    """Return the document and the text of a report."""
     words = [*LOTUS, "report", str(run)]
     document, text = (
         subprocess.run([*words, *more], capture_output=True, check=True, text=True).stdout
@@ -103,7 +103,7 @@ def judged(run: Path) -> tuple[dict[str, Any], str]:
 
 
 def row_of(corpus: str, name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """What both say of one run."""
+    """Return the results of both for one run."""
     row: dict[str, Any] = {"corpus": corpus, "program": name}
     row["load"] = round(os.getloadavg()[0], 1)
     words = command(corpus, name, args.data)
@@ -151,7 +151,7 @@ def line_of(row: Mapping[str, Any]) -> str:
 
 
 def summary(rows_shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """How often both are right, and how often they agree."""
+    """Yield how often each is right, and how often they agree."""
     labelled = [row for row in rows_shown if row["planted"]]
     for how in ("trace", "attach"):
         yield f"{how}: {sum(row[how]['right'] for row in labelled)} of {len(labelled)} labels"

@@ -116,7 +116,7 @@ def train(times: str) -> None:
 
 
 def command(corpus: str, name: str, data: Path) -> list[str]:
-    """A program that runs for longer than it is watched, and writes its stamps."""
+    """Return a program that runs for longer than it is watched, and writes its stamps."""
     if corpus == KNOWN:
         words = [sys.executable, __file__, f"--train={name}"]
     else:
@@ -212,7 +212,7 @@ def _within(spans: Sequence[tuple[float, float]], begin: float, end: float) -> f
 
 
 def judged(folder: Path) -> Iterator[dict[str, Any]]:
-    """What both say, for each time that a program was watched."""
+    """Yield the results of both for each time that a program was watched."""
     stamps = np.fromfile(folder / "stamps", np.int64).reshape(-1, 3)
     stamps = stamps[: int(np.flatnonzero(stamps[:, 0])[-1]) + 1]
     for seen in sorted(folder.glob("seen-*")):
@@ -271,7 +271,7 @@ def _holds(seen: Mapping[str, float]) -> bool:
 
 
 def summary(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """How often the interval holds, how wide it is, and how far attach is off."""
+    """Yield how often the interval holds, its width, and the error of attach."""
     seen = [each for row in shown for each in row["watched"] if np.isfinite(each["low"])]
     held = sum(map(_holds, seen))
     low, high = wilson(held / len(seen), float(len(seen)))

@@ -1,4 +1,4 @@
-"""Which questions each tool answers, according to its output.
+"""The questions that each tool answers, according to its output.
 
 The first five questions are those of Table IV of the Lotus paper (IISWC 2024), for a DataLoader
 with workers; the others are those that lotus adds, and that users ask a profiler. Each answer was

@@ -30,7 +30,7 @@ LATE_S = 20.0  # so long may processes outlive the command
 
 @dataclass
 class Taken:
-    """What a command took."""
+    """The resources that a command used."""
 
     status: int = 0  # its exit code, or -N for signal N
     wall_s: float = 0.0

@@ -79,7 +79,7 @@ class Data:
 
 
 class Fetcher:
-    """What lotus uses of torch's _MapDatasetFetcher."""
+    """The part of torch's _MapDatasetFetcher that lotus uses."""
 
     auto_collation = True
 
@@ -128,7 +128,7 @@ def work(level: str, batches: int, run: str) -> float:
 
 
 def build() -> str:
-    """Which hooks are measured, and how they and this Python were compiled."""
+    """Return which hooks are measured, and how they and this Python were compiled."""
     from lotus.inside.trace.native import native_hooks
 
     module = native_hooks.MODULE
@@ -140,7 +140,7 @@ def build() -> str:
 
 
 def counter() -> list[str]:
-    """The command line that counts instructions here, or an empty list."""
+    """Return the command line that counts instructions here, or an empty list."""
     if shutil.which("perf"):
         words = ["perf", "stat", "-x,", "-e", "instructions:u", "--"]
         result = subprocess.run([*words, "true"], capture_output=True, text=True)

@@ -62,7 +62,7 @@ if __name__ == "__main__":
 
 
 def counts_instructions() -> bool:
-    """Whether perf counts user instructions here."""
+    """Return True if perf counts user instructions here."""
     if shutil.which("perf") is None:
         return False
     command = ["perf", "stat", "-x,", "-e", "instructions:u", "true"]

@@ -40,7 +40,7 @@ class Spread:
 
     @property
     def resolved(self) -> bool:
-        """Whether the interval excludes 0, with at least six pairs (fewer never reach 95 %)."""
+        """True if the interval excludes 0, with at least six pairs (fewer never reach 95 %)."""
         return self.count >= 6 and (self.low > 0 or self.high < 0)
 
 

@@ -70,7 +70,7 @@ def words(members: Members) -> str:
 
 
 def missing(members: Members) -> str:
-    """Why such a cluster cannot be made here, "" where it can."""
+    """Return why such a cluster cannot be made here; "" if it can."""
     if any(set(member.cpus) - os.sched_getaffinity(0) for member in members):
         return "the CPUs that it names are not there"
     groups = [CPU] if any(member.cores for member in members) else []
@@ -132,7 +132,7 @@ def made(members: Members, folder: Path, disk: str | None = None) -> Iterator[Pa
 
 
 def command(places: Path, ranks: int, script: Path, arguments: Sequence[str]) -> list[str]:
-    """What starts the script on all ranks of a cluster that is made."""
+    """Return the command that starts the script on all ranks of a cluster that is made."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     torchrun += ["--nproc-per-node", str(ranks), str(HERE / "balance_place.py"), str(places)]
     return [*torchrun, str(script), *arguments]

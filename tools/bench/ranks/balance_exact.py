@@ -33,7 +33,7 @@ WAYS = (
 
 
 def train(rank: int, folder: Path) -> None:
-    """What a user's script does; writes the rank's weights and batches."""
+    """Train as a user's script does; write the rank's weights and batches."""
     import torch
     import torch.distributed as dist
     from torch import nn

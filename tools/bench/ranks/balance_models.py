@@ -63,7 +63,7 @@ class Block(nn.Module):  # type: ignore[misc]
 
 
 def resnet() -> nn.Module:
-    """The 18 layers of ResNet-18, an eighth as wide."""
+    """Return the 18 layers of ResNet-18, an eighth as wide."""
     layers: list[nn.Module] = [nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)]
     layers.append(nn.ReLU())
     before = 8
@@ -74,7 +74,7 @@ def resnet() -> nn.Module:
 
 
 def vgg() -> nn.Module:
-    """The eight convolutions and three linear layers of VGG-11, about a sixth as wide."""
+    """Return the eight convolutions and three linear layers of VGG-11, about a sixth as wide."""
     layers: list[nn.Module] = []
     before = 3
     for width in (12, 0, 24, 0, 48, 48, 0, 80, 80, 0, 80, 80, 0):

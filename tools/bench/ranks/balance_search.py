@@ -33,12 +33,12 @@ class Search:
         return self._split
 
     def tell(self, seconds: float) -> None:
-        """What an update took with the split that was asked for."""
+        """Add the seconds of an update with the split that was requested."""
         assert self._split is not None
         self.times.setdefault(self._split, []).append(seconds)
 
     def best(self) -> Split:
-        """The split whose median is least, of those measured most often."""
+        """Return the split whose median is least, of those measured most often."""
         often = max(len(values) for values in self.times.values())
         return min(
             (split for split, values in self.times.items() if len(values) == often),

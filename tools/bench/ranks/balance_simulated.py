@@ -72,7 +72,7 @@ def truths(kind: str, count: int, random: np.random.Generator) -> list[Truth]:
 def traced(
     made: Sequence[Truth], sizes: Sequence[int], steps: int, random: np.random.Generator
 ) -> Job:
-    """What `lotus.balance.rank_measurements.measure` would tell of a run of these ranks."""
+    """Return what `lotus.balance.rank_measurements.measure` would return for these ranks."""
     ranks = []
     for number, (rank, size) in enumerate(zip(made, sizes, strict=True)):
         step, fetch = rank.times(size, steps, random)
@@ -119,7 +119,7 @@ def rate(made: Sequence[Truth], sizes: Sequence[int], steps: int, seed: int) -> 
 def oracle(
     made: Sequence[Truth], total: int, steps: int, seed: int, tries: int
 ) -> tuple[list[int], float, float]:
-    """The best split found: (sizes, samples per second, ms of a step)."""
+    """Return the best split found: (sizes, samples per second, ms of a step)."""
     tried = []
     for level in (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0):
         lines = []
@@ -151,7 +151,7 @@ def oracle(
 
 
 def splits(made: Sequence[Truth], each: int, steps: int, seed: int) -> dict[str, list[int]]:
-    """What every strategy makes of a trace."""
+    """Return the splits that every strategy makes of a trace."""
     random = np.random.default_rng(seed)
     count = len(made)
     total = each * count

@@ -55,7 +55,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Line:
-    """What one strategy gave in one cell."""
+    """The results of one strategy in one cell."""
 
     cell: str
     strategy: str
@@ -116,7 +116,7 @@ def lines(rows: Sequence[Row], cell: str) -> list[Line]:
 
 
 def scaled(sizes: Sequence[int], total: int) -> tuple[int, ...]:
-    """Shares in the same proportion of another global batch, one sample at least."""
+    """Return shares in the same proportion of another global batch, one sample at least."""
     whole = sum(sizes)
     scaled_sizes = [max(1, size * total // whole) for size in sizes]
     while sum(scaled_sizes) != total:
@@ -128,7 +128,7 @@ def scaled(sizes: Sequence[int], total: int) -> tuple[int, ...]:
 
 
 def verdict(table: Sequence[Line]) -> str:
-    """Which strategy was first in a cell, and how near lotus came to the oracle."""
+    """Return which strategy was first in a cell, and how near lotus came to the oracle."""
     by = {line.strategy: line for line in table}
     paper = [line for line in table if line.strategy != ORACLE]
     lotus = by.get("lotus")
@@ -149,7 +149,7 @@ def verdict(table: Sequence[Line]) -> str:
 
 
 def nearness(of_oracle: Spread) -> str:
-    """Whether that is within 5 % of the oracle, if all rounds say the same."""
+    """Return a clause that says if this is within 5 % of the oracle, and in how many rounds."""
     if of_oracle.low >= 1 - NEAR:
         return f"within {NEAR:.0%} of the oracle in every round"
     if of_oracle.high < 1 - NEAR:
@@ -181,7 +181,7 @@ def several(sizes: Sequence[str]) -> str:
 
 
 def head(conditions: Mapping[str, Any], rows: Sequence[Row]) -> list[str]:
-    """What was measured, where, when and how."""
+    """Return the lines that say what was measured, where, when and how."""
     counts = {
         name: len({row.round for row in rows if row.cell == name}) for name in conditions["cells"]
     }
@@ -253,7 +253,7 @@ def text(conditions: Mapping[str, Any], rows: Sequence[Row]) -> str:
 
 
 def searched(cell: Mapping[str, Any]) -> str:
-    """What the search for the oracle measured, by itself: its splits all in one process."""
+    """Return the results of the search for the oracle: its splits all in one process."""
     scan = cell.get("scan")
     if not scan:
         return ""

@@ -74,7 +74,7 @@ class Training:
 
 
 def measure(train: Training) -> dict[str, Any]:
-    """The time of updates with the batch size that the loader has."""
+    """Return the time of updates with the batch size that the loader has."""
     args, world = train.args, dist.get_world_size()
     data = train.data(args.length)
     sampler: Any = DistributedSampler(data, seed=args.seed)

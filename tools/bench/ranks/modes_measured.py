@@ -47,7 +47,7 @@ MODES = {
 
 
 def before(mode: str, plan: Path) -> list[str]:
-    """What stands before torchrun."""
+    """Return the words before torchrun."""
     if mode == AS_WRITTEN:
         return []
     options = MODES[mode].removeprefix("lotus run ").partition(" -- ")[0]
@@ -86,7 +86,7 @@ class Modes:
         return {"plan": plans.document(advice.plan()), "told": foretold}
 
     def measured(self, conditions: dict[str, Any], number: int, mode: str) -> list[Row]:
-        """All epochs of one run."""
+        """Return all epochs of one run."""
         common: dict[str, Any] = {"commit": self.bench.commit, "at": time.strftime("%F %T")}
         files.replace(self.plan, json.dumps(conditions["plan"]))
         options = ["--epochs", str(self.args.epochs), "--pictures", str(self.args.pictures)]

@@ -31,7 +31,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Line:
-    """What one mode gave."""
+    """The results of one mode."""
 
     mode: str
     epoch_s: Spread  # over rounds: mean of the epochs of one run
@@ -48,7 +48,7 @@ class Line:
 
     @property
     def learns(self) -> str:
-        """How the loss at equal epochs compares, by rounds; capitals where all say the same."""
+        """The loss at equal epochs, compared by rounds; capitals if all agree."""
         if self.mode == AS_WRITTEN or not self.compared:
             return ""
         if self.worse == self.compared > 1:
@@ -59,7 +59,7 @@ class Line:
 
 
 def runs(rows: Sequence[Row]) -> dict[tuple[int, str], list[Row]]:
-    """The epochs of each run that did not fail, by round and mode."""
+    """Return the epochs of each run that did not fail, by round and mode."""
     grouped: dict[tuple[int, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.epoch):
         if not row.failed:
@@ -182,7 +182,7 @@ def text(conditions: Mapping[str, Any], rows: Sequence[Row]) -> str:
 
 
 def foretold(conditions: Mapping[str, Any], table: Sequence[Line]) -> list[str]:
-    """What `lotus balance` said of the modes from its traces, against what they took."""
+    """Return the predictions of `lotus balance` for the modes, beside the measured times."""
     advice = conditions.get("told")
     if not advice:
         return ["lotus balance says nothing of modes here"]

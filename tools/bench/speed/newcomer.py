@@ -50,7 +50,7 @@ print(f"loss {loss.item():.3f}")
 
 
 def steps(readme: str) -> list[str]:
-    """The commands of the section: its indented lines, without their remarks."""
+    """Return the commands of the section: its indented lines, without their remarks."""
     section = readme.split(SECTION, 1)[1].split("\n## ", 1)[0]
     lines = [line.strip() for line in section.splitlines() if line.startswith("    ")]
     commands = [shlex.join(shlex.split(line, comments=True)) for line in lines if line]

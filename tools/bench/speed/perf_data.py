@@ -78,7 +78,7 @@ def record(folder: Path, wanted: int) -> Path:
 
 
 def peak_bytes() -> int:
-    """The most memory this process had; unlike ru_maxrss it does not count its parent's."""
+    """Return the most memory this process had; unlike ru_maxrss it does not count its parent's."""
     status = Path("/proc/self/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if "VmHWM" in line)) * 1024
 

@@ -17,7 +17,7 @@ TABLES = ("ops", "samples", "batches")
 
 
 def read(loops: int, path: Path) -> float:
-    """Seconds to read the tables of a run."""
+    """Return seconds to read the tables of a run."""
     from lotus.reading.run import load
 
     seconds = 0.0

@@ -100,7 +100,7 @@ def put(loops: int, make: Callable[[int], Any], folder: Path) -> float:
 
 
 def get(loops: int, make: Callable[[int], Any], folder: Path, decodes: bool) -> float:
-    """Seconds of `get`, or else of decoding what it gives."""
+    """Return seconds of `get`, or else of decoding what it gives."""
     seconds, clock = 0.0, time.perf_counter
     with new_store(folder) as store:
         names = named(loops)

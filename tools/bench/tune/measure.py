@@ -118,7 +118,7 @@ class Measured:
         return first
 
     def costs(self, seconds):
-        """What a batch costs in one process, ns, and how the program is made."""
+        """Return the cost of a batch in one process, ns, and how the program is made."""
         setting = {"num_workers": 0, "prefetch_factor": None}
         iterator = iter(self.loader(setting, 0))
         self.take(iterator)  # the first batch takes more
@@ -183,7 +183,7 @@ class Measured:
 
 
 def clocked(call, *arguments):
-    """What a call returns, its seconds and the CPU time of this thread.
+    """Return what a call returns, its seconds and the CPU time of this thread.
 
     What it waited for a core while others had it is not counted.
     """

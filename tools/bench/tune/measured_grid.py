@@ -125,7 +125,7 @@ def grid(options, cores, say):
 
 
 def lotus_tune(name, options):
-    """What the trials of `lotus tune` say of a workload: best, settings_tried, seconds."""
+    """Return the result of the trials of `lotus tune`: best, settings_tried, seconds."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             options.python, "-m", "lotus", "tune", "--json", "-o", f"{folder}/tuned.json",
@@ -175,7 +175,7 @@ def last_object(text):
 
 
 def regrets(server, best, choices, options):
-    """What each setting loses against the grid's best, all measured again, in turn.
+    """Return each setting's loss against the grid's best, all measured again, in turn.
 
     So the luck that made a setting the grid's best counts for nobody. It is below 0 where a choice
     was better; a setting that fails is not in the result.

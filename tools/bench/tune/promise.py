@@ -54,7 +54,7 @@ CASES += [NEWCOMER + LONG, NEWCOMER + SINGLE + LONG]
 
 
 def newcomer(folder: Path, threads: str, epochs: int) -> list[str]:
-    """The newcomer's script, printing its epochs as the others do; its command.
+    """Return the newcomer's script, printing its epochs as the others do; its command.
 
     With one epoch, that has five times as many pictures.
     """
@@ -108,7 +108,7 @@ def output(words: list[str]) -> str:
 
 
 def per_core(tuned: Path, threads: int | None) -> Path:
-    """The same file with a worker a core instead, and so many threads of torch."""
+    """Return the same file with a worker a core instead, and so many threads of torch."""
     plan = tuned_file.read(tuned)
     cores = len(os.sched_getaffinity(0))
     setting = Setting(cores, persistent_workers=True, torch_threads=threads)

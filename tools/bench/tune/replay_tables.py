@@ -86,7 +86,7 @@ def recorded(grid, facts, cores):
 
 
 def problem(known, space, cores):
-    """What a search is told of a workload, by its recorded facts."""
+    """Return the problem that a search gets for a workload, from its recorded facts."""
     return Problem(
         space,
         Setting(**{"num_workers": 0, **known["own"]}),
@@ -173,7 +173,7 @@ def _long(setting):
 
 
 def _observed(work, setting, machine, startup_s):
-    """What a trial of the setting shows: the second half of a long run without steps."""
+    """Return the result of a trial: the second half of a long run without steps."""
     idle = replace(work, step_ns=np.zeros(1))
     more = _long(setting) // 2
     half = simulate(idle, setting, machine, batches=more)

@@ -46,7 +46,7 @@ class Row:
 
 
 def summed_up(searches: Sequence[Search]) -> list[Row]:
-    """A row a method, in the order in which methods appear."""
+    """Return a row a method, in the order in which methods appear."""
     rows = []
     for method in dict.fromkeys(search.method for search in searches):
         some = [search for search in searches if search.method == method]
@@ -69,20 +69,20 @@ def summed_up(searches: Sequence[Search]) -> list[Row]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest of the values that at least this share of them does not exceed."""
+    """Return the smallest of the values that at least this share of them does not exceed."""
     if not values:
         raise ValueError("no values")
     return sorted(values)[max(math.ceil(share * len(values) - 1e-9), 1) - 1]
 
 
 def aims(row: Row) -> dict[str, bool]:
-    """Which of the aims are so; `failures`: that there was none."""
+    """Return which of the aims are reached; `failures`: there was none."""
     met = {name: getattr(row, name) <= most for name, most in AIMS.items()}
     return {**met, "failures": row.failures == 0}
 
 
 def ahead(row: Row, other: Row) -> tuple[bool, bool]:
-    """Whether a method loses less (median and 95th percentile) and takes fewer seconds."""
+    """Return if a method loses less (median and 95th percentile), and if it takes less time."""
     lost, others = (row.median, row.p95), (other.median, other.p95)
     less = lost != others and all(a <= b for a, b in zip(lost, others, strict=True))
     return less, row.seconds < other.seconds
@@ -96,7 +96,7 @@ def of_trials(
     own: Setting,
     timings: Timings,
 ) -> Search:
-    """The search that `strategy_replay.replay` ran; one without a choice has
+    """Return the search that `strategy_replay.replay` ran; one without a choice has
     failed.
     """
     kept = own if chosen is None else chosen
@@ -112,7 +112,7 @@ def of_trials(
 
 
 def of_rule(method: str, workload: str, setting: Setting, own: Setting, timings: Timings) -> Search:
-    """A rule that tries nothing."""
+    """Return a rule that tries nothing."""
     if setting not in timings:
         why = "the table has no such setting"
         return Search(method, workload, own.normal(), timings.regret(own), 0, 0.0, why)

@@ -184,7 +184,7 @@ class Oracle:
         return max(self.rate(setting) for setting in self.case.space.settings())
 
     def look(self, setting):
-        """What blocks of the setting are cut from: with steps, without, and mean figures."""
+        """Return the times from which blocks are cut: with steps, without, and mean figures."""
         if setting not in self.looks:
             self.looks[setting] = self._look(setting)
         return self.looks[setting]

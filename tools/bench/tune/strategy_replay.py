@@ -25,7 +25,7 @@ OPTIONAL = ("seconds", "first_batch_s", "memory_bytes")
 
 
 class Timings:
-    """What is known of each setting, by its normal form. `samples` are in a trial of no known time.
+    """The timings of each setting. `samples` are in a trial of no known time.
 
     Rates given must be finite and above 0; a row without one is a trial that failed.
     """
@@ -48,11 +48,11 @@ class Timings:
         return statistics.median(rates) if rates else 0.0
 
     def optimum(self) -> Setting:
-        """The setting of the highest median rate, the cheapest of equals."""
+        """Return the setting of the highest median rate, the cheapest of equals."""
         return min(self._of, key=lambda setting: (-self.rate(setting), setting))
 
     def regret(self, setting: Setting | None) -> float:
-        """What is lost by it: 1 - its rate / the highest; 1 for none and for what never worked."""
+        """Return the loss: 1 - its rate / the highest; 1 for none and for what never worked."""
         highest = self.rate(self.optimum())
         if setting is None or not highest:
             return 1.0
@@ -128,7 +128,7 @@ def _from_rates(table: Mapping[Setting, float]) -> list[dict[str, Any]]:
 
 
 def _setting(row: Mapping[str, Any]) -> Setting:
-    """The row's setting, normal; what it has no value for has the default."""
+    """Return the row's setting, normal; what it has no value for has the default."""
     fields: dict[str, Any] = {}
     for name in PARAMETERS:
         value = row.get(name)

@@ -263,7 +263,7 @@ def make(name, dataset, **setting):
 
 
 def inputs(batch):
-    """What the step takes of a batch."""
+    """Return the part of a batch that the step uses."""
     return batch[0] if isinstance(batch, list) else batch
 
 
