@@ -71,16 +71,16 @@ class Progress:
     """Receives the progress of a sweep; this base class ignores it."""
 
     def lost(self, directories: Sequence[str]) -> None:
-        """Completed runs can no longer be read and will be repeated."""
+        """Called if completed runs can no longer be read and will be repeated."""
 
     def began(self, number: int, whole: int, setting: Setting, repeat: int) -> None:
-        """A run starts."""
+        """Called when a run starts."""
 
     def running(self, elapsed_s: float) -> None:
-        """A run continues; called about once a second."""
+        """Called about once a second while a run continues."""
 
     def ended(self, made: Made) -> None:
-        """A run has ended."""
+        """Called when a run has ended."""
 
 
 @dataclass

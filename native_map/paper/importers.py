@@ -15,7 +15,7 @@ def load(path: str | Path) -> Profile:
 
 
 def loads(text: str, source: str = "the export") -> Profile:
-    """As `load`, from a text. Raises Unusable if no importer recognises it."""
+    """Read the same from a text. Raises Unusable if no importer recognises it."""
     if uprof.detect(text):
         return uprof.parse(text, source)
     if perf_report.detect(text):

@@ -139,7 +139,7 @@ def _samples(run: RunLike, steps: RankSteps, rank: int) -> float:
 
 @dataclass(frozen=True)
 class RankFacts:
-    """Of each rank (R,); what is not known is NaN, "" or -1."""
+    """The facts of each rank (R,); what is not known is NaN, "" or -1."""
 
     cores: Floats
     models: list[str]

@@ -66,7 +66,7 @@ class _CutTimes:
 
 
 class OperationCosts:
-    """Of one operation for each sample: its input (kind, bytes), and the least CPU time in ns."""
+    """The costs of an operation for each sample: its input (kind, bytes), its least CPU time."""
 
     def __init__(self) -> None:
         self.inputs: list[tuple[str, int]] = []

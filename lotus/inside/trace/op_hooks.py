@@ -125,7 +125,7 @@ def _timing_cpu(recorder: Recorder) -> Timing:
     ops, ops_cpu, add_loose = recorder.ops, recorder.ops_cpu, recorder.add_loose
 
     def operation(original: Callable[..., Any], number: int) -> Callable[..., Any]:
-        """As `operation`, with thread CPU time, page faults and bytes read."""
+        """Return the same, which also records thread CPU time, page faults and bytes read."""
         word = state_page.word_of(number)
 
         def __call__(self: object, /, *args: Any, **kwargs: Any) -> Any:
@@ -158,7 +158,7 @@ def _timing_counted(recorder: Recorder) -> Timing:
     ops, ops_cpu, add_loose = recorder.ops, recorder.ops_cpu, recorder.add_loose
 
     def operation(original: Callable[..., Any], number: int) -> Callable[..., Any]:
-        """As `operation`, with a reading of the counters at either end."""
+        """Return the same, which also reads the counters at either end."""
         word = state_page.word_of(number)
         with_cpu = recorder.config.level == 3
 

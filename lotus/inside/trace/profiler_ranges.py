@@ -128,7 +128,7 @@ class ProfilerRanges:
 
 
 class RangedTimers(Timers):
-    """As Timers, with a range around each operation and span."""
+    """Timers with a range around each operation and span."""
 
     def __init__(self, recorder: op_hooks.Recorder, ranges: ProfilerRanges) -> None:
         super().__init__(recorder)

@@ -142,7 +142,7 @@ class Recorder(Writer):
             self.counters.interrupted()
 
     def core_times(self) -> tuple[int, int, int]:
-        """As rusage.core_times."""
+        """Return (CPU time of this thread, its run_delay_ns, CPU time of this process), in ns."""
         delay, process, cpu, *_ = self.read()
         return cpu, delay, process
 

@@ -12,7 +12,7 @@ class HarmlessConsole(Console):
     """Escapes control characters in all output, even if a reporter did not."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """As rich's `print`; `objects` are text."""
+        """Print like a console of rich; `objects` are text."""
         super().print(*map(_harmless, objects), **options)
 
 

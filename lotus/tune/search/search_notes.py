@@ -161,7 +161,7 @@ def nothing_shown(tried: Setting, why: str) -> str:
 
 
 def only_apart(tried: Setting, shown: Speedup) -> str:
-    """Trials promised a gain, but hardly had both settings in turn."""
+    """Return a note that trials promised a gain, but hardly had both settings in turn."""
     return (
         f"{setting(tried)} was {speedup(shown)}, which shows no gain: the machine may have been "
         "busier in the one trial than in the other"
@@ -169,7 +169,7 @@ def only_apart(tried: Setting, shown: Speedup) -> str:
 
 
 def refuted(tried: Setting, trials: Speedup | None, comparison: Checked) -> str:
-    """Trials promised what the program's own steps did not show."""
+    """Return a note that trials promised what the program's own steps did not show."""
     if trials is None:
         return f"{setting(tried)} worked in trials, but was only {checked(comparison, tried)}"
     return (
@@ -258,7 +258,7 @@ def never(those: Sequence[Setting], why: str) -> str:
 
 
 def nothing_worked(rows: Sequence[TrialRow], over: bool) -> str:
-    """No trial worked, with the last reason."""
+    """Return a note that no trial worked, with the last reason."""
     whys = [row.measurement.failed for row in rows if row.measurement.failed]
     text = "no trial worked" + (f": {whys[-1]}" if whys else "")
     return text + ("; the budget is spent: a larger one may help" if over else "")

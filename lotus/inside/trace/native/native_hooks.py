@@ -106,7 +106,7 @@ def _place_of(index: Any) -> int:
 
 
 class NativeTimers:
-    """As op_hooks.Timers, with hooks in C; the recorder has the `gate` of the extension."""
+    """op_hooks.Timers with hooks in C; the recorder has the `gate` of the extension."""
 
     def __init__(self, recorder: Recorder, module: Any) -> None:
         self._gate, self._module = recorder.gate, module
