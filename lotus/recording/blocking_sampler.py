@@ -11,7 +11,6 @@ import os
 import resource
 import threading
 import time
-from collections import Counter
 from pathlib import Path
 from types import TracebackType
 
@@ -19,31 +18,30 @@ from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace.log import state_page
+from lotus.recording import state_pages
 from lotus.recording.blocked_reason import BlockedReasons, read
 from lotus.recording.kept_children import KeptChildren
 from lotus.recording.kept_files import KeptFiles
+from lotus.recording.look_counts import IN_COLLATE, IN_NEXT, IN_OWN_CODE, IN_STEP, LookCounts
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.own_code_sampler import OwnCodeSampler
 from lotus.recording.pause_sampler import PauseSampler
 from lotus.recording.process_memory import ProcessMemory
 from lotus.recording.process_times import ProcessTimes
+from lotus.recording.state_pages import StatePages
 
 _PERIOD_S, _SHARE = 0.02, 0.007  # with the readings of memory, 1 %
 _RESCAN_S = 0.5
 _IDLE_S = 0.1  # while there is no process to observe
-_MOST_PROCESSES = 256
 _MOST_ROWS = 5000
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _SYSTEM_TIME_OF_CHILDREN = 13  # its place in /proc/PID/stat after the state; before it, user time
-# In place of an operation's number.
-_IN_OWN_CODE, _IN_COLLATE, _IN_NEXT, _IN_STEP = -1, -2, -3, -4
-_MAKING_NONE = (_IN_NEXT, _IN_STEP)
 # Of all observations of a part: from this share on, its Python stacks are worth recording.
 _LARGE_SHARE, _BINDING_SHARE, _LOCKED_SHARE = 0.25, 0.75, 0.2
 _OTHERWISE = {
-    state_page.COLLATE: _IN_COLLATE,
-    state_page.WAIT: _IN_NEXT,
-    state_page.STEP: _IN_STEP,
+    state_page.COLLATE: IN_COLLATE,
+    state_page.WAIT: IN_NEXT,
+    state_page.STEP: IN_STEP,
 }
 _FEW = 64  # words: the page of a program with up to 48 operations has no more
 _NO_MORE = bytes(state_page.SIZE - 8 * _FEW)
@@ -59,9 +57,10 @@ class BlockingSampler:
         self._thread = threading.Thread(target=self._run, name="lotus-blocking", daemon=True)
         self._files = KeptFiles()
         self._reasons = BlockedReasons(self._files.read)
-        self._pages: dict[str, int] = {}  # name -> descriptor; -1: not to be observed
+        self._pages = StatePages(directory / "state")
         self._descendants: dict[int, bool] = {}
-        self._looks: Counter[tuple[int, int, int, str]] = Counter()
+        self._outside: dict[int, int] = {}  # pid of no descendant -> its first `W_SINCE`
+        self._looks = LookCounts()
         self._machine = MachineLoad()
         self._memory = ProcessMemory()
         self._times = ProcessTimes()
@@ -70,13 +69,18 @@ class BlockingSampler:
         self._own_code = OwnCodeSampler(directory)
         self._pauses = PauseSampler(directory)
         self._cost_ns = self._ended_ns = 0
-        self._problem = self._reasons.problem
+        self._problem = ""
 
     def __enter__(self) -> "BlockingSampler":
         self._machine.read(now=True)
         self._ended_ns = _cpu_of_ended()
         self._entered.acquire()
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # as where a user may have no more processes
+            self._problem = (
+                "lotus could not start a thread: the program was not observed from outside"
+            )
         return self
 
     def __exit__(
@@ -86,7 +90,8 @@ class BlockingSampler:
         traceback: TracebackType | None,
     ) -> None:
         self._entered.release()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         samples = self._own_code.sample, self._pauses.sample
         for sample in samples:
             sample.interrupt()  # both write what they have at once
@@ -96,12 +101,12 @@ class BlockingSampler:
         batch_processes = {*self._descendants, *_pids_of_pages(self._directory / "state")}
         rows = [
             {"pid": pid, "worker": worker, "operation": operation, "reason": reason, "looks": looks}
-            for (pid, worker, operation, reason), looks in self._looks.most_common(_MOST_ROWS)
+            for (pid, worker, operation, reason), looks in self._looks.rows.most_common(_MOST_ROWS)
         ]
         record = {
             "schema": 1,
             "cost_ns": self._cost_ns,
-            "problem": self._problem,
+            "problem": self._problem or self._pages.problem or self._reasons.problem,
             "rows": rows,
             "machine": self._machine.rows,
             "memory": self._memory.rows,
@@ -120,7 +125,8 @@ class BlockingSampler:
             "own_code_texts": samples[0].texts | samples[1].texts,
         }
         with contextlib.suppress(LotusError):  # a full disk is reported by what matters more
-            files.write_json(self._directory / NAME, record, mode=0o600)
+            # Without spaces: a long run has thousands of processes.
+            files.replace(self._directory / NAME, files.json_text(record, indent=None), mode=0o600)
 
     def _run(self) -> None:
         try:
@@ -129,90 +135,46 @@ class BlockingSampler:
             self._problem = f"{type(error).__name__}: {error}"[:300]
         finally:
             self._files.close()
-            for descriptor in self._pages.values():
-                if descriptor >= 0:
-                    os.close(descriptor)
+            self._pages.close_all()
 
     def _look_until_stopped(self) -> None:
         period, scanned = _PERIOD_S, 0.0
         running: set[int] = set()
-        while not self._reasons.problem and not self._is_left_within(period):
+        while not self._is_left_within(period):
             begun = time.thread_time_ns()
             if time.monotonic() - scanned > _RESCAN_S:
-                self._find_pages()
-                self._own_code.sample.collect()
-                self._pauses.sample.collect()
-                # The workers of a loop that hardly waits are not observed.
-                for looks, least_share in (
-                    (self._looks_at_step(), _BINDING_SHARE),
-                    (self._looks_at_making(_IN_OWN_CODE), _LARGE_SHARE),
-                    (self._looks_at_making(_IN_COLLATE), _LARGE_SHARE),
-                    (self._looks_at_sampler(), _LARGE_SHARE),
-                    (self._looks_at_step("lock"), _LOCKED_SHARE),
-                ):
-                    self._own_code.consider(*looks, least_share, running)
+                self._pages.find()
+                self._consider_stacks(running)
                 scanned = time.monotonic()
             processes = [
                 process
-                for name, descriptor in list(self._pages.items())
-                if descriptor >= 0 and (process := self._look(name, descriptor)) is not None
+                for name, descriptor in list(self._pages.open.items())
+                if (process := self._look(name, descriptor)) is not None
             ]
             running = {pid for pid, _ in processes}
             self._machine.read(running)
             cost = time.thread_time_ns() - begun
             self._memory.read(processes)  # within limits of its own
             self._cost_ns += time.thread_time_ns() - begun
-            least = _PERIOD_S if any(page >= 0 for page in self._pages.values()) else _IDLE_S
+            least = _PERIOD_S if self._pages.open else _IDLE_S
             period = max(least, cost / 1e9 / _SHARE)
+
+    def _consider_stacks(self, running: set[int]) -> None:
+        """Read the Python stacks that were sampled, and sample those that are worth it now."""
+        self._own_code.sample.collect()
+        self._pauses.sample.collect()
+        # The workers of a loop that hardly waits are not observed.
+        for part, least_share in (
+            (self._looks.step, _BINDING_SHARE),
+            (self._looks.own_code, _LARGE_SHARE),
+            (self._looks.collate, _LARGE_SHARE),
+            (self._looks.computing_next, _LARGE_SHARE),
+            (self._looks.locked_step, _LOCKED_SHARE),
+        ):
+            self._own_code.consider(part.by_process, part.of, least_share, running)
 
     def _is_left_within(self, seconds: float) -> bool:
         return self._entered.acquire(timeout=seconds)
-
-    def _looks_at_making(self, where: int) -> tuple[dict[int, int], int]:
-        """Return (observations of a part of making batches by process, all of making batches)."""
-        own: dict[int, int] = {}
-        making = 0
-        for (pid, _, operation, _), looks in self._looks.items():
-            making += looks if operation not in _MAKING_NONE else 0
-            if operation == where:
-                own[pid] = own.get(pid, 0) + looks
-        return own, making
-
-    def _looks_at_sampler(self) -> tuple[dict[int, int], int]:
-        """Return (observations of a main process that computes in `next`, all of it there)."""
-        own: dict[int, int] = {}
-        everything = 0
-        for (pid, _, operation, reason), looks in self._looks.items():
-            everything += looks if operation == _IN_NEXT else 0
-            if operation == _IN_NEXT and reason == "computing":
-                own[pid] = own.get(pid, 0) + looks
-        return own, everything
-
-    def _looks_at_step(self, at: str = "") -> tuple[dict[int, int], int]:
-        """Return (observations of training steps by main process, all of main processes in loops).
-
-        `at`: only those that found the step blocked by this.
-        """
-        own: dict[int, int] = {}
-        everything = 0
-        for (pid, worker, operation, reason), looks in self._looks.items():
-            everything += looks if worker < 0 else 0
-            if operation == _IN_STEP and at in ("", reason):
-                own[pid] = own.get(pid, 0) + looks
-        return own, everything
-
-    def _find_pages(self) -> None:
-        folder = self._directory / "state"
-        with contextlib.suppress(OSError):
-            for name in sorted(os.listdir(folder)):
-                if name in self._pages or not name.endswith(".state"):
-                    continue
-                if sum(descriptor >= 0 for descriptor in self._pages.values()) >= _MOST_PROCESSES:
-                    self._problem = f"more than {_MOST_PROCESSES} processes: some were not seen"
-                    return
-                self._pages[name] = -1
-                with contextlib.suppress(OSError):
-                    self._pages[name] = _open_page(folder / name)
 
     def _look(self, name: str, descriptor: int) -> tuple[int, int] | None:
         """Count what a process is at; its pid and worker, None where it is not the program's."""
@@ -222,11 +184,11 @@ class BlockingSampler:
             (-1, -1) if words is None else (words[state_page.W_PID], words[state_page.W_WORKER])
         )
         if words is None or words[state_page.W_PHASE] == state_page.ENDED:
-            os.close(descriptor)
-            self._pages[name] = -1
+            self._pages.close(name)
             self._pauses.look(pid, False, time.monotonic())
             return None
         if not self._is_ours(pid):
+            self._note_outside(pid, words[state_page.W_SINCE])
             return None
         if worker < 0:
             in_pause = words[state_page.W_PHASE] == state_page.BETWEEN
@@ -234,16 +196,18 @@ class BlockingSampler:
             self._pauses.look(pid, in_pause, time.monotonic())
         if self._times.read((pid, worker)):
             self._kept.read((pid, worker), self._descendants)
-        if words[state_page.W_PHASE] in _LOOKED_AT:
+        if words[state_page.W_PHASE] in _LOOKED_AT and not self._reasons.problem:
             try:
                 reason = self._reason(pid, worker)
-                self._looks[pid, worker, _operation(page, words), reason] += 1
+                self._looks.add(pid, worker, _operation(page, words), reason)
             except PermissionError:
                 self._problem = (
                     "the kernel does not let lotus see what the program's threads wait for"
                 )
-            except OSError:  # it has ended
-                return None
+            except OSError as error:
+                if error.errno in state_pages.NO_DESCRIPTOR:
+                    self._pages.problem = state_pages.FEW_DESCRIPTORS
+                return None  # else it has ended
         return pid, worker
 
     def _reason(self, pid: int, worker: int) -> str:
@@ -253,6 +217,14 @@ class BlockingSampler:
             user, system = fields[_SYSTEM_TIME_OF_CHILDREN - 1 : _SYSTEM_TIME_OF_CHILDREN + 1]
             self._children[pid, worker] = (int(user) + int(system)) * _TICK_NS
         return reason
+
+    def _note_outside(self, pid: int, since_ns: int) -> None:
+        """Note a process that goes on but is no descendant; one that has ended does not go on."""
+        if self._outside.setdefault(pid, since_ns) != since_ns and not self._problem:
+            self._problem = (
+                "processes of the program are not below lotus in the process tree (another PID "
+                "namespace, a daemon, another launcher's): they were not observed from outside"
+            )
 
     def _is_ours(self, pid: int) -> bool:
         """Return True if it is a descendant: others belong to another program or a container."""
@@ -280,16 +252,7 @@ def _operation(page: bytes, words: memoryview) -> int:
     begun = words[state_page.OPERATIONS : end].tolist()
     since = max(words[state_page.W_SAMPLE_SINCE], words[state_page.W_SINCE])
     last = max(begun)
-    return begun.index(last) if last >= since else _IN_OWN_CODE
-
-
-def _open_page(path: Path) -> int:
-    """Return a descriptor of a state page of this user. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    if os.fstat(descriptor).st_uid != os.geteuid():
-        os.close(descriptor)
-        raise OSError("not a state page")
-    return descriptor
+    return begun.index(last) if last >= since else IN_OWN_CODE
 
 
 def _pids_of_pages(folder: Path) -> set[int]:
@@ -301,7 +264,7 @@ def _pids_of_pages(folder: Path) -> set[int]:
     with contextlib.suppress(OSError):
         for path in folder.glob("*.state"):
             with contextlib.suppress(OSError):
-                descriptor = _open_page(path)
+                descriptor = state_pages.opened(path)
                 try:
                     page = os.pread(descriptor, state_page.SIZE, 0)
                 finally:

@@ -121,11 +121,19 @@ def trace(
 def _meanwhile(
     directory: Path, progress: Callable[[Path], AbstractContextManager[object]] | None
 ) -> Iterator[None]:
-    """Do lotus's own work while the program runs."""
+    """Do lotus's own work while the program runs; its failure does not end the waiting."""
     from lotus.recording.blocking_sampler import BlockingSampler
 
-    with BlockingSampler(directory), progress(directory) if progress else contextlib.nullcontext():
+    entered = contextlib.ExitStack()
+    for make_context in (BlockingSampler, progress):
+        if make_context is not None:
+            with contextlib.suppress(Exception):
+                entered.enter_context(make_context(directory))
+    try:
         yield
+    finally:
+        with contextlib.suppress(Exception):
+            entered.close()
 
 
 def part_note(directory: Path) -> str:

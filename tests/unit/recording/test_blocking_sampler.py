@@ -1,9 +1,11 @@
 """Real processes that are blocked in something, looked at from outside."""
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from lotus.inside.trace.log import state_page
-from lotus.recording import blocking_sampler
+from lotus.recording import blocking_sampler, state_pages
 from lotus.recording.blocking_sampler import BlockingSampler
 from lotus.recording.py_spy_child import PySpyChild
+from lotus.recording.state_pages import StatePages
+from tests.waiting import wait_until
 
 BLOCKED = {
     "sleep": "import time; time.sleep(1000)",
@@ -59,7 +63,9 @@ def test_what_a_process_is_blocked_in(tmp_path: Path, reason: str) -> None:
         try:
             page(tmp_path, child.pid)
             # While Python starts it is found in other things.
-            record = looked(tmp_path, lambda sampler: sampler._looks[child.pid, 0, 3, reason] >= 5)
+            record = looked(
+                tmp_path, lambda sampler: sampler._looks.rows[child.pid, 0, 3, reason] >= 5
+            )
         finally:
             os.killpg(child.pid, 9)
     rows = record["rows"]
@@ -74,7 +80,7 @@ def test_only_what_makes_batches_is_looked_at(tmp_path: Path) -> None:
     (tmp_path / "state" / "torn.state").write_bytes(b"x")
     (tmp_path / "state" / "none.state").symlink_to("nowhere")
     page(tmp_path, me, phase=state_page.COLLATE).rename(tmp_path / "state" / "collate.state")
-    record = looked(tmp_path, lambda sampler: sum(sampler._looks.values()) >= 5)
+    record = looked(tmp_path, lambda sampler: sum(sampler._looks.rows.values()) >= 5)
     rows = record["rows"]
     assert isinstance(rows, list)
     assert {(row["pid"], row["operation"]) for row in rows} == {(me, -2)}
@@ -84,7 +90,7 @@ def test_before_the_first_operation_of_a_sample_it_is_the_data_sets_own_code(
     tmp_path: Path,
 ) -> None:
     page(tmp_path, os.getpid(), began=150)
-    record = looked(tmp_path, lambda sampler: bool(sampler._looks))
+    record = looked(tmp_path, lambda sampler: bool(sampler._looks.rows))
     rows = record["rows"]
     assert isinstance(rows, list)
     assert {row["operation"] for row in rows} == {-1}
@@ -96,11 +102,11 @@ def test_a_process_that_ends_is_no_fault(tmp_path: Path) -> None:
         path = page(tmp_path, os.getpid(), phase=state_page.IDLE)
 
         def done(sampler: BlockingSampler) -> bool:
-            if sampler._looks and child.poll() is None:
+            if sampler._looks.rows and child.poll() is None:
                 child.kill()
                 child.wait()
                 page(tmp_path, os.getpid())
-            return any(pid == os.getpid() for pid, *_ in sampler._looks)
+            return any(pid == os.getpid() for pid, *_ in sampler._looks.rows)
 
         record = looked(tmp_path, done)
     assert path.exists()
@@ -133,6 +139,79 @@ def test_a_mistake_of_ours_is_written_down(tmp_path: Path, monkeypatch: pytest.M
         sampler._thread.join()
     record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
     assert record["problem"] == "ValueError: wrong"
+
+
+def test_without_a_thread_the_record_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under `ulimit -u`: the program runs already, and must be waited for."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with BlockingSampler(tmp_path):
+        pass
+    record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
+    assert record["problem"].startswith("lotus could not start a thread")
+
+
+def test_a_process_that_goes_on_elsewhere_is_said_to_be_unseen(tmp_path: Path) -> None:
+    """A daemon, or one whose number is that of another PID namespace."""
+    path = page(tmp_path, 1)
+    sampler = BlockingSampler(tmp_path)
+    with sampler:
+        wait_until(lambda: 1 in sampler._outside)
+        assert sampler._problem == ""  # it may be a number of one that was killed
+        content = bytearray(path.read_bytes())
+        memoryview(content).cast("q")[state_page.W_SINCE] = 101
+        path.write_bytes(content)
+        wait_until(lambda: sampler._problem != "")
+    record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
+    assert "not below lotus in the process tree" in record["problem"]
+
+
+def test_without_descriptors_the_record_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(state_pages, "opened", refuse)
+    page(tmp_path, os.getpid())
+    with BlockingSampler(tmp_path) as sampler:
+        wait_until(lambda: sampler._pages.problem != "")
+    record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
+    assert "ulimit -n" in record["problem"]
+
+
+def test_a_page_is_found_once_and_may_come_late(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    pages = StatePages(tmp_path / "state")
+    for _ in range(3):
+        pages.find()
+    path = page(tmp_path, os.getpid())
+    pages.find()
+    assert list(pages.open) == [path.name]
+    pages.close(path.name)
+    path.with_name("a.state").touch()
+    pages.find()
+    assert list(pages.open) == ["a.state"]
+    pages.close_all()
+
+
+def test_a_kernel_that_hides_system_calls_still_tells_cpu_time_and_memory(
+    tmp_path: Path,
+) -> None:
+    page(tmp_path, os.getpid())
+    sampler = BlockingSampler(tmp_path)
+    sampler._reasons.problem = "this kernel does not tell"
+    with sampler:
+        wait_until(lambda: bool(sampler._memory.rows))
+    record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
+    assert record["problem"] == "this kernel does not tell"
+    assert record["rows"] == []
+    assert [row[1] for row in record["memory"]] == [os.getpid()]
 
 
 def test_both_helpers_are_interrupted_before_either_is_waited_for(tmp_path: Path) -> None:

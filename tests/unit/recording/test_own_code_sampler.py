@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lotus.recording import py_spy_child
-from lotus.recording.blocking_sampler import BlockingSampler
+from lotus.recording.look_counts import LookCounts
 from lotus.recording.own_code_sampler import OwnCodeSampler
 from tests.waiting import has_content, wait_until
 
@@ -161,12 +161,12 @@ def test_a_step_that_is_often_at_a_lock_has_its_stacks_sampled(
 ) -> None:
     # GIVEN a loop that is in its step for 60 % of the time, a quarter of all at one reason
     stand_in(folder)
-    looks = BlockingSampler(folder)
-    looks._looks.update(
-        {(12, -1, -4, reason): 60, (12, -1, -4, "sleep"): 84, (12, -1, -3, "events"): 96}
-    )
+    looks = LookCounts()
+    for operation, found, times in ((-4, reason, 60), (-4, "sleep", 84), (-3, "events", 96)):
+        for _ in range(times):
+            looks.add(12, -1, operation, found)
     sampler = OwnCodeSampler(folder)
-    sampler.consider(*looks._looks_at_step("lock"), 0.2, {12})
+    sampler.consider(looks.locked_step.by_process, looks.locked_step.of, 0.2, {12})
     if started:
         collect(sampler)
     assert (folder / "calls").exists() == started
