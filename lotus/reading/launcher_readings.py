@@ -49,6 +49,15 @@ def table(record: LauncherRecord, name: str) -> pd.DataFrame:
     return readings.sort_values(columns[0], kind="stable").reset_index(drop=True)
 
 
+def left_out(record: LauncherRecord) -> int:
+    """Return how many readings `table` leaves out: damaged ones, or those of a newer lotus."""
+    count = 0
+    for name, columns in COLUMNS.items():
+        rows = record.values.get(name)
+        count += sum(not _is_sound(row, columns) for row in rows) if isinstance(rows, list) else 0
+    return count
+
+
 def _is_sound(row: object, columns: tuple[str, ...]) -> bool:
     return (
         isinstance(row, list)

@@ -59,7 +59,7 @@ def _parsed(
     """
     if not isinstance(line, str):
         return "", [], 0
-    text, _, count = line.rpartition(" ")
+    text, _, count = _encodable(line).rpartition(" ")
     if not (count.isascii() and count.isdecimal() and len(count) < 10):
         return "", [], 0
     words = [part for part in text.split(";")[:_MOST_FRAMES] if len(part) <= _MOST_CHARACTERS]
@@ -97,7 +97,14 @@ def _parsed(
 
 def _text(found: object) -> str:
     """Return the text on one line, without secrets."""
-    return redaction.text(" ".join(found[:_MOST_TEXT].split())) if isinstance(found, str) else ""
+    if not isinstance(found, str):
+        return ""
+    return redaction.text(" ".join(_encodable(found[:_MOST_TEXT]).split()))
+
+
+def _encodable(text: str) -> str:
+    """Return the text without halves of surrogate pairs, which JSON can hold and a column of pandas cannot."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _is_busy_thread(frames: list[tuple[str, str, int]]) -> bool:

@@ -4,17 +4,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lotus.common.formatting import plural
 from lotus.format import job_ranks
+from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.distributed.clock_sync import NOT_COMPARED
-from lotus.reading import missing_data
+from lotus.reading import launcher_readings, missing_data
+from lotus.reading.launcher_record import LauncherRecord
+
+_NOT_OBSERVED = (
+    f"{NAME} is missing, as in runs of older versions: what threads were blocked in, memory and "
+    "other programs were not observed, and no cause is named that needs them"
+)
 
 
 def notes(
-    path: Path, manifest: Mapping[str, Any], remarks: Sequence[str], problem: str
+    path: Path, manifest: Mapping[str, Any], remarks: Sequence[str], record: LauncherRecord
 ) -> list[str]:
     """Return them without repetitions; first, which parts of the job are missing.
 
-    `remarks` are those of the tracers; `problem` is that of the launcher, "" for none.
+    `remarks` are those of the tracers, `record` is the launcher's.
     """
     ranks = manifest["ranks"]
     lacking = job_ranks.missing(ranks)
@@ -24,5 +32,19 @@ def notes(
     for what, names in left.items():
         lacking.append(f"{what} stayed in the hosts' runs: {', '.join(names)}")
     apart = missing_data.notes(missing_data.processes(path))
-    unseen = [problem] if problem else []
-    return list(dict.fromkeys([*lacking, *apart, *remarks, *unseen]))
+    return list(dict.fromkeys([*lacking, *apart, *remarks, *_unobserved(manifest, record)]))
+
+
+def _unobserved(manifest: Mapping[str, Any], record: LauncherRecord) -> list[str]:
+    """Return what the launcher did not observe, or what of it cannot be used."""
+    lines = [record.problem] if record.problem else []
+    if record.is_missing and _was_launched(manifest):
+        lines.append(_NOT_OBSERVED)
+    if left_out := launcher_readings.left_out(record):
+        lines.append(f"{plural(left_out, 'reading')} in {NAME} are damaged or of a newer lotus")
+    return lines
+
+
+def _was_launched(manifest: Mapping[str, Any]) -> bool:
+    """Whether `lotus trace` has seen it end; `lotus.trace()` and merged runs have no such end."""
+    return manifest.get("exit_code") is not None or manifest.get("signal") is not None

@@ -461,9 +461,7 @@ class Run:
     def notes(self) -> list[str]:
         """Remarks of the tracer, without repetitions; first, which parts of the job are missing."""
         remarks = [redaction.text(event["text"]) for event in self._events("note")]
-        return recorded_notes.notes(
-            self.path, self.manifest, remarks, self._launcher_record.problem
-        )
+        return recorded_notes.notes(self.path, self.manifest, remarks, self._launcher_record)
 
     @cached_property
     def open_waits(self) -> pd.DataFrame:

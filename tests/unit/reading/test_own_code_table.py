@@ -29,3 +29,12 @@ def test_frames_that_begin_like_many_are_read_once(part: str) -> None:
     frame = (part * 2000)[:1999]
     lines = [f"{';'.join([frame] * 199)};<module> (t.py:1) 5"] * 10
     assert table(LauncherRecord({"own_code": lines})) is not None
+
+
+def test_halves_of_surrogate_pairs_are_replaced() -> None:
+    """JSON can hold them, and a column of pandas cannot."""
+    stack = "<module> (/t\ud800.py:1);f\udcff (/t.py:2) 5"
+    rows = table(LauncherRecord({"own_code": [stack], "own_code_texts": {"/t.py:2": "\ud800"}}))
+    assert rows["file"].tolist() == ["/t?.py", "/t.py"]
+    assert rows["function"].tolist() == ["<module>", "f?"]
+    assert rows["text"].tolist() == ["", "?"]
