@@ -1,4 +1,4 @@
-"""Counts what processes were found at, and how much of that is worth having Python stacks of."""
+"""Counts of the states that processes were found in, and their sums by part of the program."""
 
 from collections import Counter
 
