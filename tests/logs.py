@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lotus.format import run_claim
+from lotus.format.run_directory import BLOCKING
 from lotus.inside.trace.log import log_format
 from lotus.reading import frame_scanner
 
@@ -455,4 +456,7 @@ class RunBuilder:
         """Write every log and a manifest that says the run has ended; return the directory."""
         self.manifest |= {"state": "ended", "exit_code": exit_code, "end_ns": end_ns} | manifest
         self.write_manifest()
+        record = self.path / BLOCKING
+        if not record.exists():
+            record.write_text("{}")  # of a launcher that has observed nothing
         return self.save()

@@ -46,5 +46,6 @@ def _unobserved(manifest: Mapping[str, Any], record: LauncherRecord) -> list[str
 
 
 def _was_launched(manifest: Mapping[str, Any]) -> bool:
-    """Whether `lotus trace` has seen it end; `lotus.trace()` and merged runs have no such end."""
-    return manifest.get("exit_code") is not None or manifest.get("signal") is not None
+    """Return True if `lotus trace` has seen it end, and it is not merged from several runs."""
+    ended = manifest.get("exit_code") is not None or manifest.get("signal") is not None
+    return ended and not manifest.get("merged")

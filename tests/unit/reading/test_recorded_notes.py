@@ -25,6 +25,7 @@ def test_a_run_without_the_record_is_marked(tmp_path: Path) -> None:
 
 def test_one_that_no_launcher_saw_the_end_of_never_had_it(tmp_path: Path) -> None:
     assert notes(tmp_path, exit_code=None) == []
+    assert notes(tmp_path, merged=[{"path": "a"}]) == []
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe", "link", "list"])
