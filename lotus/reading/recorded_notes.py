@@ -41,7 +41,9 @@ def _unobserved(manifest: Mapping[str, Any], record: LauncherRecord) -> list[str
     if record.is_missing and _was_launched(manifest):
         lines.append(_NOT_OBSERVED)
     if left_out := launcher_readings.left_out(record):
-        lines.append(f"{plural(left_out, 'reading')} in {NAME} are damaged or of a newer lotus")
+        lines.append(
+            f"{plural(left_out, 'reading')} in {NAME} not used: damaged, or of another version"
+        )
     return lines
 
 

@@ -43,7 +43,9 @@ def test_one_that_cannot_be_read_is_marked(tmp_path: Path, kind: str) -> None:
     assert "what threads were blocked in is not known" in note
 
 
-def test_readings_of_a_newer_lotus_are_counted(tmp_path: Path) -> None:
+def test_readings_that_are_not_understood_are_counted(tmp_path: Path) -> None:
     content = {"machine": [[1] * 9, [1] * 12], "memory": [[1] * 12], "children": ["x"]}
     (tmp_path / BLOCKING).write_text(json.dumps(content))
-    assert notes(tmp_path) == ["3 readings in blocking.json are damaged or of a newer lotus"]
+    assert notes(tmp_path) == [
+        "3 readings in blocking.json not used: damaged, or of another version"
+    ]

@@ -108,7 +108,8 @@ def test_every_table_has_its_columns(tmp_path):
         # Of a run in which everything occurs it has rows, and the documented columns in that order
         assert list(table.columns) == COLUMNS[name].split(), name
         assert len(table), name
-    assert run.notes == ["a remark"]
+    unused = "2 readings in blocking.json not used: damaged, or of another version"
+    assert run.notes == ["a remark", unused]
     assert run.unseen == [{"what": "StatefulDataLoader", "why": "it has its own worker loop"}]
     assert run.manifest["command"] == ["python", "train.py"]
     assert run.path == tmp_path / "run"
