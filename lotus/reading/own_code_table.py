@@ -103,7 +103,7 @@ def _text(found: object) -> str:
 
 
 def _encodable(text: str) -> str:
-    """Return the text without halves of surrogate pairs, which JSON can hold and a column of pandas cannot."""
+    """Return the text without halves of surrogate pairs: a column of pandas holds none."""
     return text.encode("utf-8", "replace").decode()
 
 
