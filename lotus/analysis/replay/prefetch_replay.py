@@ -45,10 +45,14 @@ class Prefetch:
         return self.saved_ns / self.wait_ns if self.prefetch_factor else 0.0
 
     @property
+    def helps(self) -> bool:
+        """True if what it saves of the waits is worth a line."""
+        return self.prefetch_factor > 0 and self.saved_ns >= _LEAST_OF_LOOP * self.loop_ns
+
+    @property
     def hides(self) -> bool:
-        """True if it hides most of the waits, and these are worth a line."""
-        worth = self.saved_ns >= _LEAST_OF_LOOP * self.loop_ns
-        return worth and self.saved_share >= _LEAST_SAVED
+        """True if it also hides most of the waits."""
+        return self.helps and self.saved_share >= _LEAST_SAVED
 
 
 NOTHING = Prefetch(0, 0.0, 0.0, 0.0)

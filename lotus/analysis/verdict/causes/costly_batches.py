@@ -1,11 +1,12 @@
 """Batches that are slow as a whole, or that cost more than the prefetch factor can hide."""
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Bools, integer, number
+from lotus.analysis.common.columns import Bools, flag, integer, number, total
 from lotus.analysis.replay.prefetch_replay import costly_batches
 from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.batch_making import TOGETHER
@@ -23,6 +24,10 @@ from lotus.analysis.verdict.causes.remedy import CODE, MORE_PREFETCH
 from lotus.common.formatting import duration, plural, share
 
 _IDLE = 0.4  # of the workers' time: more batches ahead would hide some waits
+_TIMES = 2.0  # the usual, in their making
+# Of batches, and of their making: few that take most of it.
+_FEW, _LEAST_FEW, _MOST_OF_MAKING = 0.25, 3, 0.5
+_MOST_HIDDEN = 0.5  # of the waits
 _MOST_AGAIN = 0.5  # again_share: the samples are slow, not the moment
 
 
@@ -41,18 +46,18 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
             "slowest_batch": float(integer(batches, "batch")[worst]),
             "slowest_batch_ns": float(fetch[worst]),
             "usual_batch_ns": float(np.median(fetch[ledger.made.known])),
-            **_hiding(ledger),
+            **_hiding(ledger, ledger.better_prefetch.helps),
         }
         yield outlier_charge(SLOW_BATCHES, ledger.take_beyond_usual(costly), evidence)
     elif together.any():
-        evidence = _together(ledger, together) | _hiding(ledger)
+        evidence = _together(ledger, together) | _hiding(ledger, ledger.better_prefetch.hides)
         yield outlier_charge(SLOW_BATCHES, ledger.take_excess(TOGETHER), evidence)
 
 
-def _hiding(ledger: Ledger) -> dict[str, float]:
-    """Return the prefetch factor that hides them, as evidence; empty if none does."""
+def _hiding(ledger: Ledger, worth: bool) -> dict[str, float]:
+    """Return the prefetch factor that hides them, as evidence; empty if that is not `worth` it."""
     better = ledger.better_prefetch
-    if not better.hides:
+    if not worth:
         return {}
     return {
         "prefetch_factor": float(better.prefetch_factor),
@@ -63,12 +68,28 @@ def _hiding(ledger: Ledger) -> dict[str, float]:
 def _costly(ledger: Ledger) -> Bools:
     """Return which batches (n,) cost more than others, if a higher prefetch factor hides that.
 
-    None of them, if single samples or the prefetch factor are to blame.
+    Also if few of them take most of the making, where samples have no times of their own. None of
+    them, if single samples or the prefetch factor are to blame.
     """
-    hidden = ledger.better_prefetch.hides and not comes_first(ledger)
-    if not hidden or ledger.made.outliers.alone.any():
-        return np.zeros(len(ledger.scope.batches), np.bool_)
-    return costly_batches(ledger.scope.batches) & ledger.made.known
+    none = np.zeros(len(ledger.scope.batches), np.bool_)
+    if comes_first(ledger) or ledger.made.outliers.alone.any():
+        return none
+    fetch, known = ledger.made.components.fetch, ledger.made.known
+    usual = float(np.median(fetch[known])) if known.any() else math.inf
+    # A batch may also be late because its worker could not send it.
+    costly = costly_batches(ledger.scope.batches) & known & (fetch > _TIMES * usual)
+    return costly if ledger.better_prefetch.hides or _take_most(ledger, costly) else none
+
+
+def _take_most(ledger: Ledger, costly: Bools) -> bool:
+    """Return True if these batches (n,), made all at once, are few and take most of the making."""
+    fetch, known = ledger.made.components.fetch, ledger.made.known
+    few = _LEAST_FEW <= costly.sum() <= _FEW * known.sum()
+    if not few or not all(flag(each, "many").all() for each in ledger.scope.fetched.times()):
+        return False
+    own = fetch * ledger.made.own_part
+    beyond = own[costly] - float(np.median(own[known]))
+    return total(beyond) >= _MOST_OF_MAKING * total(own[known])
 
 
 def _together(ledger: Ledger, together: Bools) -> dict[str, float]:
@@ -149,13 +170,22 @@ def _slow_batches_reason(evidence: Evidence) -> str:
         slowest = f"{evidence['slowest_epoch']:.0f}/{evidence['slowest_batch']:.0f}"
         return (
             f"The slowest, {slowest} (epoch/batch), took {duration(evidence['slowest_batch_ns'])}, "
-            f"a usual one {duration(evidence['usual_batch_ns'])}. In a replay with the measured "
-            f"times of each batch, a prefetch factor of {evidence['prefetch_factor']:.0f} would "
-            f"save {share(evidence['saved_share'])} of the waits."
+            f"a usual one {duration(evidence['usual_batch_ns'])}.{_replayed(evidence)}"
         )
     return (
         f"In the slowest, a typical sample took {duration(evidence['slowest_sample_ns'])}; "
         f"otherwise that worker takes {duration(evidence['typical_ns'])}."
+    )
+
+
+def _replayed(evidence: Evidence) -> str:
+    """Return a sentence on what a higher prefetch factor saves; "" if it does not help."""
+    if not evidence.has("prefetch_factor"):
+        return ""
+    return (
+        " In a replay with the measured times of each batch, a prefetch factor of "
+        f"{evidence['prefetch_factor']:.0f} would save {share(evidence['saved_share'])} of the "
+        "waits."
     )
 
 
@@ -170,7 +200,8 @@ def _against_slow_batches(charge: Charge, around: Circumstances) -> Advice:
         )
     hidden = ""
     if "prefetch_factor" in charge.evidence:
-        hidden = f"{raised(charge, around)}, which hides them. "
+        what = "hides" if charge.evidence["saved_share"] >= _MOST_HIDDEN else "hides a part of"
+        hidden = f"{raised(charge, around)}, which {what} them. "
     return Advice(
         f"{hidden}{_against_their_cost(charge, around)}{_in_own_code(around)}",
         hidden_by_prefetch(charge, around).or_code(around.hot[-1] if around.hot else ""),
@@ -181,6 +212,11 @@ def _against_their_cost(charge: Charge, around: Circumstances) -> str:
     if "prefetch_factor" in charge.evidence:
         return (
             "Or make them cheaper: see what they have in common, and do it once, ahead of time, or "
+            "spread it over the other batches."
+        )
+    if "usual_batch_ns" in charge.evidence:
+        return (
+            "Make them cheaper: see what they have in common, and do it once, ahead of time, or "
             "spread it over the other batches."
         )
     if _come_again(charge):

@@ -421,3 +421,23 @@ def test_the_operation_within_one_that_has_most_of_its_time_is_named(
     run.ops = pd.concat([run.ops, inside, innermost, other], ignore_index=True)
     first = judged(run).causes[0]
     assert (first.kind, first.title) == ("operation", title)
+
+
+def test_few_batches_that_take_most_of_the_making_are_named_where_samples_have_no_times() -> None:
+    slow = {5, 17, 21, 40, 58, 66, 71, 90, 103, 118}
+    plan = Plan(
+        workers=3,
+        batches=120,
+        operations={"Read": lambda sample, _: 40.0 if sample // 4 in slow else 0.5},
+    )
+    run = plan.run()
+    run.samples["many"] = True  # a data set with __getitems__
+    first = judged(run).causes[0]
+    assert first.kind == "slow-batches"
+    assert first.title == "10 batches that cost far more than the others, in Read"
+    assert first.advice.startswith("Make them cheaper")
+    assert first.reason.endswith("a usual one 2.70 ms.")
+    # BUT batches that are all alike have no such ones.
+    run = Plan(workers=3, batches=120, operations={"Read": 2.0}).run()
+    run.samples["many"] = True
+    assert judged(run).causes[0].kind == "operation"
