@@ -70,7 +70,7 @@ def _is_grave(charge: Charge) -> bool:
 
 
 def _kept(evidence: Evidence) -> bool:
-    """Return True if processes that make no batches use many cores, and no fewer than threads."""
+    """Return True if processes that make no batches use much of the cores, no less than threads."""
     kept, beside = evidence["kept_cores"], evidence["beside_cores"]
     return kept >= MUCH_KEPT and not beside > kept
 

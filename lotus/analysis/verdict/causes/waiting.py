@@ -1,4 +1,4 @@
-"""What threads were seen blocked in: evidence of a cause, in words, and what helps against it."""
+"""The reasons for which threads were seen blocked: as evidence, in words, and what helps."""
 
 from lotus.analysis.observations.looks import LOCAL_SOCKET, SHARED_LOCK, Looks
 from lotus.analysis.verdict.causes.cause_row import Charge
