@@ -75,7 +75,7 @@ def causes(loader: LoaderSummary) -> Chart:
         {"data": [data], "layout": layout},
         Table(table.headings, table.rows(vars(cause) for cause in largest)),
         "Green is the training step, grey start-up and shut-down, orange what it waits for."
-        + (f" {omitted} smaller ones are left out here." if omitted > 0 else ""),
+        + (f" Smaller causes that are left out here: {omitted}." if omitted > 0 else ""),
     )
 
 
