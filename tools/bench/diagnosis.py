@@ -56,11 +56,16 @@ def busy(count: int) -> Iterator[None]:
 
 
 def seconds(command: Sequence[str], env: Mapping[str, str]) -> float:
-    """Return the sum of the loop times that an untraced run of a program prints."""
+    """Return the sum of the loop times that an untraced run of a program prints.
+
+    Raises RuntimeError if lotus says that it has not applied a setting.
+    """
     completed = subprocess.run(
         command,
         env={**os.environ, **env}, capture_output=True, text=True, check=True, timeout=_LIMIT_S,
     )  # fmt: skip
+    if "was not applied" in completed.stderr:
+        raise RuntimeError(completed.stderr)
     lines = [
         line.split()[1] for line in completed.stdout.splitlines() if line.startswith("seconds ")
     ]
@@ -98,11 +103,11 @@ def followed(program: Path, settings: Mapping[str, Any], remedy: Mapping[str, An
             changed = {name: settings.get(name) for name in SETTING} | remedy["setting"]
             if not changed["num_workers"]:
                 changed |= {"prefetch_factor": None, "persistent_workers": False}
-            loader = {name: settings[name] for name in ("call_site", "dataset", "sampler")}
+            loader = {name: settings[name] for name in ("call_site", "dataset")}
             content = {"schema": 1, "loaders": [{"loader": loader, "setting": changed}]}
             file = Path(folder, "tuned.json")
             file.write_text(json.dumps(content))
-            run = [sys.executable, "-m", "lotus", "run", "-q", "--settings", str(file), "--"]
+            run = [sys.executable, "-m", "lotus", "run", "--settings", str(file), "--"]
             command = [*run, *command]
         return before / seconds(command, remedy["environment"])
 
