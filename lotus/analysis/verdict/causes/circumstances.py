@@ -68,7 +68,7 @@ class Circumstances:
     memory_stall_ns: float  # in which some thread waited for memory then; 0.0: none, or not known
     memory_left: float  # the least share of the memory, 0 to 1; NaN: not known
     affordable: float  # workers that the machine's memory is enough for; inf: not known
-    epochs: int = 1
+    epochs: int = 0  # 0: not known
     left: bool = False  # each of several iterations was left before its end
     machine_cores: float = math.nan  # NaN: not known
     few_cores: float = math.nan  # that the program may use, all ranks; NaN: all, or not known

@@ -308,6 +308,9 @@ def _against_shutdown(charge: Charge, around: Circumstances) -> Advice:
     if around.persistent:
         text = "The workers already persist until the end; in a longer run this share is smaller."
         return Advice(text, NOTHING)
+    if around.epochs == 1:
+        text = "The workers are shut down once; in a longer run this share is smaller."
+        return Advice(text, NOTHING)
     return Advice(_KEEP, keep_workers(around) if around.workers else NOTHING)
 
 

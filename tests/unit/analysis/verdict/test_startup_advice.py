@@ -110,3 +110,11 @@ def test_what_an_iterable_does_before_its_first_sample_is_done_by_kept_workers_t
     assert "making the first batch" in advice.text
     assert bool(advice.remedy.setting) == ("set persistent_workers=True" in advice.text) == kept
     assert ("also by workers that are kept" in advice.text) == (kind == "iterable")
+
+
+@pytest.mark.parametrize(("epochs", "kept"), [(1, False), (3, True)])
+def test_workers_are_to_be_kept_only_where_they_are_started_again(epochs: int, kept: bool) -> None:
+    scope = scopes(Plan(workers=2, epochs=epochs, batches=20, shutdown=3000.0).run())[0]
+    first = next(cause for cause in verdict(scope).causes if cause.kind == "shut-down")
+    assert bool(first.remedy.setting) == kept
+    assert ("persistent_workers=True" in first.advice) == kept
