@@ -6,7 +6,7 @@ from pathlib import Path
 from lotus.format.run_directory import OWN_CODE
 from lotus.recording.py_spy_child import PySpyChild
 
-_LEAST_LOOKS = 50
+_LEAST_LOOKS = 25
 
 
 class OwnCodeSampler:

@@ -35,7 +35,7 @@ from lotus.analysis.verdict.parts_of_loop import (
 )
 from lotus.analysis.verdict.ruled_out import LITTLE, ruled_out
 from lotus.analysis.verdict.summary_words import interval_words, summary, summary_of_hidden
-from lotus.common.formatting import duration
+from lotus.common.formatting import duration, plural
 
 MODERATE, HIGH = 0.05, 0.20
 STANDSTILL = "standstill"  # kind of a program that was watched from outside, and did not move
@@ -51,6 +51,7 @@ LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind, KEPT_PROCESSES.kind)
 _WORTH = 0.02  # a gain of less is lost in what runs differ by
 _NOT_TOLD_APART = 0.05  # of the replicates, in which the second cause is the largest
+_LEAST_BATCHES = 3  # fewer say nothing of a loop
 _ALL = 0.99  # of a loop: more of it cannot be told from all
 
 
@@ -162,6 +163,9 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     of_loop = (shares.inputs, shares.startup, shares.step, shares.shutdown)
     if not books.loop_ns > 0:
         return Verdict("unknown", "", "No batch was taken from this loader.", *of_loop, [])
+    if 0 < around.taken < _LEAST_BATCHES and not around.partial:
+        few = f"{plural(around.taken, 'batch')} {'was' if around.taken == 1 else 'were'} taken"
+        return Verdict("unknown", "", f"Only {few}: too few to judge.", *of_loop, [])
     decided = _decided(books, around, shares)
     kind, listed = decided.kind, decided.listed
     hidden = listed is not books

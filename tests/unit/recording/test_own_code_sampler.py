@@ -50,7 +50,7 @@ def collect(sampler: OwnCodeSampler) -> None:
 def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
     stand_in(folder)
     sampler = OwnCodeSampler(folder)
-    sampler.consider({11: 5, 12: 30}, 100, 0.5, {11, 12})  # too few looks
+    sampler.consider({11: 5, 12: 15}, 40, 0.5, {11, 12})  # too few
     assert not (folder / "calls").exists()
     sampler.consider({11: 5, 12: 60}, 100, 0.5, {11, 12})
     collect(sampler)

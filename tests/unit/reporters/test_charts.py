@@ -73,7 +73,8 @@ def numbers(packed: dict[str, Any]) -> np.ndarray:
 def test_charts_of_all_kinds_of_runs(plan: Plan) -> None:
     heading, sections = contents(of(plan))
     charts = charts_in([heading, *sections])
-    assert {"causes", "batches", "throughput", "shares", "workers"} <= set(charts)
+    judged = set() if plan.batches < 3 else {"causes"}
+    assert judged | {"batches", "throughput", "shares", "workers"} <= set(charts)
     for chart in charts.values():
         assert "<script" not in str(chart.figure)
 

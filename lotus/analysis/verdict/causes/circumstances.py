@@ -69,6 +69,7 @@ class Circumstances:
     memory_left: float  # the least share of the memory, 0 to 1; NaN: not known
     affordable: float  # workers that the machine's memory is enough for; inf: not known
     epochs: int = 0  # 0: not known
+    taken: int = 0  # batches, in all of them; 0: not known
     left: bool = False  # each of several iterations was left before its end
     machine_cores: float = math.nan  # NaN: not known
     few_cores: float = math.nan  # that the program may use, all ranks; NaN: all, or not known
@@ -153,6 +154,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         memory_left=least_memory_share(scope.machine, scope.memory_bytes),
         affordable=_affordable(scope),
         epochs=scope.epoch_count,
+        taken=int((~flag(scope.waits, "failed")).sum()),
         left=scope.each_is_left,
         machine_cores=scope.machine_cores,
         few_cores=allowed_cores(scope) if cores_are_few(scope) else math.nan,

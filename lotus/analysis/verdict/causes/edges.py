@@ -228,6 +228,11 @@ def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstance
             "Most of it is starting the workers: check worker_init_fn, what the data set does in "
             "a new worker, and the number of workers."
         )
+    if not around.workers:
+        return Advice(
+            "Most of it is iter() itself, which without workers is the __iter__ of the sampler or "
+            "of the data set: do what it does there once, before the loop."
+        )
     return Advice(
         "Most of it is iter() itself: starting a worker copies the main process's memory map. Use "
         "fewer workers, or start them before large data is loaded.",

@@ -100,3 +100,18 @@ def test_waits_of_which_no_cause_takes_5_percent_do_not_make_a_loop_input_bound(
     assert "and no single cause takes 5%" in judgement.summary
     large = judged(Plan(**(small | {"operations": {"One": 0.9}})).run())  # type: ignore[arg-type]
     assert large.causes[0].title == "One"
+
+
+@pytest.mark.parametrize(("batches", "words"), [(1, "1 batch was"), (2, "2 batches were")])
+def test_one_or_two_batches_are_not_judged(batches: int, words: str) -> None:
+    judgement = judged(Plan(batches=batches).run())
+    assert verdict_words(judgement) == "NO VERDICT"
+    assert judgement.summary == f"Only {words} taken: too few to judge."
+    assert judged(Plan(batches=3).run()).causes
+
+
+def test_a_slow_iter_without_workers_says_nothing_of_workers() -> None:
+    run = Plan(workers=0, epochs=3, batches=4, iter=2000.0).run()
+    first = judged(run).causes[0]
+    assert first.kind == "start-up"
+    assert "__iter__ of the sampler" in first.advice
