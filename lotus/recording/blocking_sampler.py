@@ -191,9 +191,9 @@ class BlockingSampler:
             self._note_outside(pid, words[state_page.W_SINCE])
             return None
         if worker < 0:
-            in_pause = words[state_page.W_PHASE] == state_page.BETWEEN
-            self._own_code.look(pid, in_pause)
-            self._pauses.look(pid, in_pause, time.monotonic())
+            in_pause, now = words[state_page.W_PHASE] == state_page.BETWEEN, time.monotonic()
+            for sampler in (self._own_code, self._pauses):
+                sampler.look(pid, in_pause, now)
         if self._times.read((pid, worker)):
             self._kept.read((pid, worker), self._descendants)
         if words[state_page.W_PHASE] in _LOOKED_AT and not self._reasons.problem:

@@ -145,10 +145,16 @@ def test_one_of_a_loop_is_ended_by_its_end(folder: Path) -> None:
     # GIVEN a py-spy that looks at a training step and would go on
     sampler, child = started(folder)
     # WHEN another process is between its loops, and then that one
-    sampler.look(13, in_pause=True)
-    sampler.look(12, in_pause=False)
+    for seconds in (0.0, 1.0):
+        sampler.look(13, in_pause=True, now=seconds)
+        sampler.look(12, in_pause=False, now=seconds)
+    # AND a pause of that one is over soon
+    sampler.look(12, in_pause=True, now=2.0)
+    sampler.look(12, in_pause=True, now=2.02)
+    sampler.look(12, in_pause=False, now=2.04)
+    sampler.look(12, in_pause=True, now=2.06)
     assert child.poll() is None
-    sampler.look(12, in_pause=True)
+    sampler.look(12, in_pause=True, now=2.2)
     # THEN what it has seen is kept
     collect(sampler)
     assert child.returncode == -signal.SIGINT
