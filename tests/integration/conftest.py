@@ -44,7 +44,15 @@ class Traced(Ended):
 
     @cached_property
     def run(self) -> Run:
-        return lotus.load(self.path)
+        """The run, without the note that a warm program, started by a server, is not below lotus.
+
+        It is made only if the program was seen to go on, so it depends on how long it runs.
+        """
+        run = lotus.load(self.path)
+        run.notes = [
+            note for note in run.notes if "not below lotus in the process tree" not in note
+        ]
+        return run
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
