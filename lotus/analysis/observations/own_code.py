@@ -46,10 +46,10 @@ class HotFunction:
 
 def of_program(chain: list[HotFunction]) -> HotFunction:
     """Return the innermost function that is not of a library; else the innermost."""
-    own = [hot for hot in chain if not LIBRARY.search(hot.file)]
+    in_files = [hot for hot in chain if is_of_program(hot)]
     # Generated code of a library has no file either, as the methods of a manager's proxies.
-    in_files = [hot for hot in own if not hot.file.startswith("<")]
-    return (in_files or own or chain)[-1]
+    own = in_files or [hot for hot in chain if not LIBRARY.search(hot.file)]
+    return (own or chain)[-1]
 
 
 def is_of_program(hot: HotFunction) -> bool:

@@ -12,14 +12,14 @@ from lotus.analysis.replay.recorded_epochs import RecordedEpoch, recorded_epochs
 
 # If fewer batches than this share take twice the usual, they are stalls, which come by chance,
 # unless most come at even distances. By chance, one distance in seven is so near to the median.
-_COSTLY_TIMES, _COSTLY_SHARE = 2.0, 0.08
+COSTLY_TIMES, _COSTLY_SHARE = 2.0, 0.08
 _EVEN, _MOSTLY_EVEN, _LEAST_COSTLY = 0.2, 0.7, 6
 # Training steps are uneven if some, and not by chance, take so many times the mean, and together so
 # much of the time of all.
 _LONG_TIMES, _LONG_SHARE, _LEAST_LONG = 4.0, 0.5, 3
 _MOST_PREFETCH = 64
 _ENOUGH = 0.8  # of what a prefetch without a limit would save
-_LEAST_SAVED = 0.5  # of the waits
+LEAST_SAVED = 0.5  # of the waits
 _LEAST_OF_LOOP = 0.05
 # A replay with the present prefetch factor must come this near to the measured waits, as a share.
 _TOLERANCE = 0.3
@@ -52,7 +52,7 @@ class Prefetch:
     @property
     def hides(self) -> bool:
         """True if it also hides most of the waits."""
-        return self.helps and self.saved_share >= _LEAST_SAVED
+        return self.helps and self.saved_share >= LEAST_SAVED
 
 
 NOTHING = Prefetch(0, 0.0, 0.0, 0.0)
@@ -119,7 +119,7 @@ def costly_batches(batches: pd.DataFrame) -> Bools:
     made = _making_ns(batches)
     known = np.isfinite(made)
     usual = float(np.median(made[known])) if known.any() else np.inf
-    return np.asarray(np.nan_to_num(made) > _COSTLY_TIMES * usual, np.bool_)
+    return np.asarray(np.nan_to_num(made) > COSTLY_TIMES * usual, np.bool_)
 
 
 def _making_ns(batches: pd.DataFrame) -> Floats:

@@ -16,6 +16,7 @@ CALLBACK = "callback"
 STARTUP, WAIT, STEP, SHUTDOWN = "start-up", "wait", "step", "shut-down"
 FIRST_STEP = "first-step"
 OUTSIDE = (IMPORTS, SETUP, BETWEEN, AFTER)
+MOST_PARTS = 8  # of a short chart
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def _without(parts: list[RunPart], over: float) -> list[RunPart]:
 START, EDGES, REST = "start", "edges", "rest"
 
 
-def condensed(time: RunTime, most: int = 8, least: float = 0.01) -> list[RunPart]:
+def condensed(time: RunTime, most: int = MOST_PARTS, least: float = 0.01) -> list[RunPart]:
     """Return the parts for a short chart, in the order of a run; they add up to its wall time.
 
     `start` is imports and set-up, `edges` start-up and shut-down of a loader's loops. What is less

@@ -19,19 +19,18 @@ _WORDS = {
     run_time.REST: "the rest",
 }
 _BAR, _WIDEST = 24, 36  # columns
-_MOST = 8  # parts
 _ROUNDED_OFF = 0.005  # of the wall time
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def parts(summary: Summary, most: int = _MOST) -> Iterator[tuple[str, float, float]]:
+def parts(summary: Summary, most: int = run_time.MOST_PARTS) -> Iterator[tuple[str, float, float]]:
     """Yield (part, nanoseconds, share of the wall time), in the order of a run; at most `most`."""
     names = {each.scope.loader: _name(each.scope.settings) for each in summary.loaders}
     return parts_of(summary.time, names, most)
 
 
 def parts_of(
-    time: run_time.RunTime | None, names: Mapping[int, str], most: int = _MOST
+    time: run_time.RunTime | None, names: Mapping[int, str], most: int = run_time.MOST_PARTS
 ) -> Iterator[tuple[str, float, float]]:
     """Yield the same from a time and the names of loaders by number."""
     if time is None:
@@ -49,7 +48,7 @@ def _name(settings: dict[str, object]) -> str:
     return shorten(plain(name), 16) if isinstance(name, str) else ""
 
 
-def lines(summary: Summary, most: int = _MOST) -> Iterator[str]:
+def lines(summary: Summary, most: int = run_time.MOST_PARTS) -> Iterator[str]:
     """Yield a heading and a line for each of at most `most` parts, at most 80 columns wide.
 
     Without a line for the rest where it is no more than what is rounded off.

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import Bools, flag, integer, number, total
-from lotus.analysis.replay.prefetch_replay import costly_batches
+from lotus.analysis.replay.prefetch_replay import COSTLY_TIMES, LEAST_SAVED, costly_batches
 from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.batch_making import TOGETHER
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
@@ -19,15 +19,13 @@ from lotus.analysis.verdict.causes.outliers import (
     outlier_charge,
     where_most,
 )
-from lotus.analysis.verdict.causes.prefetch import PREFETCH, comes_first, raised
+from lotus.analysis.verdict.causes.prefetch import PREFETCH, comes_first, raised, saved_words
 from lotus.analysis.verdict.causes.remedy import CODE, MORE_PREFETCH
 from lotus.common.formatting import duration, plural, share
 
 _IDLE = 0.4  # of the workers' time: more batches ahead would hide some waits
-_TIMES = 2.0  # the usual, in their making
 # Of batches, and of their making: few that take most of it.
 _FEW, _LEAST_FEW, _MOST_OF_MAKING = 0.25, 3, 0.5
-_MOST_HIDDEN = 0.5  # of the waits
 _MOST_AGAIN = 0.5  # again_share: the samples are slow, not the moment
 
 
@@ -77,7 +75,7 @@ def _costly(ledger: Ledger) -> Bools:
     fetch, known = ledger.made.components.fetch, ledger.made.known
     usual = float(np.median(fetch[known])) if known.any() else math.inf
     # A batch may also be late because its worker could not send it.
-    costly = costly_batches(ledger.scope.batches) & known & (fetch > _TIMES * usual)
+    costly = costly_batches(ledger.scope.batches) & known & (fetch > COSTLY_TIMES * usual)
     return costly if ledger.better_prefetch.hides or _take_most(ledger, costly) else none
 
 
@@ -168,24 +166,14 @@ def _slow_batches_reason(evidence: Evidence) -> str:
         )
     if evidence.has("usual_batch_ns"):
         slowest = f"{evidence['slowest_epoch']:.0f}/{evidence['slowest_batch']:.0f}"
-        return (
+        text = (
             f"The slowest, {slowest} (epoch/batch), took {duration(evidence['slowest_batch_ns'])}, "
-            f"a usual one {duration(evidence['usual_batch_ns'])}.{_replayed(evidence)}"
+            f"a usual one {duration(evidence['usual_batch_ns'])}."
         )
+        return f"{text} {saved_words(evidence)}" if evidence.has("prefetch_factor") else text
     return (
         f"In the slowest, a typical sample took {duration(evidence['slowest_sample_ns'])}; "
         f"otherwise that worker takes {duration(evidence['typical_ns'])}."
-    )
-
-
-def _replayed(evidence: Evidence) -> str:
-    """Return a sentence on what a higher prefetch factor saves; "" if it does not help."""
-    if not evidence.has("prefetch_factor"):
-        return ""
-    return (
-        " In a replay with the measured times of each batch, a prefetch factor of "
-        f"{evidence['prefetch_factor']:.0f} would save {share(evidence['saved_share'])} of the "
-        "waits."
     )
 
 
@@ -200,7 +188,7 @@ def _against_slow_batches(charge: Charge, around: Circumstances) -> Advice:
         )
     hidden = ""
     if "prefetch_factor" in charge.evidence:
-        what = "hides" if charge.evidence["saved_share"] >= _MOST_HIDDEN else "hides a part of"
+        what = "hides" if charge.evidence["saved_share"] >= LEAST_SAVED else "hides a part of"
         hidden = f"{raised(charge, around)}, which {what} them. "
     return Advice(
         f"{hidden}{_against_their_cost(charge, around)}{_in_own_code(around)}",
@@ -209,15 +197,11 @@ def _against_slow_batches(charge: Charge, around: Circumstances) -> Advice:
 
 
 def _against_their_cost(charge: Charge, around: Circumstances) -> str:
-    if "prefetch_factor" in charge.evidence:
+    if charge.evidence.keys() & {"prefetch_factor", "usual_batch_ns"}:
+        start = "Or make" if "prefetch_factor" in charge.evidence else "Make"
         return (
-            "Or make them cheaper: see what they have in common, and do it once, ahead of time, or "
-            "spread it over the other batches."
-        )
-    if "usual_batch_ns" in charge.evidence:
-        return (
-            "Make them cheaper: see what they have in common, and do it once, ahead of time, or "
-            "spread it over the other batches."
+            f"{start} them cheaper: see what they have in common, and do it once, ahead of time, "
+            "or spread it over the other batches."
         )
     if _come_again(charge):
         return (

@@ -75,10 +75,15 @@ def _reason(evidence: Evidence) -> str:
             f"workers make some ({share(evidence['all_making_share'])} of these waits)."
         )
     idle = "during the long steps" if evidence["long_steps"] > 0 else "between the bursts"
+    return f"The workers are idle {idle}. {saved_words(evidence)}"
+
+
+def saved_words(evidence: Evidence) -> str:
+    """Return a sentence on what the prefetch factor that was found saves."""
     return (
-        f"The workers are idle {idle}. In a replay with the measured times of each batch, a "
-        f"prefetch factor of {evidence['prefetch_factor']:.0f} would save "
-        f"{share(evidence['saved_share'])} of the waits."
+        "In a replay with the measured times of each batch, a prefetch factor of "
+        f"{evidence['prefetch_factor']:.0f} would save {share(evidence['saved_share'])} of the "
+        "waits."
     )
 
 

@@ -48,8 +48,8 @@ class IndexQueue:
         if self._has_made and not self._told:
             self._told = True
             # By now the data set's own code has changed its settings, as in what it opens lazily.
-            told = {"event": "worker_threads", "worker": recorder.worker, **_threads()}
-            recorder.event({**told, "cpus": rusage.cpus()})
+            settings = {**_threads(), "cpus": rusage.cpus()}
+            recorder.event({"event": "worker_threads", "worker": recorder.worker, **settings})
         self._waiting_since = self._waiting_since or start
         page = recorder.page.words
         page[state_page.W_PHASE] = state_page.IDLE
