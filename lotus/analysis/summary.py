@@ -28,7 +28,7 @@ from lotus.analysis.samples.operation_statistics import (
 from lotus.analysis.samples.slow_batches import slow_batches
 from lotus.analysis.samples.slow_samples import slowest_samples
 from lotus.analysis.verdict.account import Account, account
-from lotus.analysis.verdict.causes.circumstances import circumstances
+from lotus.analysis.verdict.advice.circumstances import circumstances
 from lotus.analysis.verdict.run_time import RunTime, run_time
 from lotus.analysis.verdict.time_outside import with_outside
 from lotus.analysis.verdict.verdict import MODERATE, Verdict, judge

@@ -19,7 +19,7 @@ from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.counters.function_profile import known_events
 from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.account import account
-from lotus.analysis.verdict.causes.batch_making import core_shared
+from lotus.analysis.verdict.loop_time.batch_making import core_shared
 from lotus.compare import measures, next_step, uncertainty
 from lotus.compare.cpu_pair import CpuPair, cpu_pair
 from lotus.compare.differences import Fact, loader_facts, other_machine, run_facts

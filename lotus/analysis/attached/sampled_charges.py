@@ -26,12 +26,11 @@ from lotus.analysis.machine.memory_growth import MemoryGrowth, growth_of
 from lotus.analysis.observations.looks import COMPUTING, LEAST_LOCKED, LEAST_LOOKS, LOCK
 from lotus.analysis.observations.own_code import hot_functions, hot_lines
 from lotus.analysis.verdict.account import Account
+from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import Charge
-from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
-from lotus.analysis.verdict.causes.ledger import COLD_SHARE
 from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
 from lotus.analysis.verdict.causes.memory import charges_of
 from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
@@ -47,6 +46,7 @@ from lotus.analysis.verdict.causes.threads import (
 )
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, SENDING
 from lotus.analysis.verdict.causes.work import COLLATE, DATASET, OPERATION
+from lotus.analysis.verdict.loop_time.ledger import COLD_SHARE
 
 ASLEEP = "asleep"  # blocked, and the kernel did not say in what
 _KINDS = {

@@ -13,10 +13,10 @@ from lotus.analysis.machine.core_use import CoreUse
 from lotus.analysis.replay.undisturbed_epochs import undisturbed_loop
 from lotus.analysis.verdict.cause_spread import UNKNOWN, CauseSpread, cause_spread
 from lotus.analysis.verdict.causes import BY_KIND, CAUSES
-from lotus.analysis.verdict.causes.batch_making import BatchMaking
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, CauseRow, Charge
-from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.threads import OTHERS
+from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common import long_arrays
 
 _LEAST_NS = 1.0

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.account import Account
+from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS
-from lotus.analysis.verdict.causes.circumstances import Circumstances
 from lotus.analysis.verdict.causes.threads import OTHERS
 
 _LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from lotus.analysis.common.columns import ratio
 from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.machine.machine_readings import ROOM, SWAPPED
-from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.repetition import how_often
 from lotus.analysis.verdict.causes.storage import KEEP_LESS, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS, WORKER_THREADS

@@ -12,16 +12,16 @@ import pandas as pd
 
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.verdict import remarks
+from lotus.analysis.verdict import missing_cores, remarks
 from lotus.analysis.verdict.account import Account, account
-from lotus.analysis.verdict.causes import BY_KIND, missing_cores
+from lotus.analysis.verdict.advice.circumstances import Circumstances, circumstances
+from lotus.analysis.verdict.advice.remedy import CODE, Remedy
+from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
-from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.edges import REST, TRACING
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
-from lotus.analysis.verdict.causes.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS

@@ -4,8 +4,8 @@ import os
 import shlex
 
 from lotus.analysis.summary import UNKNOWN_PROGRAM, LoaderSummary, Summary
+from lotus.analysis.verdict.advice.remedy import PERSISTENT, PINNED, PREFETCH, WORKERS, Remedy
 from lotus.analysis.verdict.causes.outside import OUTSIDE
-from lotus.analysis.verdict.causes.remedy import PERSISTENT, PINNED, PREFETCH, WORKERS, Remedy
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS
 from lotus.analysis.verdict.verdict import Cause
 from lotus.common import tunable_loop

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lotus.analysis.replay.gain_prediction import Prediction
-from lotus.analysis.verdict.causes.remedy import CODE, Remedy
+from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.verdict import Cause
 from lotus.reporters.run.next_steps import later_causes, step_words
 

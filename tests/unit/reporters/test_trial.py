@@ -7,7 +7,7 @@ import pytest
 
 from lotus.analysis.replay.gain_prediction import Prediction
 from lotus.analysis.summary import Summary, summarise
-from lotus.analysis.verdict.causes.remedy import Remedy
+from lotus.analysis.verdict.advice.remedy import Remedy
 from lotus.common.formatting import factor
 from lotus.reporters.run import short_report, trial
 from tests.unit.simulated import Plan

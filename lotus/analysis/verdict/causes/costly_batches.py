@@ -8,11 +8,10 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Bools, flag, integer, number, total
 from lotus.analysis.replay.prefetch_replay import COSTLY_TIMES, LEAST_SAVED, costly_batches
-from lotus.analysis.verdict.causes.advice import Advice
-from lotus.analysis.verdict.causes.batch_making import TOGETHER
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import CODE, MORE_PREFETCH
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
 from lotus.analysis.verdict.causes.outliers import (
     SLOW_SAMPLES,
     hidden_by_prefetch,
@@ -20,7 +19,8 @@ from lotus.analysis.verdict.causes.outliers import (
     where_most,
 )
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, comes_first, raised, saved_words
-from lotus.analysis.verdict.causes.remedy import CODE, MORE_PREFETCH
+from lotus.analysis.verdict.loop_time.batch_making import TOGETHER
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import duration, plural, share
 
 _IDLE = 0.4  # of the workers' time: more batches ahead would hide some waits

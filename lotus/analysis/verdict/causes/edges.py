@@ -8,14 +8,14 @@ import numpy as np
 from lotus.analysis.common.columns import flag, median, number, ratio, total
 from lotus.analysis.observations.looks import looks_at_step
 from lotus.analysis.observations.own_code import of_program
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import CODE, FEWER_WORKERS, NOTHING, Remedy, keep_workers
+from lotus.analysis.verdict.advice.worker_advice import HEADROOM
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always, fixed
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import CODE, FEWER_WORKERS, NOTHING, Remedy, keep_workers
 from lotus.analysis.verdict.causes.waiting import WAITING_FACTS, look_evidence, mostly_blocked
-from lotus.analysis.verdict.causes.worker_advice import HEADROOM
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import duration, plural, share
 
 _MUCH_TAKEN = 0.1  # of the start-up

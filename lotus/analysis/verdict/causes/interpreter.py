@@ -5,13 +5,13 @@ from collections.abc import Iterable
 
 from lotus.analysis.observations.looks import LOCK, Looks, python_threads
 from lotus.analysis.observations.step_lock import StepLock
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.advice import Advice
-from lotus.analysis.verdict.causes.batch_making import BY_CHANCE, TOGETHER
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS
+from lotus.analysis.verdict.loop_time.batch_making import BY_CHANCE, TOGETHER
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import amount, duration, plural, share
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from lotus.analysis.common.columns import mean, number, ratio, total
-from lotus.analysis.verdict.causes.advice import Advice
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import duration, share
 
 

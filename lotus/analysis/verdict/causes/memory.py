@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from lotus.analysis.machine.memory_growth import MemoryGrowth, memory_growth
-from lotus.analysis.verdict.causes.advice import Advice
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import duration, size
 
 _GRAVE = 0.02  # of the memory that is left: copies of less do no harm

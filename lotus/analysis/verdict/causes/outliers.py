@@ -13,13 +13,11 @@ from lotus.analysis.common.columns import Bools, batch_rows, integer, number, ra
 from lotus.analysis.observations.looks import SHARED_LOCK
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.samples.outlier_samples import costliest
-from lotus.analysis.verdict.causes.advice import Advice
-from lotus.analysis.verdict.causes.batch_making import ALONE, BY_CHANCE
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, NOTHING, Remedy, set_prefetch
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Excess, Ledger
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
-from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS, NOTHING, Remedy, set_prefetch
 from lotus.analysis.verdict.causes.waiting import (
     WAITING_FACTS,
     blocked_reason,
@@ -27,6 +25,8 @@ from lotus.analysis.verdict.causes.waiting import (
     mostly_blocked,
 )
 from lotus.analysis.verdict.causes.work import looks_within
+from lotus.analysis.verdict.loop_time.batch_making import ALONE, BY_CHANCE
+from lotus.analysis.verdict.loop_time.ledger import Excess, Ledger
 from lotus.common.formatting import amount, duration, operation_name
 
 _SPARE = 0.1  # of the workers' time: with less, no order of the batches makes them in time

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from lotus.analysis.common.columns import ratio
-from lotus.analysis.verdict.causes.advice import Advice
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import MORE_PREFETCH, set_prefetch
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import MORE_PREFETCH, set_prefetch
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import plural, share, size
 
 _DEFAULT = 2  # torch's prefetch factor, where none is set

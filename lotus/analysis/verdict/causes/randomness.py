@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from lotus.analysis.data.repeated_samples import shared_generators
+from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import plain
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from lotus.analysis.verdict.causes.advice import Advice
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, DATA
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS, DATA
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import amount, plural
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from lotus.analysis.machine.core_use import LEAST_DELAY, MUCH_KEPT, cores_are_few
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import FEWER_WORKERS
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import FEWER_WORKERS
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import share
 
 # Of the time that other programs leave the step: lost to processes that could run at another time.

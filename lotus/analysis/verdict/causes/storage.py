@@ -12,11 +12,11 @@ from lotus.analysis.machine.machine_readings import (
     least_memory_share,
     within_loops,
 )
-from lotus.analysis.verdict.causes.advice import Advice, more_workers
+from lotus.analysis.verdict.advice.advice import Advice, more_workers
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import FEWER_WORKERS
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import FEWER_WORKERS
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import amount, operation_name, share, size
 
 # Memory that was full, and what helps.

@@ -15,12 +15,12 @@ from lotus.analysis.machine.core_use import (
     workers_are_bound,
 )
 from lotus.analysis.machine.machine_readings import within_loops
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import NOTHING, Remedy, set_threads
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.advice import Advice
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import NOTHING, Remedy, set_threads
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import duration, plural, share
 
 _HALF_A_CORE = 0.5

@@ -6,11 +6,9 @@ import numpy as np
 
 from lotus.analysis.common.columns import mean, number, ratio
 from lotus.analysis.observations.own_code import of_program
-from lotus.analysis.verdict.causes.advice import Advice
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import (
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import (
     CODE,
     FEWER_WORKERS,
     MORE_PREFETCH,
@@ -18,6 +16,8 @@ from lotus.analysis.verdict.causes.remedy import (
     Remedy,
     no_workers,
 )
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import duration, share, size
 
 

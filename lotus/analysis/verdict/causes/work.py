@@ -18,11 +18,11 @@ from lotus.analysis.observations.looks import (
 from lotus.analysis.observations.own_code import HotFunction, is_of_program, of_program
 from lotus.analysis.samples.mutual_slowing import mutual_slowing
 from lotus.analysis.samples.shared_pace import shared_pace_ns
-from lotus.analysis.verdict.causes.advice import Advice, more_workers
+from lotus.analysis.verdict.advice.advice import Advice, more_workers
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, Remedy
+from lotus.analysis.verdict.advice.worker_advice import worker_advice, workers_help
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.ledger import Ledger
-from lotus.analysis.verdict.causes.remedy import CODE_NOT_WORKERS, Remedy
 from lotus.analysis.verdict.causes.waiting import (
     OVERLAPS,
     REASONS,
@@ -31,7 +31,7 @@ from lotus.analysis.verdict.causes.waiting import (
     look_evidence,
     looked,
 )
-from lotus.analysis.verdict.causes.worker_advice import worker_advice, workers_help
+from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import amount, duration, operation_name, share
 
 OWN_CODE = ""  # its name in the table of observations

@@ -10,9 +10,9 @@ from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.account import account
+from lotus.analysis.verdict.advice.circumstances import circumstances
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import WAITS, Charge
-from lotus.analysis.verdict.causes.circumstances import circumstances
 from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.analysis.verdict.verdict import judge
 from tests.unit.simulated import Plan

@@ -10,7 +10,7 @@ import pytest
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.replay.gain_prediction import GainPrediction, Prediction
 from lotus.analysis.replay.loader_replay import replay
-from lotus.analysis.verdict.causes.remedy import CODE, Remedy
+from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.verdict import Cause, verdict
 from lotus.reporters.run import trial
 from tests.unit.analysis.machine.test_core_use import QUIET, cores

@@ -9,7 +9,7 @@ import pytest
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.samples.outlier_samples import outlier_samples, regular_distance
 from lotus.analysis.summary import summarise
-from lotus.analysis.verdict.causes.batch_making import BatchMaking
+from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lotus.analysis.replay.gain_prediction import UNKNOWN, Prediction
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.worker_advice import WorkerAdvice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.worker_advice import WorkerAdvice
 
 WORKERS, PREFETCH = "num_workers", "prefetch_factor"
 PERSISTENT, PINNED = "persistent_workers", "pin_memory"

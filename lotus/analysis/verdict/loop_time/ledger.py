@@ -26,8 +26,8 @@ from lotus.analysis.common.columns import (
 )
 from lotus.analysis.replay.prefetch_replay import NOTHING, Prefetch, enough_prefetch
 from lotus.analysis.replay.undisturbed_epochs import UndisturbedLoop, undisturbed_epochs
-from lotus.analysis.verdict.causes.batch_making import BatchMaking
-from lotus.analysis.verdict.causes.split_waits import split_waits
+from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
+from lotus.analysis.verdict.loop_time.split_waits import split_waits
 from lotus.common import long_arrays
 
 # An operation is cold where at least this much of its time went to storage; time in which others

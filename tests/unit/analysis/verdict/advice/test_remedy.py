@@ -2,7 +2,7 @@
 
 import pytest
 
-from lotus.analysis.verdict.causes.remedy import (
+from lotus.analysis.verdict.advice.remedy import (
     CODE,
     CODE_NOT_WORKERS,
     NOTHING,

@@ -7,13 +7,13 @@ import pytest
 
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
+from lotus.analysis.verdict.advice.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.cause_row import Charge
-from lotus.analysis.verdict.causes.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.causes.work import OPERATION
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import size
 from lotus.reporters.run.terminal import report
-from tests.unit.analysis.verdict.test_causes import judged
+from tests.unit.analysis.verdict.causes.test_causes import judged
 from tests.unit.simulated import Plan
 
 

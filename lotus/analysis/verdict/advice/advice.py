@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from lotus.analysis.verdict.causes.circumstances import Circumstances
-from lotus.analysis.verdict.causes.remedy import CODE, Remedy, set_workers
-from lotus.analysis.verdict.causes.worker_advice import worker_advice
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.remedy import CODE, Remedy, set_workers
+from lotus.analysis.verdict.advice.worker_advice import worker_advice
 
 
 @dataclass(frozen=True)

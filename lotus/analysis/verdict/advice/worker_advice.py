@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lotus.analysis.replay.gain_prediction import UNKNOWN
-from lotus.analysis.verdict.causes.batch_making import SHARED
-from lotus.analysis.verdict.causes.circumstances import Circumstances
+from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.loop_time.batch_making import SHARED
 from lotus.common.formatting import plural
 
 HEADROOM = 1.1  # over the workers that keep up on average

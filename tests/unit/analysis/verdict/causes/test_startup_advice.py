@@ -7,8 +7,8 @@ import pytest
 
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
+from lotus.analysis.verdict.advice.circumstances import circumstances
 from lotus.analysis.verdict.causes.cause_row import Charge
-from lotus.analysis.verdict.causes.circumstances import circumstances
 from lotus.analysis.verdict.causes.edges import STARTUP
 from lotus.analysis.verdict.verdict import verdict
 from tests.unit.simulated import Plan

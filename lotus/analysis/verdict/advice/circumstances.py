@@ -26,7 +26,7 @@ from lotus.analysis.observations.own_code import (
     hot_lines,
 )
 from lotus.analysis.replay.gain_prediction import GainPrediction
-from lotus.analysis.verdict.causes.batch_making import core_shared
+from lotus.analysis.verdict.loop_time.batch_making import core_shared
 
 _FAIR = 0.5  # of the cores, at least: other programs give way to what waits for a core, too
 

@@ -1,0 +1,1 @@
+"""Advice: its words, the change as data, and the circumstances on which it depends."""
