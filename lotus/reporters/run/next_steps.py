@@ -8,6 +8,7 @@ from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.reporters.run import trial
 
 LEAST_SECOND = 0.05  # of the loop: a second cause of less needs no advice
+_LEAST_GAIN = 1.1  # times as fast: a later step that is predicted to gain less is left out
 MOST_LATER = 2  # causes beyond the first that have advice
 _AT_EDGES = {STARTUP.kind, SHUTDOWN.kind}  # what helps against one helps against the other
 
@@ -16,13 +17,15 @@ def later_causes(judged: Verdict) -> list[Cause]:
     """Return the causes after the first that have a relevant share and advice of their own.
 
     The largest come first. Excluded are the training step, whose advice is for a loop that does not
-    wait, and other programs, which the verdict mentions first.
+    wait, other programs, which the verdict mentions first, and settings that a replay does not show
+    to help.
     """
     chosen = judged.causes[:1]
     for cause in judged.causes[1:]:
         if (
             cause.share >= LEAST_SECOND
             and cause.kind not in (TRAINING_STEP.kind, OTHERS.kind)
+            and _may_help(cause)
             and not any(_is_against(cause, earlier) for earlier in chosen)
         ):
             chosen.append(cause)
@@ -42,6 +45,11 @@ def step_words(cause: Cause) -> str:
     """Return the advice on a later cause, and its predicted gain alone."""
     gain = trial.expected(cause.remedy)
     return cause.advice + (f" Expected of it alone: {gain}." if gain else "")
+
+
+def _may_help(cause: Cause) -> bool:
+    gain = cause.remedy.expected
+    return not gain.is_possible or (gain.gain >= _LEAST_GAIN and (gain.is_shown or gain.at_best))
 
 
 def _is_against(cause: Cause, earlier: Cause) -> bool:

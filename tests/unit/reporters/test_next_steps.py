@@ -79,3 +79,21 @@ def test_what_a_later_step_gains_is_said_to_be_of_it_alone() -> None:
         "batches."
     )
     assert step_words(cause("Make it cheaper.")) == "Make it cheaper."
+
+
+@pytest.mark.parametrize(
+    ("expected", "is_listed"),
+    [
+        (Prediction(gain=1.5, low=1.4, high=1.6), True),
+        (Prediction(gain=1.5, low=0.9, high=2.1), False),
+        (Prediction(gain=1.05, low=1.04, high=1.06), False),
+        (Prediction(gain=1.06, low=0.9, high=1.06, at_best=True), False),
+        (Prediction(gain=1.5, low=0.9, high=1.5, at_best=True), True),
+        (Prediction(), True),
+    ],
+)
+def test_a_later_step_that_is_not_predicted_to_help_is_left_out(
+    expected: Prediction, is_listed: bool
+) -> None:
+    more = cause("Raise num_workers.", remedy=Remedy({"num_workers": 4}, expected=expected))
+    assert later(cause("Make it cheaper."), more) == [more.advice] * is_listed
