@@ -29,6 +29,9 @@ _TITLES = {
 _LONG, _PART = 5.0, 0.5
 _LEAST_NS = 3e9  # less passes in any program
 _WHEN_BUSY = 2.0  # times as long
+# What comes once in a job, of which a short run may be recorded, counts where it is this many times
+# the waits, which come in each epoch.
+_ONCE = 4.0
 
 
 _MOST = 0.5  # of the time: a line with more is named in the title
@@ -68,12 +71,12 @@ def _cause(time: RunTime, program: str, lines: Sequence[HotFunction], busy: bool
     for part in (BETWEEN, SETUP) if busy else (BETWEEN, SETUP, AFTER):
         ns = time.of(part)
         if part == BETWEEN:
-            much = ns > HIGH * (loops + ns)
+            much = ns > max(HIGH * (loops + ns), waits)
         else:
             # What the imports took is not known where they came before the recording.
-            least = max(_LONG * imports, longer * _PART * loops, longer * _LEAST_NS)
+            least = max(_LONG * imports, longer * _PART * loops, longer * _LEAST_NS, _ONCE * waits)
             much = imports > 0 and ns > least
-        if much and ns > waits and waits < HIGH * time.wall_ns:
+        if much and waits < HIGH * time.wall_ns:
             known = lines if part == BETWEEN else ()
             return _made(part, ns, waits, time, known, advice_at(known, program))
     return None

@@ -184,6 +184,22 @@ def test_a_long_set_up_is_a_cause_and_a_usual_one_is_not() -> None:
     assert with_outside(busy, divided(run), "") == busy
 
 
+@pytest.mark.parametrize(("times", "first"), [(3, "operation"), (6, "outside")])
+def test_a_set_up_is_compared_with_waits_that_come_in_each_epoch(times: int, first: str) -> None:
+    run = bounded(Plan(batches=100, step=20.0, operations={"Slow": 100.0}).run(), before=0.0)
+    time = divided(run)
+    waits = time.of(run_time.STARTUP, run_time.WAIT, run_time.SHUTDOWN)
+    # GIVEN a set-up that takes so many times as long as all waits of one epoch
+    imported = run.manifest["start_ns"] - round(times * waits)
+    run.processes = pd.DataFrame(
+        {"pid": [int(run.epochs["pid"].iloc[0])], "torch_ns": [imported]},
+    )
+    run.manifest["start_ns"] = imported - 1_000_000
+    judged = summarise(run).verdict
+    assert judged is not None
+    assert judged.causes[0].kind == first
+
+
 def test_a_run_without_an_end_has_no_division() -> None:
     run = Plan().run()
     run.manifest.pop("end_ns", None)
