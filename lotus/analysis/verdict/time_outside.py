@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lotus.analysis.observations.own_code import HotFunction
+from lotus.analysis.verdict.causes import cause_row
+from lotus.analysis.verdict.causes.edges import TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.outside import OUTSIDE, advice_at
 from lotus.analysis.verdict.run_time import (
     AFTER,
@@ -30,7 +32,7 @@ _LONG, _PART = 5.0, 0.5
 _LEAST_NS = 3e9  # less passes in any program
 _WHEN_BUSY = 2.0  # times as long
 # What comes once in a job, of which a short run may be recorded, counts where it is this many times
-# the waits, which come in each epoch.
+# what each epoch loses: its waits, and what slows its steps.
 _ONCE = 4.0
 
 
@@ -45,7 +47,7 @@ def with_outside(
     `program`: as `advice_at` takes it. `lines`: the program's own lines at which it was between
     its loops, as `hot_lines` returns them.
     """
-    cause = None if time is None else _cause(time, program, lines, busy=bool(judged.doubt))
+    cause = None if time is None else _cause(judged, time, program, lines)
     if cause is None or time is None:
         return judged
     what = cause.title.partition(",")[0]
@@ -58,28 +60,39 @@ def with_outside(
     )
 
 
-def _cause(time: RunTime, program: str, lines: Sequence[HotFunction], busy: bool) -> Cause | None:
+def _cause(
+    judged: Verdict, time: RunTime, program: str, lines: Sequence[HotFunction]
+) -> Cause | None:
     """Return the part outside of the loops that takes longer than all waits and much of the run.
 
-    `busy`: other programs had the cores. The time outside of the loops may be many times as long
-    then: the end of the program is not judged, and the set-up must be longer.
+    Where other programs had the cores, the time outside of the loops may be many times as long: the
+    end of the program is not judged then, and the set-up must be longer.
     """
+    busy = bool(judged.doubt)
     waits = time.of(STARTUP, WAIT, SHUTDOWN)
+    lost = waits + _lost_in_steps(judged)
     loops = waits + time.of(STEP)
     imports = time.of(IMPORTS)
     longer = _WHEN_BUSY if busy else 1.0
     for part in (BETWEEN, SETUP) if busy else (BETWEEN, SETUP, AFTER):
         ns = time.of(part)
         if part == BETWEEN:
-            much = ns > max(HIGH * (loops + ns), waits)
+            much = ns > max(HIGH * (loops + ns), lost)
         else:
             # What the imports took is not known where they came before the recording.
-            least = max(_LONG * imports, longer * _PART * loops, longer * _LEAST_NS, _ONCE * waits)
+            least = max(_LONG * imports, longer * _PART * loops, longer * _LEAST_NS, _ONCE * lost)
             much = imports > 0 and ns > least
         if much and waits < HIGH * time.wall_ns:
             known = lines if part == BETWEEN else ()
             return _made(part, ns, waits, time, known, advice_at(known, program))
     return None
+
+
+def _lost_in_steps(judged: Verdict) -> float:
+    """Return how much longer the steps took for a cause that is not their own work, ns."""
+    own_work = (TRAINING_STEP.kind, TRACING.kind)
+    of_step = (cause for cause in judged.causes if cause.part == cause_row.STEP)
+    return sum(cause.ns for cause in of_step if cause.kind not in own_work)
 
 
 def _made(

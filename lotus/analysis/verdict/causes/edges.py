@@ -20,6 +20,7 @@ from lotus.common.formatting import duration, plural, share
 
 _MUCH_TAKEN = 0.1  # of the start-up
 _MOST_OF_STEP = 0.5  # a line with more is in the title; a step that waits longer "mostly" waits
+_MOSTLY_IDLE = 0.5  # of the workers' time: more work fits into it
 _FAR_LONGER = 3.0  # times: what kept workers save is then a quarter of the start-up at most
 _STEP_WAITS = 0.15  # of the step: one that computes on the CPU is off it for less
 
@@ -97,7 +98,10 @@ def _loading_keeps_up(around: Circumstances, enough: int) -> str:
         text += f": the workers are idle {around.idle_share:.0%} of the time"
         if enough:
             text += f", and {enough} would be enough"
-    return f"{text}. To go faster, speed up the training step itself."
+    text += ". To go faster, speed up the training step itself."
+    if around.workers and around.idle_share >= _MOSTLY_IDLE:
+        text += " Work on data in it, such as transforms, can move to the workers."
+    return text
 
 
 TRAINING_STEP = CauseRow(

@@ -200,6 +200,23 @@ def test_a_set_up_is_compared_with_waits_that_come_in_each_epoch(times: int, fir
     assert judged.causes[0].kind == first
 
 
+def test_a_set_up_is_compared_with_what_slows_the_steps_as_well() -> None:
+    run = bounded(Plan(batches=100, step=40.0).run(), before=0.0)
+    imported = run.manifest["start_ns"] - 10_000_000_000
+    run.processes = pd.DataFrame(
+        {"pid": [int(run.epochs["pid"].iloc[0])], "torch_ns": [imported]},
+    )
+    run.manifest["start_ns"] = imported - 1_000_000
+    loop = summarise(run).loaders[0].verdict
+    assert with_outside(loop, divided(run), "").kind == "outside"
+    step = loop.causes[0]
+    assert step.kind == "consumer"
+    slowed = replace(loop, causes=[replace(step, kind="step-threads", ns=3e9), step])
+    assert with_outside(slowed, divided(run), "") == slowed
+    little = replace(loop, causes=[replace(step, kind="step-threads", ns=1e9), step])
+    assert with_outside(little, divided(run), "").kind == "outside"
+
+
 def test_a_run_without_an_end_has_no_division() -> None:
     run = Plan().run()
     run.manifest.pop("end_ns", None)

@@ -239,15 +239,19 @@ def test_too_many_workers_are_told() -> None:
     judgement = judged(Plan(workers=8, batches=100, step=30).run())
     assert judgement.kind == "consumer-bound"
     assert "and 1 would be enough" in judgement.causes[0].advice
+    assert "Work on data in it, such as transforms, can move" in judgement.causes[0].advice
 
 
 def test_workers_that_are_never_idle_are_not_too_many() -> None:
     run = Plan(workers=2, step=100.0).run()
     of_two = judged(run).causes[0]
     assert (of_two.kind, "would be enough" in of_two.advice) == ("consumer", True)
+    assert "can move to the workers" in of_two.advice
     # GIVEN workers that without a core take as long for their batches as the steps last
     run.batches["idle_ns"] = run.batches["idle_in_loop_ns"] = 0
-    assert "would be enough" not in judged(run).causes[0].advice
+    advice = judged(run).causes[0].advice
+    assert "would be enough" not in advice
+    assert "can move to the workers" not in advice
 
 
 @pytest.mark.parametrize("level", ["batch", "sample"])
