@@ -15,6 +15,12 @@ from lotus.analysis.common.columns import Floats, integer, number
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.samples.first_samples import first_samples
 
+# Exponents: from the first on, samples share a limit; up to the second, none.
+SHARES_LIMIT, SHARES_NONE = 0.6, 0.2
+SLOWING_FACTS = {
+    "mutual_slowing": "Exponent by which a sample takes longer, the more are made at a time; "
+    "0: it does not, 1: twice as long beside twice as many.",
+}
 # Of the most samples that are made at a time: up to the first share they are few, from the second
 # many.
 _FEW, _MANY = 0.7, 0.85

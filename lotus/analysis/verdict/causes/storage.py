@@ -12,9 +12,15 @@ from lotus.analysis.machine.machine_readings import (
     least_memory_share,
     within_loops,
 )
+from lotus.analysis.samples.mutual_slowing import (
+    SHARES_LIMIT,
+    SHARES_NONE,
+    SLOWING_FACTS,
+    mutual_slowing,
+)
 from lotus.analysis.verdict.advice.advice import Advice, more_workers
 from lotus.analysis.verdict.advice.circumstances import Circumstances
-from lotus.analysis.verdict.advice.remedy import FEWER_WORKERS
+from lotus.analysis.verdict.advice.remedy import DATA, FEWER_WORKERS
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import amount, operation_name, share, size
@@ -52,6 +58,7 @@ def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
             "major_faults": total(number(batches, "major_faults")),
             "fetch_ns": total(ledger.made.components.fetch),
             "cpu_ns": total(number(batches, "cpu_ns")),
+            "mutual_slowing": mutual_slowing(ledger.scope),
             **more,
         }
         yield Charge(kind, max(parts)[1], sum(ns for ns, _ in parts), evidence)
@@ -73,14 +80,34 @@ def _reason(evidence: Evidence) -> str:
 
 
 def _advice(charge: Charge, around: Circumstances) -> Advice:
-    rate = charge.evidence.get("read_bytes_per_s", math.nan)
-    unless = "" if not rate > 0 else f" unless {size(rate)} a second is all that it gives"
-    workers = more_workers(around, waits=True, steady=False).remedy
+    evidence = Evidence(charge.evidence)
+    came = "The data came from storage, not from the page cache"
+    return against_reading(came, evidence["mutual_slowing"], around, evidence["read_bytes_per_s"])
+
+
+def against_reading(
+    why: str, slowing: float, around: Circumstances, bytes_per_s: float = math.nan
+) -> Advice:
+    """Return the advice on samples that wait for storage.
+
+    `why`: the words before it. `slowing`: as `mutual_slowing` returns it. More workers are advised
+    only where samples did not slow each other, or where there was one worker at most.
+    """
+    text = (
+        f"{why}: keep the files on a faster or local disk, in memory, or in fewer and larger files."
+    )
+    if slowing >= SHARES_LIMIT:
+        alone = "A sample takes less time while fewer are read at a time: more workers do not help."
+        return Advice(f"{text} {alone}", DATA.with_changes({"num_workers": "not more"}))
+    if around.workers > 1 and not slowing <= SHARES_NONE:
+        # With more workers, two programs of two read at 0.7 and at 0.9 of their speed.
+        measured = "Whether more workers read faster or slower, `lotus tune` measures."
+        return Advice(f"{text} {measured}", DATA)
+    unless = f" unless {size(bytes_per_s)} a second is all that it gives" if bytes_per_s > 0 else ""
+    more = more_workers(around, waits=True, steady=False)
     return Advice(
-        "The files came from storage, not from the page cache: keep them on a faster or local "
-        "disk, in memory, or in fewer and larger files. More workers read more files at once, "
-        f"which is faster{unless}.",
-        workers.with_changes({"data": "other"}),
+        f"{text} More workers read more files at once, which is faster{unless}. {more.text}",
+        more.remedy.with_changes({"data": "other"}),
     )
 
 
@@ -90,7 +117,7 @@ _FACTS = {
     "major_faults": "Pages read from storage.",
     "fetch_ns": "Time of the fetches, nanoseconds.",
     "cpu_ns": "CPU time of the fetches, nanoseconds.",
-}
+} | SLOWING_FACTS
 COLD_FILES = CauseRow(
     kind="cold-files",
     title="cold files",

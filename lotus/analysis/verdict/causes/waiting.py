@@ -9,10 +9,6 @@ _BY_LIMIT = "more workers overlap these waits, unless all of them share one limi
 _BY_PROCESS = "more workers overlap these waits, if that process leaves cores free. "
 _BY_LINE = "more workers overlap these waits, as long as there is bandwidth left. "
 _BY_ANSWERS = "more workers overlap these waits, if that process answers several at a time. "
-_STORAGE = (
-    "keep the files on a faster or local disk, in memory, or in fewer and larger files. More "
-    "workers read more files at once. "
-)
 REASONS = {
     SHARED_LOCK: ("waits for a lock that processes share", ""),
     "lock": ("waits for other threads of its process", "find out what they do. "),
@@ -22,9 +18,9 @@ REASONS = {
     "events": ("waits for the network or for another process", _BY_LINE),
     "pipe": ("waits for another process, over a pipe", _BY_PROCESS),
     "child": ("waits for another process to end", _BY_PROCESS),
-    "file": ("waits for files", _STORAGE),
-    "storage": ("waits for storage", _STORAGE),
-    "page-fault": ("waits for memory pages", _STORAGE),
+    "file": ("waits for files", ""),
+    "storage": ("waits for storage", ""),
+    "page-fault": ("waits for memory pages", ""),
     "other": ("waits", OVERLAPS),
 }
 

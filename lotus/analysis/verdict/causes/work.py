@@ -16,13 +16,19 @@ from lotus.analysis.observations.looks import (
     looks_at,
 )
 from lotus.analysis.observations.own_code import HotFunction, is_of_program, of_program
-from lotus.analysis.samples.mutual_slowing import mutual_slowing
+from lotus.analysis.samples.mutual_slowing import (
+    SHARES_LIMIT,
+    SHARES_NONE,
+    SLOWING_FACTS,
+    mutual_slowing,
+)
 from lotus.analysis.samples.shared_pace import shared_pace_ns
 from lotus.analysis.verdict.advice.advice import Advice, more_workers
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, Remedy
 from lotus.analysis.verdict.advice.worker_advice import worker_advice, workers_help
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.storage import against_reading
 from lotus.analysis.verdict.causes.waiting import (
     OVERLAPS,
     REASONS,
@@ -44,20 +50,19 @@ _FAR_MORE, _NEARLY_ALL = 4.0, 0.8
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 _PACED = ("sleep", "socket", "events")  # how a thread awaits its turn at a limit
 _MOST_OF_FETCH = 0.5
-# Exponents of `mutual_slowing`: from the first on, samples share a limit; up to the second, none.
-_SHARES_LIMIT, _SHARES_NONE = 0.6, 0.2
 # A process that answers at once: those who ask it pack and unpack for this share of their time, or
 # it computes on so many cores.
 _PACKS, _ANSWERS_CORES = 0.25, 0.3
-# Waits that more workers may make longer for each other.
-_UNSTEADY = ("storage", "file", "page-fault", LOCAL_SOCKET)
-_FACTS = {
-    "fetch_share": "Share of the fetches' time, 0 to 1.",
-    "total_ns": "Its time in all workers, nanoseconds.",
-    "shared_pace_ns": "From a sample to the next one of any worker, where even, nanoseconds.",
-    "mutual_slowing": "Exponent by which a sample takes longer, the more are made at a time; "
-    "0: it does not, 1: twice as long beside twice as many.",
-} | WAITING_FACTS
+_READING = ("storage", "file", "page-fault")
+_FACTS = (
+    {
+        "fetch_share": "Share of the fetches' time, 0 to 1.",
+        "total_ns": "Its time in all workers, nanoseconds.",
+        "shared_pace_ns": "From a sample to the next one of any worker, where even, nanoseconds.",
+    }
+    | SLOWING_FACTS
+    | WAITING_FACTS
+)
 
 
 def looks_within(ledger: Ledger, name: str) -> Looks:
@@ -84,7 +89,10 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     "total_ns": made,
                     **look_evidence(looks),
                 }
-                if looks.reason in _PACED and evidence["fetch_share"] >= _MOST_OF_FETCH:
+                if (
+                    looks.reason in (*_PACED, *_READING)
+                    and evidence["fetch_share"] >= _MOST_OF_FETCH
+                ):
                     evidence["shared_pace_ns"] = shared_pace_ns(ledger.scope)
                     evidence["mutual_slowing"] = mutual_slowing(ledger.scope)
                 ns = ledger.take_component(place)
@@ -153,12 +161,12 @@ def _reason(evidence: Evidence) -> str:
             f". Samples arrived at even intervals of {duration(evidence['shared_pace_ns'])}, "
             "whichever worker asked"
         )
-    if evidence["mutual_slowing"] >= _SHARES_LIMIT:
+    if evidence["mutual_slowing"] >= SHARES_LIMIT:
         text += (
             ". With half as many made at a time, each sample took "
             f"{share(1 - 2 ** -evidence['mutual_slowing'])} less"
         )
-    elif evidence["mutual_slowing"] <= _SHARES_NONE:
+    elif evidence["mutual_slowing"] <= SHARES_NONE:
         text += ". Samples took as long when fewer were made at a time"
     return text + "."
 
@@ -246,9 +254,12 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
             CODE_NOT_WORKERS,
         )
     words, helps = REASONS.get(reason, ("waits (network, lock, sleep)", OVERLAPS))
-    if Evidence(charge.evidence)["mutual_slowing"] <= _SHARES_NONE:
+    slowing = Evidence(charge.evidence)["mutual_slowing"]
+    if reason in _READING:
+        return against_reading(f"It {words}", slowing, around)
+    if slowing <= SHARES_NONE:
         helps = OVERLAPS
-    workers = more_workers(around, waits=True, steady=reason not in _UNSTEADY)
+    workers = more_workers(around, waits=True, steady=reason != LOCAL_SOCKET)
     return workers.after(f"It {words}: {helps}")
 
 
@@ -297,7 +308,9 @@ def _asks_who_computes(charge: Charge, around: Circumstances) -> bool:
 def _is_paced(charge: Charge) -> bool:
     """Return True if samples come as if the workers shared a limit."""
     evidence = Evidence(charge.evidence)
-    return evidence.has("shared_pace_ns") or evidence["mutual_slowing"] >= _SHARES_LIMIT
+    if looked(charge).reason not in _PACED:
+        return False
+    return evidence.has("shared_pace_ns") or evidence["mutual_slowing"] >= SHARES_LIMIT
 
 
 def _how_paced(charge: Charge) -> str:
