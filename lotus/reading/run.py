@@ -322,15 +322,16 @@ class Run:
         """One row per iteration of a loader.
 
         rank, local_rank, world_size, host, pid, loader, epoch, start_ns, startup_ns (`iter()` to
-        the end of the first `next`), iter_ns (`iter()` itself), end_ns (NaN if killed), batches,
-        exhausted, shutdown_ns, peak_rss (bytes; the peak of the process until then), ahead
-        (batches that a library takes before it yields the first), sanity (whether it was
-        Lightning's sanity check before training), cpus (that the iterating thread was allowed to
-        use, such as "0-3,8"; "" if unknown), threads (Python threads of the program besides its
-        main thread; -1 if unknown), torch_threads (in which torch computes; -1 if unknown), own_ns
-        (CPU time of the tracer's work around `next`, in the training steps; NaN if unknown),
-        state_dict_ns (`state_dict()` of a StatefulDataLoader, in the training steps; or NaN),
-        callback_ns (a callback of lotus.integrations, after this epoch began and before the next).
+        the end of the first `next`), iter_ns (`iter()` itself), iter_run_delay_ns (its thread was
+        ready to run meanwhile, but had no core), end_ns (NaN if killed), batches, exhausted,
+        shutdown_ns, peak_rss (bytes; the peak of the process until then), ahead (batches that a
+        library takes before it yields the first), sanity (whether it was Lightning's sanity check
+        before training), cpus (that the iterating thread was allowed to use, such as "0-3,8"; "" if
+        unknown), threads (Python threads of the program besides its main thread; -1 if unknown),
+        torch_threads (in which torch computes; -1 if unknown), own_ns (CPU time of the tracer's
+        work around `next`, in the training steps; NaN if unknown), state_dict_ns (`state_dict()` of
+        a StatefulDataLoader, in the training steps; or NaN), callback_ns (a callback of
+        lotus.integrations, after this epoch began and before the next).
         """
         return self._made("epochs", summary_tables.epochs(self._assembly))
 

@@ -53,16 +53,18 @@ SEND_NS, SEND_NS_PER_PIPE_BYTE, SEND_NS_PER_SHARED_BYTE = 0.5e6, 1e3, 2.0
 def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     """Add up each epoch: one row per (rank, loader, epoch), nanoseconds.
 
-    iter_ns (blocked in `iter()`), wait_ns (in `next`), step_ns (the training step), own_ns (lotus's
-    own work, part of step_ns), first_ns (the wait for the first batch, part of wait_ns), tail_ns
-    (the `next` that found no more batches, with the shut-down), loop_ns (their sum), waits (how
-    many `next`). An epoch of which no `iter()` was recorded has iter_ns 0. warm_up_ns, where the
-    waits have it, is not part of loop_ns, nor is callback_ns, as `Run.epochs` has it.
+    iter_ns (blocked in `iter()`), wait_ns (in `next`), step_ns (the training step), own_ns
+    (lotus's own work, part of step_ns), first_ns (the wait for the first batch, part of
+    wait_ns), tail_ns (the `next` that found no more batches, with the shut-down), loop_ns
+    (their sum), waits (how many `next`). An epoch of which no `iter()` was recorded has iter_ns
+    0. warm_up_ns, where the waits have it, is not part of loop_ns, nor is callback_ns, which is
+    as `Run.epochs` has it, like iter_run_delay_ns.
     """
     begun = {
         **{name: integer(epochs, name) for name in (*_EPOCH, "pid")},
         **{name: number(epochs, name) for name in ("start_ns", "startup_ns", "iter_ns", "own_ns")},
         **{name: number(epochs, name) for name in ("end_ns", "shutdown_ns", "callback_ns")},
+        "iter_run_delay_ns": number(epochs, "iter_run_delay_ns"),
         "exhausted": flag(epochs, "exhausted"),
         "batches": number(epochs, "batches"),
     }

@@ -39,7 +39,8 @@ COLUMNS = {
     "length batch_size num_workers prefetch_factor pin_memory persistent_workers start_method "
     "drop_last in_order sampler batch_sampler collate_fn timeout snapshot_every_n_steps "
     "threads_set_at library_threads_set",
-    "epochs": WHOSE + "loader epoch start_ns startup_ns iter_ns end_ns batches exhausted "
+    "epochs": WHOSE
+    + "loader epoch start_ns startup_ns iter_ns iter_run_delay_ns end_ns batches exhausted "
     "shutdown_ns peak_rss ahead sanity cpus threads torch_threads own_ns state_dict_ns"
     " callback_ns",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",

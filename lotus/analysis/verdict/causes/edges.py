@@ -303,7 +303,8 @@ STARTUP = CauseRow(
 
 
 def _shutdown(ledger: Ledger) -> Iterable[Charge]:
-    yield Charge(SHUTDOWN.kind, SHUTDOWN.title, ledger.tail_ns)
+    taken = ledger.end_without_core
+    yield Charge(SHUTDOWN.kind, SHUTDOWN.title, ledger.tail_ns, taken_ns=taken)
 
 
 def _against_shutdown(charge: Charge, around: Circumstances) -> Advice:

@@ -160,13 +160,31 @@ class Ledger:
         return ns
 
     def _start_without_core(self) -> float:
-        """Return how long the loop waited for starting workers whose core others had."""
+        """Return how long starting took in which others had a core that it was ready to run on.
+
+        In `iter()` it is the main process that waits for a core, as when it forks; afterwards it
+        waits for its workers.
+        """
+        if not self.use.rivals:
+            return 0.0
         workers = self.scope.workers
         wall = number(workers, "ready_ns") - number(workers, "start_ns")
         delay = number(workers, "startup_delay_ns")
         known = ~np.isnan(wall + delay)
         part = min(ratio(total(delay[known]), total(wall[known])), 1.0)
-        return float(np.nan_to_num(part) * self.startup["workers_ns"]) if self.use.rivals else 0.0
+        of_workers = float(np.nan_to_num(part) * self.startup["workers_ns"])
+        in_iter = total(number(self.loop, "iter_run_delay_ns"))
+        return of_workers + min(in_iter, self.startup["iter_ns"])
+
+    @property
+    def end_without_core(self) -> float:
+        """How long others had the cores during shut-downs, ns.
+
+        The main process is blocked then, and workers that end are not measured. They are taken to
+        lack cores for the same share of their time as the process that starts them.
+        """
+        started = self.startup["iter_ns"] + self.startup["workers_ns"]
+        return self.tail_ns * min(self.start_without_core / started, 1.0) if started > 0 else 0.0
 
     def _made_without_core(self) -> float:
         """Take the waits for batches that were made, in which others had the main process's core.

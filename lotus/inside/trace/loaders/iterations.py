@@ -19,6 +19,7 @@ from ...common.objects import attributes
 from ...common.process_identity import rank_of_process
 from ...common.variable_names import role_of_data
 from ..log import state_page
+from ..log.log_format import UNMEASURED
 from ..log.rusage import cpus, peak
 
 TYPE_CHECKING = False
@@ -148,9 +149,20 @@ class Loaders:
         self.recorder.event({"event": "loader", "loader": number, **described})
         return entry
 
-    def started(self, iterator: Any, loader: Any, start: int, end: int, resumed: bool) -> Iteration:
-        """Handle an iterator that was made or, with persistent workers, reset."""
+    def started(
+        self,
+        iterator: Any,
+        loader: Any,
+        times: tuple[int, int],
+        core_times: tuple[int, int, int] | None,
+        resumed: bool,
+    ) -> Iteration:
+        """Handle an iterator that was made or, with persistent workers, reset.
+
+        `times`: when this began and ended; `core_times` were read when it began.
+        """
         recorder = self.recorder
+        (start, end), run_delay = times, _run_delay_since(core_times, recorder)
         entry = self.get(loader)
         number = entry.number
         if entry.last is not None and resumed:
@@ -178,6 +190,7 @@ class Loaders:
                 "epoch": iteration.epoch,
                 "start_ns": start,
                 "end_ns": end,
+                "run_delay_ns": run_delay,
                 "workers": pids,
                 "resumed": resumed,
                 "cpus": cpus(),
@@ -236,6 +249,16 @@ class Loaders:
             }
         )
         recorder.iteration_ended()
+
+
+def _run_delay_since(before: tuple[int, int, int] | None, recorder: Recorder) -> int | None:
+    """Return how long this thread has been without a core since its times were read, ns.
+
+    None: not known.
+    """
+    now = recorder.core_times()
+    known = before is not None and UNMEASURED not in (before[1], now[1])
+    return now[1] - before[1] if known and before is not None else None
 
 
 def _after(words: memoryview) -> int:

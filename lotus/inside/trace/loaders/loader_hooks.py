@@ -34,13 +34,14 @@ def get_iterator(
 
     def _get_iterator(self: Any, *args: Any, **kwargs: Any) -> Any:
         before()
+        core_times = edge(recorder, recorder.core_times)
         start = clock()
         try:
             iterator = original(self, *args, **kwargs)
         except BaseException as error:
             hide_our_frames(recorder, error)
             raise
-        edge(recorder, loaders.started, iterator, self, start, clock(), False)
+        edge(recorder, loaders.started, iterator, self, (start, clock()), core_times, False)
         return iterator
 
     return hook(_get_iterator)
@@ -53,13 +54,14 @@ def reset(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     def _reset(self: Any, loader: Any, first_iter: bool = False, **kwargs: Any) -> Any:
         if first_iter:
             return original(self, loader, first_iter, **kwargs)
+        core_times = edge(recorder, recorder.core_times)
         start = clock()
         try:
             result = original(self, loader, first_iter, **kwargs)
         except BaseException as error:
             hide_our_frames(recorder, error)
             raise
-        edge(recorder, loaders.started, self, loader, start, clock(), True)
+        edge(recorder, loaders.started, self, loader, (start, clock()), core_times, True)
         return result
 
     return hook(_reset)

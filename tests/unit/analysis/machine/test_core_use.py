@@ -300,6 +300,24 @@ def test_a_start_up_without_cores_gives_way_to_what_had_them() -> None:
     assert startup.title.endswith("(98% of it waiting for a core)")
 
 
+def test_a_process_that_starts_and_ends_workers_without_cores_is_not_what_holds_up_the_loop() -> (
+    None
+):
+    plan = Plan(operations={"Slow": 20.0}, workers=2, iter=6000.0, shutdown=6000.0, cores=4)
+    run = cores(plan.run(), (0.3, 0.65, 0.0), QUIET)
+    before = judged(run)
+    assert before.kind == "start-up-bound"
+    run.epochs["iter_run_delay_ns"] = 0.99 * run.epochs["iter_ns"]
+    after = judged(run)
+    assert (after.kind, after.causes[0].kind) == ("input-bound", "operation")
+    shares = [{cause.kind: cause.share for cause in each.causes} for each in (before, after)]
+    assert shares[0] == shares[1]
+    # Where no others compete for the cores, what it waited for is the program's own.
+    quiet = cores(plan.run(), QUIET, QUIET)
+    quiet.epochs["iter_run_delay_ns"] = 0.99 * quiet.epochs["iter_ns"]
+    assert judged(quiet).kind == "start-up-bound"
+
+
 def test_on_a_busy_machine_a_cause_is_gone_with_its_time_without_a_core() -> None:
     plan = Plan(operations={"Slow": 20.0}, batches=100, workers=1, step=20.0, cores=4)
     first = judged(cores(plan.run(), (0.4, 0.6, 0.0), QUIET)).causes[0]

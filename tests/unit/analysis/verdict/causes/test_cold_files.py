@@ -1,5 +1,6 @@
 """Storage that is waited for, told from cores that other programs, or the workers, have."""
 
+import math
 from types import SimpleNamespace
 
 import pandas as pd
@@ -8,11 +9,13 @@ import pytest
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.advice.circumstances import Circumstances, circumstances
+from lotus.analysis.verdict.causes import storage, work
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.work import OPERATION
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import size
 from lotus.reporters.run.terminal import report
+from tests.unit.analysis.observations.test_looks import slow, with_looks
 from tests.unit.analysis.verdict.causes.test_causes import judged
 from tests.unit.simulated import Plan
 
@@ -140,7 +143,7 @@ def test_workers_that_crowd_one_another_share_with_nobody() -> None:
 
 
 def test_the_rate_at_which_files_came_is_told_as_more_workers_may_not_raise_it() -> None:
-    run = Plan(operations={"Fetch": 20.0}, cpu=0.1, read_bytes=10_000_000).run()
+    run = Plan(workers=1, operations={"Fetch": 20.0}, cpu=0.1, read_bytes=10_000_000).run()
     first = judged(run).causes[0]
     assert first.kind == "cold-files"
     seconds = float((run.epochs["end_ns"] - run.epochs["start_ns"]).sum()) / 1e9
@@ -151,6 +154,32 @@ def test_the_rate_at_which_files_came_is_told_as_more_workers_may_not_raise_it()
     assert f"unless {told} is all that it gives" in first.advice
     run.manifest["every"] = 2
     assert "unless" not in judged(run).causes[0].advice  # what the other batches read is not known
+
+
+@pytest.mark.parametrize("reason", ["cold files", "blocked"])
+@pytest.mark.parametrize(
+    ("exponent", "words", "has_setting"),
+    [
+        (0.0, "More workers read more files at once", True),
+        (0.5, "`lotus tune` measures", False),
+        (math.nan, "`lotus tune` measures", False),
+        (1.0, "more workers do not help", False),
+    ],
+)
+def test_more_workers_read_only_where_samples_do_not_slow_each_other(
+    monkeypatch: pytest.MonkeyPatch, reason: str, exponent: float, words: str, has_setting: bool
+) -> None:
+    for module in (storage, work):
+        monkeypatch.setattr(module, "mutual_slowing", lambda scope: exponent)
+    if reason == "blocked":
+        run = with_looks(slow(workers=4), storage=90, computing=10)
+    else:
+        run = Plan(workers=4, operations={"Fetch": 20.0}, cpu=0.1, read_bytes=10_000_000).run()
+    first = judged(run).causes[0]
+    assert (first.kind == "cold-files") == (reason == "cold files")
+    assert "keep the files on a faster or local disk" in first.advice
+    assert words in first.advice
+    assert bool(first.remedy.setting) == has_setting
 
 
 def test_pages_that_come_back_from_swap_are_no_files() -> None:
