@@ -104,7 +104,8 @@ def against_reading(
         measured = "Whether more workers read faster or slower, `lotus tune` measures."
         return Advice(f"{text} {measured}", DATA)
     unless = f" unless {size(bytes_per_s)} a second is all that it gives" if bytes_per_s > 0 else ""
-    more = more_workers(around, waits=True, steady=False)
+    # First workers read while the steps compute: as for any other work, a replay must show that.
+    more = more_workers(around, waits=around.workers > 0, steady=False)
     return Advice(
         f"{text} More workers read more files at once, which is faster{unless}. {more.text}",
         more.remedy.with_changes({"data": "other"}),
