@@ -221,7 +221,8 @@ def core_use(scope: Scope) -> CoreUse:
 def _beside_batches(scope: Scope, sending_ns: float, loop: pd.DataFrame) -> float:
     """Return the CPU time of workers beside the making and sending of batches, in the loops, ns.
 
-    Of threads that a worker keeps running. Known if the launcher read a worker twice.
+    Of threads that a worker keeps running. Known if the launcher read a worker twice. Workers that
+    were not read are taken to use as much; those of loaders that the program keeps go on beside.
     """
     readings = scope.children
     wall, used = number(readings, "own_ns"), number(readings, "own_cpu_ns")
@@ -232,6 +233,9 @@ def _beside_batches(scope: Scope, sending_ns: float, loop: pd.DataFrame) -> floa
     batches = scope.batches
     made = total(number(batches, "process_cpu_ns")[integer(batches, "worker") >= 0]) + sending_ns
     cores = total(used[mine] / wall[mine]) * ratio(scope.num_workers, int(mine.sum()))
+    span = float(number(loop, "end_ns").max() - number(loop, "start_ns").min())
+    if total(wall[mine]) > scope.num_workers * span:
+        cores = max(cores, ratio(total(used[mine]), span))
     return max(cores - made / loop_ns, 0.0) * loop_ns
 
 

@@ -39,6 +39,18 @@ def test_what_workers_compute_beside_batches_is_the_programs_own() -> None:
     assert core_use(scopes(loop(beside=0.0))[0]).beside_cores == 0.0
 
 
+def test_workers_that_go_on_as_their_loader_is_kept_compute_as_well() -> None:
+    run = loop(beside=0.0, epochs=3)
+    took = int(run.epochs["end_ns"].max() - run.epochs["start_ns"].min())
+    # GIVEN workers of each epoch that use 0.2 cores until the last one ends
+    whose = run.batches[["pid", "worker"]].drop_duplicates()
+    assert len(whose) == 6
+    rows = [(pid, worker, -1, took // 5, took) for pid, worker in whose.itertuples(index=False)]
+    run.children = pd.DataFrame(rows, columns=run.children.columns)
+    use, batches = core_use(scopes(run)[0]), run.batches["process_cpu_ns"].sum()
+    assert use.beside_cores == pytest.approx(6 * 0.2 - batches / took, rel=0.1)
+
+
 def keep(run: SimpleNamespace, cores: float) -> None:
     """Have the program keep a process beside its workers that uses so many cores."""
     second = 1_000_000_000
