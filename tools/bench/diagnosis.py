@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind sealed variants users
         night dawn dusk noon tide ebb neap fjord skerry petrel heron gannet osprey plover dunlin
-        curlew turnstone]
+        curlew turnstone sanderling]
         [--busy 0] [--pairs 1] [--follow 0] [--rows FILE] [--runs DIR] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS is traced once; its label in CORPUS.json, written before the
@@ -36,7 +36,7 @@ PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
 CORPORA = (
     "own", "open", "blind", "sealed", "variants", "users", "night", "dawn", "dusk", "noon", "tide",
     "ebb", "neap", "fjord", "skerry", "petrel", "heron", "gannet", "osprey", "plover", "dunlin",
-    "curlew", "turnstone",
+    "curlew", "turnstone", "sanderling",
 )  # fmt: skip
 SETTING = "num_workers prefetch_factor persistent_workers pin_memory".split()
 SLOWER = 0.95  # of a pair's speed: below it the next step made the program slower
