@@ -21,7 +21,7 @@ from lotus.analysis.attached.worker_pace import slow_worker
 from lotus.analysis.common.columns import number, ratio
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse, Threads
-from lotus.analysis.machine.machine_readings import least_memory_share
+from lotus.analysis.machine.machine_readings import core_time, least_memory_share
 from lotus.analysis.machine.memory_growth import MemoryGrowth, growth_of
 from lotus.analysis.observations.looks import COMPUTING, LEAST_LOCKED, LEAST_LOOKS, LOCK
 from lotus.analysis.observations.own_code import hot_functions, hot_lines
@@ -391,9 +391,7 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
     used = math.nan
     machine = evidence.machine
     if len(machine) > 1:
-        first, last = machine.iloc[0], machine.iloc[-1]
-        busy = last["busy_ns"] + last["stolen_ns"] - first["busy_ns"] - first["stolen_ns"]
-        used = ratio(float(busy), float(busy + last["idle_ns"] - first["idle_ns"]))
+        used = ratio(*(float(times[-1] - times[0]) for times in core_time(machine)))
     ours = ratio(float(evidence.facts["cost_ns"]), cores_ns)
     others = max(used - own - ours, 0.0) if math.isfinite(used) else math.nan
     return CoreUse(

@@ -14,6 +14,7 @@ from lotus.analysis.batches.components import LEAST_HELPERS
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Bools, Floats, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.machine.machine_readings import core_time, growth, within_loops
 
 # Waiting for a core for less than this share of the time is ordinary: every machine has a little.
 LEAST_DELAY = 0.1
@@ -24,13 +25,14 @@ _LEAST_HELPER_CORES, _LEAST_HELPER_NS = 0.05, 5e6
 # in a process that makes its batches itself, they do so while the next batch is made.
 _SPIN_NS = 6e6
 _LEAST_OTHERS = 0.1  # of the cores' time
-_LEAST_NS = 1e9  # the machine's readings are about that far apart
+_LEAST_NS = 1e9  # the machine's readings are about that far apart, in clock ticks of 10 ms
 _MOST_OF_IT = 0.8
 # Of the cores' time: if others have more, this changes what is said first, and the advice.
 _MUCH_OTHERS = 0.25
 MUCH_KEPT = 0.5  # cores that are used for something else than making batches
 # The cores are full where the program itself uses more than this share of them.
 _FULL = 0.7
+_FAIR = 0.5  # of the cores, at least: other programs give way to what waits for a core, too
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,19 @@ def workers_are_bound(scope: Scope) -> bool:
     return few and len(scope.ranks) == 1
 
 
+def left_cores(scope: Scope, use: CoreUse) -> float:
+    """Return how many cores there are for the program: its fair part, or more that others leave.
+
+    All of them if it is not known what others use.
+    """
+    left = scope.cores
+    if math.isfinite(use.others_share):
+        left = scope.cores * (1.0 - use.others_share)
+    elif math.isfinite(idle := _idle_cores(scope) + scope.cores * use.own_share):
+        left = min(idle, scope.cores)
+    return max(left, scope.cores * _FAIR)
+
+
 def core_use(scope: Scope) -> CoreUse:
     """Return the use of the cores during the loops of a loader."""
     batches, waits = scope.batches, scope.waits
@@ -265,7 +280,7 @@ def _most_of_others(scope: Scope, loop: pd.DataFrame) -> float:
     machine, spent = scope.machine, scope.program_cpu_ns
     if math.isnan(spent) or len(scope.ranks) > 1 or _span(machine, loop) is None:
         return math.inf
-    used, _ = _machine_time(machine)
+    used, _ = core_time(machine)
     cores_ns = total(number(loop, "loop_ns")) * scope.cores
     return max(ratio(float(used[-1] - used[0]) - spent, cores_ns), 0.0)
 
@@ -283,11 +298,26 @@ def _used_share(scope: Scope, loop: pd.DataFrame) -> float:
     if total(number(loop, "loop_ns")) < _MOST_OF_IT * (last - begin) or last - begin < _LEAST_NS:
         return math.nan
     times = number(machine, "time_ns")
-    used, whole = _machine_time(machine)
+    used, whole = core_time(machine)
     if whole[-1] - whole[0] > (times[-1] - times[0]) * (scope.cores + 0.5):
         return math.nan  # these are not the cores that the program was bound to
-    part, everything = (np.diff(np.interp([begin, last], times, each))[0] for each in (used, whole))
-    return ratio(float(part), float(everything))
+    span_ns = np.array([begin]), np.array([last])
+    return ratio(growth(machine, used, *span_ns), growth(machine, whole, *span_ns))
+
+
+def _idle_cores(scope: Scope) -> float:
+    """Return how many cores were idle while the loader was iterated; NaN: not known.
+
+    This is known also where the program does much else between its epochs, and what others use is
+    not.
+    """
+    epochs = scope.epochs
+    if len(scope.ranks) > 1 or not number(scope.machine, "idle_ns").any():
+        return math.nan
+    spent = np.nansum(number(epochs, "end_ns") - number(epochs, "start_ns"))
+    if not spent >= _LEAST_NS:
+        return math.nan
+    return min(within_loops(scope, "idle_ns") / float(spent), scope.cores)
 
 
 def _span(machine: pd.DataFrame, loop: pd.DataFrame) -> tuple[float, float] | None:
@@ -297,12 +327,6 @@ def _span(machine: pd.DataFrame, loop: pd.DataFrame) -> tuple[float, float] | No
         return None
     begin, last, times = float(start.min()), float(end.max()), number(machine, "time_ns")
     return (begin, last) if times[0] <= begin and last <= times[-1] else None
-
-
-def _machine_time(machine: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Return the machine's CPU time since its boot (used, used and idle), at each reading."""
-    used = number(machine, "busy_ns") + number(machine, "stolen_ns")
-    return used, used + number(machine, "idle_ns")
 
 
 def _columns(wall: str, prefix: str) -> tuple[str, str, str, str]:

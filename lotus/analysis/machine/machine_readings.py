@@ -5,38 +5,38 @@ import math
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import Floats, number
 from lotus.analysis.common.scope import Scope
 
 SWAPPED = 64 << 20  # bytes: a machine swaps less by itself
-_LEAST_NS = 1e9  # a counter counts in ticks of 10 ms, and is read about once a second
 ROOM = 0.2  # of the memory: if that much is always left, it is other cgroups that lack memory
 
 
-def within_loops(scope: Scope, name: str) -> float:
-    """Return how much a counter of `Run.machine` grew in the loops; 0.0 if it is not known.
+def growth(machine: pd.DataFrame, counts: Floats, start_ns: Floats, end_ns: Floats) -> float:
+    """Return how much a counter grew in all of these stretches; 0.0 if it is not known.
 
+    `counts`: the counter at each reading of `machine`, a table as `Run.machine`; below 0: not read.
     It is taken to grow evenly between two readings, about a second apart.
     """
-    times, counts = number(scope.machine, "time_ns"), number(scope.machine, name)
     known = counts >= 0
-    if known.sum() < 2 or not len(scope.epochs):
+    if known.sum() < 2:
         return 0.0
-    edges = np.stack([number(scope.epochs, "start_ns"), number(scope.epochs, "end_ns")])
+    edges = np.stack([start_ns, end_ns])
     edges = edges[:, ~np.isnan(edges).any(axis=0)]
-    read = np.interp(edges, times[known], counts[known])
+    read = np.interp(edges, number(machine, "time_ns")[known], counts[known])
     return float(np.maximum(read[1] - read[0], 0.0).sum())
 
 
-def idle_cores(scope: Scope) -> float:
-    """Return how many cores were idle while the loader was iterated; NaN: not known."""
-    if len(scope.ranks) > 1 or not number(scope.machine, "idle_ns").any():
-        return math.nan
-    epochs = scope.epochs
-    spent = np.nansum(number(epochs, "end_ns") - number(epochs, "start_ns"))
-    if not spent >= _LEAST_NS:
-        return math.nan
-    return min(within_loops(scope, "idle_ns") / float(spent), scope.cores)
+def within_loops(scope: Scope, name: str) -> float:
+    """Return how much a counter of `Run.machine` grew in the loops; 0.0 if it is not known."""
+    start_ns, end_ns = number(scope.epochs, "start_ns"), number(scope.epochs, "end_ns")
+    return growth(scope.machine, number(scope.machine, name), start_ns, end_ns)
+
+
+def core_time(machine: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Return the machine's CPU time since its boot (used, used and idle), ns, at each reading."""
+    used = number(machine, "busy_ns") + number(machine, "stolen_ns")
+    return used, used + number(machine, "idle_ns")
 
 
 def least_memory_share(machine: pd.DataFrame, whole_bytes: float) -> float:

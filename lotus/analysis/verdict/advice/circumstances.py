@@ -17,9 +17,10 @@ from lotus.analysis.machine.core_use import (
     CoreUse,
     allowed_cores,
     cores_are_few,
+    left_cores,
     workers_are_bound,
 )
-from lotus.analysis.machine.machine_readings import idle_cores, least_memory_share, within_loops
+from lotus.analysis.machine.machine_readings import least_memory_share, within_loops
 from lotus.analysis.observations.own_code import (
     HotFunction,
     hot_functions,
@@ -27,8 +28,6 @@ from lotus.analysis.observations.own_code import (
 )
 from lotus.analysis.replay.gain_prediction import GainPrediction
 from lotus.analysis.verdict.loop_time.batch_making import core_shared
-
-_FAIR = 0.5  # of the cores, at least: other programs give way to what waits for a core, too
 
 
 @dataclass(frozen=True)
@@ -163,20 +162,8 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         dataset=str(settings.get("dataset") or ""),
         library_threads_set=str(settings.get("library_threads_set") or ""),
         inner={name: scope.calls.mostly(name) for name in scope.calls.outermost},
-        replayed=GainPrediction(scope, max(_left_cores(scope, use), scope.cores * _FAIR)),
+        replayed=GainPrediction(scope, left_cores(scope, use)),
     )
-
-
-def _left_cores(scope: Scope, use: CoreUse) -> float:
-    """Return how many cores other programs leave; all of them if that is not known.
-
-    If the program does much else between its epochs, it is not known how much others use. How much
-    is idle during epochs is known, and how much the program uses.
-    """
-    if math.isfinite(use.others_share):
-        return scope.cores * (1.0 - use.others_share)
-    left = idle_cores(scope) + scope.cores * use.own_share
-    return min(left, scope.cores) if math.isfinite(left) else scope.cores
 
 
 def _affordable(scope: Scope) -> float:
