@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy, set_workers
-from lotus.analysis.verdict.advice.worker_advice import worker_advice
+from lotus.analysis.verdict.advice.worker_advice import WorkerAdvice, worker_advice
 
 
 @dataclass(frozen=True)
@@ -32,5 +32,11 @@ def more_workers(around: Circumstances, waits: bool = False, steady: bool = True
 
     `waits`: the cause needs no core; `steady`: a batch takes as long whatever their number.
     """
-    advised = worker_advice(around, waits)
+    return so_many_workers(worker_advice(around, waits), around, waits, steady)
+
+
+def so_many_workers(
+    advised: WorkerAdvice, around: Circumstances, waits: bool = False, steady: bool = True
+) -> Advice:
+    """Return what `worker_advice` advised as the advice of a cause."""
     return Advice(advised.text, set_workers(advised, around, waits, steady))

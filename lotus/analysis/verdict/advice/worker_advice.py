@@ -37,18 +37,13 @@ class WorkerAdvice:
     change: Literal["more", "not more", ""] = "more"
 
 
-def workers_help(around: Circumstances, waits: bool = False) -> bool:
-    """Return True if more workers are advised."""
-    return not _futile(around, waits)
-
-
 def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
     """Advise a number of workers; `waits`: the cause needs no core."""
     if around.workers == 0:
         return _first_workers(around, waits)
     reason = _futile(around, waits)
     if reason:
-        return WorkerAdvice(reason, change="not more")
+        return WorkerAdvice(reason, advised=False, change="not more")
     if around.iterable and around.workers == 1:  # of one, it is not known whether it does
         return WorkerAdvice(f"Raise num_workers from 1 only where {_DIVIDED}.", advised=False)
     cores = _cores(around, waits)

@@ -23,10 +23,10 @@ from lotus.analysis.samples.mutual_slowing import (
     mutual_slowing,
 )
 from lotus.analysis.samples.shared_pace import shared_pace_ns
-from lotus.analysis.verdict.advice.advice import Advice, more_workers
+from lotus.analysis.verdict.advice.advice import Advice, more_workers, so_many_workers
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, Remedy
-from lotus.analysis.verdict.advice.worker_advice import worker_advice, workers_help
+from lotus.analysis.verdict.advice.worker_advice import worker_advice
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.storage import against_reading
 from lotus.analysis.verdict.causes.waiting import (
@@ -264,9 +264,9 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
 
 
 def _against_computing(charge: Charge, around: Circumstances) -> Advice:
-    workers, place = more_workers(around), _own_place(charge, around)
-    advised = worker_advice(around).advised and workers_help(around)
-    if not advised or _dwarfs_the_cores(charge, around):
+    advised, place = worker_advice(around), _own_place(charge, around)
+    workers = so_many_workers(advised, around)
+    if not advised.advised or _dwarfs_the_cores(charge, around):
         return workers.after(f"Make it cheaper{_ahead(charge)} ").or_code(place)
     return workers.before(f" Or make it cheaper{_ahead(charge)}").or_code(place)
 
