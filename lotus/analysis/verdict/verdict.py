@@ -5,7 +5,7 @@ not input-bound, up to 20 % moderately, more than 20 % highly.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -20,7 +20,6 @@ from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
 from lotus.analysis.verdict.causes.edges import REST, TRACING
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
-from lotus.analysis.verdict.causes.memory import MEMORY
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
@@ -377,7 +376,9 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
     """
     waited = sum(charge.waited_ns for charge in charges if BY_KIND[charge.kind].part != STEP)
     whole = sum(charge.ns for charge in charges)
-    threads = sum(charge.ns for charge in charges if charge.kind == STEP_THREADS.kind)
+
+    def spent(kinds: Container[str]) -> float:
+        return sum(charge.ns for charge in charges if charge.kind in kinds)
 
     def place(charge: Charge) -> tuple[int, float]:
         group, part = 1, BY_KIND[charge.kind].part
@@ -387,8 +388,8 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
             return (3, 0.0)  # nothing that a user could change
         row = BY_KIND[charge.kind]
         grave = kind == "consumer-bound" and row.is_grave(charge)
-        if charge.kind == MEMORY.kind and threads >= HIGH * whole:
-            grave = "left_ns" in charge.evidence  # what costs no time, before what costs much
+        if grave and 0.0 < HIGH * whole <= spent(row.gives_way_to):
+            grave = row.is_pressing(charge)
         if row.silent or grave:
             return (-1 if grave else 2, -charge.ns)
         if kind == "start-up-bound":

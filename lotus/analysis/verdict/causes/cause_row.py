@@ -80,6 +80,9 @@ class CauseRow:
     silent: bool = False  # takes no time
     # True: worth a change in any case, so it is named before a training step that sets the pace.
     is_grave: Callable[[Charge], bool] = lambda charge: False
+    # Kinds of causes that come before it where they take much of the loop, unless it is pressing.
+    gives_way_to: frozenset[str] = frozenset()
+    is_pressing: Callable[[Charge], bool] = lambda charge: False
 
 
 def fixed(text: str) -> Words:

@@ -6,6 +6,7 @@ from lotus.analysis.machine.memory_growth import MemoryGrowth, memory_growth
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.threads import STEP_THREADS
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import duration, size
 
@@ -37,7 +38,11 @@ def charges_of(growth: MemoryGrowth) -> Iterable[Charge]:
 def _is_grave(charge: Charge) -> bool:
     evidence = charge.evidence
     much = evidence["whole_bytes"] >= _GRAVE * evidence["available_bytes"]
-    return much or "left_ns" in evidence
+    return much or _fills_the_memory(charge)
+
+
+def _fills_the_memory(charge: Charge) -> bool:
+    return "left_ns" in charge.evidence
 
 
 def _title(charge: Charge, around: Circumstances) -> str:
@@ -96,4 +101,7 @@ MEMORY = CauseRow(
     advice=_advice,
     silent=True,
     is_grave=_is_grave,
+    # What costs no time comes after what costs much, unless the memory will be full.
+    gives_way_to=frozenset({STEP_THREADS.kind}),
+    is_pressing=_fills_the_memory,
 )
