@@ -58,6 +58,7 @@ class BlockingSampler:
         self._files = KeptFiles()
         self._reasons = BlockedReasons(self._files.read)
         self._pages = StatePages(directory / "state")
+        self._batch_processes: set[int] = set()  # all that have had a page
         self._descendants: dict[int, bool] = {}
         self._outside: dict[int, int] = {}  # pid of no descendant -> its first `W_SINCE`
         self._looks = LookCounts()
@@ -98,7 +99,6 @@ class BlockingSampler:
         self._machine.read(now=True)
         for sample in samples:
             sample.finish()
-        batch_processes = {*self._descendants, *_pids_of_pages(self._directory / "state")}
         rows = [
             {"pid": pid, "worker": worker, "operation": operation, "reason": reason, "looks": looks}
             for (pid, worker, operation, reason), looks in self._looks.rows.most_common(_MOST_ROWS)
@@ -116,7 +116,7 @@ class BlockingSampler:
                     *process,
                     self._children.get(process, -1),
                     *self._times.between(process),
-                    self._kept.cpu_ns(process, batch_processes),
+                    self._kept.cpu_ns(process, self._batch_processes),
                 ]
                 for process in {**self._children, **self._times.processes}
             ],
@@ -131,6 +131,7 @@ class BlockingSampler:
     def _run(self) -> None:
         try:
             self._look_until_stopped()
+            self._note_those_not_looked_at()
         except Exception as error:  # an error of lotus must not affect the program
             self._problem = f"{type(error).__name__}: {error}"[:300]
         finally:
@@ -178,8 +179,7 @@ class BlockingSampler:
 
     def _look(self, name: str, descriptor: int) -> tuple[int, int] | None:
         """Count what a process is at; its pid and worker, None where it is not the program's."""
-        page = os.pread(descriptor, state_page.SIZE, 0)
-        words = memoryview(page).cast("q") if len(page) == state_page.SIZE else None
+        page, words = self._read(descriptor)
         pid, worker = (
             (-1, -1) if words is None else (words[state_page.W_PID], words[state_page.W_WORKER])
         )
@@ -195,7 +195,7 @@ class BlockingSampler:
             for sampler in (self._own_code, self._pauses):
                 sampler.look(pid, in_pause, now)
         if self._times.read((pid, worker)):
-            self._kept.read((pid, worker), self._descendants)
+            self._kept.read((pid, worker), self._batch_processes)
         if words[state_page.W_PHASE] in _LOOKED_AT and not self._reasons.problem:
             try:
                 reason = self._reason(pid, worker)
@@ -209,6 +209,26 @@ class BlockingSampler:
                     self._pages.problem = state_pages.FEW_DESCRIPTORS
                 return None  # else it has ended
         return pid, worker
+
+    def _read(self, descriptor: int) -> tuple[bytes, memoryview | None]:
+        """Read a page, also as words (None: it is not complete), and note whose it is."""
+        page = os.pread(descriptor, state_page.SIZE, 0)
+        words = memoryview(page).cast("q") if len(page) == state_page.SIZE else None
+        if words is not None:
+            self._batch_processes.add(words[state_page.W_PID])
+        return page, words
+
+    def _note_those_not_looked_at(self) -> None:
+        """Note the processes that had a page for less than the time between two scans.
+
+        A worker imports the program before it has a page, and may be gone before the next scan.
+        """
+        self._pages.find()
+        while self._pages.open:
+            for name, descriptor in list(self._pages.open.items()):
+                self._read(descriptor)
+                self._pages.close(name)
+            self._pages.find()
 
     def _reason(self, pid: int, worker: int) -> str:
         """Return what the main thread of a process is doing; note what its children have used."""
@@ -253,25 +273,6 @@ def _operation(page: bytes, words: memoryview) -> int:
     since = max(words[state_page.W_SAMPLE_SINCE], words[state_page.W_SINCE])
     last = max(begun)
     return begun.index(last) if last >= since else IN_OWN_CODE
-
-
-def _pids_of_pages(folder: Path) -> set[int]:
-    """Return the processes that have a state page, also those that ended before it was looked at.
-
-    A worker imports the program before it has a page, and may be gone before the next scan.
-    """
-    pids = set()
-    with contextlib.suppress(OSError):
-        for path in folder.glob("*.state"):
-            with contextlib.suppress(OSError):
-                descriptor = state_pages.opened(path)
-                try:
-                    page = os.pread(descriptor, state_page.SIZE, 0)
-                finally:
-                    os.close(descriptor)
-                if len(page) == state_page.SIZE:
-                    pids.add(memoryview(page).cast("q")[state_page.W_PID])
-    return pids
 
 
 def _descends(pid: int) -> bool:
