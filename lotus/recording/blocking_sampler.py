@@ -26,6 +26,7 @@ from lotus.recording.look_counts import IN_COLLATE, IN_NEXT, IN_OWN_CODE, IN_STE
 from lotus.recording.machine_load import MachineLoad
 from lotus.recording.own_code_sampler import OwnCodeSampler
 from lotus.recording.pause_sampler import PauseSampler
+from lotus.recording.pause_times import PauseTimes
 from lotus.recording.process_memory import ProcessMemory
 from lotus.recording.process_times import ProcessTimes
 from lotus.recording.state_pages import StatePages
@@ -67,6 +68,7 @@ class BlockingSampler:
         self._times = ProcessTimes()
         self._kept = KeptChildren()
         self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
+        self._pause_times = PauseTimes()
         self._own_code = OwnCodeSampler(directory)
         self._pauses = PauseSampler(directory)
         self._cost_ns = self._ended_ns = 0
@@ -185,15 +187,13 @@ class BlockingSampler:
         )
         if words is None or words[state_page.W_PHASE] == state_page.ENDED:
             self._pages.close(name)
-            self._pauses.look(pid, False, time.monotonic())
+            self._look_at_pause(pid, False)
             return None
         if not self._is_ours(pid):
             self._note_outside(pid, words[state_page.W_SINCE])
             return None
         if worker < 0:
-            in_pause, now = words[state_page.W_PHASE] == state_page.BETWEEN, time.monotonic()
-            for sampler in (self._own_code, self._pauses):
-                sampler.look(pid, in_pause, now)
+            self._look_at_pause(pid, words[state_page.W_PHASE] == state_page.BETWEEN)
         if self._times.read((pid, worker)):
             self._kept.read((pid, worker), self._batch_processes)
         if words[state_page.W_PHASE] in _LOOKED_AT and not self._reasons.problem:
@@ -209,6 +209,11 @@ class BlockingSampler:
                     self._pages.problem = state_pages.FEW_DESCRIPTORS
                 return None  # else it has ended
         return pid, worker
+
+    def _look_at_pause(self, pid: int, in_pause: bool) -> None:
+        pause = self._pause_times.look(pid, in_pause, time.monotonic())
+        for sampler in (self._own_code, self._pauses):
+            sampler.look(pid, pause)
 
     def _read(self, descriptor: int) -> tuple[bytes, memoryview | None]:
         """Read a page, also as words (None: it is not complete), and note whose it is."""

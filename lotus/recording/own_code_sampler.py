@@ -4,6 +4,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from lotus.format.run_directory import OWN_CODE
+from lotus.recording.pause_times import Pause
 from lotus.recording.py_spy_child import PySpyChild
 
 _LEAST_LOOKS = 25
@@ -15,7 +16,6 @@ class OwnCodeSampler:
 
     def __init__(self, directory: Path) -> None:
         self.sample = PySpyChild(directory / OWN_CODE)
-        self._pause_begun: dict[int, float] = {}  # by process
 
     def consider(
         self, own: dict[int, int], everything: int, least_share: float, running: Container[int]
@@ -29,12 +29,10 @@ class OwnCodeSampler:
         if left and count >= _LEAST_LOOKS and count >= least_share * everything:
             self.sample.start(max(left, key=lambda pid: own[pid]))
 
-    def look(self, pid: int, in_pause: bool, now: float) -> None:
+    def look(self, pid: int, pause: Pause) -> None:
         """End one of a main process that is between its loops: it is of what is in them.
 
-        `now`: seconds, of any clock. A short pause ends none: little of short epochs would be seen.
+        A short pause ends none: little of short epochs would be seen.
         """
-        if not in_pause:
-            self._pause_begun.pop(pid, None)
-        elif now - self._pause_begun.setdefault(pid, now) >= _SHORT_S and pid == self.sample.pid:
+        if pause.goes_on and pause.seconds >= _SHORT_S and pid == self.sample.pid:
             self.sample.interrupt()

@@ -7,6 +7,7 @@ pause over ends it. So its stacks are of the pause, but for those since the look
 from pathlib import Path
 
 from lotus.format.run_directory import PAUSE_CODE
+from lotus.recording.pause_times import Pause
 from lotus.recording.py_spy_child import PySpyChild
 
 _LONG_S = 0.5  # a pause of less is not sampled, but for one after one of `_REPEATED_S`
@@ -19,17 +20,15 @@ class PauseSampler:
 
     def __init__(self, directory: Path) -> None:
         self.sample = PySpyChild(directory / PAUSE_CODE)
-        self._begun: dict[int, float] = {}  # by process, seconds
         self._longest: dict[int, float] = {}  # pause by process, seconds
 
-    def look(self, pid: int, in_pause: bool, now: float) -> None:
-        """Note whether a main process is between its loops `now` (seconds, of any clock)."""
-        if not in_pause:
-            took = now - self._begun.pop(pid, now)
-            self._longest[pid] = max(took, self._longest.get(pid, 0.0))
+    def look(self, pid: int, pause: Pause) -> None:
+        """Start one of a main process in a long pause, or end it with the pause."""
+        if not pause.goes_on:
+            self._longest[pid] = max(pause.seconds, self._longest.get(pid, 0.0))
             if pid == self.sample.pid:
                 self.sample.interrupt()
             return
         least = _SOON_S if self._longest.get(pid, 0.0) >= _REPEATED_S else _LONG_S
-        if now - self._begun.setdefault(pid, now) >= least:
+        if pause.seconds >= least:
             self.sample.start(pid)

@@ -11,6 +11,7 @@ import pytest
 from lotus.recording import py_spy_child
 from lotus.recording.look_counts import LookCounts
 from lotus.recording.own_code_sampler import OwnCodeSampler
+from lotus.recording.pause_times import PauseTimes
 from tests.waiting import has_content, wait_until
 
 STAND_IN = """#!/bin/sh
@@ -144,17 +145,18 @@ def test_the_programs_innermost_lines_are_read_at_once(folder: Path) -> None:
 def test_one_of_a_loop_is_ended_by_its_end(folder: Path) -> None:
     # GIVEN a py-spy that looks at a training step and would go on
     sampler, child = started(folder)
+    pauses = PauseTimes()
     # WHEN another process is between its loops, and then that one
     for seconds in (0.0, 1.0):
-        sampler.look(13, in_pause=True, now=seconds)
-        sampler.look(12, in_pause=False, now=seconds)
+        sampler.look(13, pauses.look(13, in_pause=True, now=seconds))
+        sampler.look(12, pauses.look(12, in_pause=False, now=seconds))
     # AND a pause of that one is over soon
-    sampler.look(12, in_pause=True, now=2.0)
-    sampler.look(12, in_pause=True, now=2.02)
-    sampler.look(12, in_pause=False, now=2.04)
-    sampler.look(12, in_pause=True, now=2.06)
+    sampler.look(12, pauses.look(12, in_pause=True, now=2.0))
+    sampler.look(12, pauses.look(12, in_pause=True, now=2.02))
+    sampler.look(12, pauses.look(12, in_pause=False, now=2.04))
+    sampler.look(12, pauses.look(12, in_pause=True, now=2.06))
     assert child.poll() is None
-    sampler.look(12, in_pause=True, now=2.2)
+    sampler.look(12, pauses.look(12, in_pause=True, now=2.2))
     # THEN what it has seen is kept
     collect(sampler)
     assert child.returncode == -signal.SIGINT
