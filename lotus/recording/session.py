@@ -61,7 +61,6 @@ def trace(  # noqa: PLR0913 - options of the public call, each by its name
 
     Raises LotusError if the directory cannot be used or another such block is running.
     """
-    global _current
     if level not in manifest.LEVELS:
         raise LotusError(f"level {level!r} is none of {', '.join(manifest.LEVELS)}")
     inside = _load_inside()
@@ -83,6 +82,20 @@ def trace(  # noqa: PLR0913 - options of the public call, each by its name
     environ = launcher.environment(os.environ, target, settings, quiet)
     record = manifest.begin([sys.executable, *sys.argv], settings, environ)
     manifest.write(target, record)
+    with _recording(inside, outer, target, environ, record):
+        yield Recording(target)
+
+
+@contextmanager
+def _recording(
+    inside: ModuleType,
+    outer: Any,
+    target: Path,
+    environ: Mapping[str, str],
+    record: dict[str, Any],
+) -> Iterator[None]:
+    """Record within the block, in place of `outer`, the tracer around it if there is one."""
+    global _current
     if outer is not None:
         outer.recorder.event({"event": "note", "text": launcher.part_note(target)})
         outer.uninstall()
@@ -94,7 +107,7 @@ def trace(  # noqa: PLR0913 - options of the public call, each by its name
     _set_environment({name: environ.get(name) for name in before})
     tracer = _current = inside.install(environ)
     try:
-        yield Recording(target)
+        yield
     finally:
         tracer.uninstall()
         _set_environment(before)

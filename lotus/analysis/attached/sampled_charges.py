@@ -27,6 +27,7 @@ from lotus.analysis.observations.looks import COMPUTING, LEAST_LOCKED, LEAST_LOO
 from lotus.analysis.observations.own_code import hot_functions, hot_lines
 from lotus.analysis.verdict.account import Account
 from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.resources import Resources
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
 from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
@@ -473,15 +474,14 @@ def _circumstances(
         paths={},
         use=use,
         wait_spread=wait_spread(shares.rows, _input_share(shares)),
-        descriptors=float(descriptors.max(initial=-1.0)),
-        descriptor_limit=math.nan,
-        shm_share=math.nan,
-        shares=account.shares,
-        swapped_bytes=_grown(seen, "swapped_bytes"),
-        memory_stall_ns=_grown(seen, "memory_stall_ns"),
-        memory_left=least_memory_share(
-            seen.evidence.machine, seen.evidence.facts.get("memory_bytes") or math.nan
+        resources=Resources(
+            descriptors=float(descriptors.max(initial=-1.0)),
+            swapped_bytes=_grown(seen, "swapped_bytes"),
+            memory_stall_ns=_grown(seen, "memory_stall_ns"),
+            memory_left=least_memory_share(
+                seen.evidence.machine, seen.evidence.facts.get("memory_bytes") or math.nan
+            ),
         ),
-        affordable=math.inf,
+        shares=account.shares,
         inner=inner_operations(seen, shares),
     )

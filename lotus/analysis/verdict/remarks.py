@@ -7,6 +7,7 @@ from lotus.analysis.common.columns import ratio
 from lotus.analysis.machine.core_use import LEAST_DELAY, CoreUse
 from lotus.analysis.machine.machine_readings import ROOM, SWAPPED
 from lotus.analysis.verdict.advice.circumstances import Circumstances
+from lotus.analysis.verdict.advice.resources import Resources
 from lotus.analysis.verdict.causes.repetition import how_often
 from lotus.analysis.verdict.causes.storage import KEEP_LESS, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS, WORKER_THREADS
@@ -41,8 +42,8 @@ def flaws(around: Circumstances, loop_ns: float, causes: Sequence[str]) -> Itera
     yield from _kept_cores(around.use)
     if around.times_read > 1:
         yield f"Each sample comes {how_often(around.times_read, around.workers)}."
-    yield from _near_limits(around)
-    yield from _short_memory(around, loop_ns, causes)
+    yield from _near_limits(around.resources)
+    yield from _short_memory(around.resources, loop_ns, causes)
     yield from _few_cores(around, causes)
 
 
@@ -68,30 +69,30 @@ def _few_cores(around: Circumstances, causes: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _near_limits(around: Circumstances) -> Iterator[str]:
-    if around.descriptor_limit >= around.descriptors >= _NEAR * around.descriptor_limit:
+def _near_limits(used: Resources) -> Iterator[str]:
+    if used.descriptor_limit >= used.descriptors >= _NEAR * used.descriptor_limit:
         yield (
-            f"A process had {around.descriptors:,.0f} file descriptors open, of at most "
-            f"{around.descriptor_limit:,.0f}: raise the limit (ulimit -n), or send tensors with "
+            f"A process had {used.descriptors:,.0f} file descriptors open, of at most "
+            f"{used.descriptor_limit:,.0f}: raise the limit (ulimit -n), or send tensors with "
             "torch.multiprocessing.set_sharing_strategy('file_system')."
         )
-    if around.shm_share >= _NEAR:
+    if used.shm_share >= _NEAR:
         yield (
-            f"/dev/shm, through which batches are sent, was {around.shm_share:.0%} full: enlarge "
+            f"/dev/shm, through which batches are sent, was {used.shm_share:.0%} full: enlarge "
             "it (docker run --shm-size), or prefetch fewer batches."
         )
 
 
-def _short_memory(around: Circumstances, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:
+def _short_memory(used: Resources, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:
     """Yield that memory was full while the loader was iterated."""
-    stalled = ratio(around.memory_stall_ns, loop_ns)
-    if around.memory_left >= ROOM:
+    stalled = ratio(used.memory_stall_ns, loop_ns)
+    if used.memory_left >= ROOM:
         return
-    if around.swapped_bytes < SWAPPED and not stalled >= _STALLED:
+    if used.swapped_bytes < SWAPPED and not stalled >= _STALLED:
         return
     parts = []
-    if around.swapped_bytes >= SWAPPED:
-        parts.append(f"{size(around.swapped_bytes)} were swapped in and out")
+    if used.swapped_bytes >= SWAPPED:
+        parts.append(f"{size(used.swapped_bytes)} were swapped in and out")
     if stalled >= _STALLED:
         parts.append(f"threads waited for memory for {min(stalled, 1.0):.0%} of the time")
     text = f"Memory was full: {', '.join(parts)}."

@@ -1,7 +1,7 @@
 """The facts that advice depends on beside its cause: the loader's settings and its machine."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,13 +20,13 @@ from lotus.analysis.machine.core_use import (
     left_cores,
     workers_are_bound,
 )
-from lotus.analysis.machine.machine_readings import least_memory_share, within_loops
 from lotus.analysis.observations.own_code import (
     HotFunction,
     hot_functions,
     hot_lines,
 )
 from lotus.analysis.replay.gain_prediction import GainPrediction
+from lotus.analysis.verdict.advice.resources import Resources, resources
 from lotus.analysis.verdict.loop_time.batch_making import core_shared
 
 
@@ -59,14 +59,8 @@ class Circumstances:
     paths: dict[int, str]
     use: CoreUse
     wait_spread: tuple[float, float]  # as wait_spread has it
-    descriptors: float  # open in a process at a time, at most; NaN: not known
-    descriptor_limit: float  # the highest of a process; NaN: none, or not known
-    shm_share: float  # of /dev/shm that was filled, at most; NaN: not known
+    resources: Resources
     shares: DataShares  # of the data, among the workers
-    swapped_bytes: float  # in and out while it was iterated; 0.0: none, or not known
-    memory_stall_ns: float  # in which some thread waited for memory then; 0.0: none, or not known
-    memory_left: float  # the least share of the memory, 0 to 1; NaN: not known
-    affordable: float  # workers that the machine's memory is enough for; inf: not known
     epochs: int = 0  # 0: not known
     taken: int = 0  # batches, in all of them; 0: not known
     left: bool = False  # each of several iterations was left before its end
@@ -110,7 +104,6 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
     # More workers do not give back the time in which others had the cores.
     measured = (fetch - core_taken(batches, np.nan_to_num(fetch)))[~np.isnan(fetch)]
     mean = float(measured.mean()) if measured.size else float("nan")
-    paths = scope.paths
     return Circumstances(
         workers=scope.num_workers,
         cores=scope.worker_cores if workers_are_bound(scope) else scope.cores,
@@ -135,23 +128,11 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         pipe_bytes=median(number(batches, "send_bytes")),
         iterable=settings.get("dataset_kind") == "iterable",
         in_sequence=settings.get("sampler") == "SequentialSampler",
-        paths=dict(
-            zip(
-                integer(paths, "sample").tolist(),
-                paths["path"].astype(str) if "path" in paths else [],
-                strict=True,
-            )
-        ),
+        paths=_paths(scope.paths),
         use=use,
         wait_spread=wait_spread(scope),
-        descriptors=_most(scope.resources, "descriptors"),
-        descriptor_limit=_descriptor_limit(scope),
-        shm_share=ratio(_most(scope.resources, "shm"), scope.shm_bytes),
+        resources=resources(scope),
         shares=divided_data(scope) if shares is None else shares,
-        swapped_bytes=within_loops(scope, "swapped_bytes"),
-        memory_stall_ns=within_loops(scope, "memory_stall_ns"),
-        memory_left=least_memory_share(scope.machine, scope.memory_bytes),
-        affordable=_affordable(scope),
         epochs=scope.epoch_count,
         taken=int((~flag(scope.waits, "failed")).sum()),
         left=scope.each_is_left,
@@ -166,23 +147,10 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
     )
 
 
-def _affordable(scope: Scope) -> float:
-    """Return how many workers there could be if new ones may take half of the memory left."""
-    of_workers = integer(scope.memory, "worker") >= 0
-    each = np.nanmax(number(scope.memory, "private")[of_workers], initial=0.0)
-    left = np.nanmin(number(scope.machine, "available_bytes"), initial=math.inf)
-    if not each > 0 or not 0 <= left < math.inf:
-        return math.inf
-    return max(scope.num_workers, 1) + float(left) / 2 / float(each)
-
-
-def _descriptor_limit(scope: Scope) -> float:
-    limits = number(scope.memory, "descriptor_limit")
-    return float(limits.max()) if limits.size and (limits > 0).all() else math.nan
-
-
-def _most(frame: pd.DataFrame, name: str) -> float:
-    return float(np.nanmax(number(frame, name), initial=-math.inf)) if len(frame) else math.nan
+def _paths(paths: pd.DataFrame) -> dict[int, str]:
+    """Return the files of samples, by sample."""
+    names: Iterable[str] = paths["path"].astype(str) if "path" in paths else []
+    return dict(zip(integer(paths, "sample").tolist(), names, strict=True))
 
 
 def _most_batches(scope: Scope) -> float:

@@ -51,7 +51,7 @@ def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
     if not wanted > around.workers:
         limit = "" if math.isinf(cores) else f" (there are {int(cores)} cores)"
         return WorkerAdvice(f"Raise num_workers from {around.workers}{limit}.")
-    most = min(cores, around.affordable, _most_for_waiting(around) if waits else math.inf)
+    most = min(cores, around.resources.affordable, _most_for_waiting(around) if waits else math.inf)
     count = _worth_their_start(around, int(min(math.ceil(wanted), max(most, around.workers + 1))))
     if count == around.workers:
         short = "Epochs are so short that starting more workers takes longer than it saves."
@@ -60,7 +60,9 @@ def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
     if count >= wanted:
         return WorkerAdvice(f"{short} about {count}.", count)
     why = "limited by the cores; " if count == cores else ""
-    why = "limited by memory; " if count < cores and count >= around.affordable - 1 else why
+    why = (
+        "limited by memory; " if count < cores and count >= around.resources.affordable - 1 else why
+    )
     if wanted < 1000:
         why += f"keeping up would take about {math.ceil(wanted)}"
     else:
@@ -96,7 +98,7 @@ def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
     """Return advice for a loop that makes its batches itself."""
     cores = _cores(around, waits)
     wanted = _wanted(around)
-    most = min(cores, around.affordable, _most_for_waiting(around))
+    most = min(cores, around.resources.affordable, _most_for_waiting(around))
     most = 1 if around.iterable else most
     known = wanted < 1000 or math.isfinite(cores)
     count = max(1, int(min(math.ceil(wanted), most) if wanted < 1000 else most)) if known else None
