@@ -8,13 +8,12 @@ import pandas as pd
 
 from lotus.analysis.common.columns import number
 from lotus.analysis.samples import distributions
-from lotus.analysis.samples.operation_statistics import IDLE
 from lotus.common.formatting import operation_name, share
 from lotus.plot import canvas, figure_source
 from lotus.reporters.base.chart_parts import BLUE, GREY, IDLE_GREY, ORANGE, RED, SKY, STEP, WAIT
 from lotus.reporters.base.console import rows_of
 from lotus.reporters.run import coverage
-from lotus.reporters.run.loader_charts import PART_COLOURS, brief
+from lotus.reporters.run.loader_charts import PART_COLOURS, brief, part_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +38,7 @@ def causes(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: 
 
 
 def shares(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: int = 12) -> "Axes":
-    """Draw the workers' time: operations (blue), the rest of the fetch, idle (grey)."""
+    """Draw the workers' time: operations (blue), own code (olive), collate (dark red), idle."""
     loader_summary = figure_source.loader(run, loader)
     table = loader_summary.operations
     inner = table[~table["nested"].astype(bool)]
@@ -48,11 +47,10 @@ def shares(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: 
         for row in rows_of(inner)
     ]
     entries += [
-        (f"({row['part']})", row["total_ns"], row["workers_share"],
-         IDLE_GREY if row["part"] == IDLE else SKY)
+        (f"({row['part']})", row["total_ns"], row["workers_share"], part_colour(row["part"]))
         for row in rows_of(loader_summary.other_time)
         if row["total_ns"] > 0
-    ]  # fmt: skip
+    ]
     entries.sort(key=lambda entry: -entry[1])
     largest = entries[:most]
     who = "the workers'" if loader_summary.scope.num_workers else "fetching"

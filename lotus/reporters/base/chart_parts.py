@@ -10,6 +10,8 @@ from lotus.reporters.base.page import COLOURS
 
 BLUE, ORANGE, SKY, PINK, GREEN, RED, YELLOW, GREY = COLOURS
 WAIT, STEP, IDLE_GREY = RED, GREEN, "#C4C8CE"
+# What is no operation, the same in each chart: of Tol's muted scheme, apart from those above.
+OWN_CODE, IN_COLLATE = "#999933", "#882255"
 
 
 # plotly's HTML, and TeX between dollars.

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lotus.analysis.batches.components import COLLATE
 from lotus.analysis.common.columns import number
 from lotus.analysis.samples.distributions import NAMES
 from lotus.analysis.samples.operation_statistics import IDLE
@@ -16,9 +17,10 @@ from lotus.reporters.base.chart_parts import (
     BLUE,
     GREY,
     IDLE_GREY,
+    IN_COLLATE,
     ORANGE,
+    OWN_CODE,
     RED,
-    SKY,
     STEP,
     WAIT,
     bars_height,
@@ -31,6 +33,11 @@ from lotus.reporters.run import coverage, report_columns, time_bars
 
 PART_COLOURS = {"waits": WAIT, "step": STEP, "start-up": GREY, "shut-down": GREY}
 _MOST_NAMES, _MOST_WORKERS, _MOST_CAUSES = 25, 64, 10
+
+
+def part_colour(part: str) -> str:
+    """Return the colour of a part of the workers' time that is no operation: the timeline's."""
+    return {COLLATE: IN_COLLATE, IDLE: IDLE_GREY}.get(part, OWN_CODE)
 
 
 def _room(values: Sequence[float]) -> list[float]:
@@ -147,7 +154,7 @@ def shares(loader: LoaderSummary) -> Chart:
             f"({row['part']})",
             row["total_ns"],
             row["workers_share"],
-            GREY if row["part"] == IDLE else SKY,
+            part_colour(row["part"]),
         )
         for row in rows_of(loader.other_time)
         if row["total_ns"] > 0
@@ -178,7 +185,10 @@ def shares(loader: LoaderSummary) -> Chart:
     }
     headings = [("", LEFT), ("time", RIGHT), ("share", RIGHT)]
     rows = [[name, tight(ns), share(part)] for name, ns, part, _ in entries]
-    note = "Blue: operations; light blue: the data set's own code and torch's; grey: idle."
+    note = (
+        "Blue: operations; olive: the data set's own code and torch's; dark red: collate; grey: "
+        "idle."
+    )
     return Chart(
         "shares", f"What {who} time went to", {"data": [bars], "layout": layout},
         Table(headings, rows), note,

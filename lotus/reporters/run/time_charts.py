@@ -16,7 +16,9 @@ from lotus.reporters.base.chart_parts import (
     BLUE,
     GREY,
     IDLE_GREY,
+    IN_COLLATE,
     ORANGE,
+    OWN_CODE,
     PINK,
     SKY,
     STEP,
@@ -29,8 +31,8 @@ from lotus.reporters.base.page import COLOURS, Chart, Table, packed
 
 DELAY = ORANGE
 _KIND_COLOURS = {
-    "collate": "#882255",
-    lane_kinds.REST: "#999933",
+    "collate": IN_COLLATE,
+    lane_kinds.REST: OWN_CODE,
     "idle": IDLE_GREY,
     "start-up": GREY,
     "wait": WAIT,

@@ -136,6 +136,17 @@ def test_the_shares_add_up_however_many_operations_there_are() -> None:
     assert sum(loader_charts.shares(loader).figure["data"][0]["x"]) == pytest.approx(100)
 
 
+def test_a_part_of_the_workers_time_has_the_colour_that_it_has_in_the_timeline() -> None:
+    run = of(Plan(operations={"Blur": 3.0}, own=2.0, collate=1.0, step=50.0, batches=9))
+    chart = loader_charts.shares(summarise(run).loaders[0])
+    names = chart.figure["layout"]["yaxis"]["ticktext"]
+    colours = dict(zip(names, chart.figure["data"][0]["marker"]["color"], strict=True))
+    kinds = [lane_kinds.REST, "collate", "idle"]
+    assert [colours[name] for name in ("(own code)", "(collate)", "(idle)")] == (
+        time_charts.kind_colours(kinds)
+    )
+
+
 def test_of_many_ranks_those_are_drawn_that_waited_most() -> None:
     runs = [of(Plan(batches=3, rank=rank, step=30.0 - rank)) for rank in range(12)]
     run = runs[0]
