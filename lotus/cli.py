@@ -33,6 +33,8 @@ terms: docs/glossary.md in the source of lotus
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `lotus` with these arguments (default: the process's own); returns the exit code."""
     open_missing()
+    if argv is None:
+        _search_standard_library_first()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         with Interrupts(main.__code__):
@@ -58,6 +60,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def _search_standard_library_first() -> None:
+    """Search the working directory and PYTHONPATH later: their modules are for the program."""
+    folder = os.path.dirname(os.__file__)
+    standard = [path for path in sys.path if path in (folder, os.path.join(folder, "lib-dynload"))]
+    sys.path[:] = [*standard, *(path for path in sys.path if path not in standard)]
 
 
 def _run(arguments: list[str]) -> int:

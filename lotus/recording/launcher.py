@@ -122,10 +122,8 @@ def _meanwhile(
     directory: Path, progress: Callable[[Path], AbstractContextManager[object]] | None
 ) -> Iterator[None]:
     """Do lotus's own work while the program runs; its failure does not end the waiting."""
-    from lotus.recording.blocking_sampler import BlockingSampler
-
     entered = contextlib.ExitStack()
-    for make_context in (BlockingSampler, progress):
+    for make_context in (_observe, progress):
         if make_context is not None:
             with contextlib.suppress(Exception):
                 entered.enter_context(make_context(directory))
@@ -134,6 +132,13 @@ def _meanwhile(
     finally:
         with contextlib.suppress(Exception):
             entered.close()
+
+
+def _observe(directory: Path) -> AbstractContextManager[object]:
+    # Imported while the program starts; under a limit on memory, the import may fail.
+    from lotus.recording.blocking_sampler import BlockingSampler
+
+    return BlockingSampler(directory)
 
 
 def part_note(directory: Path) -> str:

@@ -73,6 +73,54 @@ def test_the_sitecustomize_that_ours_hides_is_run(tmp_path, trace_command):
     assert got.run.processes["torch"].notna().all()
 
 
+def test_a_file_with_the_name_of_a_module_that_only_lotus_needs(tmp_path, trace_command):
+    # GIVEN beside the script a module that the standard library has too, but torch does not import
+    (tmp_path / "resource.py").write_text("print('imported')\nunit = 'GB'\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, torch\n"
+        "from torch.utils.data import DataLoader\n"
+        "print(sum(len(batch) for batch in DataLoader(range(6), batch_size=3)))\n"
+        "print('resource' in sys.modules)\n"
+        "import resource\n"
+        "print(resource.unit)\n"
+    )
+    # WHEN it is traced
+    got = trace_command(PYTHON, script, env=SMALL_TORCH)
+    # THEN it alone imports its module, when it says, and it is recorded
+    assert got.out.decode().split() == ["6", "False", "imported", "GB"]
+    assert (got.code, got.err) == (0, b"")
+    assert len(got.run.waits) == 2
+
+
+def test_a_recorder_that_cannot_be_made_says_why(tmp_path, trace_command):
+    # GIVEN a program without a module that lotus needs
+    code = (
+        "import sys; sys.modules['mmap'] = None\n"
+        "from torch.utils.data import DataLoader\n"
+        "print(list(DataLoader(range(2))))"
+    )
+    # WHEN it iterates a loader
+    got = trace_command(PYTHON, "-c", code, options=(), env=SMALL_TORCH)
+    # THEN it does so, and the end says why there is no record of it
+    assert (got.code, got.out) == (0, b"[[0], [1]]\n")
+    assert b"recording was switched off: ModuleNotFoundError: import of mmap halted" in got.err
+
+
+def test_lotus_takes_no_module_of_the_users_for_one_of_the_standard_library(
+    tmp_path, trace_command
+):
+    # GIVEN a folder on PYTHONPATH with modules that have names of those that lotus imports
+    for name in ("resource", "shlex", "mmap", "statistics"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user')\n")
+    # WHEN a program is traced
+    code = "print('runs')"
+    got = trace_command(PYTHON, "-c", code, options=(), env={"PYTHONPATH": str(tmp_path)})
+    # THEN lotus imports its own
+    assert (got.code, got.out) == (0, b"runs\n")
+    assert b"a module of the user" not in got.err
+
+
 @pytest.mark.parametrize("flag", ["-I", "-E", "-S"])
 def test_a_python_that_hides_is_named(trace_command, flag):
     got = trace_command(PYTHON, flag, "-c", "print(1)", options=())

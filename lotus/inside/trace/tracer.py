@@ -120,8 +120,23 @@ class Tracer:
             recorder.stop()
 
     def fault(self, error: Exception) -> None:
-        with suppress(Exception):  # even making the recorder may have failed
+        try:
             self.recorder.fault(error)
+        except Exception:  # even making the recorder may have failed
+            with suppress(Exception):
+                self._fault_without_recorder(error)
+
+    def _fault_without_recorder(self, error: Exception) -> None:
+        import json
+
+        text = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
+        line = json.dumps({"event": "fault", "error": text, "pid": os.getpid()})
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(os.path.join(self.environ["LOTUS_RUN"], "processes.jsonl"), flags)
+        try:
+            os.write(fd, (line + "\n").encode())
+        finally:
+            os.close(fd)
 
     def _when_imported(self, name: str, function: "Callable[[Any], object]") -> None:
         module = sys.modules.get(name)

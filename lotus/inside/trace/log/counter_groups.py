@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import resource
 import struct
 import sys
 import threading
@@ -29,6 +28,7 @@ from .log_format import UNCOUNTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import resource
     from collections.abc import Callable, Sequence
     from typing import NamedTuple
 
@@ -45,9 +45,10 @@ if TYPE_CHECKING:
         cost_ns: int
         pinned: bool
         thread: weakref.ref[Thread]
-
 else:
     import collections
+
+    from ...common.standard_library import resource
 
     OpenGroups = collections.namedtuple(
         "OpenGroups", "groups turn cost_ns pinned thread", module=__name__

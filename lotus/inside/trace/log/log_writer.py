@@ -4,7 +4,6 @@ import errno
 import fcntl
 import json
 import os
-import resource
 import socket
 import sys
 import threading
@@ -17,7 +16,10 @@ from . import log_format
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import resource
     from collections.abc import Callable
+else:
+    from ...common.standard_library import resource
 # Least descriptor of the log, so that the program gets the same descriptors as without lotus.
 _LOWEST = 500
 TOO_LARGE = -2

@@ -2,11 +2,16 @@
 
 import ctypes
 import os
-import resource
 
 from ...common.clocks import clock, cpu_clock, process_cpu_clock
 from ...common.guard import of_the_program, quiet
 from . import log_format
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import resource
+else:
+    from ...common.standard_library import resource
 
 _SCHEDSTAT = b"/proc/thread-self/schedstat"
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC
