@@ -11,8 +11,10 @@ import os
 import resource
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from lotus.common import files
 from lotus.common.errors import LotusError
@@ -39,6 +41,10 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _SYSTEM_TIME_OF_CHILDREN = 13  # its place in /proc/PID/stat after the state; before it, user time
 # Of all observations of a part: from this share on, its Python stacks are worth recording.
 _LARGE_SHARE, _BINDING_SHARE, _LOCKED_SHARE = 0.25, 0.75, 0.2
+_NOT_WRITTEN = (
+    "what threads were blocked in, memory and other programs are not known: lotus writes down what "
+    "it observed from outside as the program ends, and it still runs or was killed"
+)
 _OTHERWISE = {
     state_page.COLLATE: IN_COLLATE,
     state_page.WAIT: IN_NEXT,
@@ -75,6 +81,7 @@ class BlockingSampler:
         self._problem = ""
 
     def __enter__(self) -> "BlockingSampler":
+        self._write({"schema": 1, "problem": _NOT_WRITTEN})  # which stays, if lotus is killed
         self._machine.read(now=True)
         self._ended_ns = _cpu_of_ended()
         self._entered.acquire()
@@ -101,14 +108,17 @@ class BlockingSampler:
         self._machine.read(now=True)
         for sample in samples:
             sample.finish()
+        most = self._looks.rows.most_common(_MOST_ROWS)
         rows = [
             {"pid": pid, "worker": worker, "operation": operation, "reason": reason, "looks": looks}
-            for (pid, worker, operation, reason), looks in self._looks.rows.most_common(_MOST_ROWS)
+            for (pid, worker, operation, reason), looks in most
         ]
+        kept = sum(looks for _, looks in most)
+        problem = self._problem or self._pages.problem or self._reasons.problem
         record = {
             "schema": 1,
             "cost_ns": self._cost_ns,
-            "problem": self._problem or self._pages.problem or self._reasons.problem,
+            "problem": problem or _left_out(self._looks.rows, kept),
             "rows": rows,
             "machine": self._machine.rows,
             "memory": self._memory.rows,
@@ -126,6 +136,9 @@ class BlockingSampler:
             "pause_code": samples[1].stacks,
             "own_code_texts": samples[0].texts | samples[1].texts,
         }
+        self._write(record)
+
+    def _write(self, record: dict[str, Any]) -> None:
         with contextlib.suppress(LotusError):  # a full disk is reported by what matters more
             # Without spaces: a long run has thousands of processes.
             files.replace(self._directory / NAME, files.json_text(record, indent=None), mode=0o600)
@@ -257,6 +270,17 @@ class BlockingSampler:
         if known is None:
             known = self._descendants[pid] = _descends(pid)
         return known
+
+
+def _left_out(looks: Counter[tuple[int, int, int, str]], kept: int) -> str:
+    """Return a note on the rarest observations, for which the record has no room, or ""."""
+    total = looks.total()
+    if kept == total:
+        return ""
+    return (
+        f"{(total - kept) / total:.1%} of the observations of what threads were blocked in are "
+        f"left out: {len(looks) - _MOST_ROWS:,} rare combinations of process, operation and state"
+    )
 
 
 def _cpu_of_ended() -> int:

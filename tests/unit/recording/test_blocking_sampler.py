@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lotus.inside.trace.log import state_page
+from lotus.reading import launcher_record, recorded_notes
 from lotus.recording import blocking_sampler, state_pages
 from lotus.recording.blocking_sampler import BlockingSampler
 from lotus.recording.py_spy_child import PySpyChild
@@ -154,6 +155,30 @@ def test_without_a_thread_the_record_says_so(
         pass
     record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
     assert record["problem"].startswith("lotus could not start a thread")
+
+
+def test_a_record_that_was_never_finished_says_so(tmp_path: Path) -> None:
+    """As where lotus is killed: the program goes on, and the report tells what is missing."""
+    path = tmp_path / blocking_sampler.NAME
+    with BlockingSampler(tmp_path):
+        problem = json.loads(path.read_text())["problem"]
+        [note] = recorded_notes.notes(tmp_path, {"ranks": []}, [], launcher_record.read(tmp_path))
+    assert note == problem
+    assert "not known" in problem
+    assert "it still runs or was killed" in problem
+    assert json.loads(path.read_text())["problem"] == ""
+
+
+def test_how_much_was_left_out_is_said(tmp_path: Path) -> None:
+    most = blocking_sampler._MOST_ROWS
+    with BlockingSampler(tmp_path) as sampler:
+        sampler._looks.rows.update({(pid, 0, 1, "sleep"): 1 + (pid < most) for pid in range(6000)})
+    record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
+    assert len(record["rows"]) == most == 5000
+    assert record["problem"] == (
+        "9.1% of the observations of what threads were blocked in are left out: "
+        "1,000 rare combinations of process, operation and state"
+    )
 
 
 def test_a_process_that_goes_on_elsewhere_is_said_to_be_unseen(tmp_path: Path) -> None:
