@@ -52,6 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and _is_working_directory_gone():
+            say("lotus: the working directory was removed; change to one that exists")
+            return 2
         if error.errno not in _DISK_FULL:
             raise
         # Errors of our own files are reported where they are written: this is stdout.
@@ -60,6 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+
+
+def _is_working_directory_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _search_standard_library_first() -> None:

@@ -71,3 +71,19 @@ def test_an_error_is_one_line_that_says_what_to_do_next(
     assert next_step in error
     assert not progress
     assert sorted(os.listdir(folder)) == before, "nothing is left behind"
+
+
+@pytest.mark.parametrize("words", ["trace -- train.py", "report", "compare a b"])
+def test_a_working_directory_that_was_removed_is_one_line_too(
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert cli.main(words.split()) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith("lotus: ")
