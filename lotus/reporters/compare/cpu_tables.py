@@ -77,8 +77,10 @@ def _tables(cpus: CpuPair, letters: Sequence[str]) -> list[tuple[str, _Columns, 
         if any(row[f"a_{node}"] == row[f"a_{node}"] for node in nodes):
             pairs = [[share(row[f"{side}_{node}"]) for side in "ab"] for node in nodes]
             shares.append([name, *(f"{first} | {second}" for first, second in pairs)])
-    title = "Operations on two CPUs (a sample; in brackets: no significant difference)"
-    tables = [(title, columns, times)]
+    title = "Operations on two CPUs (a sample; in brackets: no significant difference"
+    if len(cpus.rows) > _MOST:
+        title += f"; the first {_MOST} of {len(cpus.rows)}, the others: see --json"
+    tables = [(f"{title})", columns, times)]
     if shares:
         heads: _Columns = [("", LEFT), *((_NODES[node], RIGHT) for node in nodes)]
         tables.append((f"Shares of slots, {a} | {b}", heads, shares))

@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import pandas as pd
+
 from lotus.analysis.common.columns import number
 from lotus.analysis.counters.function_profile import (
     MapSummary,
     functions_by_operation,
     per_call,
 )
-from lotus.common.formatting import amount, big, operation_name, plain, share
+from lotus.common.formatting import amount, big, operation_name, plain, plural, share
 from lotus.reporters.base.chart_parts import bars_height, label, names_axis
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.base.page import COLOURS, Chart, Table
@@ -30,7 +32,8 @@ def top_down(measured: MapSummary) -> Chart | None:
     """Return stacked shares of the CPU's slots per operation; None if they were not measured."""
     table = measured.operations
     names = [name for name in TOP_DOWN if name in table and table[name].notna().any()]
-    shown = table[table[names].notna().all(axis=1)].head(_MOST) if names else table.head(0)
+    known = table[table[names].notna().all(axis=1)] if names else table.head(0)
+    shown = known.head(_MOST)
     if not len(shown):
         return None
     data = [
@@ -61,7 +64,7 @@ def top_down(measured: MapSummary) -> Chart | None:
     ]
     return Chart(
         "top-down", "Front end, back end: what held the CPU up", {"data": data, "layout": layout},
-        Table(columns, rows), _scaled(measured),
+        Table(columns, rows), _scaled(measured) + _left_out(known),
     )  # fmt: skip
 
 
@@ -125,7 +128,7 @@ def metrics(measured: MapSummary) -> Chart | None:
     note = "Choose in the menu what is drawn. Counts are of one call; the table has their sums. "
     return Chart(
         "metrics", "Counters per operation", {"data": data, "layout": layout},
-        Table(columns, rows), note + _scaled(measured),
+        Table(columns, rows), note + _scaled(measured) + _left_out(measured.operations),
     )  # fmt: skip
 
 
@@ -148,6 +151,11 @@ def _scaled(measured: MapSummary) -> str:
         names = ", ".join(plain(name) for name in measured.sampled)
         texts.append(f"Estimated from samples: {names}.")
     return " ".join(texts)
+
+
+def _left_out(table: pd.DataFrame) -> str:
+    omitted = len(table) - _MOST
+    return f" {plural(omitted, 'more operation')}: see --json." if omitted > 0 else ""
 
 
 def functions(measured: MapSummary) -> Chart | None:

@@ -259,11 +259,13 @@ def ranks(loader: LoaderSummary) -> Chart:
     }
     cells = report_columns.shown(report_columns.RANKS, loader, report_columns.PAGE)
     rows = cells.rows(rows_of(table))
+    omitted = len(loader.ranks) - len(table)
     return Chart(
         "ranks",
         "Balance of the ranks",
         {"data": data, "layout": layout},
         Table(cells.headings, rows),
+        f"{omitted} more ranks: see --json." if omitted else "",
     )
 
 

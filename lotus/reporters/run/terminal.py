@@ -209,6 +209,8 @@ def _ranks(console: "Console", loader: LoaderSummary) -> None:
     blocked_first = loader.ranks.sort_values("wait_share", ascending=False).head(_MOST_WORKERS)
     rows = table.rows(rows_of(blocked_first))
     print_table(console, "Ranks (most blocked first)", table.headings, rows)
+    if omitted := len(loader.ranks) - len(rows):
+        console.print(f"  and {omitted} more: see --json", style="dim")
 
 
 def _slowest(console: "Console", loader: LoaderSummary) -> None:

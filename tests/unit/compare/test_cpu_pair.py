@@ -1,5 +1,6 @@
 """Runs of two CPUs: operations side by side, each by its own CPU's events and formulae."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -117,3 +118,11 @@ def test_groups_of_events_that_took_turns_by_batch_are_compared_too() -> None:
         known = counter_table(run.counters, run.manifest["uarch"]).set_index("operation")
         assert value == pytest.approx(known.loc["Loader", "frontend_bound"])
     assert line.difference.has_interval
+
+
+def test_operations_that_the_table_leaves_out_are_counted() -> None:
+    cpus = pair(held(zen5(), on("amd_zen4", "AMD EPYC 9654", ZEN4, 2)))
+    rows = pd.concat([cpus.rows] * 30, ignore_index=True)
+    titles = cpu_tables.parts(dataclasses.replace(cpus, rows=rows), ("A", "B"))
+    assert f"the first 25 of {len(rows)}, the others: see --json)" in str(titles[2])
+    assert "see --json" not in str(cpu_tables.parts(cpus, ("A", "B"))[2])

@@ -1,6 +1,8 @@
 """Every chart of a report is one that plotly knows, and shows the report's own numbers."""
 
 import base64
+import dataclasses
+import io
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +19,10 @@ from lotus.analysis.timelines import time_series
 from lotus.common.formatting import operation_name
 from lotus.joining import sample_join
 from lotus.reporters.base import chart_parts
+from lotus.reporters.base.console import plain_console
 from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.map import map_charts
-from lotus.reporters.run import loader_charts, run_document, run_page, time_charts
+from lotus.reporters.run import loader_charts, run_document, run_page, terminal, time_charts
 from tests.logs import RunBuilder
 from tests.unit.joining.test_sample_join import batch, every_ms, recording
 from tests.unit.simulated import Plan
@@ -157,6 +160,23 @@ def test_of_many_ranks_those_are_drawn_that_waited_most() -> None:
     drawn = {trace["name"] for trace in charts["throughput"].figure["data"]}
     assert len(drawn) == 8
     assert any("of 12" in part for part in sections[0].parts if isinstance(part, str))
+
+
+def test_ranks_that_are_left_out_are_counted() -> None:
+    loader = summarise(of(Plan(batches=3))).loaders[0]
+    rows = [[rank, 1e9, rank / 1000, 0.5, 10.0] for rank in range(70)]
+    columns = ["rank", "loop_ns", "wait_share", "step_share", "samples_per_s"]
+    many = dataclasses.replace(loader, ranks=pd.DataFrame(rows, columns=columns))
+    chart = loader_charts.ranks(many)
+    assert (len(chart.table.rows), chart.note) == (64, "6 more ranks: see --json.")
+    file = io.StringIO()
+    terminal._ranks(plain_console(file), many)
+    *_, last = file.getvalue().splitlines()
+    assert last.strip() == "and 54 more: see --json"
+    few = dataclasses.replace(loader, ranks=many.ranks.head(16))
+    assert loader_charts.ranks(few).note == ""
+    terminal._ranks(plain_console(file := io.StringIO()), few)
+    assert "more" not in file.getvalue()
 
 
 def test_the_batches_beyond_a_screen_are_put_together_and_it_says_so() -> None:

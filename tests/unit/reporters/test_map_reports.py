@@ -59,6 +59,19 @@ def test_estimates_of_too_few_samples_are_told_with_their_number(summary):
     assert "Estimates of fewer than 1,000 samples, not to trust: Decode 40, Flip 10" in text
 
 
+def test_operations_that_a_chart_leaves_out_are_counted(summary):
+    shares = dict.fromkeys(map_charts.TOP_DOWN, 0.25)
+    table = summary.operations.assign(cycles=4e9, instructions=8e9, ipc=2.0, **shares)
+    assert len(table) > 1
+    many = pd.concat([table] * 30, ignore_index=True)
+    measured = dataclasses.replace(summary, operations=many)
+    for chart in (map_charts.top_down(measured), map_charts.metrics(measured)):
+        assert len(chart.table.rows) == 25
+        assert chart.note.endswith(f" {len(many) - 25} more operations: see --json.")
+    for chart in (map_charts.top_down, map_charts.metrics):
+        assert "more operation" not in chart(dataclasses.replace(summary, operations=table)).note
+
+
 def test_cells_that_rest_on_too_few_samples_are_grey_with_their_number(summary):
     # GIVEN estimates of 40 samples beside exact counts
     table = summary.operations.assign(cycles=4e9, instructions=8e9, ipc=2.0)
