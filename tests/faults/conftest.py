@@ -14,10 +14,13 @@ import pytest
 
 import lotus
 from lotus.reading.run import Run
+from tests import warm
 from tests.launching import LOTUS, PYTHON, ROOT
 from tests.printed import without_tracker
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
+# A program that does not look at its own process has torch at once (tests/warm).
+WARM = warm.interpreter(PYTHON, "torch")
 # Goes before a program that is traced with `-q`: there is nothing but the program's own on its
 # stderr, and what lotus has to say while it runs.
 SPEAKING = ["env", "-u", "LOTUS_QUIET"]
@@ -114,21 +117,22 @@ def programs() -> Path:
 
 @pytest.fixture
 def plain(torch, tmp_path) -> Callable[..., Ended]:
-    """plain(script, *args, env={}): a script without lotus."""
+    """plain(script, *args, env={}, python=PYTHON): a script without lotus."""
 
-    def run(script, *args, **kwargs):
-        return execute([PYTHON, PROGRAMS / script, *args], tmp_path, tmp_path, **kwargs)
+    def run(script, *args, python=PYTHON, **kwargs):
+        return execute([python, PROGRAMS / script, *args], tmp_path, tmp_path, **kwargs)
 
     return run
 
 
 @pytest.fixture
 def traced(torch, tmp_path) -> Callable[..., Ended]:
-    """traced(script, *args, options=(), path=None, env={}, prefix=()): the same under lotus."""
+    """traced(script, *args, options=(), path=None, env={}, prefix=(), python=PYTHON): the same
+    under lotus."""
 
-    def run(script, *args, options=("-q",), path=None, prefix=(), **kwargs):
+    def run(script, *args, options=("-q",), path=None, prefix=(), python=PYTHON, **kwargs):
         path = path or tmp_path / "R"
-        words = [*prefix, *LOTUS, "trace", "-o", path, *options, "--", *SPEAKING, PYTHON]
+        words = [*prefix, *LOTUS, "trace", "-o", path, *options, "--", *SPEAKING, python]
         return execute([*words, PROGRAMS / script, *args], tmp_path, path, **kwargs)
 
     return run
@@ -142,14 +146,16 @@ def alone() -> dict[tuple[object, ...], Ended]:
 
 @pytest.fixture
 def pair(plain, traced, alone) -> Callable[..., tuple[Ended, Ended]]:
-    """pair(script, *args, options=(), path=None, env={}): it plain and traced, side by side."""
+    """pair(script, *args, options=(), path=None, env={}, python=PYTHON): it plain and traced, side
+    by side."""
 
-    def run(script, *args, options=("-q",), path=None, env=None):
+    def run(script, *args, options=("-q",), path=None, env=None, python=PYTHON):
         key = (script, args, tuple(sorted((env or {}).items())))
+        both = {"env": env, "python": python}
         with ThreadPoolExecutor(2) as pool:
-            second = pool.submit(traced, script, *args, options=options, path=path, env=env)
+            second = pool.submit(traced, script, *args, options=options, path=path, **both)
             if key not in alone:
-                alone[key] = plain(script, *args, env=env)
+                alone[key] = plain(script, *args, **both)
             return alone[key], second.result()
 
     return run

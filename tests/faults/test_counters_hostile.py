@@ -8,7 +8,7 @@ import re
 import pytest
 
 from lotus.inside.common import perf_event
-from tests.faults.conftest import PROGRAMS, execute
+from tests.faults.conftest import PROGRAMS, WARM, execute
 from tests.launching import PYTHON, ROOT, SMALL_TORCH
 
 SOFTWARE = ("-q", "--counters", "software")
@@ -33,6 +33,10 @@ CASES = "signals opening siblings limit fork spans nested threads many errno aud
 CASES += ["seccomp"] * (os.uname().machine == "x86_64")
 
 
+def _python(env):
+    return WARM if env is TORCH else PYTHON
+
+
 @pytest.fixture(scope="module")
 def plain(torch, tmp_path_factory):
     """What the program prints without lotus, by case."""
@@ -41,7 +45,7 @@ def plain(torch, tmp_path_factory):
         (TORCH, OF_TORCH),
         (STAND_IN, [case for case in CASES if case not in OF_TORCH]),
     ):
-        ended = execute([PYTHON, PROGRAMS / SCRIPT, *cases], folder, folder, env=env)
+        ended = execute([_python(env), PROGRAMS / SCRIPT, *cases], folder, folder, env=env)
         assert (ended.code, ended.err) == (0, "")
         parts = re.split(r"^== (\w+)\n", ended.out, flags=re.MULTILINE)
         printed |= dict(zip(parts[1::2], parts[2::2], strict=True))
@@ -54,7 +58,7 @@ def both(plain, traced):
 
     def run(case):
         env = TORCH if case in OF_TORCH else STAND_IN
-        ended = traced(SCRIPT, case, options=SOFTWARE, env=env)
+        ended = traced(SCRIPT, case, options=SOFTWARE, env=env, python=_python(env))
         assert (ended.code, ended.out, ended.err) == (0, plain[case], "")
         recorded = ended.run
         assert not recorded.lost["what"].str.contains("fault").any()

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.faults.conftest import execute, without_places
+from tests.faults.conftest import WARM, execute, without_places
 from tests.launching import PYTHON
 
 CASES = [("_exit", 0, 5), ("exit", 0, 6), ("abort", 0, -6), ("_exit", 2, 0), ("exit", 2, 0),
@@ -30,7 +30,7 @@ def alone(torch, programs, tmp_path_factory):
 def test_an_operation_does_to_its_process_what_it_likes(alone, traced, what, workers, code):
     out, without = alone[what, workers]
     assert without == code
-    ended = traced("ends.py", what, workers)
+    ended = traced("ends.py", what, workers, python=WARM)
     assert (ended.code, ended.out) == (code, out)
     assert "lotus" not in without_places(ended.err)
     run = ended.run

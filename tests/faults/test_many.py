@@ -4,7 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import lotus
-from tests.faults.conftest import PROGRAMS, UNDISTURBED, execute
+from tests.faults.conftest import PROGRAMS, UNDISTURBED, WARM, execute
 from tests.launching import LOTUS, PYTHON, ROOT, SMALL_TORCH
 
 
@@ -59,7 +59,7 @@ def test_a_trace_of_a_trace_says_where_all_of_it_is(torch, tmp_path):
 def test_many_workers_for_a_short_epoch(pair):
     """LOTUS_WORKERS=200 for as many as a large machine has."""
     workers = int(os.environ.get("LOTUS_WORKERS", "40"))
-    plain, traced = pair("many.py", workers)
+    plain, traced = pair("many.py", workers, python=WARM)
     assert (traced.code, traced.out, traced.err) == (plain.code, plain.out, plain.err)
     run = traced.run
     # A feeder thread that got no core before its worker ended has told no send times.

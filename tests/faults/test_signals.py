@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.faults.conftest import without_places
+from tests.faults.conftest import WARM, without_places
 
 PASSED_ON = ("INT", "HUP", "USR1", "USR2")
 
@@ -123,7 +123,7 @@ def test_a_signal_before_the_program_has_started_leaves_nobody_behind(lotus_comm
 
 @pytest.mark.parametrize("seed", range(2))
 def test_an_exception_of_a_handler_reaches_the_program_from_the_midst_of_a_hook(pair, seed):
-    plain, traced = pair("alarms.py", seed)
+    plain, traced = pair("alarms.py", seed, python=WARM)
     assert plain.out == traced.out
     assert (traced.code, traced.err) == (0, "")
     run = traced.run
@@ -136,5 +136,5 @@ def test_an_exception_of_a_handler_reaches_the_program_from_the_midst_of_a_hook(
 
 
 def test_an_exception_of_a_handler_is_not_taken_for_one_of_an_index(traced):
-    ended = traced("index_alarm.py", options=("-q",))
+    ended = traced("index_alarm.py", python=WARM)
     assert (ended.code, ended.out, ended.err) == (0, "mine\n", "")

@@ -25,6 +25,8 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 # The same with torch imported already, where no start of a program is looked at (tests/warm).
 WARM = warm.interpreter(PYTHON, "torch")
 WARM_VISION = warm.interpreter(PYTHON, "torch", "torchvision")
+# Of `programs/`, what imports torchvision.
+OF_VISION = {"augmented.py", "kept.py", "kept_ranks.py", "pictured.py", "pipelines.py"}
 SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]  # what a program is sent
 
 
@@ -140,9 +142,10 @@ def traced_as(ended: Ended, path: Path) -> Traced:
 
 
 def command_of(
-    script: str, args: Sequence[str], python: str = WARM, options: Sequence[str] = ()
+    script: str, args: Sequence[str], python: str = "", options: Sequence[str] = ()
 ) -> list[str]:
     """The words that run one of `programs/`; a recorder is attached to a real process."""
+    python = python or (WARM_VISION if script in OF_VISION else WARM)
     if any(option.startswith(("--perf", "--py-spy")) for option in options):
         python = PYTHON
     return [python, str(PROGRAMS / script), *args]

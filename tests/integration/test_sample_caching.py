@@ -8,7 +8,7 @@ import pytest
 from lotus.settings import tuned_file
 from lotus.settings.space import Setting
 from lotus.settings.tuned_file import Entry, SampleCache, Target, Tuned
-from tests.integration.conftest import LOTUS, PYTHON, Start, command_of
+from tests.integration.conftest import LOTUS, Start, command_of
 
 STEPS = ("Resize", "RandomResizedCrop", "RandomHorizontalFlip", "ToTensor")
 # By name: class, where its transform is, cut, operations.
@@ -162,10 +162,9 @@ def test_ranks_share_a_cache(torch, tmp_path, pictures):
     for path in sorted((pictures / "0").iterdir()):
         (folder / path.name).write_bytes(path.read_bytes())
     settings = settings_file(tmp_path, ["folder"], method)
-    job = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    words = command_of("kept_ranks.py", [str(tmp_path / "pictures"), method.partition(":")[2]])[1:]
-    run = [*LOTUS, "run", "-f", "--settings", str(settings), "--", *job, *words]
-    ended = Start(run, tmp_path, "job", {"OMP_NUM_THREADS": "1"}).end()
+    words = command_of("kept_ranks.py", [str(tmp_path / "pictures"), method.partition(":")[2]])
+    run = [*LOTUS, "run", "-f", "--settings", str(settings), "--", *words]
+    ended = Start(run, tmp_path, "job", {}).end()
     text = ended.out.decode() + ended.err.decode()
     assert ended.code == 0, text
     for rank in range(2):

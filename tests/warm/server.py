@@ -27,6 +27,10 @@ import socket  # noqa: E402
 import struct  # noqa: E402
 import types  # noqa: E402
 
+# Not imported here though torch looks for it: at a process's end it prints what of it has not been
+# freed, which is all that `gc.freeze` keeps. A program that imports it gets it.
+_LEFT_OUT = ("triton",)
+
 
 class Kept:
     """A finder of the modules that were imported here; each import gives one as if it was new.
@@ -52,6 +56,8 @@ class Kept:
             if hasattr(module, "__path__"):
                 spec.submodule_search_locations = []
             return spec
+        if name in _LEFT_OUT:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         if name in self._busy:
             return None
         self._busy.add(name)

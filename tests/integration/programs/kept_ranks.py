@@ -3,7 +3,13 @@
 Arguments: a folder of pictures and the number of workers.
 """
 
+import os
 import sys
+
+import rank_job
+
+if __name__ == "__main__":
+    rank_job.start_all(__file__, 2)  # returns in a rank
 
 import torch
 import torch.distributed as dist
@@ -32,7 +38,7 @@ def batches(kind: type) -> list[torch.Tensor]:
 
 
 def main() -> None:
-    dist.init_process_group("gloo")
+    rank_job.meet(int(os.environ["RANK"]), 2)
     kept, plain = batches(ImageFolder), batches(Plain)
     same = len(kept) == len(plain) and all(map(torch.equal, kept, plain))
     print(f"rank {dist.get_rank()}: {len(kept)} batches, equal: {same}", flush=True)

@@ -1,9 +1,11 @@
 """Trains on a folder of pictures, and prints what of each batch is equal and what may change.
 
-Argument: the folder. At last a picture of it is damaged.
+Arguments: the folder, and `traced` where lotus is to know spawned workers by their processes. At
+last a picture of the folder is damaged.
 """
 
 import hashlib
+import multiprocessing
 import sys
 
 import torch
@@ -26,6 +28,9 @@ class Spawned(ImageFolder):
 
 
 def main():
+    if hasattr(sys, "_warm") and "traced" not in sys.argv:
+        # tests/warm: workers that are spawned have torch at once, too.
+        multiprocessing.set_executable(sys._warm)
     steps = [
         transforms.RandomResizedCrop(16),
         transforms.RandomHorizontalFlip(),

@@ -17,7 +17,7 @@ def start_all(script, ranks):
     with tempfile.TemporaryDirectory() as folder:
         started = [
             subprocess.Popen(
-                [PYTHON, script],
+                [PYTHON, script, *sys.argv[1:]],
                 env={**os.environ, "RANK": str(rank), "MEETING": f"file://{folder}/store"},
             )
             for rank in range(ranks)
