@@ -25,7 +25,8 @@ PYTEST_AGAIN := -m pytest -n 0 --last-failed --last-failed-no-failures none
 # Tests start Python thousands of times: each would compile all of lotus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-nightly test-fast test-compat test-extras lint docs format bench dist dist-check clean
+.PHONY: help demo test test-nightly test-fast test-compat test-extras lint lint-style lint-types \
+    lint-types-oldest docs format bench dist dist-check clean
 
 help:
 	@echo 'make demo         trace a small training run on a made data set and print the report'
@@ -62,15 +63,20 @@ test-extras: $(VENV_EXTRAS)/extras.stamp
 	$(VENV_EXTRAS)/bin/python $(PYTEST) tests/compat || \
 	    { test $$? = 1 && $(VENV_EXTRAS)/bin/python $(PYTEST_AGAIN) tests/compat; }
 
-# The oldest and the newest Python by what typeshed knows of them; the stubs of pandas are not for
-# the oldest, where what it returns is Any.
-lint: $(VENV)/dev.stamp
+lint: lint-style lint-types lint-types-oldest
+
+lint-style: $(VENV)/dev.stamp
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/lint-imports --no-cache
+
+# The newest Python, and the oldest one, by what typeshed knows of them; the stubs of pandas are not
+# for the oldest, where what it returns is Any.
+lint-types: $(VENV)/dev.stamp
 	$(VENV)/bin/mypy --strict
+
+lint-types-oldest: $(VENV)/dev.stamp
 	$(VENV)/bin/mypy --strict --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores
-	$(VENV)/bin/mypy --strict --python-version 3.13
 
 # Without notes on how it was built; a warning, such as of a link that leads nowhere, ends it.
 docs: $(VENV)/docs.stamp
