@@ -68,8 +68,27 @@ _ON_ANY_TORCH = {
         ("runs of `lotus run`, whose settings test_settings.py looks at", "sweep"),
         ("this machine; models of a loader", "doctor whatif"),
         ("they need what is not installed there", "notebooks"),
+        ("who may look at a process, and what is said as it hangs or ends", "attach_ends"),
+        ("the same", "attach_rights"),
+        ("runs that simulation wrote, and commands that read them", "interrupted_reading"),
+        ("the small torch stands in for it", "pull_request"),
+        ("test_workload_scripts.py runs each of its scripts there", "demo"),
+        ("files, words and exit codes; test_tune.py has the trials", "tune_command tune_output"),
+        ("what ends with the program, whatever it trains", "tune_ending"),
     )
     for name in names.split()
+}
+# Of these files, the tests that `make test-compat` runs, by a part of their names. The others look
+# at processes, words and files of lotus, or at what the kernel counts.
+_OF_TORCH = {
+    f"tests/integration/test_{name}.py": tuple(parts.split())
+    for name, parts in {
+        "attach": "planted_cause comprehension agent_of_a_job spawns_ranks",
+        "counters": "random_state every_kind failures_look",
+        "isolating": "has_its_own without_operations is_decoded neither_trains two_ranks",
+        "planned_blocks": "is_planned in_all_blocks",
+        "sample_caching": "are_equal cannot_be_cached prints_stays ranks_share",
+    }.items()
 }
 # `export --with` merges what torch.profiler writes, in each torch with a clock of its own.
 _OF_ITS_PROFILER = "test_chrome_is_merged_with_a_trace_of_the_profiler"
@@ -142,15 +161,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     nightly = config.getoption("--nightly")
     kept = [item for item in items if (item.nodeid in _NIGHTLY) == nightly]
     if config.getoption("--of-torch"):
-        kept = [
-            item
-            for item in kept
-            if _file(item) not in _ON_ANY_TORCH or item.name.startswith(_OF_ITS_PROFILER)
-        ]
+        kept = [item for item in kept if _is_of_torch(item)]
     left_out = set(items) - set(kept)
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = kept
+
+
+def _is_of_torch(item: pytest.Item) -> bool:
+    if _file(item) in _ON_ANY_TORCH:
+        return item.name.startswith(_OF_ITS_PROFILER)
+    name = item.name.partition("[")[0]
+    return any(part in name for part in _OF_TORCH.get(_file(item), ("",)))
 
 
 def _file(item: pytest.Item) -> str:

@@ -1,6 +1,7 @@
 """What runs the tests: `.ci/run`, which tests belong to what, the files that took longest."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -56,6 +57,13 @@ def test_ci_runs_in_a_folder_named_lotus_and_ends_as_what_it_runs(tmp_path, name
 def test_the_lists_of_files_name_files_that_are_there():
     for name in [*conftest._ON_ANY_TORCH, *conftest._SLOW, *conftest._TOGETHER]:
         assert (ROOT / name).is_file()
+
+
+def test_the_parts_of_names_are_those_of_tests():
+    for name, parts in conftest._OF_TORCH.items():
+        tests = re.findall(r"^def (test_\w+)", (ROOT / name).read_text(), flags=re.MULTILINE)
+        for part in parts:
+            assert any(part in test for test in tests), (name, part)
 
 
 def test_what_runs_nightly_is_there_and_runs_then_only():
