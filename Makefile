@@ -14,6 +14,8 @@ EXTRAS := lightning transformers accelerate timm datasets webdataset monai \
 # Most of what ultralytics wants its loader does without.
 EXTRAS_ALONE := ultralytics opencv-python-headless
 purelib = import sysconfig; print(sysconfig.get_path("purelib"))
+# test_interpreters.py needs none of them: `make test` runs it.
+OF_EXTRAS := tests/compat --ignore=tests/compat/test_interpreters.py
 # On a terminal pip shows how far it is, in a log it would only be long.
 PIP_INSTALL := -m pip install --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
 # Two at a time: tests wait a lot. `make test JOBS=0` runs them in one process, one after the other.
@@ -60,8 +62,8 @@ test-compat: $(VENV_COMPAT)/compat.stamp
 	    { test $$? = 1 && $(VENV_COMPAT)/bin/python $(PYTEST_AGAIN) --of-torch tests/integration; }
 
 test-extras: $(VENV_EXTRAS)/extras.stamp
-	$(VENV_EXTRAS)/bin/python $(PYTEST) tests/compat || \
-	    { test $$? = 1 && $(VENV_EXTRAS)/bin/python $(PYTEST_AGAIN) tests/compat; }
+	$(VENV_EXTRAS)/bin/python $(PYTEST) $(OF_EXTRAS) || \
+	    { test $$? = 1 && $(VENV_EXTRAS)/bin/python $(PYTEST_AGAIN) $(OF_EXTRAS); }
 
 lint: lint-style lint-types lint-types-oldest
 
