@@ -4,7 +4,6 @@ This is the only module that knows all three, and it connects them. Each is impo
 """
 
 import os
-from contextlib import contextmanager
 
 from .common import clocks  # noqa: F401 - now, before the program can replace those in `time`
 
@@ -32,9 +31,11 @@ def apply_settings(environ: "Mapping[str, str] | None" = None) -> "Applier":
 
 def tune() -> None:
     """Try settings as LOTUS_TUNE says."""
+    from contextlib import contextmanager
+
     from .tune import agent
 
-    agent.install(_recorded)
+    agent.install(contextmanager(_recorded))
 
 
 def _balance(applier: "Any", plan: "dict[str, Any]") -> "Any":
@@ -49,9 +50,11 @@ def _mode(applier: "Any", options: "dict[str, Any]") -> "Any":
     return ModeApplier(applier, options)
 
 
-@contextmanager
 def _recorded(variables: "Mapping[str, str]") -> "Iterator[None]":
-    """Record this process and its child processes, unless a trace already does."""
+    """Record this process and its child processes, unless a trace already does.
+
+    For `contextlib.contextmanager`.
+    """
     from .trace import active, tracer
 
     if active.tracer is not None and active.tracer.on:

@@ -42,8 +42,8 @@ _SYSTEM_TIME_OF_CHILDREN = 13  # its place in /proc/PID/stat after the state; be
 # Of all observations of a part: from this share on, its Python stacks are worth recording.
 _LARGE_SHARE, _BINDING_SHARE, _LOCKED_SHARE = 0.25, 0.75, 0.2
 _NOT_WRITTEN = (
-    "what threads were blocked in, memory and other programs are not known: lotus writes down what "
-    "it observed from outside as the program ends, and it still runs or was killed"
+    "what threads were blocked in, memory and the load of the machine are not known: lotus writes "
+    "down what it observed from outside as the program ends, and it still runs or was killed"
 )
 _OTHERWISE = {
     state_page.COLLATE: IN_COLLATE,

@@ -1,5 +1,6 @@
 """Where lotus is not at home: other environments, names in the way, Pythons that hide from it."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from tests.integration.conftest import PROGRAMS, PYTHON
 from tests.launching import SMALL_TORCH
 
+OWN = ("_lotus_inside", "sitecustomize")
 PLAIN = PROGRAMS / "plain.py"
 NUMBERS = PROGRAMS / "plain_numbers.py"  # for what has nothing to do with torch: see SMALL_TORCH
 
@@ -91,6 +93,25 @@ def test_a_file_with_the_name_of_a_module_that_only_lotus_needs(tmp_path, trace_
     assert got.out.decode().split() == ["6", "False", "imported", "GB"]
     assert (got.code, got.err) == (0, b"")
     assert len(got.run.waits) == 2
+
+
+def test_a_python_without_torch_has_the_modules_that_it_has_without_lotus(tmp_path, trace_command):
+    # GIVEN a Python that starts with an argument that is no ASCII
+    code = "import sys; print(*sorted(sys.modules))"
+    words = [PYTHON, "-c", code]
+    plain = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    # WHEN it is traced
+    got = trace_command(*words)
+    # THEN only what is built in, and what is lotus's own, is imported beside
+    beside = {name for name in got.out.decode().split() if name.partition(".")[0] not in OWN}
+    assert beside - set(plain) <= {"atexit"}
+    assert (got.code, got.err) == (0, b"")
+    # AND names of any characters are written as they are
+    script = tmp_path / 'a"\\ä\U0001f40d\n.py'
+    script.write_text("")
+    got = trace_command(PYTHON, script)
+    [line] = (json.loads(line) for line in (got.path / "processes.jsonl").read_text().splitlines())
+    assert line["argv"] == [str(script)]
 
 
 def test_a_recorder_that_cannot_be_made_says_why(tmp_path, trace_command):

@@ -1,15 +1,13 @@
 """Installs and removes the hooks; waits for torch.utils.data and never imports it.
 
 Every Python process of the traced program loads this file, and most of them do not need it. So
-modules that take time to import are imported together with torch.utils.data. Even `__future__` is
-one of them, which is why annotations are quoted.
+modules that Python itself has not imported are imported together with torch.utils.data. Even
+`__future__` is one of them, which is why annotations are quoted.
 """
 
 import atexit
 import os
 import sys
-from contextlib import suppress
-from functools import partial
 
 from ..common import import_hook
 from . import active
@@ -48,6 +46,14 @@ _AUGMENTING = (
 )
 
 
+def _with(function: "Callable[..., Any]", **named: str) -> "Callable[[Any], Any]":
+    """Return a function of a module that calls one with further arguments.
+
+    It is that of `functools`, which is not imported in a program that does not import it.
+    """
+    return lambda module: function(module, **named)
+
+
 class Tracer:
     """All hooks of one recording in this process."""
 
@@ -67,9 +73,11 @@ class Tracer:
         self._loaders: Loaders | None = None  # once torch's DataLoader is hooked
         # Checked later, when it may be a file of the program.
         self.stderr: tuple[int, int] | None = None
-        with suppress(OSError):
+        try:
             status = os.fstat(2)
             self.stderr = (status.st_dev, status.st_ino)
+        except OSError:
+            pass
 
     @property
     def recorder(self) -> "Recorder":
@@ -90,14 +98,14 @@ class Tracer:
         self._when_imported("multiprocessing.spawn", self._hook_spawn)
         self._when_imported(_PARALLEL, self._hook_gradients)
         for module, name, why in _UNSEEN:
-            self._when_imported(module, partial(self._hook_unseen, name=name, why=why))
+            self._when_imported(module, _with(self._hook_unseen, name=name, why=why))
         for module in _AUGMENTING:
             self._when_imported(module, self._hook_augmenting)
         self._when_imported("datasets.utils._dill", self._hook_fingerprints)
         self._when_imported("monai.data.dataset", self._hook_persistent)
         for named in self.named:
             module = named.partition(":")[0]
-            call = partial(self._hook_named, named=named)
+            call = _with(self._hook_named, named=named)
             if module == "__main__":
                 self.late.append(call)
             else:
@@ -123,8 +131,10 @@ class Tracer:
         try:
             self.recorder.fault(error)
         except Exception:  # even making the recorder may have failed
-            with suppress(Exception):
+            try:  # noqa: SIM105
                 self._fault_without_recorder(error)
+            except Exception:
+                pass
 
     def _fault_without_recorder(self, error: Exception) -> None:
         import json
@@ -212,6 +222,8 @@ class Tracer:
 
     def _plan(self, module: "Any", loaders: "Loaders") -> "list[tuple[Any, str, Around]]":
         """Return the methods to listen on; raise AttributeError if one does not exist."""
+        from functools import partial
+
         from ..common import worker_errors
         from .loaders import loader_hooks, worker_hooks
         from .stand_ins import give_back
@@ -244,6 +256,8 @@ class Tracer:
         ]
 
     def _hook_gradients(self, module: "Any") -> None:
+        from contextlib import suppress
+
         from ..distributed import gradient_sync
         from . import recorder
         from .log import log_writer, writer
@@ -276,7 +290,7 @@ class Tracer:
 
         self._when_imported("torch.utils.checkpoint", checkpoints)
         for name, owner in _SHARDED:
-            self._when_imported(name, partial(sharded, name=owner))
+            self._when_imported(name, _with(sharded, name=owner))
 
     def _after_fork(self) -> None:
         if self.on:
@@ -301,6 +315,8 @@ class Tracer:
             recorder.event({"event": "note", "text": f"--op {named}: {error}"})
 
     def _hook_augmenting(self, module: "Any") -> None:
+        from functools import partial
+
         from .transforms import augment_hooks
 
         kind, name, _ = augment_hooks.FUNCTIONS[module.__name__]
@@ -320,6 +336,8 @@ class Tracer:
         self.listen(module.Pickler, "save", cache_keys.save)
 
     def _hook_persistent(self, module: "Any") -> None:
+        from functools import partial
+
         from . import cache_keys
 
         make = partial(
