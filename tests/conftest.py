@@ -130,6 +130,14 @@ _SLOW = {
 }
 
 
+# Of tests/integration, what takes long and comes late by name: begun first, so that no process
+# waits for it at the end.
+_FIRST = {
+    f"tests/integration/test_{name}.py"
+    for name in "sample_caching settings tune tune_train workload_scripts".split()
+}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="unit tests of seconds, without torch")
     parser.addoption("--of-torch", action="store_true", help="what depends on torch's version")
@@ -165,7 +173,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = set(items) - set(kept)
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-        items[:] = kept
+    items[:] = sorted(kept, key=lambda item: _file(item) not in _FIRST)
 
 
 def _is_of_torch(item: pytest.Item) -> bool:

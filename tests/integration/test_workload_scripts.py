@@ -4,7 +4,6 @@ operations is found by name and timed once a sample."""
 import ast
 import importlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,9 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-import lotus
 from lotus.workloads.catalogue import WORKLOADS
 from tests import warm
+from tests.integration.conftest import Traced, environment
 
 pytest.importorskip("torchvision")
 
@@ -95,12 +94,12 @@ def test_a_traced_demo_has_every_operation_of_every_sample(
     run = subprocess.run(
         [*LOTUS, "demo", "--workload", name, *options],
         cwd=tmp_path,
-        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        env=environment({"XDG_CACHE_HOME": str(cache)}),
         capture_output=True,
         text=True,
     )
     assert run.returncode == 0, run.stderr
-    recorded = lotus.load(tmp_path / "run")
+    recorded = Traced(0, b"", b"", tmp_path, tmp_path / "run").run
     counts = recorded.ops["operation"].value_counts().to_dict()
     assert counts == dict.fromkeys(case.operations, case.samples)
     assert recorded.samples["sample"].nunique() == len(recorded.samples) == case.samples
