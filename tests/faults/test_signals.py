@@ -123,7 +123,7 @@ def test_a_signal_before_the_program_has_started_leaves_nobody_behind(lotus_comm
 
 @pytest.mark.parametrize("seed", range(2))
 def test_an_exception_of_a_handler_reaches_the_program_from_the_midst_of_a_hook(pair, seed):
-    plain, traced = pair("alarms.py", seed, python=WARM)
+    plain, traced = pair("alarms.py", seed)
     assert plain.out == traced.out
     assert (traced.code, traced.err) == (0, "")
     run = traced.run
