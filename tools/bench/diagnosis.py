@@ -1,9 +1,7 @@
 """Measures how often the verdict is right, on programs with a planted cause, and the advice's gain.
 
-    PYTHONPATH=. python tools/bench/diagnosis.py [--corpus own open blind sealed variants users
-        night dawn dusk noon tide ebb neap fjord skerry petrel heron gannet osprey plover dunlin
-        curlew turnstone sanderling]
-        [--busy 0] [--pairs 1] [--follow 0] [--rows FILE] [--runs DIR] [NAME ...]
+    PYTHONPATH=. python tools/bench/diagnosis.py [--corpus CORPUS ...] [--busy 0] [--pairs 1]
+        [--follow 0] [--rows FILE] [--runs DIR] [NAME ...]
 
 Each program of tests/diagnosis/CORPUS is traced once; its label in CORPUS.json, written before the
 rules, says which cause comes first. Then it runs untraced, unchanged and with the label's remedy,
@@ -33,11 +31,7 @@ from tools.bench import provenance
 from tools.bench.row_file import RowFile, printed
 
 PROGRAMS = provenance.ROOT / "tests" / "diagnosis"
-CORPORA = (
-    "own", "open", "blind", "sealed", "variants", "users", "night", "dawn", "dusk", "noon", "tide",
-    "ebb", "neap", "fjord", "skerry", "petrel", "heron", "gannet", "osprey", "plover", "dunlin",
-    "curlew", "turnstone", "sanderling",
-)  # fmt: skip
+CORPORA = tuple(sorted(path.stem for path in PROGRAMS.glob("*.json")))
 SETTING = "num_workers prefetch_factor persistent_workers pin_memory".split()
 SLOWER = 0.95  # of a pair's speed: below it the next step made the program slower
 _LIMIT_S = 600
@@ -240,19 +234,25 @@ def _of_steps(rows_shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="programs (default: all)")
-    parser.add_argument("--corpus", nargs="+", choices=CORPORA, default=list(CORPORA))
+    parser.add_argument(
+        "--corpus",
+        nargs="+",
+        choices=CORPORA,
+        metavar="CORPUS",
+        default=list(CORPORA),
+        help="folders of tests/diagnosis (default: all)",
+    )
     parser.add_argument("--busy", type=int, default=0, help="processes that compute beside")
     parser.add_argument("--pairs", type=int, default=1, help="pairs of runs for the gain")
     parser.add_argument("--follow", type=int, default=0, help="pairs of runs with the next step")
     parser.add_argument("--rows", type=Path, help="file of rows, a JSON object a line")
     parser.add_argument("--runs", type=Path, help="folder that keeps the recordings")
     args = parser.parse_args()
-    corpora = [corpus for corpus in args.corpus if (PROGRAMS / f"{corpus}.json").exists()]
     print(provenance.header(more=f"\nbusy     {args.busy} processes beside, {args.pairs} pairs"))
     with busy(args.busy):
         file = RowFile(args.rows)
         measured_rows = rows(
-            corpora, args.names, args.busy, args.pairs, args.follow, file, args.runs
+            args.corpus, args.names, args.busy, args.pairs, args.follow, file, args.runs
         )
         printed_rows = printed(measured_rows, line_of)
     print("\n".join(summary(printed_rows)))
