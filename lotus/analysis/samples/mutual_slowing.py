@@ -105,4 +105,5 @@ def _made_at_once(starts: Floats, ends: Floats, begin: Floats, took: Floats) -> 
     passed = np.concatenate([[0.0], np.cumsum(under_way[:-1] * np.diff(times))])
     inside = np.interp(begin + took, times, passed) - np.interp(begin, times, passed)
     at_start = under_way[np.maximum(np.searchsorted(times, begin, side="right") - 1, 0)]
-    return np.asarray(np.fmax(inside / np.fmax(took, 1.0), at_start))
+    # Records of a stream may place a sample outside of its own fetch.
+    return np.maximum(np.fmax(inside / np.fmax(took, 1.0), at_start), 1.0)

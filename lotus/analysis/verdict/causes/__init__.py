@@ -16,7 +16,7 @@ from lotus.analysis.verdict.causes.outliers import SLOW_SAMPLES, SLOW_WORKER, ST
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.prefetch import PREFETCH, PREFETCH_OF_REST
 from lotus.analysis.verdict.causes.randomness import SAME_RANDOM
-from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
+from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED, UNEVEN
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES, STEP_DELAY
 from lotus.analysis.verdict.causes.storage import COLD_FILES, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
@@ -40,6 +40,7 @@ CAUSES: tuple[CauseRow, ...] = (
     HANDOVER,
     INDEX,
     SWAPPED_OUT,
+    STARVED,
     SLOW_SAMPLES,
     PREFETCH,
     STALLS,
@@ -48,7 +49,7 @@ CAUSES: tuple[CauseRow, ...] = (
     WORKER_THREADS,
     AFFINITY,
     SLOW_WORKER,
-    STARVED,
+    UNEVEN,
     COLD_FILES,
     KEPT_PROCESSES,
     OTHERS,

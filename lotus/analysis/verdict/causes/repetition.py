@@ -1,6 +1,7 @@
 """Workers that read the same data, and workers that have none."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
@@ -63,6 +64,16 @@ SAMPLES_TWICE = CauseRow(
 
 
 def _starved(ledger: Ledger) -> Iterable[Charge]:
+    if ledger.made.shares.empty:
+        yield from _unequal(ledger)
+
+
+def _uneven(ledger: Ledger) -> Iterable[Charge]:
+    if not ledger.made.shares.empty:
+        yield from _unequal(ledger)
+
+
+def _unequal(ledger: Ledger) -> Iterable[Charge]:
     """Charge what would have been saved of the making if all workers had made equal parts."""
     shares = ledger.made.shares
     if shares.lost:
@@ -126,3 +137,5 @@ STARVED = CauseRow(
     reason=_starved_reason,
     advice=_against_starved,
 )
+# Of workers that all have data, slow samples or a slow worker may be why one makes fewer.
+UNEVEN = replace(STARVED, charges=_uneven)

@@ -387,6 +387,18 @@ def test_a_worker_without_data_is_said_and_no_more_are_advised() -> None:
     assert "More workers will not help" in first.advice
 
 
+def test_workers_without_data_come_before_the_slow_samples_of_those_that_have_some() -> None:
+    def slow(index: int, worker: int) -> float:
+        return 300.0 if index % 53 == 20 else 0.1
+
+    run = Plan(operations={"Read": slow}, workers=1, batches=60, cores=8).run()
+    run.loaders["dataset_kind"] = "iterable"
+    assert judged(run).causes[0].kind == "slow-samples"
+    run.loaders["num_workers"] = 4
+    first = judged(run).causes[0]
+    assert (first.kind, first.title) == ("starved-workers", "3 of the 4 workers have no data")
+
+
 def test_the_loader_that_the_run_waits_for_comes_first() -> None:
     training = Plan(batches=60, operations={"Quick": 0.1}, step=40.0).run()
     validation = Plan(batches=10, operations={"Slow": 60.0}, loader=1, step=1.0).run()

@@ -82,6 +82,17 @@ def test_who_leaves_the_line_meanwhile_makes_it_no_shorter() -> None:
     assert math.isnan(mutual_slowing(loader(8, 64, one_limit=True, epochs=3)))
 
 
+def test_samples_outside_of_their_fetch_divide_nothing_by_zero() -> None:
+    late = loader(4, 41, one_limit=True)
+    samples = pd.concat(late.fetched.times())
+    after = late.batches["fetch_start_ns"].max() + 1e10
+    few = samples.index[-20:]
+    samples.loc[few, "start_ns"] = after + np.arange(20) * 1e8
+    late.fetched = fetched_in(samples)
+    with np.errstate(all="raise"):
+        assert mutual_slowing(late) >= 0 or math.isnan(mutual_slowing(late))
+
+
 def test_it_is_not_known_of_one_worker_or_where_all_are_always_busy() -> None:
     assert math.isnan(mutual_slowing(loader(1, 41, one_limit=True)))
     together = loader(4, 40, one_limit=True)
