@@ -106,4 +106,4 @@ def _made_at_once(starts: Floats, ends: Floats, begin: Floats, took: Floats) -> 
     inside = np.interp(begin + took, times, passed) - np.interp(begin, times, passed)
     at_start = under_way[np.maximum(np.searchsorted(times, begin, side="right") - 1, 0)]
     # Records of a stream may place a sample outside of its own fetch.
-    return np.maximum(np.fmax(inside / np.fmax(took, 1.0), at_start), 1.0)
+    return np.asarray(np.fmax(np.fmax(inside / np.fmax(took, 1.0), at_start), 1.0))
