@@ -9,7 +9,11 @@ _MOST_FRAMES, _MOST_CHARACTERS = 500, 2000
 
 
 def is_torn(frames: Sequence[Frame]) -> bool:
-    """Return whether a stack is impossible, as the program ran on while py-spy read it."""
+    """Return whether a stack is impossible, as the program ran on while py-spy read it.
+
+    Where a function was freed meanwhile, its file may be any word that Python keeps, such as
+    `__doc__`, and its line no line number, for which `Frame.line` is 0.
+    """
     if len(frames) > _MOST_FRAMES:
         return True
     return any(
@@ -17,6 +21,7 @@ def is_torn(frames: Sequence[Frame]) -> bool:
         or not frame.function.isprintable()
         or len(frame.function) > _MOST_CHARACTERS
         or "\ufffd" in frame.function + frame.file
+        or (frame.file.isidentifier() and not frame.line)
         for frame in frames
     )
 

@@ -469,6 +469,14 @@ def test_torn_stacks_are_known(function: str) -> None:
     assert not read_frames.is_torn(stack(*NEXT))
 
 
+def test_a_word_without_a_line_is_no_file() -> None:
+    # As py-spy 0.4 read it of Lightning, with 3216263545 as its line.
+    assert read_frames.is_torn([Frame("main", TRAIN, 1), Frame("__package__", "__doc__", 0)])
+    # Of code that a program compiles under a name, the line is known.
+    assert not read_frames.is_torn([Frame("<module>", "cell", 1)])
+    assert not read_frames.is_torn([Frame("<module>", TRAIN, 0)])
+
+
 def test_the_step_of_a_frameworks_loop_is_what_it_calls() -> None:
     """Not the program's line that calls the framework."""
     fit = "/env/lib/python3.11/site-packages/lightning/pytorch/loops/training_epoch_loop.py"
