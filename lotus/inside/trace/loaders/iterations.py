@@ -20,7 +20,7 @@ from ...common.process_identity import rank_of_process
 from ...common.variable_names import role_of_data
 from ..log import state_page
 from ..log.log_format import UNMEASURED
-from ..log.rusage import cpus, peak
+from ..log.rusage import cpus, peak, run_delay_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,16 +153,17 @@ class Loaders:
         self,
         iterator: Any,
         loader: Any,
-        times: tuple[int, int],
-        core_times: tuple[int, int, int] | None,
+        start: int,
+        end: int,
+        delay_before: int | None,
         resumed: bool,
     ) -> Iteration:
         """Handle an iterator that was made or, with persistent workers, reset.
 
-        `times`: when this began and ended; `core_times` were read when it began.
+        `delay_before`: `run_delay_ns` when this began; None: it could not be read.
         """
         recorder = self.recorder
-        (start, end), run_delay = times, _run_delay_since(core_times, recorder)
+        run_delay = _run_delay_since(delay_before)
         entry = self.get(loader)
         number = entry.number
         if entry.last is not None and resumed:
@@ -251,14 +252,13 @@ class Loaders:
         recorder.iteration_ended()
 
 
-def _run_delay_since(before: tuple[int, int, int] | None, recorder: Recorder) -> int | None:
-    """Return how long this thread has been without a core since its times were read, ns.
+def _run_delay_since(before: int | None) -> int | None:
+    """Return how long this thread has been without a core since `before` was read, ns.
 
     None: not known.
     """
-    now = recorder.core_times()
-    known = before is not None and UNMEASURED not in (before[1], now[1])
-    return now[1] - before[1] if known and before is not None else None
+    now = run_delay_ns()
+    return None if before is None or UNMEASURED in (before, now) else now - before
 
 
 def _after(words: memoryview) -> int:

@@ -13,6 +13,7 @@ from ...common.guard import ask, edge, hide_our_frames, hide_where_ignored, hook
 from ..fetches.fetch_hooks import instrument
 from ..log import state_page
 from ..log.log_format import FAILED
+from ..log.rusage import run_delay_ns
 from ..profiler_ranges import WAIT, ranged
 from .iterations import KEY
 
@@ -34,14 +35,14 @@ def get_iterator(
 
     def _get_iterator(self: Any, *args: Any, **kwargs: Any) -> Any:
         before()
-        core_times = edge(recorder, recorder.core_times)
+        delay = edge(recorder, run_delay_ns)
         start = clock()
         try:
             iterator = original(self, *args, **kwargs)
         except BaseException as error:
             hide_our_frames(recorder, error)
             raise
-        edge(recorder, loaders.started, iterator, self, (start, clock()), core_times, False)
+        edge(recorder, loaders.started, iterator, self, start, clock(), delay, False)
         return iterator
 
     return hook(_get_iterator)
@@ -54,14 +55,14 @@ def reset(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
     def _reset(self: Any, loader: Any, first_iter: bool = False, **kwargs: Any) -> Any:
         if first_iter:
             return original(self, loader, first_iter, **kwargs)
-        core_times = edge(recorder, recorder.core_times)
+        delay = edge(recorder, run_delay_ns)
         start = clock()
         try:
             result = original(self, loader, first_iter, **kwargs)
         except BaseException as error:
             hide_our_frames(recorder, error)
             raise
-        edge(recorder, loaders.started, self, loader, (start, clock()), core_times, True)
+        edge(recorder, loaders.started, self, loader, start, clock(), delay, True)
         return result
 
     return hook(_reset)
