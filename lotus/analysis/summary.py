@@ -29,6 +29,7 @@ from lotus.analysis.samples.slow_batches import slow_batches
 from lotus.analysis.samples.slow_samples import slowest_samples
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.advice.circumstances import circumstances
+from lotus.analysis.verdict.causes.cause_row import STEP
 from lotus.analysis.verdict.run_time import RunTime, run_time
 from lotus.analysis.verdict.time_outside import with_outside
 from lotus.analysis.verdict.verdict import MODERATE, Verdict, judge
@@ -88,7 +89,7 @@ class LoaderSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run. The loader that it waits for comes first, else that with the most samples."""
+    """A run. The loader that it loses most time to comes first, else that with the most samples."""
 
     path: str
     manifest: Mapping[str, Any]
@@ -138,10 +139,12 @@ def summarise(
     if loader in loaders[MOST_LOADERS:]:
         loaders.insert(0, loader)
     chosen = list(dict.fromkeys(loaders))[:MOST_LOADERS]
-    summaries = [
-        _loader(run, scope, threshold_ns, slowest)
-        for scope in scopes(run, chosen, advance, partials)
-    ]
+    summaries = _by_loss(
+        [
+            _loader(run, scope, threshold_ns, slowest)
+            for scope in scopes(run, chosen, advance, partials)
+        ]
+    )
     last = summaries[0].held_up if summaries else None
     return Summary(
         path=str(getattr(run, "path", "")),
@@ -181,6 +184,35 @@ def _by_waiting(run: RunLike, loaders: list[int]) -> list[int]:
     if waited[most] < _CLEARLY * waited[loaders[0]]:
         return loaders  # as good as equal: the one with the most samples is what a user expects
     return [most, *(loader for loader in loaders if loader != most)]
+
+
+def _by_loss(loaders: list[LoaderSummary]) -> list[LoaderSummary]:
+    """Put first the loader whose steps lose clearly more than the first one's loop does.
+
+    Where a validation within the step waits most, the outer step may lose more.
+    """
+    if len(loaders) < 2:
+        return loaders
+    pids = integer(loaders[0].scope.epochs, "pid")
+    losses = [
+        _lost_ns(loader) if np.isin(integer(loader.scope.epochs, "pid"), pids).any() else 0.0
+        for loader in loaders
+    ]
+    most = losses.index(max(losses))
+    if losses[most] < _CLEARLY * losses[0] or not _is_slowed(loaders[most].verdict):
+        return loaders
+    return [loaders[most], *loaders[:most], *loaders[most + 1 :]]
+
+
+def _lost_ns(loader: LoaderSummary) -> float:
+    waited = loader.times["iter_ns"] + loader.times["wait_ns"]
+    judged = loader.verdict
+    return waited + (judged.lost_in_steps_ns if _is_slowed(judged) else 0.0)
+
+
+def _is_slowed(judged: Verdict) -> bool:
+    """Return True if what slows the steps comes first."""
+    return bool(judged.causes) and judged.causes[0].part == STEP and judged.lost_in_steps_ns > 0
 
 
 def _open_waits(run: RunLike) -> pd.DataFrame:

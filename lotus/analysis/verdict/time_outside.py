@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lotus.analysis.observations.own_code import HotFunction
-from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.edges import TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.outside import OUTSIDE, advice_at
 from lotus.analysis.verdict.run_time import (
     AFTER,
@@ -42,7 +40,7 @@ _MOST = 0.5  # of the time: a line with more is named in the title
 def with_outside(
     judged: Verdict, time: RunTime | None, program: str, lines: Sequence[HotFunction] = ()
 ) -> Verdict:
-    """Return the verdict on a run, given that on the loader that it waits for most.
+    """Return the verdict on a run, given that on its first loader.
 
     `program`: as `advice_at` takes it. `lines`: the program's own lines at which it was between
     its loops, as `hot_lines` returns them.
@@ -70,7 +68,7 @@ def _cause(
     """
     busy = bool(judged.doubt)
     waits = time.of(STARTUP, WAIT, SHUTDOWN)
-    lost = waits + _lost_in_steps(judged)
+    lost = waits + judged.lost_in_steps_ns
     loops = waits + time.of(STEP)
     imports = time.of(IMPORTS)
     longer = _WHEN_BUSY if busy else 1.0
@@ -86,13 +84,6 @@ def _cause(
             known = lines if part == BETWEEN else ()
             return _made(part, ns, waits, time, known, advice_at(known, program))
     return None
-
-
-def _lost_in_steps(judged: Verdict) -> float:
-    """Return how much longer the steps took for a cause that is not their own work, ns."""
-    own_work = (TRAINING_STEP.kind, TRACING.kind)
-    of_step = (cause for cause in judged.causes if cause.part == cause_row.STEP)
-    return sum(cause.ns for cause in of_step if cause.kind not in own_work)
 
 
 def _made(

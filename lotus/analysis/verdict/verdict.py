@@ -18,7 +18,7 @@ from lotus.analysis.verdict.advice.circumstances import Circumstances, circumsta
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
-from lotus.analysis.verdict.causes.edges import REST, TRACING
+from lotus.analysis.verdict.causes.edges import REST, TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
@@ -137,6 +137,13 @@ class Verdict:
         """True if the step sets the pace, and missing cores are what slows it most."""
         bound = self.kind == "consumer-bound" and bool(self.causes)
         return bound and self.causes[0].kind in missing_cores.KINDS
+
+    @property
+    def lost_in_steps_ns(self) -> float:
+        """How much longer the steps took for a cause that is not their own work."""
+        own_work = (TRAINING_STEP.kind, TRACING.kind)
+        of_step = (cause for cause in self.causes if cause.part == STEP)
+        return sum(cause.ns for cause in of_step if cause.kind not in own_work)
 
     def largest_causes(self, most: int) -> list[Cause]:
         """Return `most` causes in their order: the first, those without a share, the largest."""

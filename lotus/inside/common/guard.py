@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     _Result = TypeVar("_Result")
     _Writer = TypeVar("_Writer", bound=Interruptible)
 
+_Frame = type(sys._getframe())
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MARK = "_lotus_passes"
 # Packages whose errors show no frame of theirs.
@@ -83,7 +84,7 @@ def of_the_program(error: BaseException) -> bool:
         if not ours(frame) and not _of_python(frame):
             # Only a signal handler gets the frame that it interrupts as an argument.
             arguments = _flat(tuple(frame.f_locals.values()) if passed else ())
-            if any(value is older for value in arguments for older in passed):
+            if any(_importer(value) is older for value in arguments for older in passed):
                 return True
             alone = False
         passed.append(frame)
@@ -100,6 +101,16 @@ def mark(error: BaseException) -> None:
 def _of_python(frame: FrameType) -> bool:
     path = frame.f_code.co_filename
     return path.startswith("<frozen ") or (path.startswith(_STDLIB) and "-packages" not in path)
+
+
+def _importer(value: Any) -> Any:
+    """Return the frame that imports, if `value` is a frame of importlib's; else `value`.
+
+    Python removes importlib's frames from a traceback.
+    """
+    while type(value) is _Frame and value.f_code.co_filename.startswith("<frozen importlib."):
+        value = value.f_back
+    return value
 
 
 def _flat(values: Iterable[Any]) -> Iterator[Any]:
