@@ -55,7 +55,7 @@ def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
     count = _worth_their_start(around, int(min(math.ceil(wanted), max(most, around.workers + 1))))
     if count == around.workers:
         short = "Epochs are so short that starting more workers takes longer than it saves."
-        return WorkerAdvice(short, change="not more")
+        return WorkerAdvice(short, advised=False, change="not more")
     short = f"Raise num_workers from {around.workers} to"
     if count >= wanted:
         return WorkerAdvice(f"{short} about {count}.", count)

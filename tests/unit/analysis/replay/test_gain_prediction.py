@@ -91,6 +91,15 @@ def test_advice_for_workers_is_a_remedy_with_its_gain() -> None:
     assert cause.remedy.expected.gain > 3
 
 
+def test_where_epochs_are_short_the_work_comes_before_the_workers() -> None:
+    plan = {"operations": {"Read": 20.0}, "step": 20.0, "batches": 12, "epochs": 4}
+    causes = verdict(scopes(loop(**plan, workers=2, iter=400.0))[0]).causes
+    (read,) = (cause for cause in causes if cause.kind == "operation")
+    assert read.advice.startswith("Make it cheaper")
+    assert read.advice.endswith("starting more workers takes longer than it saves.")
+    assert not read.remedy.setting
+
+
 def test_a_loop_without_a_step_is_not_told_to_start_hundreds_of_workers() -> None:
     plan = {"operations": {"Read": 20.0}, "step": 0.05, "cpu": 0.0, "collate": 0.0}
     cause = first(loop(**plan, batches=2000))
