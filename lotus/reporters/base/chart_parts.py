@@ -10,9 +10,10 @@ from lotus.reporters.base.page import COLOURS
 
 BLUE, ORANGE, SKY, PINK, GREEN, RED, YELLOW, GREY = COLOURS
 WAIT, STEP, IDLE_GREY = RED, GREEN, "#C4C8CE"
-# What is no operation, the same in each chart: of Tol's muted scheme, apart from those above.
-OWN_CODE, IN_COLLATE = "#999933", "#882255"
-
+# What is no operation, the same in each chart: apart from those above, and with a contrast of at
+# least 3 against the light page and the dark one.
+OWN_CODE, IN_COLLATE = "#999933", "#B03A6E"
+LONG_NAME = 48  # characters: two whole lines of an axis
 
 # plotly's HTML, and TeX between dollars.
 _READ_BY_PLOTLY = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;"))

@@ -18,6 +18,7 @@ from lotus.reporters.base.chart_parts import (
     GREY,
     IDLE_GREY,
     IN_COLLATE,
+    LONG_NAME,
     ORANGE,
     OWN_CODE,
     RED,
@@ -72,7 +73,7 @@ def causes(loader: LoaderSummary) -> Chart:
     layout = {
         "height": bars_height(len(largest), 140),
         "xaxis": {"title": {"text": "% of the loop's time"}, "range": _room(data["x"])},
-        "yaxis": names_axis([brief(cause.title, 46) for cause in largest], 46),
+        "yaxis": names_axis([brief(cause.title, LONG_NAME) for cause in largest], LONG_NAME),
         "showlegend": False,
     }
     table = report_columns.shown(report_columns.CAUSES, loader, report_columns.PAGE)
@@ -287,7 +288,7 @@ def run_time(parts: Sequence[tuple[str, float, float]]) -> Chart:
     layout = {
         "height": bars_height(len(parts), 140),
         "xaxis": {"title": {"text": "seconds of wall time"}, "range": _room(data["x"])},
-        "yaxis": names_axis(names, 46),
+        "yaxis": names_axis(names, LONG_NAME),
         "showlegend": False,
     }
     rows = [[name, tight(ns), share(part)] for name, ns, part in parts]
