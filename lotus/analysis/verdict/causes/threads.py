@@ -9,6 +9,7 @@ from lotus.analysis.common.columns import integer, number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.core_use import (
     LEAST_DELAY,
+    MUCH_KEPT,
     Threads,
     allowed_cores,
     cores_are_few,
@@ -27,6 +28,12 @@ _HALF_A_CORE = 0.5
 # Of numpy and SciPy as pip installs them. It leaves the threads of torch, and so of the step.
 _OF_NUMPY = "OPENBLAS_NUM_THREADS"
 _OTHERS_SHARE = "Share of the cores' time that other programs used, 0 to 1."
+# Threads that also run between batches: those of the data set, or a BLAS that waits busily.
+_GO_ON = (
+    "Stop threads that worker_init_fn, the data set or a library keeps running in the workers: "
+    "`lotus attach PID` shows what they do. If there are none, let each worker compute in one "
+    "thread. "
+)
 _FEWER_IN_CODE = Remedy(changes={"threads": "fewer"})
 _FACTS = {
     "run_delay_share": "Share of the time that its thread was ready to run without a core, 0 to 1.",
@@ -84,6 +91,9 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
         for name in () if of_main else ("threads", "torch_threads"):
             count = max(integer(workers, name), default=-1)
             evidence[name] = float(count) if count > 0 else math.nan
+        # Of torch's own threads, these are known to wait busily for more work.
+        alone = evidence.get("torch_threads") == 1
+        evidence["beside_cores"] = ledger.use.beside_cores if alone else math.nan
         # Fewer threads help beside other programs, which is no reason to call the loop input-bound.
         taken = ns if of_main and _kept_by_others(ledger) else 0.0
         evidence["others_share"] = ledger.use.others_share if taken else math.nan
@@ -95,11 +105,19 @@ def _not_torch(charge: Charge, around: Circumstances) -> bool:
     return around.workers > 0 and charge.evidence.get("torch_threads", math.nan) == 1
 
 
+def _go_on(evidence: Evidence) -> bool:
+    """Return True if threads of the workers, other than torch's, use much of the cores between
+    batches as well."""
+    return evidence["beside_cores"] >= MUCH_KEPT
+
+
 def _workers_title(charge: Charge, around: Circumstances) -> str:
     allowed = _allowed(charge)
     cores = "with too few cores for them" + (f" (the program may use {allowed})" if allowed else "")
     if around.workers == 0:
         return f"making batches in several threads, {cores}"
+    if _go_on(Evidence(charge.evidence)):
+        return f"threads that the workers also run between batches, {cores}"
     if _not_torch(charge, around):
         return (
             "several threads in each worker, of numpy's BLAS or another library than torch, "
@@ -121,7 +139,12 @@ def _reason(evidence: Evidence) -> str:
         f"{own}The thread that does the work was ready to run but had no core for "
         f"{share(evidence['run_delay_share'])} of its time, while "
         f"{share(evidence['helper_share'])} of the CPU time went to its helper "
-        f"threads ({whose}), for which it waits."
+        + (
+            "threads, which used "
+            f"{evidence['beside_cores']:.1f} cores of all workers beside making batches as well."
+            if _go_on(evidence)
+            else f"threads ({whose}), for which it waits."
+        )
         + (
             f" Other programs used {share(evidence['others_share'])} of the cores."
             if evidence.has("others_share")
@@ -153,12 +176,13 @@ def _against_workers(charge: Charge, around: Circumstances) -> Advice:
             _FEWER_IN_CODE.or_code(place),
         )
     if _not_torch(charge, around):
+        first = "Let each worker compute in one thread. "
         return Advice(
-            "Let each worker compute in one thread. Torch uses one there, so the others belong "
-            "to another library, most often numpy's BLAS, which uses all cores: start the "
-            f"program with {_OF_NUMPY}=1 in its environment (MKL_NUM_THREADS=1 if numpy is "
-            "built with MKL; the training step may then have one thread too). Other libraries: "
-            "cv2.setNumThreads(0), NUMEXPR_NUM_THREADS=1.",
+            (_GO_ON if _go_on(Evidence(charge.evidence)) else first)
+            + "Torch uses one there, so the others belong to another library, most often numpy's "
+            f"BLAS, which uses all cores: start the program with {_OF_NUMPY}=1 in its environment "
+            "(MKL_NUM_THREADS=1 if numpy is built with MKL; the training step may then have one "
+            "thread too). Other libraries: cv2.setNumThreads(0), NUMEXPR_NUM_THREADS=1.",
             set_threads(1, _OF_NUMPY),
         )
     return Advice(
@@ -208,6 +232,7 @@ WORKER_THREADS = CauseRow(
     | {
         "threads": "Threads of a worker's process after its first batch, at most.",
         "torch_threads": "Threads in which torch computes in a worker, at most.",
+        "beside_cores": "Cores that all workers used for something else than making batches.",
         "others_share": _OTHERS_SHARE,
     },
     reason=_reason,

@@ -1,5 +1,6 @@
 """Threads that the program sets itself, which no variable of its environment changes."""
 
+import pandas as pd
 import pytest
 
 from lotus.analysis.common.scope import scopes
@@ -63,6 +64,22 @@ def test_threads_of_workers_in_which_torch_has_one_are_of_another_library() -> N
     assert "torch.set_num_threads" not in first.advice
     # The step keeps its threads.
     assert first.remedy.environment == {"OPENBLAS_NUM_THREADS": "1"}
+
+
+def test_threads_that_run_between_batches_as_well_are_told_from_a_librarys() -> None:
+    run = cores(Plan(workers=2, operations={"Slow": 20.0}, cores=2).run(), (0.2, 0.5, 0.5), QUIET)
+    run.workers["threads"], run.workers["torch_threads"] = 6, 1
+    pids = run.batches.groupby("worker")["pid"].first()
+    second = 1_000_000_000
+    for beside, goes_on in ((0.1, False), (0.9, True)):
+        used = 0.4 + beside / 2  # two workers, each with 0.2 cores for itself and 0.2 for helpers
+        rows = [(pid, worker, -1, int(used * second), second) for worker, pid in pids.items()]
+        run.children = pd.DataFrame(rows, columns="pid worker cpu_ns own_cpu_ns own_ns".split())
+        first = judged(run).causes[0]
+        assert first.kind == "worker-threads"
+        assert ("also run between batches" in first.title) == goes_on
+        assert ("keeps running in the workers" in first.advice) == goes_on
+        assert ("cores of all workers beside making batches" in first.reason) == goes_on
 
 
 def test_a_variable_that_the_program_sets_itself_is_changed_there() -> None:
