@@ -232,7 +232,7 @@ WORKER_THREADS = CauseRow(
     | {
         "threads": "Threads of a worker's process after its first batch, at most.",
         "torch_threads": "Threads in which torch computes in a worker, at most.",
-        "beside_cores": "Cores that all workers used for something else than making batches.",
+        "beside_cores": "Cores that workers used for something else than making batches.",
         "others_share": _OTHERS_SHARE,
     },
     reason=_reason,
