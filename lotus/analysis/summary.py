@@ -32,7 +32,7 @@ from lotus.analysis.verdict.advice.circumstances import circumstances
 from lotus.analysis.verdict.causes.cause_row import STEP
 from lotus.analysis.verdict.run_time import RunTime, run_time
 from lotus.analysis.verdict.time_outside import with_outside
-from lotus.analysis.verdict.verdict import MODERATE, Verdict, judge
+from lotus.analysis.verdict.verdict import Verdict, judge
 from lotus.analysis.verdict.worker_balance import idle_share, rank_table, worker_table
 from lotus.common import redaction
 from lotus.common.formatting import command
@@ -41,6 +41,7 @@ UNKNOWN_PROGRAM = "COMMAND"
 # A data set that makes loaders of its own may make thousands.
 MOST_LOADERS = 32
 _LONG_NS = 1e9
+_HOLDS_UP = 0.1  # of all loops: where less is waited for another loader, it does not come first
 _CLEARLY = 1.5  # times as much waiting puts a loader before the one with the most samples
 THRESHOLD_NS = 100e6  # a batch that is waited for so long is noticed
 
@@ -179,7 +180,7 @@ def _by_waiting(run: RunLike, loaders: list[int]) -> list[int]:
     waited = mine.add(begun, fill_value=0.0).reindex(loaders, fill_value=0.0)
     steps = float(np.nansum(number(waits, "step_ns")))
     most = loaders[int(waited.to_numpy().argmax())]
-    if not waited[most] > MODERATE * (float(waited.sum()) + steps):
+    if not waited[most] > _HOLDS_UP * (float(waited.sum()) + steps):
         return loaders
     if waited[most] < _CLEARLY * waited[loaders[0]]:
         return loaders  # as good as equal: the one with the most samples is what a user expects

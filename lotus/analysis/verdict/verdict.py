@@ -14,6 +14,7 @@ from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.verdict import missing_cores, remarks
 from lotus.analysis.verdict.account import Account, account
+from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes import BY_KIND
@@ -421,6 +422,12 @@ def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> l
     return sorted(charges, key=place)
 
 
+def _at_loader(advice: Advice, call_site: str) -> str:
+    """Return where the loader is made, if a parameter of it is to be changed; else ""."""
+    known = bool(call_site) and call_site not in advice.text
+    return f" The loader: {call_site}." if known and advice.remedy.of_loader else ""
+
+
 def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> Cause:
     row = BY_KIND[charge.kind]
     advice = row.advice(charge, around)
@@ -436,7 +443,7 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> 
         wait_share=float("nan") if row.part == STEP else ratio(charge.waited_ns, waited),
         ns=ns,
         evidence=charge.evidence,
-        advice=advice.text,
+        advice=advice.text + ("" if row.part == STEP else _at_loader(advice, around.call_site)),
         delay_ns=charge.delay_ns,
         at_once=charge.at_once,
         low=low,

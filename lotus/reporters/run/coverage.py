@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from lotus.analysis.batches.epoch_coverage import Passes
+from lotus.analysis.batches.rate_spread import rate_spread
 from lotus.analysis.batches.sample_counts import OF_ITEMS
 from lotus.analysis.common.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
@@ -168,6 +169,27 @@ def device(loader: LoaderSummary) -> Iterator[str]:
 def rate(loader: LoaderSummary) -> str:
     """Return samples per second, or what is counted instead."""
     return f"{amount(loader.times['samples_per_s'])} {loader.counted}s/s"
+
+
+def ceilings(loader: LoaderSummary) -> str:
+    """Return the rates that steps and the making of batches would have alone; "" if unknown."""
+    parts = []
+    for who, name, table, column in (
+        ("the steps", "step_limit_samples_per_s", "waits", "step_ns"),
+        (
+            "the making of batches, without sending,",
+            "input_limit_samples_per_s",
+            "batches",
+            "fetch_ns",
+        ),
+    ):
+        alone = loader.times[name]
+        if alone > 0:
+            low, high = rate_spread(loader.scope, table, column)
+            sure = f" ({amount(low * alone)} to {amount(high * alone)})" if high > low else ""
+            parts.append(f"{who} {amount(alone)}{sure}")
+    words = f"Alone, at the times of this run: {', '.join(parts)} {loader.counted}s/s"
+    return words if parts else ""
 
 
 def _passes(passes: Passes) -> str:

@@ -107,6 +107,8 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
         f"{' per rank' if len(loader.scope.ranks) > 1 else ''}, "
         f"{duration(times['startup_mean_ns'])} from iter() to the first batch."
     )
+    if ceilings := coverage.ceilings(loader):
+        parts.append(f"{ceilings}.")
     if judged.causes:
         parts.append(loader_charts.causes(loader))
     return parts

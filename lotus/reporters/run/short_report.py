@@ -1,6 +1,5 @@
 """The end of `lotus trace`: the report in some twenty plain lines."""
 
-import itertools
 import math
 import textwrap
 from collections.abc import Sequence
@@ -72,9 +71,14 @@ def lines(summary: Summary, most: int = MOST_LINES) -> list[str]:
     """Return the same lines from a summary."""
     for room in _ROOMS:
         result = _lines(summary, room)
-        if len(result) <= most:
+        if sum(map(_height, result)) <= most:
             break
     return result
+
+
+def _height(line: str) -> int:
+    """Return how many lines it takes on a terminal: commands, which are copied, are not wrapped."""
+    return max(math.ceil(len(line) / _WIDTH), 1)
 
 
 def _lines(summary: Summary, room: _Room) -> list[str]:
@@ -126,8 +130,11 @@ def _verdict(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
         result += _wrap(f"ruled out: {', '.join(judged.ruled_out)}")
     if judged.causes:
         result += _next_step(summary, judged.causes[0])
-    for number, words in itertools.islice(next_steps.later_steps(judged), room.later_steps):
+    later = list(next_steps.later_steps(judged))
+    for number, words in later[: room.later_steps]:
         result += _wrap(f"step {number}, {plain(words)}")
+    if left := len(later[room.later_steps :]):
+        result.append(f"and {plural(left, 'more step')}, for other causes, in the report")
     return result
 
 
@@ -159,12 +166,10 @@ def _causes(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
 def _next_step(summary: Summary, first: Cause) -> list[str]:
     """Return the advice on the first cause, what it is expected to gain, and how to try it."""
     result = _wrap(f"next step: {plain(first.advice)}")
+    expected, command = trial.expected(first.remedy), trial.trial_command(summary)
+    result += _wrap(f"expected: {expected}") if expected else []
     setting = first.remedy.setting or first.remedy.environment
-    for words, text in (
-        ("expected", trial.expected(first.remedy)),
-        ("try it" if setting else "after that", trial.trial_command(summary)),
-    ):
-        result += _wrap(f"{words}: {text}") if text else []
+    result += [f"{'try it' if setting else 'after that'}: {command}"] if command else []
     return result
 
 
@@ -196,7 +201,9 @@ def _rates(loader: LoaderSummary, gains: bool) -> list[str]:
         )
         if gains and times[name] > 0
     ]
-    text = f"loop {duration(loop)}, {coverage.rate(loader)}"
+    whole = loader.epochs.loc[loader.epochs["exhausted"].astype(bool), "loop_ns"]
+    each = f" ({duration(float(whole.mean()))} an epoch)" if len(whole) > 1 else ""
+    text = f"loop {duration(loop)}{each}, {coverage.rate(loader)}"
     text += f" ({', '.join(limits)})" if limits else ""
     if loader.scope.num_workers:
         text += f", workers idle {share(times['workers_idle_share'])}"

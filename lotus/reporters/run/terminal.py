@@ -128,6 +128,8 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
     print_paragraph(console, "Loop", f"{duration(per_rank)}{of_rank}: {text}")
     samples, batches = plural(times["samples"], loader.counted), plural(times["batches"], "batch")
     print_paragraph(console, "Throughput", f"{coverage.rate(loader)} ({samples} in {batches})")
+    if ceilings := coverage.ceilings(loader):
+        print_paragraph(console, "", f"{ceilings}.")
     print_paragraph(
         console,
         "Start-up",

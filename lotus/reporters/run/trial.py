@@ -15,15 +15,19 @@ from lotus.format.run_directory import RUNS
 _NARROW = 0.02  # an interval of less is not shown
 _WIDE = 5.0  # times the lower end: an interval says next to nothing
 _NO_TRIAL = (OTHERS.kind, AFFINITY.kind)  # nothing in the program is to be changed
+_NOT_PREDICTED = "not predictable from this run"
 _SWEPT = {WORKERS: "--workers", PREFETCH: "--prefetch"}
 _SWITCHED = {PERSISTENT: "--persistent", PINNED: "--pin-memory"}
 
 
 def expected(remedy: Remedy) -> str:
-    """Return the predicted gain in words, or that none is shown; "" if nothing was predicted."""
+    """Return the predicted gain in words, or that none is shown or predicted.
+
+    "" for a change of code, of which nothing is predicted.
+    """
     gain = remedy.expected
     if not gain.is_possible:
-        return ""
+        return _NOT_PREDICTED if remedy.setting or remedy.environment else ""
     between = f"{factor(gain.low)} to {factor(gain.high)} times as fast"
     if gain.high > _WIDE * gain.low and not gain.at_best:
         return f"{between}, by a replay of its batches: these are too few to say more"

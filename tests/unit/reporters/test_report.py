@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -226,6 +227,22 @@ def test_what_was_lost_is_told_in_every_form() -> None:
     assert document["unseen"] == run.unseen
 
 
+def test_what_steps_and_making_would_do_alone_has_an_interval() -> None:
+    def slow(index: int, worker: int) -> float:
+        return 2.0 + index * 37 % 11
+
+    run = Plan(batches=80, step=lambda batch: 1.0 + batch * 7 % 5, operations={"Slow": slow}).run()
+    text = " ".join(shown(run).split())
+    rate = r"[\d,.]+"
+    assert re.search(
+        rf"Alone, at the times of this run: the steps {rate} \({rate} to {rate}\), the making of "
+        rf"batches, without sending, {rate} \({rate} to {rate}\) samples/s\.",
+        text,
+    )
+    assert " an epoch), " in "\n".join(short_report.short_report(Plan(epochs=2).run()))
+    assert " an epoch" not in "\n".join(short_report.short_report(Plan(epochs=1).run()))
+
+
 def test_a_loss_that_changes_no_figure_is_left_to_the_report() -> None:
     run = Plan().run()
     slight = {"what": ["send times of a batch"], "pid": 1, "count": 4, "bytes": 0}
@@ -241,7 +258,9 @@ def test_a_loader_that_was_not_seen_is_named_however_much_was_lost() -> None:
     run.unseen = [{"what": "StatefulDataLoader", "why": "it has its own worker loop"}]
     lines = short_report.short_report(run)
     assert [line for line in lines if line.startswith("Not seen: StatefulDataLoader")]
-    assert lines[-1] == "and 6 more losses or notes"
+    shown_losses = [line for line in lines if line.startswith("loss ")]
+    assert shown_losses
+    assert lines[-1] == f"and {len(kinds) - len(shown_losses)} more losses or notes"
 
 
 def test_what_the_recording_covers_is_told() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from lotus.analysis.replay.gain_prediction import Prediction
 from lotus.analysis.summary import Summary, summarise
-from lotus.analysis.verdict.advice.remedy import Remedy
+from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.common.formatting import factor
 from lotus.reporters.run import short_report, trial
 from tests.unit.simulated import Plan
@@ -81,7 +81,7 @@ def test_the_causes_at_the_end_of_a_trace_add_up() -> None:
 @pytest.mark.parametrize(
     ("prediction", "text"),
     [
-        (Prediction(), ""),
+        (Prediction(), "not predictable from this run"),
         (Prediction(2.0, 1.5, 2.5), "2 times as fast (1.5 to 2.5), by a replay of its batches"),
         (Prediction(2.0, 1.995, 2.005), "2 times as fast, by a replay of its batches"),
         (
@@ -92,6 +92,10 @@ def test_the_causes_at_the_end_of_a_trace_add_up() -> None:
 )
 def test_a_gain_has_its_interval(prediction: Prediction, text: str) -> None:
     assert trial.expected(Remedy({"num_workers": 4}, expected=prediction)) == text
+
+
+def test_nothing_is_said_of_the_gain_of_a_change_of_code() -> None:
+    assert not trial.expected(CODE)
 
 
 def test_large_gains_are_whole_numbers() -> None:

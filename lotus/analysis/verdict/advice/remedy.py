@@ -16,6 +16,9 @@ Part = Literal[
     "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "threads", "cores",
     "code", "data",
 ]  # fmt: skip
+_OF_LOADER: tuple[Part, ...] = (
+    "num_workers", "prefetch_factor", "persistent_workers", "pin_memory",
+)  # fmt: skip
 _OPPOSITES = ({"more", "fewer"}, {"more", "not more"}, {"on", "off"})
 
 
@@ -32,6 +35,13 @@ class Remedy:
     expected: Prediction = UNKNOWN
     changes: Mapping[Part, Direction] = field(default_factory=dict)
     place: str = ""
+
+    @property
+    def of_loader(self) -> bool:
+        """True if a parameter of the DataLoader is to be changed."""
+        return bool(self.setting) or any(
+            self.changes.get(name, "not more") != "not more" for name in _OF_LOADER
+        )
 
     def contradicts(self, other: "Remedy") -> bool:
         """Return True if both change a thing to different values or in opposite directions."""

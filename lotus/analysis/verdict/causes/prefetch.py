@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from lotus.analysis.common.columns import ratio
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import MORE_PREFETCH, set_prefetch
@@ -40,7 +39,8 @@ def _charges_of_rest(ledger: Ledger) -> Iterable[Charge]:
 def _charge(ledger: Ledger) -> Charge:
     better = ledger.better_prefetch
     # It saves waits for slow samples as well, which are charged to them.
-    part = min(ratio(better.saved_ns, ledger.all_making_ns), 1.0)
+    making_ns = ledger.all_making_ns  # 0.0 where batches were waited for only as they were sent
+    part = min(better.saved_ns / making_ns, 1.0) if making_ns > 0 else 0.0
     evidence = {
         "prefetch_factor": float(better.prefetch_factor),
         "saved_share": better.saved_share,

@@ -389,7 +389,8 @@ def test_what_no_number_of_cores_makes_up_for_is_to_be_made_cheaper_first() -> N
     plan = Plan(workers=0, operations={"Slow": 50.0}, step=1.0, cores=2)
     advice = judged(plan.run()).causes[0].advice
     assert advice.startswith("Make it cheaper, or do it once, ahead of time.")
-    assert advice.endswith("set num_workers=2 to make batches in parallel.")
+    loader = "The loader: train.py:31."
+    assert advice.endswith(f"set num_workers=2 to make batches in parallel. {loader}")
     little = dataclasses.replace(plan, operations={"Slow": 5.0}, step=20.0)
     assert "to overlap this with the step" in judged(little.run()).causes[0].advice
 
