@@ -93,10 +93,14 @@ _OF_TORCH = {
 # `export --with` merges what torch.profiler writes, in each torch with a clock of its own.
 _OF_ITS_PROFILER = "test_chrome_is_merged_with_a_trace_of_the_profiler"
 
-# What runs only in `make test-nightly`: a test, and why the rest of the suite does without it.
+# What runs only in `make test-nightly`: a test, with or without its parameters, and why the rest
+# of the suite does without it.
 _NIGHTLY = {
     "tests/integration/test_notebooks.py::test_it_runs_from_clean[05_advice]": (
         "test_advise.py and test_plan.py run its commands"
+    ),
+    "tests/integration/test_diagnosis.py::test_the_planted_causes_of_two_corpora_are_named": (
+        "it takes minutes, and twelve programs of all kinds are part of the suite"
     ),
 }
 
@@ -164,10 +168,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
+def _is_nightly(item: pytest.Item) -> bool:
+    return item.nodeid in _NIGHTLY or item.nodeid.partition("[")[0] in _NIGHTLY
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what is to run: without --nightly all but its tests; with --of-torch those of torch."""
     nightly = config.getoption("--nightly")
-    kept = [item for item in items if (item.nodeid in _NIGHTLY) == nightly]
+    kept = [item for item in items if _is_nightly(item) == nightly]
     if config.getoption("--of-torch"):
         kept = [item for item in kept if _is_of_torch(item)]
     left_out = set(items) - set(kept)
