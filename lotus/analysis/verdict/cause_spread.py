@@ -9,6 +9,7 @@ import pandas as pd
 from lotus.analysis.batches.wait_spread import LEAST_BATCHES, binned, replicated_shares
 from lotus.analysis.common.columns import Floats, flag, number
 from lotus.analysis.verdict.causes.cause_row import Charge
+from lotus.common.statistics import wilson
 
 _MOST_AT_EDGES = (
     0.5  # of a charge: with more before, in or after first batches, later ones say little
@@ -32,8 +33,16 @@ class CauseSpread:
         return np.asarray(charge.ns * factors, np.float64)
 
     def interval(self, charge: Charge) -> tuple[float, float]:
-        """Return the 95 % interval of the charge, ns; NaN where it is not known."""
+        """Return the 95 % interval of the charge, ns; NaN where it is not known.
+
+        The wider one of two: from how batches vary, and, of a charge that was inferred from
+        observations, Wilson's, as if these were independent.
+        """
         low, high = np.quantile(self.of(charge), [0.025, 0.975])
+        share, looks = charge.looks
+        if share > 0 and looks > 0:
+            ends = (charge.ns * end / share for end in wilson(share, looks))
+            low, high = np.fmin(low, next(ends)), np.fmax(high, next(ends))
         return max(float(low), 0.0), float(high)
 
     def larger(self, charge: Charge, other: Charge) -> float:

@@ -38,6 +38,8 @@ class Charge:
     `step_ns`: how much of `ns` was in the training step, of a cause of waits.
     `at_once`: how many workers could do it at the same time but for a lock; NaN: no lock is known.
     `by_batch`: how much of it was at each batch of the loop (n,), ns; None where not known.
+    `looks`: the share of observations that `ns` was inferred from, and their number; (NaN, 0): it
+    was measured.
     """
 
     kind: str
@@ -50,6 +52,7 @@ class Charge:
     step_ns: float = 0.0
     at_once: float = math.nan
     by_batch: Floats | None = field(default=None, repr=False, compare=False)
+    looks: tuple[float, float] = (math.nan, 0.0)
 
     @property
     def waited_ns(self) -> float:

@@ -31,7 +31,8 @@ def _interpreter(ledger: Ledger) -> Iterable[Charge]:
         evidence["step_held_looks_share"] = of_step.share
         title = _with_function(title, of_step)
         step_ns = ledger.take_share_of_step(of_step.share)
-    yield Charge(INTERPRETER.kind, title, ns + step_ns, evidence, step_ns=step_ns)
+    seen = looks.shares[LOCK], float(looks.count)
+    yield Charge(INTERPRETER.kind, title, ns + step_ns, evidence, step_ns=step_ns, looks=seen)
 
 
 def _with_function(title: str, lock: StepLock) -> str:
@@ -86,7 +87,8 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     if lock.threads is not None:
         evidence["python_threads"] = float(lock.threads)
     title = _with_function(STEP_HELD.title, lock)
-    yield Charge(STEP_HELD.kind, title, ledger.take_share_of_step(lock.share), evidence)
+    ns = ledger.take_share_of_step(lock.share)
+    yield Charge(STEP_HELD.kind, title, ns, evidence, looks=(lock.share, float(lock.looks)))
 
 
 def _reason_in_step(evidence: Evidence) -> str:

@@ -1,5 +1,6 @@
 """The intervals of the causes: what each batch owes to each, drawn again and again together."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.account import account
+from lotus.analysis.verdict.cause_spread import CauseSpread
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import STEP, WAITS
 from lotus.analysis.verdict.verdict import Verdict
@@ -67,3 +69,18 @@ def test_a_cause_at_the_start_of_an_epoch_and_few_batches_have_no_interval() -> 
 def test_the_training_step_has_one() -> None:
     step = next(cause for cause in judged(varied(5)).causes if cause.part == STEP)
     assert step.low <= step.share <= step.high
+
+
+@pytest.mark.parametrize("looks", [20, 2000])
+def test_what_was_inferred_from_few_observations_is_as_unsure_as_they_are(looks: int) -> None:
+    books = account(scopes(varied(5).run())[0])
+    measured = next(charge for charge in books.charges if charge.name == "Decode")
+    inferred = dataclasses.replace(measured, looks=(0.3, looks))
+    low, high = CauseSpread((), np.empty((1, 0))).interval(inferred)
+    about = 1.96 * math.sqrt(0.3 * 0.7 / looks) / 0.3  # relative to the share
+    assert 1 - low / measured.ns == pytest.approx(about, rel=0.25)
+    assert high / measured.ns - 1 == pytest.approx(about, rel=0.25)
+    # Beside the spread of batches, the wider interval counts.
+    spread = CauseSpread([inferred], np.array([[0.5], [1.5]]))
+    assert spread.interval(inferred)[0] <= 0.55 * measured.ns
+    assert math.isnan(CauseSpread((), np.empty((1, 0))).interval(measured)[0])
