@@ -273,6 +273,18 @@ def _cores_reason(evidence: Evidence) -> str:
     return text + _throttled(evidence)
 
 
+def _against_few_cores(charge: Charge, around: Circumstances) -> Advice:
+    also, workers = "", "Workers would share these cores."
+    if around.workers:
+        also, workers = " (also in worker_init_fn)", "More workers will not help."
+    return Advice(
+        "Allow more cores: check os.sched_setaffinity, taskset, numactl, GOMP_CPU_AFFINITY and "
+        f"KMP_AFFINITY{also}, libraries that pin the process when imported, and the CPU limit of "
+        f"the container or job. {workers}",
+        Remedy(changes={"cores": "more", "num_workers": "not more"}),
+    )
+
+
 AFFINITY = CauseRow(
     kind="affinity",
     title="too few cores for the program",
@@ -286,12 +298,7 @@ AFFINITY = CauseRow(
     },
     reason=_cores_reason,
     is_grave=lambda charge: charge.step_ns >= charge.ns / 2,
-    advice=always(
-        "Allow more cores: check os.sched_setaffinity, taskset, numactl, GOMP_CPU_AFFINITY and "
-        "KMP_AFFINITY (also in worker_init_fn), libraries that pin the process when imported, and "
-        "the CPU limit of the container or job. More workers will not help.",
-        Remedy(changes={"cores": "more", "num_workers": "not more"}),
-    ),
+    advice=_against_few_cores,
 )
 
 

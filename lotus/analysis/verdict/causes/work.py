@@ -216,8 +216,9 @@ def _against_shared(charge: Charge, around: Circumstances) -> Advice | None:
             if around.use.kept_cores >= _ANSWERS_CORES
             else "and if it computes the answers for all workers, more workers will not help"
         )
+        of_workers = f", {computes}" if around.workers else ""
         return Advice(
-            f"Each access is a message to that process, {computes}. If it is a "
+            f"Each access is a message to that process{of_workers}. If it is a "
             "multiprocessing.Manager(), whose dict() and list() do this, keep the data in an array "
             "or tensor that the workers share by fork or in shared memory; or open it once in each "
             "worker.",

@@ -454,10 +454,22 @@ def test_a_program_that_may_use_few_of_the_cores_is_told_so() -> None:
     run.manifest["cpu"]["logical"] = 16
     first = judged(run).causes[0]
     assert (first.kind, "2 of the machine's 16 cores" in first.title) == ("affinity", True)
+    assert "(also in worker_init_fn)" in first.advice
     assert "More workers will not help" in first.advice
     assert "quota" not in first.reason  # nobody read whether one held it back
     run.machine = during(run, throttled_ns=[1e9, 6e9])
     assert "throttled threads for 5.00 s" in judged(run).causes[0].reason
+
+
+def test_a_program_without_workers_is_told_nothing_of_those_it_has() -> None:
+    run = cores(Plan(operations={"Slow": 20.0}, workers=0, cores=2).run(), (0.45, 0.55, 0.0), QUIET)
+    run.manifest["cpu"]["logical"] = 16
+    for name in ("wait", "step"):  # it keeps both cores busy
+        run.waits[f"{name}_process_cpu_ns"] = 2.0 * run.waits[f"{name}_ns"]
+    first = judged(run).causes[0]
+    assert first.kind == "affinity"
+    assert "worker_init_fn" not in first.advice
+    assert "More workers" not in first.advice
 
 
 def during(run: SimpleNamespace, **counters: list[float]) -> pd.DataFrame:
