@@ -23,8 +23,8 @@ LENGTH, LEADS = 1500, 3
 class Record:
     """What one worker has given out, to look at it if a model should go astray."""
 
-    def __init__(self, folder):
-        self.folder = Path(folder)
+    def __init__(self, folder, worker):
+        self.folder, self.worker = Path(folder), worker
         self.numbers, self.pieces = [], []
 
     def add(self, number, piece):
@@ -32,7 +32,7 @@ class Record:
         self.pieces.append(piece.tobytes())
 
     def close(self):
-        name = f"worker{get_worker_info().id}"
+        name = f"worker{self.worker}"
         (self.folder / f"{name}.json").write_text(json.dumps(self.numbers))
         (self.folder / f"{name}.xz").write_bytes(lzma.compress(b"".join(self.pieces)))
 
@@ -65,7 +65,7 @@ class Setup:
         self.folder = folder
 
     def __call__(self, number):
-        record = Record(self.folder)
+        record = Record(self.folder, number)
         get_worker_info().dataset.record = record
         multiprocessing.util.Finalize(None, record.close, exitpriority=10)
 
