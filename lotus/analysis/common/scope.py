@@ -27,6 +27,7 @@ from lotus.analysis.common.warm_up import without_warm_up
 
 _OF_LOADERS = ("batches", "waits", "epochs")
 TABLES = (*_OF_LOADERS, "workers", "resources", "paths")
+_MOSTLY = 0.5
 _MOST_WORKERS = 1 << 12  # of a loader that anybody starts; a damaged log may tell any number
 
 
@@ -96,6 +97,11 @@ class Scope:
         if not isinstance(known, int):
             known = int(max(integer(self.batches, "worker"), default=-1)) + 1
         return min(max(known, 0), _MOST_WORKERS)
+
+    @property
+    def is_taken_aside(self) -> bool:
+        """True if another thread than the main one takes the batches, as one that reads ahead."""
+        return bool(_taken_aside(self.waits))
 
     @property
     def prefetch_factor(self) -> int:
@@ -222,7 +228,7 @@ def _scope(
         workers=workers[keep].reset_index(drop=True),
         resources=resources[np.isin(process_keys(resources), processes)].reset_index(drop=True),
         paths=paths[np.isin(process_keys(paths), processes)].reset_index(drop=True),
-        blocking=_of_pids(table(run, "blocking"), batches, mine["waits"]),
+        blocking=_of_loop(_of_pids(table(run, "blocking"), batches, mine["waits"]), mine["waits"]),
         machine=table(run, "machine"),
         children=_of_pids(table(run, "children"), batches, mine["waits"]),
         memory=_of_pids(table(run, "memory"), batches, mine["waits"]),
@@ -235,6 +241,25 @@ def _scope(
 def _of_pids(frame: pd.DataFrame, *tables: pd.DataFrame) -> pd.DataFrame:
     pids = np.unique(np.concatenate([integer(each, "pid") for each in tables]))
     return frame[np.isin(integer(frame, "pid"), pids)].reset_index(drop=True)
+
+
+def _of_loop(blocking: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
+    """Return the observations without those of a main thread that does not iterate the loader.
+
+    Of a main process, its main thread is observed. Where another thread takes the batches, as one
+    that reads ahead, the main thread waits for that one at a lock.
+    """
+    if not len(blocking) or not (aside := _taken_aside(waits)):
+        return blocking
+    mine = np.isin(integer(blocking, "pid"), aside) & (integer(blocking, "worker") < 0)
+    return blocking[~mine].reset_index(drop=True)
+
+
+def _taken_aside(waits: pd.DataFrame) -> list[int]:
+    """Return the processes in which another thread than the main one takes most batches."""
+    pids, tids = integer(waits, "pid"), integer(waits, "tid")
+    other = (tids > 0) & (tids != pids)
+    return [int(pid) for pid in np.unique(pids[other]) if other[pids == pid].mean() > _MOSTLY]
 
 
 def _with_idle_of_loop(batches: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:

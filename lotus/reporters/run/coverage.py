@@ -121,6 +121,11 @@ def loader_lines(loader: LoaderSummary) -> Iterator[str]:
     if taken_count and recorded_whole < taken_count:
         yield f"{amount(recorded_whole)} of {plural(taken_count, 'batch')} are recorded in detail."
     yield from device(loader)
+    if scope.is_taken_aside:
+        yield (
+            "Another thread than the main one takes its batches: a step is what that thread does "
+            "between two batches, such as waiting until one that it read ahead is used."
+        )
     state_ns = loader.times["state_dict_ns"]
     if state_ns > 0:
         yield f"Of the training steps, state_dict() of the loader took {duration(state_ns)}."

@@ -218,6 +218,18 @@ def test_a_thread_that_holds_the_interpreter_is_named(workers: int, operation: s
     assert ("More workers will not help" in first.advice) == (workers > 0)
 
 
+@pytest.mark.parametrize("tid", [1, 5])
+def test_a_main_thread_that_waits_for_the_one_that_takes_the_batches_is_held_by_nothing(
+    tid: int,
+) -> None:
+    run = held(Plan(operations={"Slow": 5.0}, workers=2, cores=8).run(), "(next)", lock=70)
+    run.waits["tid"] = tid  # that of the main thread is the number of the process
+    scope = scopes(run)[0]
+    assert scope.is_taken_aside == (tid == 5)
+    assert (judged(run).causes[0].kind == "interpreter") == (tid == 1)
+    assert len(scope.blocking) == (0 if tid == 5 else 2)
+
+
 @pytest.mark.parametrize("threads", [0, 1])
 def test_samples_that_are_slow_by_chance_are_due_to_the_thread_that_holds_it(threads: int) -> None:
     # GIVEN without workers, in each of three epochs other samples that take 30 times as long
