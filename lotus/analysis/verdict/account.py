@@ -17,6 +17,7 @@ from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STEP, WAITS, Cause
 from lotus.analysis.verdict.causes.threads import OTHERS
 from lotus.analysis.verdict.loop_time.batch_making import BatchMaking
 from lotus.analysis.verdict.loop_time.ledger import Ledger
+from lotus.analysis.verdict.lost_steps import with_lost_steps
 from lotus.common import long_arrays
 
 _LEAST_NS = 1.0
@@ -79,6 +80,7 @@ def _account(ledger: Ledger) -> Account:
         charges += taken
     if ledger.scope.partial:
         charges = _extrapolated(charges, ledger.uncharged_ns)
+    charges = with_lost_steps(charges, ledger)
     return Account(
         loop_ns=ledger.loop_ns,
         iter_ns=ledger.iter_ns,

@@ -75,7 +75,7 @@ def _cause(
     for part in (BETWEEN, SETUP) if busy else (BETWEEN, SETUP, AFTER):
         ns = time.of(part)
         if part == BETWEEN:
-            much = ns > max(HIGH * (loops + ns), lost)
+            much = ns > max(HIGH * (loops + ns), _largest_loss(judged, waits, lost))
         else:
             # What the imports took is not known where they came before the recording.
             least = max(_LONG * imports, longer * _PART * loops, longer * _LEAST_NS, _ONCE * lost)
@@ -84,6 +84,16 @@ def _cause(
             known = lines if part == BETWEEN else ()
             return _made(part, ns, waits, time, known, advice_at(known, program))
     return None
+
+
+def _largest_loss(judged: Verdict, waits: float, lost: float) -> float:
+    """Return what a pause is held against, ns: all losses of a loop that is input-bound.
+
+    Of one that hardly waits, the largest: no single change would gain more.
+    """
+    if judged.kind != "consumer-bound":
+        return lost
+    return max(waits, max((cause.ns for cause in judged.slows_steps), default=0.0))
 
 
 def _made(

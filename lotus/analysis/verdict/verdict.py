@@ -18,7 +18,15 @@ from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances, circumstances
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes import BY_KIND
-from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS, Charge, Evidence
+from lotus.analysis.verdict.causes.cause_row import (
+    LOST_STEPS,
+    SHUTDOWN,
+    STARTUP,
+    STEP,
+    WAITS,
+    Charge,
+    Evidence,
+)
 from lotus.analysis.verdict.causes.edges import REST, TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
@@ -93,7 +101,14 @@ class Cause:
     @property
     def reason(self) -> str:
         """A sentence with the numbers behind it; "" where its share says all."""
-        return BY_KIND[self.kind].reason(Evidence(self.evidence))
+        text = BY_KIND[self.kind].reason(Evidence(self.evidence))
+        lost = self.evidence.get(LOST_STEPS, 0.0)
+        if lost > LITTLE * self.ns:
+            lost_words = (
+                f"It includes {duration(lost)} that the steps lost, as it used their cores."
+            )
+            text = f"{text} {lost_words}".strip()
+        return text
 
     @property
     def is_silent(self) -> bool:
@@ -140,11 +155,15 @@ class Verdict:
         return bound and self.causes[0].kind in missing_cores.KINDS
 
     @property
+    def slows_steps(self) -> list[Cause]:
+        """The causes for which the steps took longer, beside their own work."""
+        own_work = (TRAINING_STEP.kind, TRACING.kind)
+        return [each for each in self.causes if each.part == STEP and each.kind not in own_work]
+
+    @property
     def lost_in_steps_ns(self) -> float:
         """How much longer the steps took for a cause that is not their own work."""
-        own_work = (TRAINING_STEP.kind, TRACING.kind)
-        of_step = (cause for cause in self.causes if cause.part == STEP)
-        return sum(cause.ns for cause in of_step if cause.kind not in own_work)
+        return sum(cause.ns for cause in self.slows_steps)
 
     def largest_causes(self, most: int) -> list[Cause]:
         """Return `most` causes in their order: the first, those without a share, the largest."""

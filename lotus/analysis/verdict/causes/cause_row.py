@@ -13,6 +13,10 @@ from lotus.analysis.verdict.loop_time.ledger import Ledger
 # The parts of a loop; the waits are what remains between its start-up and its shut-down.
 WAITS, STEP, STARTUP, SHUTDOWN = "waits", "step", "start-up", "shut-down"
 
+# Evidence of work in the workers, which `lost_steps.py` adds.
+LOST_STEPS = "lost_steps_ns"
+OF_LOST_STEPS = {LOST_STEPS: "What the steps lost as it used their cores, nanoseconds."}
+
 
 class Evidence:
     """Numbers by name, their units in the names (_ns, _share, _bytes); NaN for a missing one."""

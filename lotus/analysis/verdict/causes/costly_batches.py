@@ -11,7 +11,7 @@ from lotus.analysis.replay.prefetch_replay import COSTLY_TIMES, LEAST_SAVED, cos
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE, MORE_PREFETCH
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.outliers import (
     SLOW_SAMPLES,
     hidden_by_prefetch,
@@ -238,7 +238,8 @@ SLOW_BATCHES = CauseRow(
         "slowest_batch_ns": "Making of the slowest batch, nanoseconds.",
         "usual_batch_ns": "The same of a usual batch, nanoseconds.",
     }
-    | {name: PREFETCH.facts[name] for name in ("prefetch_factor", "saved_share")},
+    | {name: PREFETCH.facts[name] for name in ("prefetch_factor", "saved_share")}
+    | OF_LOST_STEPS,
     reason=_slow_batches_reason,
     advice=_against_slow_batches,
 )

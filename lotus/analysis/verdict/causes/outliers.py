@@ -16,7 +16,7 @@ from lotus.analysis.samples.outlier_samples import costliest
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, NOTHING, Remedy, set_prefetch
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.waiting import (
     WAITING_FACTS,
@@ -227,6 +227,7 @@ SLOW_SAMPLES = CauseRow(
     facts=_SAMPLE_FACTS
     | {"most_fetches": "Number of fetches of the most fetched of them; 1: none twice."}
     | WAITING_FACTS
+    | OF_LOST_STEPS
     | dict(PREFETCH.facts),
     reason=_slow_samples_reason,
     advice=_against_slow_samples,
@@ -282,7 +283,8 @@ STALLS = CauseRow(
     charges=_stalls,
     facts=_SAMPLE_FACTS
     | {"uneven_times": "Time of the long ones over that of the short ones."}
-    | WAITING_FACTS,
+    | WAITING_FACTS
+    | OF_LOST_STEPS,
     reason=_stalls_reason,
     advice=_against_stalls,
 )
@@ -356,7 +358,8 @@ SLOW_WORKER = CauseRow(
         "times": "The one over the other.",
         "own_making_ns": "Its time in making batches while it was watched, nanoseconds.",
         "others_making_ns": "That of a usual one of the others, nanoseconds.",
-    },
+    }
+    | OF_LOST_STEPS,
     reason=_slow_worker_reason,
     advice=_against_slow_worker,
 )

@@ -27,7 +27,7 @@ from lotus.analysis.verdict.advice.advice import Advice, more_workers, so_many_w
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, Remedy
 from lotus.analysis.verdict.advice.worker_advice import worker_advice
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.storage import against_reading
 from lotus.analysis.verdict.causes.waiting import (
     OVERLAPS,
@@ -347,7 +347,7 @@ OPERATION = CauseRow(
     title="an operation",
     full_title=_operation_title,
     charges=_components("operation"),
-    facts=_FACTS,
+    facts=_FACTS | OF_LOST_STEPS,
     reason=_reason,
     advice=_against_work,
 )
@@ -402,7 +402,7 @@ DATASET = CauseRow(
     title="the data set's own code",
     full_title=_dataset_title,
     charges=_components("dataset"),
-    facts=_FACTS,
+    facts=_FACTS | OF_LOST_STEPS,
     reason=_reason,
     advice=_against_dataset,
 )
@@ -441,7 +441,7 @@ COLLATE = CauseRow(
     title="collate",
     full_title=_collate_title,
     charges=_components("collate"),
-    facts=_FACTS,
+    facts=_FACTS | OF_LOST_STEPS,
     reason=_reason,
     advice=_against_collate,
 )
@@ -464,7 +464,7 @@ FETCH = CauseRow(
     title="the rest of the fetch",
     full_title=_fetch_title,
     charges=_components("fetch"),
-    facts=_FACTS,
+    facts=_FACTS | OF_LOST_STEPS,
     reason=_reason,
     advice=_against_fetch,
 )

@@ -243,17 +243,22 @@ class Ledger:
         """
         crowded = self.use.fetch.crowded and self.scope.num_workers > 0
         if self.use.others or self.use.kept or crowded:
-            size = np.nan_to_num(number(self.scope.batches, "send_bytes"), nan=math.inf)
-            kept = np.minimum(self.sending, _SENDING_NS + _SENDING_NS_PER_BYTE * size)
-            more = ratio(self.received_cpu_ns - total(kept), total(self.sending - kept))
-            kept += (self.sending - kept) * float(np.clip(np.nan_to_num(more), 0.0, 1.0))
-            late = total(self.sending - kept)
+            late = self.take_late_sending()
             # The workers' threads cause the share that they cause of the making, others the rest.
             lost = self.use.fetch.lost_share if crowded and self.use.rivals else 1.0 * crowded
             self.sent_late += late * lost
             self.made_without_core += late * (1.0 - lost)
-            self.sending = kept
         return self.take_phase("sending")
+
+    def take_late_sending(self) -> float:
+        """Take what neither the bytes nor the CPU time of receiving account for of the sending."""
+        size = np.nan_to_num(number(self.scope.batches, "send_bytes"), nan=math.inf)
+        kept = np.minimum(self.sending, _SENDING_NS + _SENDING_NS_PER_BYTE * size)
+        more = ratio(self.received_cpu_ns - total(kept), total(self.sending - kept))
+        kept += (self.sending - kept) * float(np.clip(np.nan_to_num(more), 0.0, 1.0))
+        late = total(self.sending - kept)
+        self.sending = kept
+        return late
 
     def take(self, part: Callable[[slice], Floats]) -> float:
         """Take from `making`, as far as there is as much; return how much it was.

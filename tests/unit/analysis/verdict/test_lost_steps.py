@@ -1,0 +1,74 @@
+"""Steps that lose time to what workers compute: one cause with the waits for it."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lotus.analysis.common.scope import scopes
+from lotus.analysis.verdict.account import account
+from lotus.analysis.verdict.verdict import Verdict, verdict
+from tests.unit.simulated import Plan
+
+STEP_MS = 20.0
+
+
+def full(helpers: float, of_workers: float, slow: float = 50.0) -> SimpleNamespace:
+    """Two workers and a step that keep two cores busy; the step waits for one half of its time.
+
+    `helpers`, `of_workers`: cores that the step's other threads and the workers use.
+    """
+    plan = Plan(operations={"Slow": slow}, workers=2, step=STEP_MS, batches=80, cores=2)
+    run = plan.run()
+    batches, waits = run.batches, run.waits
+    loop = float(waits["wait_ns"].sum() + waits["step_ns"].sum())
+    waits["step_cpu_ns"] = 0.4 * waits["step_ns"]
+    waits["step_run_delay_ns"] = 0.5 * waits["step_ns"]
+    waits["step_process_cpu_ns"] = waits["step_cpu_ns"] + helpers * loop / len(waits)
+    for name in ("cpu_ns", "run_delay_ns", "process_cpu_ns"):
+        waits[f"wait_{name}"] = 0.0
+    batches["process_cpu_ns"] = of_workers * loop / len(batches)
+    batches["cpu_ns"] = np.minimum(batches["process_cpu_ns"], batches["fetch_ns"])
+    batches["run_delay_ns"] = 0.05 * batches["fetch_ns"]
+    return run
+
+
+def judged(run: SimpleNamespace) -> Verdict:
+    return verdict(scopes(run)[0])
+
+
+@pytest.mark.parametrize(("helpers", "of_workers", "first"), [(0.3, 1.2, "Slow"), (1.2, 0.3, "")])
+def test_steps_lose_time_to_whoever_uses_more_of_the_cores(
+    helpers: float, of_workers: float, first: str
+) -> None:
+    run = full(helpers, of_workers, slow=11.0)
+    judgement = judged(run)
+    assert judgement.kind == "input-bound"
+    cause = judgement.causes[0]
+    if first:
+        assert cause.title == first
+        assert cause.evidence["lost_steps_ns"] > 0
+        assert "that the steps lost, as it used their cores." in cause.reason
+        left = {each.kind: each.share for each in judgement.causes}["step-threads"]
+        assert left < cause.share
+    else:
+        assert cause.kind == "step-threads"
+        assert not any("lost_steps_ns" in each.evidence for each in judgement.causes)
+
+
+def test_nothing_is_lost_or_charged_twice() -> None:
+    run = full(helpers=0.3, of_workers=1.2, slow=24.0)
+    books = account(scopes(run)[0])
+    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+    (work,) = (charge for charge in books.charges if charge.name == "Slow")
+    assert work.step_ns == pytest.approx(work.evidence["lost_steps_ns"])
+    assert work.by_batch is not None
+    assert work.by_batch.sum() == pytest.approx(work.ns, rel=1e-6)
+
+
+def test_where_batches_are_not_waited_for_the_step_s_loss_is_its_own() -> None:
+    run = full(helpers=0.3, of_workers=1.2, slow=1.0)
+    judgement = judged(run)
+    assert judgement.kind == "consumer-bound"
+    assert "step-threads" in {cause.kind for cause in judgement.causes[:2]}
+    assert not any("lost_steps_ns" in each.evidence for each in judgement.causes)
