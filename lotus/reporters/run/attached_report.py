@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lotus.analysis.attached import phases
 from lotus.analysis.attached.loader_settings import LoaderSettings
 from lotus.analysis.attached.sampled_verdict import AttachedSummary, LoopSummary
+from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import (
     amount,
@@ -156,6 +157,8 @@ def _loop(console: "Console", loop: LoopSummary) -> None:
         rows = [
             [plain(cause.title), share(cause.share), coverage.interval(cause)] for cause in causes
         ]
+        rest = rest_of(causes)
+        rows += [[rest.title, share(rest.share), ""]] if rest else []
         headings = [("", LEFT), ("of loop", RIGHT), ("95% interval", RIGHT)]
         print_table(console, "What the loop's time is spent on", headings, rows)
     if loop.places is not None:

@@ -81,7 +81,7 @@ def causes(loader: LoaderSummary) -> Chart:
         "causes",
         coverage.causes_title(loader.verdict),
         {"data": [data], "layout": layout},
-        Table(table.headings, table.rows(vars(cause) for cause in largest)),
+        Table(table.headings, report_columns.cause_rows(table, largest)),
         "Green is the training step, grey start-up and shut-down, orange what it waits for."
         + (f" Smaller causes that are left out here: {omitted}." if omitted > 0 else ""),
     )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from lotus.analysis.summary import LoaderSummary, Summary
+from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.formatting import duration, plain, share
 from lotus.reporters.run import coverage, time_bars, trial
@@ -58,7 +59,9 @@ def _verdict(summary: Summary, loader: LoaderSummary, judged: Verdict) -> Iterat
         yield f"\n```\n{plain(command).replace('`', '')}\n```"
     yield ""
     causes = judged.largest_causes(_MOST_CAUSES)
-    rows = ((cause.title, _share_of(cause, judged)) for cause in causes)
+    rows = [(cause.title, _share_of(cause, judged)) for cause in causes]
+    rest = rest_of(causes)
+    rows += [(rest.title, share(rest.share))] if rest else []
     yield from _table((f"cause ({loader.scope.title})", f"of the {coverage.loop_of(judged)}"), rows)
     if judged.ruled_out:
         yield f"\nRuled out: {_text(', '.join(judged.ruled_out))}."

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lotus.analysis.summary import LoaderSummary
+from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Verdict
 from lotus.common.formatting import amount, duration, plain, share, shorten
 from lotus.reporters.run import cached_results, coverage, trial
@@ -62,10 +63,12 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
 
 
 def _causes(loader: LoaderSummary) -> str:
+    causes = loader.verdict.largest_causes(_MOST_CAUSES)
+    rest = rest_of(causes)
     rows = "".join(
-        f"<tr><td style='text-align:left'>{_escape(cause.title)}</td><td>{share(cause.share)}</td>"
-        f"<td>{duration(cause.ns)}</td></tr>"
-        for cause in loader.verdict.largest_causes(_MOST_CAUSES)
+        f"<tr><td style='text-align:left'>{_escape(row.title)}</td><td>{share(row.share)}</td>"
+        f"<td>{duration(row.ns)}</td></tr>"
+        for row in (*causes, *([rest] if rest else []))
     )
     head = "<tr><th style='text-align:left'>cause</th><th>of the loop</th><th>time</th></tr>"
     return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lotus.analysis.summary import LoaderSummary
+from lotus.analysis.verdict.rest_of_causes import rest_of
+from lotus.analysis.verdict.verdict import Cause
 from lotus.common.formatting import amount, duration, operation_name, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, tight, tight_size
 
@@ -49,6 +51,12 @@ class Columns:
     def rows(self, rows: Iterable[Row]) -> list[list[str]]:
         """Return the texts of several rows."""
         return [self.cells(row) for row in rows]
+
+
+def cause_rows(columns: Columns, causes: Sequence[Cause]) -> list[list[str]]:
+    """Return the texts of a list of causes, with a row for what they leave."""
+    rest = rest_of(causes)
+    return columns.rows(vars(row) for row in (*causes, *([rest] if rest else [])))
 
 
 def shown(table: Sequence[Column], loader: LoaderSummary, where: str) -> Columns:

@@ -10,7 +10,7 @@ from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.causes.cause_row import STEP
 from lotus.analysis.verdict.causes.edges import TRACING
-from lotus.analysis.verdict.causes.outside import OUTSIDE
+from lotus.analysis.verdict.rest_of_causes import is_of_loop, left_share
 from lotus.analysis.verdict.ruled_out import LITTLE
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.formatting import amount, duration, plain, plural, share, shorten
@@ -146,9 +146,9 @@ def _causes(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
     large = [*judged.causes[:1], *large]  # the next step is for the first, however small
     shown = large[: room.causes]
     for cause in shown:
-        part = share(cause.share) if _is_of_loop(cause) else ""
+        part = share(cause.share) if is_of_loop(cause) else ""
         result += _wrap(plain(cause.title), f"  {part:>6}  ")
-    rest = 1.0 - sum(cause.share for cause in shown if _is_of_loop(cause))
+    rest = left_share(shown)
     if shown and rest >= LITTLE:
         largest = _largest(large[room.causes :], rest / 2)
         words = f", most of it: {largest}" if largest else ""
@@ -178,16 +178,12 @@ def _largest(causes: Sequence[Cause], least: float) -> str:
 
     That is one of the causes, or the training step with what slows it.
     """
-    left = [cause for cause in causes if _is_of_loop(cause)]
+    left = [cause for cause in causes if is_of_loop(cause)]
     one = max(left, key=lambda cause: cause.share, default=None)
     if one is not None and one.share >= least:
         return plain(one.title)
     step = sum(cause.share for cause in left if cause.part == STEP)
     return "the training step" if step >= least > 0 else ""
-
-
-def _is_of_loop(cause: Cause) -> bool:
-    return cause.kind != OUTSIDE.kind and not cause.is_silent
 
 
 def _rates(loader: LoaderSummary, gains: bool) -> list[str]:

@@ -152,7 +152,7 @@ def _causes(console: "Console", loader: LoaderSummary) -> None:
     causes = loader.verdict.largest_causes(_MOST_CAUSES)
     if len(causes) > 1:
         table = report_columns.shown(report_columns.CAUSES, loader, report_columns.TERMINAL)
-        rows = table.rows(vars(cause) for cause in causes)
+        rows = report_columns.cause_rows(table, causes)
         print_table(console, coverage.causes_title(loader.verdict), table.headings, rows)
         for number, words in next_steps.later_steps(loader.verdict):
             print_paragraph(console, f"Step {number}", plain(words))

@@ -17,7 +17,8 @@ from lotus import cli
 from lotus.analysis.summary import summarise
 from lotus.common import files, formatting, tunable_loop
 from lotus.reporters.base.console import plain_console
-from lotus.reporters.run import next_steps, run_document, short_report, terminal
+from lotus.reporters.run import next_steps, report_columns, run_document, short_report, terminal
+from lotus.reporters.run.markdown_report import markdown
 from tests.unit.simulated import Plan
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07\n\r\u202e[bold]"
@@ -149,6 +150,21 @@ def test_what_most_of_the_rest_is_has_its_name() -> None:
     run = Plan(workers=0, batches=60, operations=parts, step=30.0, collate=0.0, own=0.0).run()
     (line,) = (line for line in short_report.short_report(run) if "%  the rest" in line)
     assert line.endswith("the rest, most of it: the training step")
+
+
+def test_the_shares_of_a_list_of_causes_add_up() -> None:
+    parts = dict.fromkeys(("Read", "Crop", "Flip", "Scale", "Shift", "Blur"), 1.0)
+    run = Plan(workers=1, operations=parts).run()
+    summary = summarise(run)
+    causes = summary.loaders[0].verdict.causes
+    columns = report_columns.shown(report_columns.CAUSES, summary.loaders[0], "terminal")
+    rows = report_columns.cause_rows(columns, causes[:3])
+    assert [row[-1] for row in rows] == [*(cause.title for cause in causes[:3]), "the rest"]
+    for place in (0, 2):  # of the loop, and of its waits
+        assert sum(float(row[place].rstrip("%")) for row in rows) == pytest.approx(100, abs=2)
+    table = shown(run).partition("\nWhat the loop's time")[2].partition("\n\n")[0]
+    assert re.search(r"^ +\d\d% .+ \d\d%  the rest$", table, re.MULTILINE)
+    assert re.search(r"^\| the rest \| \d\d% \|$", markdown(summary), re.MULTILINE)
 
 
 def test_steps_after_the_first_are_numbered_and_the_gain_says_of_what() -> None:
