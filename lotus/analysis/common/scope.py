@@ -226,7 +226,7 @@ def _scope(
         waits=without_warm_up(mine["waits"]),
         epochs=mine["epochs"],
         workers=workers[keep].reset_index(drop=True),
-        resources=resources[np.isin(process_keys(resources), processes)].reset_index(drop=True),
+        resources=_with_sharers(resources[np.isin(process_keys(resources), processes)], workers),
         paths=paths[np.isin(process_keys(paths), processes)].reset_index(drop=True),
         blocking=_of_loop(_of_pids(table(run, "blocking"), batches, mine["waits"]), mine["waits"]),
         machine=table(run, "machine"),
@@ -260,6 +260,23 @@ def _taken_aside(waits: pd.DataFrame) -> list[int]:
     pids, tids = integer(waits, "pid"), integer(waits, "tid")
     other = (tids > 0) & (tids != pids)
     return [int(pid) for pid in np.unique(pids[other]) if other[pids == pid].mean() > _MOSTLY]
+
+
+def _with_sharers(resources: pd.DataFrame, workers: pd.DataFrame) -> pd.DataFrame:
+    """Add sharers: how many workers of its rank, of whichever loader, were ready then.
+
+    A worker shares its pages with them, once they are forked: what the PSS divides them by.
+    """
+    times, count = number(resources, "time_ns"), np.zeros(len(resources))
+    ready_ns, end_ns = number(workers, "ready_ns"), number(workers, "end_ns")
+    of_ranks = pd.Series(ready_ns).groupby(integer(workers, "rank")).indices
+    for rank, rows in pd.Series(times).groupby(integer(resources, "rank")).indices.items():
+        own = np.asarray(of_ranks.get(rank, []), np.int64)
+        own = own[np.isfinite(ready_ns[own])]
+        begun = np.searchsorted(np.sort(ready_ns[own]), times[rows], "right")
+        ended = np.searchsorted(np.sort(end_ns[own]), times[rows], "right")  # NaN: sorts last
+        count[rows] = begun - ended
+    return resources.assign(sharers=count).reset_index(drop=True)
 
 
 def _with_idle_of_loop(batches: pd.DataFrame, epochs: pd.DataFrame) -> pd.DataFrame:

@@ -65,7 +65,7 @@ def memory_growth(scope: Scope) -> MemoryGrowth:
     """Return the growth of the workers' memory, as far as one of them was read at least twice."""
     workers = max(scope.num_workers, 1) * max(len(scope.ranks), 1)
     growth = growth_of(_of_workers(scope), scope.machine, workers, scope.num_workers > 1,
-                       _faulted(scope))  # fmt: skip
+                       touched_bytes(scope))  # fmt: skip
     steady = growth.seconds_left < _longest_s(scope)
     return growth if steady else replace(growth, seconds_left=math.inf)
 
@@ -164,7 +164,7 @@ def _of_workers(scope: Scope) -> pd.DataFrame:
     return pd.concat([inside, outside], ignore_index=True).sort_values("time", kind="stable")
 
 
-def _faulted(scope: Scope) -> dict[int, float]:
+def touched_bytes(scope: Scope) -> dict[int, float]:
     """Return how many bytes of pages each process touched anew while making batches, if known."""
     if scope.partial:
         return {}

@@ -8,6 +8,7 @@ import pandas as pd
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Floats, Ints, batch_rows, integer, number
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.machine.memory_readings import memory_readings
 
 MEASURES = ("wait", "step", "delay")
 _MOST_OF_EPOCHS = 0.2  # of the rows of a thinned series
@@ -163,17 +164,10 @@ def memory(scope: Scope, most: int = 300) -> pd.DataFrame:
     time_ns as in `batch_series`. Of a process with more than `most` readings the largest of
     neighbours is kept.
     """
-    table = pd.DataFrame(
-        {
-            "rank": integer(scope.resources, "rank"),
-            "worker": integer(scope.resources, "worker"),
-            "pid": integer(scope.resources, "pid"),
-            "time_ns": number(scope.resources, "time_ns"),
-            "pss_bytes": number(scope.resources, "pss"),
-        }
-    )
+    names = ["rank", "worker", "pid", "time_ns", "pss"]
+    table = memory_readings(scope)[names].rename(columns={"pss": "pss_bytes"})
     table["time_ns"] -= _begin_of_rank(scope, table["rank"].to_numpy())
-    table = table[table["pss_bytes"] > 0].sort_values(["rank", "worker", "pid", "time_ns"])
+    table = table.sort_values(["rank", "worker", "pid", "time_ns"])
     keys = ["rank", "worker", "pid"]
     place = table.groupby(keys).cumcount()
     each = -(-table.groupby(keys)["pid"].transform("size") // most)

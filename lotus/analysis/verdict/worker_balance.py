@@ -7,11 +7,9 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Floats, Ints, integer, number, total
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.machine.memory_readings import NEVER_READ, memory_of_workers
 from lotus.analysis.samples.operation_statistics import making_time
 from lotus.analysis.verdict.account import Account
-
-READ_ONCE = "its memory was read once"
-NEVER_READ = "its memory was not read"
 
 
 def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
@@ -20,8 +18,7 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
     Columns: rank worker processes batches samples fetch_ns (total) batch_mean_ns sample_ns (typical
     per sample) times (sample_ns over the other workers' typical) idle_ns idle_share cpu_share
     run_delay_share (of fetch_ns: ready to run, without a core) startup_ns (mean) pss_bytes
-    (largest) pss_growth_bytes (last minus first reading of one process)
-    pss_growth_reason (why that is not known, "" where it is). worker -1 is the main process.
+    growth_bytes growth_reason (as `memory_of_workers`). worker -1 is the main process.
     """
     keys = ["rank", "worker"]
     table = _sums(scope.batches)
@@ -41,8 +38,8 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
     )
     mean = started.groupby(keys, as_index=False)["startup_ns"].mean()
     table = table.merge(mean, on=keys, how="left")
-    table = table.merge(_memory(scope.resources), on=keys, how="left")
-    return table.assign(pss_growth_reason=table["pss_growth_reason"].fillna(NEVER_READ))
+    table = table.merge(memory_of_workers(scope), on=keys, how="left")
+    return table.assign(growth_reason=table["growth_reason"].fillna(NEVER_READ))
 
 
 def _sums(batches: pd.DataFrame) -> pd.DataFrame:
@@ -73,32 +70,6 @@ def _sums(batches: pd.DataFrame) -> pd.DataFrame:
         cpu_ns=of(number(batches, "cpu_ns")).sum(min_count=1),
         run_delay_ns=of(number(batches, "run_delay_ns")).sum(min_count=1),
     )
-
-
-def _memory(resources: pd.DataFrame) -> pd.DataFrame:
-    frame = pd.DataFrame(
-        {
-            "rank": integer(resources, "rank"),
-            "worker": integer(resources, "worker"),
-            "pid": integer(resources, "pid"),
-            "time": number(resources, "time_ns"),
-            "pss": number(resources, "pss"),
-        }
-    ).sort_values("time")
-    frame = frame[frame["pss"] > 0]
-    each = frame.groupby(["rank", "worker", "pid"], as_index=False).agg(
-        first=("pss", "first"),
-        last=("pss", "last"),
-        largest=("pss", "max"),
-        readings=("pss", "count"),
-    )
-    # One reading says how much there was, not by how much it changed.
-    each["growth"] = (each["last"] - each["first"]).where(each["readings"] > 1)
-    table = each.groupby(["rank", "worker"], as_index=False).agg(
-        pss_bytes=("largest", "max"), pss_growth_bytes=("growth", "max")
-    )
-    known = table["pss_growth_bytes"].notna()
-    return table.assign(pss_growth_reason=np.where(known, "", READ_ONCE))
 
 
 def rank_table(scope: Scope, books: Account) -> pd.DataFrame:

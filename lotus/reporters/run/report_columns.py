@@ -125,7 +125,7 @@ WORKERS = (
     Column("no core", _of("run_delay_share", share), when=_delays),
     Column("start-up", _of("startup_ns", tight)),
     Column("memory", _of("pss_bytes", tight_size), (TERMINAL,), when=_memory),
-    Column("grew", _of("pss_growth_bytes", tight_size), (TERMINAL,), when=_memory),
+    Column("grew", _of("growth_bytes", tight_size), (TERMINAL,), when=_memory),
 )  # fmt: skip
 
 # Without names, which precede them as a tree.

@@ -4,10 +4,10 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.counters.function_profile import MapSummary
+from lotus.analysis.machine.memory_readings import NOT_ALIKE, READ_ONCE
 from lotus.analysis.samples.slow_batches import SLOW_TIMES
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.verdict import Verdict
-from lotus.analysis.verdict.worker_balance import READ_ONCE
 from lotus.common.formatting import duration, plain, plural, share
 from lotus.reporters.base.console import LEFT, plain_console, print_paragraph, print_table, rows_of
 from lotus.reporters.base.display_names import tree
@@ -195,13 +195,13 @@ def _workers(console: "Console", loader: LoaderSummary) -> None:
     if len(workers) > len(shown):
         omitted = len(workers) - len(shown)
         console.print(f"  the slowest first; {omitted} more: see --json", style="dim")
-    measured = shown["pss_bytes"].notna().any()
-    if measured and (shown["pss_growth_reason"] == READ_ONCE).any():
-        print_paragraph(
-            console,
-            "",
-            "grew -: not known, because the memory of that worker was read only once.",
-        )
+    reasons = {
+        READ_ONCE: "the memory of that worker was read only once",
+        NOT_ALIKE: "no two readings of the memory of that worker can be compared",
+    }
+    known = [words for reason, words in reasons.items() if (shown["growth_reason"] == reason).any()]
+    if shown["pss_bytes"].notna().any() and known:
+        print_paragraph(console, "", f"grew -: not known, because {', or '.join(known)}.")
 
 
 def _ranks(console: "Console", loader: LoaderSummary) -> None:

@@ -7,6 +7,7 @@ import pytest
 from lotus.analysis.batches.batch_times import batch_table, coverage, order
 from lotus.analysis.batches.components import REST
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.machine.memory_readings import NEVER_READ, READ_ONCE
 from lotus.analysis.samples.operation_statistics import (
     books,
     operation_table,
@@ -16,7 +17,7 @@ from lotus.analysis.samples.operation_statistics import (
 from lotus.analysis.samples.slow_samples import slowest_samples
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.account import account
-from lotus.analysis.verdict.worker_balance import NEVER_READ, READ_ONCE, rank_table, worker_table
+from lotus.analysis.verdict.worker_balance import rank_table, worker_table
 from tests.unit.simulated import MS, Plan
 
 
@@ -164,8 +165,8 @@ def test_memory_is_shown_where_it_was_recorded() -> None:
     )
     scope = scopes(run)[0]
     row = worker_table(scope, account(scope)).iloc[0]
-    assert (row["pss_bytes"], row["pss_growth_bytes"]) == (300, 100)
-    assert row["pss_growth_reason"] == ""
+    assert (row["pss_bytes"], row["growth_bytes"]) == (300, 100)
+    assert row["growth_reason"] == ""
 
 
 def test_memory_that_was_read_once_has_not_grown_by_0() -> None:
@@ -177,8 +178,8 @@ def test_memory_that_was_read_once_has_not_grown_by_0() -> None:
     scope = scopes(run)[0]
     table = worker_table(scope, account(scope)).set_index("worker")
     assert table.loc[0, "pss_bytes"] == 300
-    assert np.isnan(table.loc[0, "pss_growth_bytes"])
-    assert table["pss_growth_reason"].tolist() == [READ_ONCE, NEVER_READ]
+    assert np.isnan(table.loc[0, "growth_bytes"])
+    assert table["growth_reason"].tolist() == [READ_ONCE, NEVER_READ]
 
 
 def test_of_one_value_no_deviation_is_known() -> None:

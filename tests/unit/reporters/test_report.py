@@ -78,8 +78,8 @@ def test_memory_that_was_read_once_is_shown_as_unknown() -> None:
     assert [row[-2:] for row in rows] == [["1.00MiB", "-"], ["3.00MiB", "2.00MiB"]]
     assert "grew -: not known, because the memory of that worker was read only once" in text
     workers = run_document.document(summarise(run))["loaders"][0]["workers"]
-    assert [worker["pss_growth_bytes"] for worker in workers] == [None, 2 * 2**20]
-    assert [worker["pss_growth_reason"] for worker in workers] == ["its memory was read once", ""]
+    assert [worker["growth_bytes"] for worker in workers] == [None, 2 * 2**20]
+    assert [worker["growth_reason"] for worker in workers] == ["its memory was read once", ""]
 
 
 def test_names_of_a_trace_cannot_steer_the_terminal() -> None:
