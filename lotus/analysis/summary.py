@@ -15,6 +15,7 @@ from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.machine.device_share import DeviceShare, device_share
+from lotus.analysis.machine.unmeasured import without_core
 from lotus.analysis.observations.own_code import HotFunction, hot_lines
 from lotus.analysis.ranks.held_up import HeldUp, held_up
 from lotus.analysis.ranks.rank_run import RankRun
@@ -156,7 +157,7 @@ def summarise(
         open_waits=_open_waits(run),
         lost=table(run, "lost"),
         unseen=list(getattr(run, "unseen", None) or []),
-        notes=[str(note) for note in getattr(run, "notes", None) or []],
+        notes=_notes(run),
         ranks=rank_summary(run),
         time=run_time(run if last is None else RankRun(run, last.rank)),
         hot_in_pauses=hot_lines(table(run, "own_code"), "pause"),
@@ -214,6 +215,13 @@ def _lost_ns(loader: LoaderSummary) -> float:
 def _is_slowed(judged: Verdict) -> bool:
     """Return True if what slows the steps comes first."""
     return bool(judged.causes) and judged.causes[0].part == STEP and judged.lost_in_steps_ns > 0
+
+
+def _notes(run: RunLike) -> list[str]:
+    """Return the remarks of the run, and what was not measured that a verdict needs."""
+    unmeasured = without_core({name: table(run, name) for name in ("batches", "waits")})
+    notes = [str(note) for note in getattr(run, "notes", None) or []]
+    return [*notes, *([unmeasured] if unmeasured else [])]
 
 
 def _open_waits(run: RunLike) -> pd.DataFrame:

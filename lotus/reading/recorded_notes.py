@@ -15,6 +15,11 @@ _NOT_OBSERVED = (
     f"{NAME} is missing, as in runs of older versions: what threads were blocked in, memory and "
     "other programs were not observed, and no cause is named that needs them"
 )
+_RECORDED_INSIDE = (
+    "recorded from inside the program (lotus.trace(), %%lotus or a callback): what threads were "
+    "blocked in, the load of the machine, memory and Python stacks were not observed from outside, "
+    "and no cause is named that needs them; `lotus trace -- python train.py` observes them"
+)
 
 
 def notes(
@@ -40,6 +45,8 @@ def _unobserved(manifest: Mapping[str, Any], record: LauncherRecord) -> list[str
     lines = [record.problem] if record.problem else []
     if record.is_missing and _was_launched(manifest):
         lines.append(_NOT_OBSERVED)
+    if record.is_missing and _was_recorded_inside(manifest):
+        lines.append(_RECORDED_INSIDE)
     if left_out := launcher_readings.left_out(record):
         lines.append(
             f"{plural(left_out, 'reading')} in {NAME} not used: damaged, or of another version"
@@ -49,5 +56,14 @@ def _unobserved(manifest: Mapping[str, Any], record: LauncherRecord) -> list[str
 
 def _was_launched(manifest: Mapping[str, Any]) -> bool:
     """Return True if `lotus trace` has seen it end, and it is not merged from several runs."""
-    ended = manifest.get("exit_code") is not None or manifest.get("signal") is not None
+    return _has_ending(manifest) and not manifest.get("merged")
+
+
+def _was_recorded_inside(manifest: Mapping[str, Any]) -> bool:
+    """Return True if a recording has ended, and the program did not: it recorded itself."""
+    ended = manifest.get("state") == "ended" and not _has_ending(manifest)
     return ended and not manifest.get("merged")
+
+
+def _has_ending(manifest: Mapping[str, Any]) -> bool:
+    return manifest.get("exit_code") is not None or manifest.get("signal") is not None

@@ -28,6 +28,13 @@ def test_one_that_no_launcher_saw_the_end_of_never_had_it(tmp_path: Path) -> Non
     assert notes(tmp_path, merged=[{"path": "a"}]) == []
 
 
+def test_a_program_that_recorded_itself_was_not_observed_from_outside(tmp_path: Path) -> None:
+    [note] = notes(tmp_path, exit_code=None, state="ended")
+    assert note.startswith("recorded from inside the program (lotus.trace()")
+    assert notes(tmp_path, exit_code=None, state="running") == []
+    assert notes(tmp_path, exit_code=None, state="ended", merged=[{"path": "a"}]) == []
+
+
 @pytest.mark.parametrize("kind", ["directory", "pipe", "link", "list"])
 def test_one_that_cannot_be_read_is_marked(tmp_path: Path, kind: str) -> None:
     path = tmp_path / BLOCKING
