@@ -389,10 +389,12 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
     kept = number(evidence.processes, "kept_ns")
     kept_ns = float(kept[kept >= 0].sum())
     own = ratio(float(cpu[cpu >= 0].sum()) + started + kept_ns, cores_ns)
-    used = math.nan
+    used, stolen = math.nan, 0.0
     machine = evidence.machine
     if len(machine) > 1:
-        used = ratio(*(float(times[-1] - times[0]) for times in core_time(machine)))
+        busy_ns, whole_ns = (float(times[-1] - times[0]) for times in core_time(machine))
+        used = ratio(busy_ns, whole_ns)
+        stolen = _grown(seen, "stolen_ns") / max(whole_ns, 1.0)
     ours = ratio(float(evidence.facts["cost_ns"]), cores_ns)
     others = max(used - own - ours, 0.0) if math.isfinite(used) else math.nan
     return CoreUse(
@@ -401,6 +403,7 @@ def _core_use(seen: Sampled, shares: LoopShares) -> CoreUse:
         own_share=own,
         others_share=others,
         children_share=ratio(started, started + float(making["cpu_ns"].sum())),
+        stolen_share=stolen,
         used_share=used,
         kept_cores=kept_ns / evidence.elapsed_ns / len(evidence.mains),
     )

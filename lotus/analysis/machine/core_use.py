@@ -14,7 +14,12 @@ from lotus.analysis.batches.components import LEAST_HELPERS
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Bools, Floats, integer, median, number, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.machine.machine_readings import core_time, growth, within_loops
+from lotus.analysis.machine.machine_readings import (
+    core_time,
+    growth,
+    stolen_share,
+    within_loops,
+)
 
 # Waiting for a core for less than this share of the time is ordinary: every machine has a little.
 LEAST_DELAY = 0.1
@@ -25,6 +30,7 @@ _LEAST_HELPER_CORES, _LEAST_HELPER_NS = 0.05, 5e6
 # in a process that makes its batches itself, they do so while the next batch is made.
 _SPIN_NS = 6e6
 _LEAST_OTHERS = 0.1  # of the cores' time
+_LEAST_STOLEN = 0.03  # of the cores' time
 _LEAST_NS = 1e9  # the machine's readings are about that far apart, in clock ticks of 10 ms
 _MOST_OF_IT = 0.8
 # Of the cores' time: if others have more, this changes what is said first, and the advice.
@@ -83,9 +89,10 @@ class CoreUse:
     """The cores during a loop, as shares of all cores' time, 0 to 1; NaN: not measured.
 
     `own_share`: used by the program. `others_share`: used by other programs, or taken from this
-    virtual machine; at most, where the loops could not be read by themselves. `children_share`: CPU
-    time of processes that workers started, as a share of that in which batches were made; 0.0 where
-    that is not known.
+    virtual machine; at most, where the loops could not be read by themselves. `stolen_share`: taken
+    from this virtual machine; 0.0 where that is not known. `children_share`: CPU time of processes
+    that workers started, as a share of that in which batches were made; 0.0 where that is not
+    known.
     """
 
     fetch: Threads
@@ -93,6 +100,7 @@ class CoreUse:
     own_share: float
     others_share: float
     children_share: float = 0.0
+    stolen_share: float = 0.0
     used_share: float = math.nan  # by anybody
     beside_cores: float = 0.0  # that workers used for something else; 0.0 where that is not known
     kept_cores: float = 0.0  # that processes beside the workers used; 0.0 where that is not known
@@ -127,6 +135,16 @@ class CoreUse:
         return self.others_share >= _MUCH_OTHERS
 
     @property
+    def much_stolen(self) -> bool:
+        """True if the hypervisor withheld enough of the cores' time to be told of."""
+        return self.stolen_share >= _LEAST_STOLEN
+
+    @property
+    def programs_share(self) -> float:
+        """The part of `others_share` that programs of this machine used; NaN: not measured."""
+        return max(self.others_share - self.stolen_share, 0.0)
+
+    @property
     def others_part(self) -> float:
         """The part of a wait for a core that is due to other programs: as they used the cores.
 
@@ -151,7 +169,7 @@ class CoreUse:
         """The same if other programs had left the cores alone."""
         fetch = self.fetch.with_cores(self.others_part_of_making)
         step = self.step.with_cores(self.others_part_of_step)
-        return replace(self, fetch=fetch, step=step, others_share=0.0)
+        return replace(self, fetch=fetch, step=step, others_share=0.0, stolen_share=0.0)
 
     @property
     def rivals(self) -> bool:
@@ -226,6 +244,7 @@ def core_use(scope: Scope) -> CoreUse:
         own_share=own,
         others_share=others,
         children_share=ratio(children, children + total(number(batches, "cpu_ns"))),
+        stolen_share=stolen_share(scope),
         used_share=used,
         beside_cores=ratio(beside, loop_ns),
         kept_cores=ratio(kept, loop_ns),

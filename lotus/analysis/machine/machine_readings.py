@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.common.columns import Floats, number
+from lotus.analysis.common.columns import Floats, number, ratio
 from lotus.analysis.common.scope import Scope
 
 SWAPPED = 64 << 20  # bytes: a machine swaps less by itself
@@ -37,6 +37,16 @@ def core_time(machine: pd.DataFrame) -> tuple[Floats, Floats]:
     """Return the machine's CPU time since its boot (used, used and idle), ns, at each reading."""
     used = number(machine, "busy_ns") + number(machine, "stolen_ns")
     return used, used + number(machine, "idle_ns")
+
+
+def stolen_share(scope: Scope) -> float:
+    """Return the share of the cores' time in the loops that the hypervisor withheld; 0.0: unknown.
+
+    It is the steal time: other virtual machines had the cores, or this one may use only a part.
+    """
+    start_ns, end_ns = number(scope.epochs, "start_ns"), number(scope.epochs, "end_ns")
+    whole = growth(scope.machine, core_time(scope.machine)[1], start_ns, end_ns)
+    return ratio(within_loops(scope, "stolen_ns"), whole) if whole > 0 else 0.0
 
 
 def least_memory_share(machine: pd.DataFrame, whole_bytes: float) -> float:

@@ -17,7 +17,7 @@ _COLUMNS = {  # of a thread's delay, and of CPU time that the same version measu
 _MOST_RANKS = 8
 _OF_KERNEL = (
     "the kernel has no /proc/thread-self/schedstat (CONFIG_SCHED_INFO, which CONFIG_SCHEDSTATS=y "
-    "enables)"
+    "or CONFIG_TASK_DELAY_ACCT=y enables)"
 )
 _OF_LOTUS = "an older lotus recorded the run; record it again"
 _EFFECT = (

@@ -27,8 +27,9 @@ def doubt(use: CoreUse) -> str:
     slowed = [(what, threads) for what, threads in kept if threads.delay_share >= LEAST_DELAY]
     if not busy or not slowed:
         return ""
-    others = f"other programs used {use.others_share:.0%} of its cores, and "
-    others = others if math.isfinite(use.others_share) else ""
+    others = f"other programs used {use.programs_share:.0%} of its cores, "
+    others += f"the hypervisor withheld {use.stolen_share:.0%}, " if use.much_stolen else ""
+    others = f"{others}and " if math.isfinite(use.others_share) else ""
     (what, threads), *more = slowed
     waited = f"the {what} waited for a core for {threads.delay_share:.0%} of its time"
     waited += "".join(f", the {what} for {threads.delay_share:.0%}" for what, threads in more)
@@ -39,12 +40,23 @@ def doubt(use: CoreUse) -> str:
 
 def flaws(around: Circumstances, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:
     """Yield a sentence for each flaw, whatever it costs: of processes, data, limits, memory."""
+    yield from _stolen(around.use)
     yield from _kept_cores(around.use)
     if around.times_read > 1:
         yield f"Each sample comes {how_often(around.times_read, around.workers)}."
     yield from _near_limits(around.resources)
     yield from _short_memory(around.resources, loop_ns, causes)
     yield from _few_cores(around, causes)
+
+
+def _stolen(use: CoreUse) -> Iterator[str]:
+    if use.much_stolen:
+        programs = f" ({use.programs_share:.0%})" if math.isfinite(use.programs_share) else ""
+        yield (
+            f"The hypervisor withheld {use.stolen_share:.0%} of the cores' time from this virtual "
+            "machine (steal: other virtual machines had it, or this one's CPU limit was reached), "
+            f"beside what other programs used{programs}. Work and steps take longer for it."
+        )
 
 
 def _kept_cores(use: CoreUse) -> Iterator[str]:

@@ -20,14 +20,17 @@ from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import NOTHING, Remedy, set_threads
 from lotus.analysis.verdict.causes import cause_row
-from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
+from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import duration, plural, share
 
 _HALF_A_CORE = 0.5
 # Of numpy and SciPy as pip installs them. It leaves the threads of torch, and so of the step.
 _OF_NUMPY = "OPENBLAS_NUM_THREADS"
-_OTHERS_SHARE = "Share of the cores' time that other programs used, 0 to 1."
+_OTHERS_SHARE = (
+    "Share of the cores' time that other programs used, or the hypervisor withheld, 0 to 1."
+)
+_MOSTLY = 0.5  # of what others had of the cores
 # Threads that also run between batches: those of the data set, or a BLAS that waits busily.
 _GO_ON = (
     "Stop threads that worker_init_fn, the data set or a library keeps running in the workers: "
@@ -316,8 +319,30 @@ def _of_others(ledger: Ledger) -> Iterable[Charge]:
         evidence = {
             "run_delay_share": use.fetch.delay_share,
             "others_share": use.others_share,
+            "stolen_share": use.stolen_share if use.much_stolen else math.nan,
         }
         yield Charge(OTHERS.kind, OTHERS.title, ns, evidence)
+
+
+def _is_stolen(charge: Charge) -> bool:
+    """Return True if it was mostly the hypervisor that kept the program from the cores."""
+    stolen, others = (charge.evidence.get(f"{who}_share", math.nan) for who in ("stolen", "others"))
+    return stolen >= _MOSTLY * others
+
+
+def _others_title(charge: Charge, around: Circumstances) -> str:
+    return "the hypervisor withholds cores (steal time)" if _is_stolen(charge) else OTHERS.title
+
+
+def _against_others(charge: Charge, around: Circumstances) -> Advice:
+    if _is_stolen(charge):
+        text = "Measure again when the host has free cores, or on a machine that does not share its"
+        return Advice(f"{text} cores; no loader setting helps.", NOTHING)
+    return Advice(
+        "Measure again when the cores are free, or give the program its own cores; no loader "
+        "setting helps.",
+        NOTHING,
+    )
 
 
 def _others_reason(evidence: Evidence) -> str:
@@ -332,24 +357,25 @@ def _others_reason(evidence: Evidence) -> str:
             "them account for"
         )
     if evidence.has("others_share"):
-        text += f": other programs used {share(evidence['others_share'])} of them"
+        stolen = evidence["stolen_share"] if evidence.has("stolen_share") else 0.0
+        programs = max(evidence["others_share"] - stolen, 0.0)
+        text += f": other programs used {share(programs)} of them"
+        text += f", and the hypervisor withheld {share(stolen)}" if stolen else ""
     return text + "."
 
 
 OTHERS = CauseRow(
     kind="other-programs",
     title="other programs use the cores",
+    full_title=_others_title,
     charges=_of_others,
     facts={
         "run_delay_share": _FACTS["run_delay_share"],
         "others_share": _OTHERS_SHARE,
+        "stolen_share": "Part of it that the hypervisor withheld (steal), 0 to 1.",
     },
     reason=_others_reason,
-    advice=always(
-        "Measure again when the cores are free, or give the program its own cores; no loader "
-        "setting helps.",
-        NOTHING,
-    ),
+    advice=_against_others,
 )
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.common.scope import scopes
+from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.samples.slow_batches import slow_as_a_whole
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.verdict import Verdict, verdict
@@ -248,3 +249,47 @@ def test_what_more_prefetch_saves_is_charged_without_what_others_took() -> None:
     assert ns(beside, "prefetch") == pytest.approx(2 / 3 * ns(alone, "prefetch"), rel=0.02)
     assert ns(beside, "other-programs") == pytest.approx(ns(alone, "prefetch") / 3, rel=0.1)
     assert sum(charge.ns for charge in beside.charges) == pytest.approx(beside.loop_ns)
+
+
+def with_stolen(run: SimpleNamespace, stolen: float, used: float) -> SimpleNamespace:
+    """The run, where the hypervisor withheld `stolen` of the cores' time, and somebody `used`."""
+    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
+    whole = 4 * (end - begin)
+    run.machine = pd.DataFrame(
+        {"time_ns": [begin, end], "busy_ns": [0.0, used * whole],
+         "idle_ns": [0.0, (1 - used - stolen) * whole], "stolen_ns": [0.0, stolen * whole]}
+    )  # fmt: skip
+    return run
+
+
+def test_what_the_hypervisor_withheld_is_told_from_other_programs() -> None:
+    plan = Plan(workers=0, batches=200, step=8.0, operations={"Read": 4.0}, collate=0.0)
+    run = with_stolen(on_busy_cores(plan, delay=0.6), stolen=0.4, used=0.3)
+    scope = scopes(run)[0]
+    use = core_use(scope)
+    assert use.stolen_share == pytest.approx(0.4, abs=0.01)
+    assert use.programs_share == pytest.approx(use.others_share - 0.4, abs=0.01)
+    judged = verdict(scope)
+    (line,) = (line for line in judged.flaws if "hypervisor" in line)
+    assert "40% of the cores' time" in line
+    assert f"other programs used ({use.programs_share:.0%})" in line
+    assert "the hypervisor withheld 40%" in judged.doubt
+    (others,) = (cause for cause in judged.causes if cause.kind == "other-programs")
+    assert others.title == "the hypervisor withholds cores (steal time)"
+    assert "the hypervisor withheld 40%" in others.reason
+    assert "does not share its cores" in others.advice
+
+
+def test_little_steal_is_not_told() -> None:
+    plan = Plan(workers=0, batches=200, step=8.0, operations={"Read": 4.0}, collate=0.0)
+    judged = verdict(scopes(with_stolen(on_busy_cores(plan, delay=0.6), 0.02, 0.7))[0])
+    (others,) = (cause for cause in judged.causes if cause.kind == "other-programs")
+    for text in (*judged.flaws, judged.doubt, others.title, others.reason, others.advice):
+        assert "hypervisor" not in text
+
+
+def test_steal_is_told_where_nothing_waits_for_a_core() -> None:
+    plan = Plan(batches=200, operations={"Read": 20.0})
+    judged = verdict(scopes(with_stolen(on_busy_cores(plan, delay=0.0), 0.05, 0.4))[0])
+    assert judged.doubt == ""
+    assert any("hypervisor withheld 5%" in line for line in judged.flaws)
