@@ -105,6 +105,7 @@ class Summary:
     ranks: RankSummary | None = None  # None: one process alone
     time: RunTime | None = None  # of all of the run; None: not known
     hot_in_pauses: Sequence[HotFunction] = ()  # the program's lines between loops, as hot_lines
+    no_stacks: str = ""  # as `Run.no_stacks`
 
     @property
     def verdict(self) -> Verdict | None:
@@ -112,7 +113,8 @@ class Summary:
         if not self.loaders:
             return None
         judged = self.loaders[0].verdict
-        return with_outside(judged, self.time, f"-- {self.program}", self.hot_in_pauses)
+        program, lines = f"-- {self.program}", self.hot_in_pauses
+        return with_outside(judged, self.time, program, lines, self.no_stacks)
 
     @property
     def program(self) -> str:
@@ -161,6 +163,7 @@ def summarise(
         ranks=rank_summary(run),
         time=run_time(run if last is None else RankRun(run, last.rank)),
         hot_in_pauses=hot_lines(table(run, "own_code"), "pause"),
+        no_stacks=str(getattr(run, "no_stacks", "")),
     )
 
 

@@ -5,7 +5,16 @@ import re
 import shutil
 import sys
 
-MISSING = "py-spy is not installed; pip install py-spy"
+# Why there are no stacks, as stored in a run, and what would change it.
+ABSENT, FORBIDDEN = "absent", "forbidden"
+FIXES = {
+    ABSENT: "pip install py-spy",
+    FORBIDDEN: "sudo sysctl kernel.yama.ptrace_scope=0, or start a container with --cap-add "
+    "SYS_PTRACE",
+}
+MISSING = f"py-spy is not installed; {FIXES[ABSENT]}"
+MAY_NOT_LOOK = f"py-spy may not look into the program; {FIXES[FORBIDDEN]}"
+_DENIED = re.compile(r"permission denied|not permitted", re.IGNORECASE)
 _WRITTEN = re.compile(r"Wrote chrome trace.*Samples: (\d+) Errors: (\d+)")
 _LONGEST = 200  # characters of a complaint
 
@@ -23,6 +32,11 @@ def written(text: str) -> tuple[int, int] | None:
     """Return (samples, errors) of a recording, or None if py-spy did not write one."""
     match = _WRITTEN.search(text)
     return None if match is None else (int(match[1]), int(match[2]))
+
+
+def is_denied(text: str) -> bool:
+    """Return True if py-spy complains that it may not look into the program."""
+    return bool(_DENIED.search(text))
 
 
 def complaint(text: str) -> str:

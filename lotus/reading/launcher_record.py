@@ -1,9 +1,10 @@
 """The launcher's record of the program, made from outside: blocking.json."""
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lotus.common import files
+from lotus.common import files, py_spy_program
 from lotus.format.run_directory import BLOCKING as NAME
 
 # Of a run with 40,000 processes: 4 MB, 700,000 values.
@@ -17,6 +18,18 @@ class LauncherRecord(NamedTuple):
     values: dict[str, Any]  # empty where there is no record
     problem: str = ""  # why the record is missing or incomplete
     is_missing: bool = False  # there is no file: not every run has it
+
+    @property
+    def program_cpu_ns(self) -> float:
+        """CPU time of the program with all that it started and waited for; NaN: not known."""
+        value = self.values.get("program_ns")
+        return float(value) if type(value) is int and 0 <= value < 1 << 62 else math.nan
+
+    @property
+    def no_stacks(self) -> str:
+        """Why no Python stacks could be sampled, of py_spy_program.FIXES; "": not known."""
+        value = self.values.get("no_stacks")
+        return value if isinstance(value, str) and value in py_spy_program.FIXES else ""
 
 
 def read(directory: Path) -> LauncherRecord:

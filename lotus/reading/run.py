@@ -1,6 +1,5 @@
 """Run: a run directory as documented pandas DataFrames."""
 
-import math
 import os
 from functools import cached_property
 from pathlib import Path
@@ -376,6 +375,11 @@ class Run:
         """
         return own_code_table.table(self._launcher_record)
 
+    @property
+    def no_stacks(self) -> str:
+        """Why `own_code` has no stacks: "absent" (no py-spy), "forbidden"; "": not known."""
+        return self._launcher_record.no_stacks
+
     @cached_property
     def machine(self) -> pd.DataFrame:
         """The state of the machine, about once a second: time_ns; since boot, busy_ns, idle_ns,
@@ -388,8 +392,7 @@ class Run:
     @property
     def program_cpu_ns(self) -> float:
         """CPU time of the program with all that it started and waited for; NaN: not known."""
-        value = self._launcher_record.values.get("program_ns")
-        return float(value) if type(value) is int and 0 <= value < 1 << 62 else math.nan
+        return self._launcher_record.program_cpu_ns
 
     @cached_property
     def children(self) -> pd.DataFrame:
@@ -492,7 +495,5 @@ class Run:
         return [event for process in self._outline.processes for event in process.events[name]]
 
     def _with_cpu(self) -> bool:
-        logs = [process.log for process in self._outline.processes]
-        return self.manifest.get("level") == "op+cpu" or any(
-            log.header.get("level") == "op+cpu" for log in logs
-        )
+        levels = (process.log.header.get("level") for process in self._outline.processes)
+        return "op+cpu" in (self.manifest.get("level"), *levels)

@@ -31,6 +31,7 @@ from lotus.recording.pause_sampler import PauseSampler
 from lotus.recording.pause_times import PauseTimes
 from lotus.recording.process_memory import ProcessMemory
 from lotus.recording.process_times import ProcessTimes
+from lotus.recording.py_spy_child import refusal_here
 from lotus.recording.state_pages import StatePages
 
 _PERIOD_S, _SHARE = 0.02, 0.007  # with the readings of memory, 1 %
@@ -135,6 +136,7 @@ class BlockingSampler:
             "own_code": samples[0].stacks,
             "pause_code": samples[1].stacks,
             "own_code_texts": samples[0].texts | samples[1].texts,
+            "no_stacks": samples[0].refusal or samples[1].refusal or refusal_here(),
         }
         self._write(record)
 

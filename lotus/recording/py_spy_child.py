@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from lotus.common import py_spy_program
+from lotus.common.py_spy_program import ABSENT, FORBIDDEN
 from lotus.recording.py_spy_sidecar import forbidden_by_yama
 from lotus.recording.source_texts import texts_of
 
@@ -26,12 +27,14 @@ class PySpyChild:
 
     `stacks` holds lines as py-spy writes them: frames from the outermost, then a count. `texts`
     holds the source of the innermost line of each that is not a library's, by `file:line`. Until it
-    has been read, its output is the file `output`.
+    has been read, its output is the file `output`. `refusal`: why there are no stacks, as
+    `refusal_here` returns it.
     """
 
     def __init__(self, output: Path) -> None:
         self.stacks: list[str] = []
         self.texts: dict[str, str] = {}
+        self.refusal = ""
         self.pid = -1  # the process that is sampled; -1: none now
         self._counts: Counter[str] = Counter()  # samples by stack, of all of them
         self._output = output
@@ -48,8 +51,8 @@ class PySpyChild:
             self._is_interrupted = False
 
     def _started(self, pid: int) -> subprocess.Popen[bytes] | None:
-        program = py_spy_program.find()
-        if program is None or forbidden_by_yama(os.geteuid()):
+        self.refusal, program = refusal_here(), py_spy_program.find()
+        if program is None or self.refusal:
             return None
         words = [program, "record", f"--pid={pid}", "--nonblocking", "--idle", "--full-filenames"]
         words += ["--format=raw", f"--rate={_RATE}", f"--duration={_SECONDS}"]
@@ -58,7 +61,7 @@ class PySpyChild:
                 [*words, f"--output={self._output}"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,  # a few lines: it need not be read meanwhile
                 start_new_session=True,  # a Ctrl-C is the program's
             )
         return None
@@ -73,6 +76,9 @@ class PySpyChild:
         """Read what it wrote, if it has ended."""
         if self._child is None or self._child.poll() is None:
             return
+        complaint = _complaint(self._child)
+        if self._child.returncode and py_spy_program.is_denied(complaint):
+            self.refusal = FORBIDDEN
         self._child, self.pid = None, -1
         lines: list[str] = []
         with contextlib.suppress(OSError):
@@ -98,6 +104,22 @@ class PySpyChild:
                 self._child.kill()
                 self._child.wait()
         self.collect()
+
+
+def refusal_here() -> str:
+    """Return ABSENT or FORBIDDEN if no py-spy can be used; else ""."""
+    if py_spy_program.find() is None:
+        return ABSENT
+    return FORBIDDEN if forbidden_by_yama(os.geteuid()) else ""
+
+
+def _complaint(child: subprocess.Popen[bytes]) -> str:
+    """Return what one that has ended wrote to stderr, without waiting for more."""
+    if child.stderr is None:
+        return ""
+    with child.stderr as file:
+        os.set_blocking(file.fileno(), False)
+        return (file.read(_MOST_BYTES) or b"").decode("utf-8", "replace")
 
 
 def _count(line: str) -> int:

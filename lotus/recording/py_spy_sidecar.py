@@ -1,7 +1,6 @@
 """py-spy beside the traced program: one recording after another, started, watched and stopped."""
 
 import os
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,6 @@ from lotus.recording.child_process import Child, Version, size_of
 from lotus.recording.recorders import Say
 
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
-_MAY_NOT_LOOK = (
-    "py-spy may not look into the program; sudo sysctl kernel.yama.ptrace_scope=0, or start a "
-    "container with --cap-add SYS_PTRACE"
-)
 
 
 class PySpy:
@@ -55,7 +50,7 @@ class PySpy:
                 self._fail(py_spy_program.MISSING)
                 return
             if forbidden_by_yama(os.geteuid()):
-                self._fail(_MAY_NOT_LOOK)
+                self._fail(py_spy_program.MAY_NOT_LOOK)
                 return
             self._version_query = Version(self._path)
             self._directory.mkdir(mode=0o700, exist_ok=True)
@@ -119,8 +114,8 @@ class PySpy:
         if self._slice["seen_ns"] is not None:
             how = f"by {signal_name(child.signal)}" if child.signal else f"({self._refusal})"
             self._fail(f"py-spy ended early {how}; the stacks since its last file are lost")
-        elif _hides(self._pid) or re.search(r"permission denied|not permitted", text, re.I):
-            self._fail(_MAY_NOT_LOOK)
+        elif _hides(self._pid) or py_spy_program.is_denied(text):
+            self._fail(py_spy_program.MAY_NOT_LOOK)
         else:
             self._next_s = time.monotonic() + self._pause_s
             self._pause_s = min(10.0, self._pause_s * 2)

@@ -79,6 +79,7 @@ class Scope:
     memory: pd.DataFrame
     children: pd.DataFrame
     own_code: pd.DataFrame
+    no_stacks: str  # why `own_code` has none, as `Run.no_stacks`; "": not known
 
     @property
     def ops(self) -> pd.DataFrame:
@@ -233,6 +234,7 @@ def _scope(
         children=_of_pids(table(run, "children"), batches, mine["waits"]),
         memory=_of_pids(table(run, "memory"), batches, mine["waits"]),
         own_code=table(run, "own_code"),
+        no_stacks=str(getattr(run, "no_stacks", "")),
         first_batches=_of_pids(table(run, "first_batches"), batches),
         sample_digests=_of_pids(table(run, "sample_digests"), batches),
     )

@@ -38,14 +38,18 @@ _MOST = 0.5  # of the time: a line with more is named in the title
 
 
 def with_outside(
-    judged: Verdict, time: RunTime | None, program: str, lines: Sequence[HotFunction] = ()
+    judged: Verdict,
+    time: RunTime | None,
+    program: str,
+    lines: Sequence[HotFunction] = (),
+    no_stacks: str = "",
 ) -> Verdict:
     """Return the verdict on a run, given that on its first loader.
 
-    `program`: as `advice_at` takes it. `lines`: the program's own lines at which it was between
-    its loops, as `hot_lines` returns them.
+    `program`, `no_stacks`: as `advice_at` takes them. `lines`: the program's own lines at which it
+    was between its loops, as `hot_lines` returns them.
     """
-    cause = None if time is None else _cause(judged, time, program, lines)
+    cause = None if time is None else _cause(judged, time, program, lines, no_stacks)
     if cause is None or time is None:
         return judged
     what = cause.title.partition(",")[0]
@@ -59,7 +63,7 @@ def with_outside(
 
 
 def _cause(
-    judged: Verdict, time: RunTime, program: str, lines: Sequence[HotFunction]
+    judged: Verdict, time: RunTime, program: str, lines: Sequence[HotFunction], no_stacks: str
 ) -> Cause | None:
     """Return the part outside of the loops that takes longer than all waits and much of the run.
 
@@ -82,7 +86,7 @@ def _cause(
             much = imports > 0 and ns > least
         if much and waits < HIGH * time.wall_ns:
             known = lines if part == BETWEEN else ()
-            return _made(part, ns, waits, time, known, advice_at(known, program))
+            return _made(part, ns, waits, time, known, advice_at(known, program, no_stacks))
     return None
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from lotus.analysis.summary import LoaderSummary
-from lotus.analysis.verdict.rest_of_causes import rest_of
-from lotus.analysis.verdict.verdict import Verdict
+from lotus.analysis.verdict.rest_of_causes import RestOfCauses, rest_of
+from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.formatting import amount, duration, plain, share, shorten
 from lotus.reporters.run import cached_results, coverage, trial
 
@@ -65,10 +65,11 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> Iterable[str]:
 def _causes(loader: LoaderSummary) -> str:
     causes = loader.verdict.largest_causes(_MOST_CAUSES)
     rest = rest_of(causes)
+    listed: list[Cause | RestOfCauses] = [*causes, *([rest] if rest else [])]
     rows = "".join(
         f"<tr><td style='text-align:left'>{_escape(row.title)}</td><td>{share(row.share)}</td>"
         f"<td>{duration(row.ns)}</td></tr>"
-        for row in (*causes, *([rest] if rest else []))
+        for row in listed
     )
     head = "<tr><th style='text-align:left'>cause</th><th>of the loop</th><th>time</th></tr>"
     return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"

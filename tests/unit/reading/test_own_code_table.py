@@ -38,3 +38,11 @@ def test_halves_of_surrogate_pairs_are_replaced() -> None:
     assert rows["file"].tolist() == ["/t?.py", "/t.py"]
     assert rows["function"].tolist() == ["<module>", "f?"]
     assert rows["text"].tolist() == ["", "?"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [("absent", "absent"), ("forbidden", "forbidden"), ("", ""), ("x" * 99, ""), ([], ""), (1, "")],
+)
+def test_why_there_are_no_stacks_is_one_of_few_words(stored: object, told: str) -> None:
+    assert LauncherRecord({"no_stacks": stored}).no_stacks == told

@@ -239,6 +239,15 @@ def test_a_kernel_that_hides_system_calls_still_tells_cpu_time_and_memory(
     assert [row[1] for row in record["memory"]] == [os.getpid()]
 
 
+def test_why_there_are_no_stacks_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking_sampler, "refusal_here", lambda: "forbidden")
+    with BlockingSampler(tmp_path):
+        pass
+    assert launcher_record.read(tmp_path).no_stacks == "forbidden"
+
+
 def test_both_helpers_are_interrupted_before_either_is_waited_for(tmp_path: Path) -> None:
     """Each takes up to a second to write what it has."""
     calls: list[str] = []

@@ -120,6 +120,31 @@ def test_without_py_spy_nothing_happens(folder: Path, monkeypatch: pytest.Monkey
     sampler.consider({12: 600}, 600, 0.5, {11, 12})
     sampler.sample.finish()
     assert sampler.sample.stacks == []
+    assert sampler.sample.refusal == py_spy_child.refusal_here() == "absent"
+
+
+def test_a_kernel_that_forbids_it_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(folder)
+    monkeypatch.setattr(py_spy_child, "forbidden_by_yama", lambda user: True)
+    sampler = OwnCodeSampler(folder)
+    sampler.consider({12: 60}, 60, 0.5, {11, 12})
+    assert sampler.sample.pid == -1
+    assert sampler.sample.refusal == "forbidden"
+
+
+@pytest.mark.parametrize(
+    ("words", "refusal"),
+    [("Error: Permission denied (os error 13)", "forbidden"), ("Error: No such process", "")],
+)
+def test_one_that_complains_that_it_may_not_look_is_told(
+    folder: Path, words: str, refusal: str
+) -> None:
+    stand_in(folder, f'rm "$file"; echo "{words}" >&2; exit 1')
+    sampler = OwnCodeSampler(folder)
+    sampler.consider({12: 60}, 60, 0.5, {11, 12})
+    collect(sampler)
+    assert sampler.sample.refusal == refusal
+    assert sampler.sample.stacks == []
 
 
 def test_the_programs_innermost_lines_are_read_at_once(folder: Path) -> None:

@@ -28,6 +28,7 @@ from lotus.analysis.observations.own_code import (
 from lotus.analysis.replay.gain_prediction import GainPrediction
 from lotus.analysis.verdict.advice.resources import Resources, resources
 from lotus.analysis.verdict.loop_time.batch_making import core_shared
+from lotus.common import py_spy_program
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Circumstances:
     threads_set_at: str = ""  # `file:line` at which the program sets them; "": not known
     library_threads_set: str = ""  # what gives other libraries several, with its place
     hot_in_collate: list[HotFunction] = field(default_factory=list)
+    no_stacks: str = ""  # why there are no stack samples, as `Run.no_stacks`; "": not known
     dataset: str = ""  # name of its class; "": not known
     # The operation within each that has most of its time, by its name; "": none has.
     inner: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +87,11 @@ class Circumstances:
         """True if the program sets torch's threads: it was seen to, or they exceed the cores."""
         seen = self.threads_set_at and self.torch_threads != 1
         return bool(seen) or self.torch_threads > self.machine_cores
+
+    @property
+    def stacks_fix(self) -> str:
+        """What would let stacks be sampled, if that was not possible; else ""."""
+        return py_spy_program.FIXES.get(self.no_stacks, "")
 
     @property
     def predict(self) -> GainPrediction | None:
@@ -121,6 +128,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         hot_in_sampler=hot_functions(scope.own_code, "sampler"),
         hot_in_collate=hot_functions(scope.own_code, "collate"),
         hot_in_step=hot_lines(scope.own_code, "step"),
+        no_stacks=scope.no_stacks,
         spawned=settings.get("start_method") in ("spawn", "forkserver"),
         level=scope.level,
         partial=scope.partial,

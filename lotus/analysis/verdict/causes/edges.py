@@ -70,6 +70,8 @@ def _against_step(charge: Charge, around: Circumstances) -> Advice:
     if around.hot_in_step:
         lines = (f"{share(line.share)} at {line.quoted}" for line in around.hot_in_step)
         text += f" Stack samples: {', '.join(lines)}."
+    elif around.stacks_fix:
+        text += f" To see which lines take the time: {around.stacks_fix}; then trace again."
     else:
         text += " While it runs, `lotus attach PID` shows which lines take the time."
     if _step_waits(charge):

@@ -5,21 +5,26 @@ from collections.abc import Sequence
 from lotus.analysis.observations.own_code import HotFunction
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Evidence, always
 from lotus.common.formatting import duration, plural, share
+from lotus.common.py_spy_program import ABSENT, FIXES
 
 OUTSIDE_PART = "outside"  # of all loops
 _ADVICE = "No loader setting changes this: look at what the program does there"
 
 
-def advice_at(lines: Sequence[HotFunction], program: str = "-- python train.py") -> str:
+def advice_at(
+    lines: Sequence[HotFunction], program: str = "-- python train.py", no_stacks: str = ""
+) -> str:
     """Return the advice.
 
     `lines`: the program's own at which the time was spent, if known; `program`: the end of a
-    command of py-spy that shows its functions.
+    command of py-spy that shows its functions; `no_stacks`: as `Run.no_stacks`.
     """
     if not lines:
+        # As its parent, py-spy may look into a program also where lotus may not.
+        first = f"{FIXES[ABSENT]}; then " if no_stacks == ABSENT else ""
         return (
             f"{_ADVICE} (checkpoints, evaluation, logging, loading of data or models). To see its "
-            f"functions: py-spy record -o profile.svg {program}"
+            f"functions: {first}py-spy record -o profile.svg {program}"
         )
     seen = ", ".join(f"{share(line.share)} at {line.quoted}" for line in lines)
     return f"{_ADVICE}, less often or in less time. Stack samples of it: {seen}."

@@ -238,7 +238,10 @@ def _against_handover(charge: Charge, around: Circumstances) -> Advice:
             "numpy or torch.",
             CODE.or_code(of_program(around.hot_in_sampler)),
         )
-    return Advice("Look for a slow sampler or batch sampler: it runs in the main process.")
+    look = "Look for a slow sampler or batch sampler: it runs in the main process."
+    if around.stacks_fix:
+        look += f" To see its functions: {around.stacks_fix}; then trace again."
+    return Advice(look)
 
 
 HANDOVER = CauseRow(

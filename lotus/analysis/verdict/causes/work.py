@@ -365,7 +365,8 @@ def _dataset_title(charge: Charge, around: Circumstances) -> str:
 def _against_dataset(charge: Charge, around: Circumstances) -> Advice:
     if around.level == "sample":
         return _record_operations(around)
-    look = " To see its functions: lotus trace --py-spy, then lotus map."
+    first = f"{around.stacks_fix}; then " if around.stacks_fix else ""
+    look = f" To see its functions: {first}lotus trace --py-spy, then lotus map."
     if around.hot:
         chain = " > ".join(map(str, _shown(around.hot)))
         look = f" {around.hot[-1].share:.0%} of its stack samples were in {chain}."
@@ -427,6 +428,8 @@ def _against_collate(charge: Charge, around: Circumstances) -> Advice:
         return _against_work(charge, around)
     hot = _hot_in_collate(around)
     seen = f" {hot.share:.0%} of its stack samples were in {hot}." if hot else ""
+    if not around.hot_in_collate and around.stacks_fix:
+        seen = f" To see its functions: {around.stacks_fix}; then trace again."
     cheaper = (
         f"Make collate_fn cheaper.{seen} Stack tensors once instead of copying or padding in "
         "Python, and do once, ahead of time, what is the same in each epoch. "
