@@ -16,6 +16,12 @@ from lotus.analysis.observations.looks import (
     looks_at,
 )
 from lotus.analysis.observations.own_code import HotFunction, is_of_program, of_program
+from lotus.analysis.samples.delayed_acks import (
+    DELAYED_FACTS,
+    DELAYED_SHARE,
+    MOST_DELAYED,
+    delayed_share,
+)
 from lotus.analysis.samples.mutual_slowing import (
     SHARES_LIMIT,
     SHARES_NONE,
@@ -49,6 +55,7 @@ _IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
 _FAR_MORE, _NEARLY_ALL = 4.0, 0.8
 _WAITING = 0.5  # off the CPU for more than this share: waits, does not compute
 _PACED = ("sleep", "socket", "events")  # how a thread awaits its turn at a limit
+_OF_NETWORK = ("socket", "events", LOCAL_SOCKET)
 _MOST_OF_FETCH = 0.5
 # A process that answers at once: those who ask it pack and unpack for this share of their time, or
 # it computes on so many cores.
@@ -61,6 +68,7 @@ _FACTS = (
         "shared_pace_ns": "From a sample to the next one of any worker, where even, nanoseconds.",
     }
     | SLOWING_FACTS
+    | DELAYED_FACTS
     | WAITING_FACTS
 )
 
@@ -95,6 +103,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                 ):
                     evidence["shared_pace_ns"] = shared_pace_ns(ledger.scope)
                     evidence["mutual_slowing"] = mutual_slowing(ledger.scope)
+                    evidence[DELAYED_SHARE] = delayed_share(ledger.scope)
                 ns = ledger.take_component(place)
                 own = max(1.0 - ledger.delay_share, 0.01)
                 yield Charge(
@@ -261,6 +270,14 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
     if slowing <= SHARES_NONE:
         helps = OVERLAPS
     workers = more_workers(around, waits=True, steady=reason != LOCAL_SOCKET)
+    delayed = Evidence(charge.evidence)[DELAYED_SHARE]
+    if reason in _OF_NETWORK and delayed >= MOST_DELAYED:
+        return workers.after(
+            f"{share(delayed)} of the samples take some 40 ms, for which Linux delays the "
+            "acknowledgement of a packet: where client or server sends a message in several small "
+            "pieces, set TCP_NODELAY there, or send it at once. Otherwise, it "
+            f"{words}: {helps}"
+        ).or_code()
     return workers.after(f"It {words}: {helps}")
 
 
