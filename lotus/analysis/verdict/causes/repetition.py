@@ -19,7 +19,8 @@ def _repeated(ledger: Ledger) -> Iterable[Charge]:
         step = ledger.step_left_ns * again
         ledger.step_left_ns -= step
         ns = ledger.take_share(again) + step
-        yield Charge(SAMPLES_TWICE.kind, SAMPLES_TWICE.title, ns, {"times_read": times})
+        evidence = {"times_read": times}
+        yield Charge(SAMPLES_TWICE.kind, SAMPLES_TWICE.title, ns, evidence, step_ns=step)
 
 
 def how_often(times: float, workers: int) -> str:

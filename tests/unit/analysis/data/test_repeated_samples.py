@@ -42,6 +42,18 @@ def test_equal_first_batches_mean_that_all_workers_read_the_same() -> None:
     assert judged(run).causes[0].kind == "operation"
 
 
+def test_steps_that_repeated_samples_take_are_no_waits() -> None:
+    run = with_first([(0, 0, 7, "", None), (1, 0, 7, "", None), (2, 0, 7, "", None)])
+    waited = judged(run).input_share
+    run.waits["step_ns"] += run.waits["wait_ns"].sum()  # as if the steps were most of the loop
+    judgement = judged(run)
+    first = judgement.causes[0]
+    assert first.kind == "samples-twice"
+    assert first.share == pytest.approx(2 / 3, abs=0.1)
+    assert first.wait_share < 1
+    assert judgement.input_share < 0.1 < waited
+
+
 def test_workers_with_unequal_shares_of_the_data_do_not_read_the_same() -> None:
     # GIVEN samples that begin alike, and a worker that makes most of the batches
     run = with_first([(0, 0, 7, "", None), (1, 0, 7, "", None), (2, 0, 7, "", None)])
