@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST_LOG, _MEMORY_PER_BYTE = 1 << 29, 20
 _ASCII_BARS = {ord(part): "#" for part in "█▉▊▋▌"} | {ord(part): " " for part in "▍▎▏"}
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
-_VERDICT = re.compile(r"^([A-Z][A-Z -]+)(?=:)", re.MULTILINE)
+_VERDICT = re.compile(r"^([A-Z][A-Z ,-]+)(?=:)", re.MULTILINE)
 _HEADING = re.compile(
     r"^(?:Where the .*|Why(?= \()|next step:|expected:|try it:|after that:|step \d,(?= for ))",
     re.MULTILINE,

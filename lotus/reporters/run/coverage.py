@@ -11,6 +11,7 @@ from lotus.analysis.common.columns import integer, records
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
+from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE
 from lotus.analysis.verdict.verdict import STANDSTILL, Cause, Verdict
 from lotus.common.formatting import (
     amount,
@@ -78,7 +79,7 @@ def coverage(summary: Summary) -> str:
 
 def verdict_colour(judged: Verdict) -> str:
     """Return the colour of the verdict on a terminal."""
-    if judged.step_lacks_cores:
+    if judged.step_lacks_cores or _repeats(judged):
         return "red"
     colours = {"consumer-bound": "green", "unknown": "yellow"}
     return colours.get(judged.kind, "red" if judged.degree != "moderately" else "yellow")
@@ -88,6 +89,8 @@ def verdict_words(judged: Verdict) -> str:
     """Return the verdict in capitals; a loop bound by its training step is not input-bound."""
     if judged.step_lacks_cores:
         return "NOT INPUT-BOUND, BUT SHORT OF CORES"
+    if _repeats(judged):
+        return "NOT INPUT-BOUND, BUT SAMPLES REPEAT"
     if judged.kind in ("input-bound", "consumer-bound"):
         return f"{judged.degree.upper()} INPUT-BOUND"
     if judged.kind == OUTSIDE.kind:
@@ -95,6 +98,12 @@ def verdict_words(judged: Verdict) -> str:
     if judged.kind == STANDSTILL:
         return "NOTHING MOVES"
     return judged.kind.upper().replace("UNKNOWN", "NO VERDICT")
+
+
+def _repeats(judged: Verdict) -> bool:
+    """Return True if the loop does not wait, but is longer for samples that come more than once."""
+    first = judged.causes[0].kind if judged.causes else ""
+    return judged.kind == "consumer-bound" and first == SAMPLES_TWICE.kind
 
 
 def loader_lines(loader: LoaderSummary) -> Iterator[str]:

@@ -144,6 +144,8 @@ def test_on_a_terminal_the_verdict_is_coloured(monkeypatch: pytest.MonkeyPatch) 
     assert shown.startswith("\x1b[1;31mHIGHLY INPUT-BOUND\x1b[0m: The loop")
     assert "\x1b[1mnext step:\x1b[0m wait" in shown
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == WORDS
+    short = closing.styled("NOT INPUT-BOUND, BUT SHORT OF CORES: 40% is lost")
+    assert short == "\x1b[1;31mNOT INPUT-BOUND, BUT SHORT OF CORES\x1b[0m: 40% is lost"
     monkeypatch.setenv("NO_COLOR", "1")
     assert closing.styled(WORDS) == WORDS
 

@@ -12,6 +12,7 @@ from lotus.analysis.common.scope import scopes
 from lotus.analysis.data.repeated_samples import divided_data, shared_generators
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from lotus.inside.trace.fetches.sample_digests import KEPT
+from lotus.reporters.run.coverage import verdict_words
 from tests.unit.simulated import Plan
 
 
@@ -52,6 +53,8 @@ def test_steps_that_repeated_samples_take_are_no_waits() -> None:
     assert first.share == pytest.approx(2 / 3, abs=0.1)
     assert first.wait_share < 1
     assert judgement.input_share < 0.1 < waited
+    run.waits["step_ns"] *= 10
+    assert verdict_words(judged(run)) == "NOT INPUT-BOUND, BUT SAMPLES REPEAT"
 
 
 def test_workers_with_unequal_shares_of_the_data_do_not_read_the_same() -> None:
