@@ -12,6 +12,8 @@ COMPUTING, SHARED_LOCK, LOCK = "computing", "shared-lock", "lock"
 LOCAL_SOCKET = "local-socket"  # to another process of this machine
 # Observations of the training loop, not of those who make batches: in `next`, and between two.
 NEXT, STEP = "(next)", "(step)"
+# Observations of the making of batches that are of no operation.
+OWN_CODE, COLLATE = "", "collate"
 # Fewer observations than these are not used.
 LEAST_LOOKS = 10
 # A thread that is observed at a lock for this share of its time takes turns with others.
@@ -49,23 +51,42 @@ class Looks:
         return max(self.shares, key=lambda reason: self.shares[reason])
 
 
+def of_makers(scope: Scope) -> pd.DataFrame:
+    """Return the observations of threads while they made batches of this loader.
+
+    A main process that makes batches as well, those of a loader without workers, does not count.
+    """
+    blocking = scope.blocking
+    makers = pd.unique(integer(scope.batches, "pid"))
+    making = np.isin(integer(blocking, "pid"), makers)
+    if len(blocking):
+        making &= ~blocking["operation"].isin([NEXT, STEP]).to_numpy()
+    return blocking[making]
+
+
 def looks_at(blocking: pd.DataFrame, operation: str, time_share: float) -> Looks:
     """Return the observations of threads in an operation ("": in the data set's own code).
 
-    `time_share` is its share of the time in which batches are made. What follows an operation in
-    its sample is taken for it: if it was observed far more often than that, nothing is known.
+    `time_share` is its share of the time in which batches are made. If its observations are of
+    other code too, nothing is known.
     """
     if not len(blocking):
         return Looks()
     looks = number(blocking, "looks")
     making = ~blocking["operation"].isin([NEXT, STEP]).to_numpy()
     mine = making & (blocking["operation"] == operation).to_numpy()
-    count, everything = int(looks[mine].sum()), float(looks[making].sum())
+    count, everything = int(looks[mine].sum()), int(looks[making].sum())
+    return Looks() if takes_others(count, everything, time_share) else _looks(blocking[mine])
+
+
+def takes_others(count: int, everything: int, time_share: float) -> bool:
+    """Return True if an operation has far more observations than its share of the time.
+
+    What follows an operation in its sample is taken for it.
+    """
     share = ratio(count, everything)
     slack = 3 * np.sqrt(max(time_share * (1 - time_share), 0.01) / max(everything, 1.0))
-    if share > 1.5 * time_share + slack:
-        return Looks()
-    return _looks(blocking[mine])
+    return bool(share > 1.5 * time_share + slack)
 
 
 def looks_of_main(scope: Scope) -> Looks:

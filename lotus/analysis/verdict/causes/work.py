@@ -14,6 +14,7 @@ from lotus.analysis.observations.looks import (
     SHARED_LOCK,
     Looks,
     looks_at,
+    of_makers,
 )
 from lotus.analysis.observations.own_code import HotFunction, is_of_program, of_program
 from lotus.analysis.samples.delayed_acks import (
@@ -129,7 +130,7 @@ def _looks(ledger: Ledger, place: int, time_share: float) -> Looks:
     known = {OPERATION.kind: parts.names[place], DATASET.kind: OWN_CODE, COLLATE.kind: "collate"}
     if parts.kinds[place] not in known:
         return Looks()
-    return looks_at(ledger.scope.blocking, known[parts.kinds[place]], time_share)
+    return looks_at(of_makers(ledger.scope), known[parts.kinds[place]], time_share)
 
 
 def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from lotus.analysis.common.scope import scopes
-from lotus.analysis.observations.looks import Looks, looks_at
+from lotus.analysis.observations.looks import Looks, looks_at, of_makers
 from lotus.analysis.verdict.causes import work
 from lotus.analysis.verdict.verdict import Verdict, verdict
 from tests.unit.simulated import Plan
@@ -198,6 +198,17 @@ def test_what_was_met_far_more_often_than_its_time_is_not_believed() -> None:
     assert looks_at(table, "Quick", 0.05) == Looks()
     assert looks_at(table, "Quick", 0.8).shares == {"sleep": 1.0}
     assert looks_at(table, "Slow", 0.2).blocked_share == 0.0
+
+
+def test_looks_at_another_loader_s_making_do_not_count() -> None:
+    """Of a main process that makes a validation's batches by itself, as that of the training."""
+    run = slow()
+    rows = [(100, "Slow", "computing", 50), (1, "Slow", "sleep", 50), (1, "(next)", "events", 50)]
+    run.blocking = pd.DataFrame(rows, columns=["pid", "operation", "reason", "looks"])
+    run.blocking["worker"] = 0
+    scope = scopes(run)[0]
+    assert of_makers(scope)[["pid", "looks"]].to_numpy().tolist() == [[100, 50]]
+    assert judged(run).causes[0].evidence["looks"] == 50
 
 
 def held(run: SimpleNamespace, operation: str, lock: int, threads: int = 1) -> SimpleNamespace:
