@@ -16,6 +16,7 @@ from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.machine.device_share import DeviceShare, device_share
 from lotus.analysis.machine.unmeasured import without_core
+from lotus.analysis.observations.blocked_time import blocked_time
 from lotus.analysis.observations.own_code import HotFunction, hot_lines
 from lotus.analysis.ranks.held_up import HeldUp, held_up
 from lotus.analysis.ranks.rank_run import RankRun
@@ -61,6 +62,7 @@ class LoaderSummary:
     phases: dict[str, float]  # waits by phase, nanoseconds; they add up to wait_ns
     operations: pd.DataFrame
     other_time: pd.DataFrame
+    blocked: pd.DataFrame
     books: pd.DataFrame
     slowest: pd.DataFrame
     slow_batches: pd.DataFrame
@@ -251,6 +253,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
         phases=ledger.phases,
         operations=operation_table(scope),
         other_time=worker_time_table(scope),
+        blocked=blocked_time(run, scope),
         books=books(scope),
         slowest=slowest_samples(scope, slowest),
         slow_batches=slow_batches(scope, slowest),

@@ -15,24 +15,44 @@ from lotus.analysis.summary import LoaderSummary
 from lotus.common.formatting import amount, operation_name, share
 from lotus.reporters.base.chart_parts import (
     BLUE,
+    GREEN,
     GREY,
     IDLE_GREY,
     IN_COLLATE,
     LONG_NAME,
     ORANGE,
     OWN_CODE,
+    PINK,
     RED,
+    SKY,
     STEP,
     WAIT,
+    YELLOW,
     bars_height,
     label,
     names_axis,
 )
 from lotus.reporters.base.console import LEFT, RIGHT, rows_of, tight
 from lotus.reporters.base.page import Chart, Table
-from lotus.reporters.run import coverage, report_columns, time_bars
+from lotus.reporters.run import blocked_words, coverage, report_columns, time_bars
 
 PART_COLOURS = {"waits": WAIT, "step": STEP, "start-up": GREY, "shut-down": GREY}
+# States of threads, in the order of their bars.
+STATE_COLOURS = {
+    "computing": BLUE,
+    "lock": ORANGE,
+    "shared-lock": RED,
+    "sleep": PINK,
+    "file": OWN_CODE,
+    "storage": GREEN,
+    "page-fault": YELLOW,
+    "socket": SKY,
+    "local-socket": IN_COLLATE,
+    "events": "#7B6FD0",
+    "pipe": "#2E9E8F",
+    "child": "#8A5A2B",
+    "other": GREY,
+}
 _MOST_NAMES, _MOST_WORKERS, _MOST_CAUSES = 25, 64, 10
 
 
@@ -194,6 +214,49 @@ def shares(loader: LoaderSummary) -> Chart:
         "shares", f"What {who} time went to", {"data": [bars], "layout": layout},
         Table(headings, rows), note,
     )  # fmt: skip
+
+
+def blocked(loader: LoaderSummary) -> Chart:
+    """Return the time of operations by what threads did in it, from looks; for a table with some.
+
+    Operations of which that time is not known stand in the table only.
+    """
+    rows = rows_of(loader.blocked)
+    timed = [row for row in rows if row["ns"] >= 0]
+    names = list(dict.fromkeys(blocked_words.name_of(row) for row in timed))[:_MOST_NAMES]
+    found = {row["reason"] for row in timed}
+    data = []
+    for reason in (each for each in STATE_COLOURS if each in found):
+        of_reason = [row for row in timed if row["reason"] == reason]
+        ns = {blocked_words.name_of(row): row["ns"] for row in of_reason}
+        words = blocked_words.brief(reason)
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": words,
+                "x": [ns.get(name, 0.0) / 1e9 for name in names],
+                "y": list(range(len(names))),
+                "marker": {"color": STATE_COLOURS[reason]},
+                "hovertemplate": f"{words}: %{{x:.3g}} s<extra></extra>",
+            }
+        )
+    layout = {
+        "height": bars_height(len(names)),
+        "barmode": "stack",
+        "xaxis": {"title": {"text": "seconds, of all threads together"}},
+        "yaxis": names_axis(names),
+        "showlegend": True,
+        "legend": {"traceorder": "normal"},
+    }
+    table = report_columns.shown(report_columns.BLOCKED, loader, report_columns.PAGE)
+    return Chart(
+        "blocked",
+        "Computing and blocked, by operation",
+        {"data": data, "layout": layout},
+        Table(table.headings, table.rows(rows)),
+        "By looks at each thread, at most 50 a second. Computing: on a core, or ready without one.",
+    )
 
 
 def workers(loader: LoaderSummary) -> Chart:

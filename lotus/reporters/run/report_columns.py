@@ -12,6 +12,7 @@ from lotus.analysis.verdict.rest_of_causes import rest_of
 from lotus.analysis.verdict.verdict import Cause
 from lotus.common.formatting import amount, duration, operation_name, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, tight, tight_size
+from lotus.reporters.run import blocked_words
 
 Row = Mapping[str, Any]
 TERMINAL, PAGE = "terminal", "page"
@@ -66,6 +67,10 @@ def shown(table: Sequence[Column], loader: LoaderSummary, where: str) -> Columns
 
 def _interval(row: Row) -> str:
     return f"{share(row['low'])} to {share(row['high'])}" if row["high"] >= row["low"] else ""
+
+
+def _time_interval(row: Row) -> str:
+    return f"{tight(row['low_ns'])} to {tight(row['high_ns'])}" if row["ns"] >= 0 else ""
 
 
 def _of(name: str, words: Callable[[Any], str]) -> Callable[[Row], str]:
@@ -134,6 +139,16 @@ OPERATIONS = (
     *(Column(name, _of(f"{name}_ns", tight)) for name in ("mean", "p50", "p95", "p99", "std")),
     Column("share", _of("workers_share", share)),
     Column("off CPU", _of("waiting_share", share), when=_waits),
+)
+
+BLOCKED = (
+    Column("", blocked_words.name_of, align=LEFT),
+    Column("looks", _of("looks", amount)),
+    Column("share", _of("share", share)),
+    Column("95% interval", _interval),
+    Column("time", _of("ns", tight)),
+    Column("95% interval of the time", _time_interval, (PAGE,)),
+    Column("", blocked_words.state_of, align=LEFT),
 )
 
 SLOWEST_SAMPLES = (

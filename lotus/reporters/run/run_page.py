@@ -8,6 +8,7 @@ import pandas as pd
 from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.scope import table as table_of
 from lotus.analysis.counters.function_profile import MapSummary
+from lotus.analysis.observations.blocked_time import not_known
 from lotus.analysis.samples import distributions
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.analysis.timelines import time_series
@@ -21,6 +22,7 @@ from lotus.reporters.base.page import Chart, Section, Table
 from lotus.reporters.map import map_charts, map_report
 from lotus.reporters.ranks import rank_charts
 from lotus.reporters.run import (
+    blocked_words,
     coverage,
     loader_charts,
     next_steps,
@@ -149,6 +151,7 @@ def _loader(run: Run, summary: Summary, loader: LoaderSummary) -> list[Section]:
     quantiles = distributions.quantiles(loader.scope)
     if len(quantiles):
         inside.append(loader_charts.operations(quantiles))
+    inside += _blocked(loader)
     balance: list[str | Table | Chart] = []
     if len(loader.workers):
         balance.append(loader_charts.workers(loader))
@@ -163,6 +166,19 @@ def _loader(run: Run, summary: Summary, loader: LoaderSummary) -> list[Section]:
         Section("Slowest samples", _slowest(loader)),
         Section("Workers and ranks", balance),
     ]
+
+
+def _blocked(loader: LoaderSummary) -> list[str | Table | Chart]:
+    parts: list[str | Table | Chart] = []
+    if loader.blocked["ns"].notna().any():
+        parts.append(loader_charts.blocked(loader))
+    elif loader.blocked["share"].notna().any():
+        table = report_columns.shown(report_columns.BLOCKED, loader, report_columns.PAGE)
+        parts.append("Computing and blocked, by operation:")
+        parts.append(Table(table.headings, table.rows(rows_of(loader.blocked))))
+    parts += blocked_words.not_known(not_known(loader.blocked))
+    parts += blocked_words.contradictions(loader.blocked)
+    return parts
 
 
 def _slowest(loader: LoaderSummary) -> list[str | Table | Chart]:

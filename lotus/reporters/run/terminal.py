@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from lotus.analysis.counters.function_profile import MapSummary
 from lotus.analysis.machine.memory_readings import NOT_ALIKE, READ_ONCE
+from lotus.analysis.observations.blocked_time import not_known, noticeable
 from lotus.analysis.samples.slow_batches import SLOW_TIMES
 from lotus.analysis.summary import LoaderSummary, Summary, summarise
 from lotus.analysis.verdict.verdict import Verdict
@@ -13,12 +14,19 @@ from lotus.reporters.base.console import LEFT, plain_console, print_paragraph, p
 from lotus.reporters.base.display_names import tree
 from lotus.reporters.map import map_report
 from lotus.reporters.ranks import rank_report
-from lotus.reporters.run import coverage, next_steps, report_columns, time_bars, trial
+from lotus.reporters.run import (
+    blocked_words,
+    coverage,
+    next_steps,
+    report_columns,
+    time_bars,
+    trial,
+)
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
 
-_MOST_OPERATIONS, _MOST_WORKERS, _MOST_CAUSES, _MOST_LOADERS = 25, 16, 5, 4
+_MOST_OPERATIONS, _MOST_WORKERS, _MOST_CAUSES, _MOST_LOADERS, _MOST_BLOCKED = 25, 16, 5, 4, 8
 
 
 def report(run: Any) -> str:
@@ -74,6 +82,7 @@ def _loader(console: "Console", loader: LoaderSummary, summary: Summary, in_full
     if in_full:
         _causes(console, loader)
         _operations(console, loader)
+        _blocked(console, loader)
         _batches(console, loader, summary.threshold_ns)
         _workers(console, loader)
         _ranks(console, loader)
@@ -175,6 +184,22 @@ def _operations(console: "Console", loader: LoaderSummary) -> None:
     omitted = len(loader.operations) - _MOST_OPERATIONS
     if omitted > 0:
         console.print(f"  and {omitted} more: see --json", style="dim")
+
+
+def _blocked(console: "Console", loader: LoaderSummary) -> None:
+    rows = noticeable(loader.blocked)
+    table = report_columns.shown(report_columns.BLOCKED, loader, report_columns.TERMINAL)
+    shown = table.rows(rows_of(rows.head(_MOST_BLOCKED)))
+    title = "Blocked (share of the looks at it; time: of all threads together)"
+    print_table(console, title, table.headings, shown, names_in=(0,))
+    if omitted := len(rows) - len(shown):
+        console.print(f"  and {omitted} more: see --json", style="dim")
+    lines = [*blocked_words.not_known(not_known(loader.blocked))]
+    lines += blocked_words.contradictions(rows)
+    if lines and not shown:
+        console.print("\nBlocked", style="bold")
+    for line in lines:
+        print_paragraph(console, "", line)
 
 
 def _batches(console: "Console", loader: LoaderSummary, threshold_ns: float) -> None:

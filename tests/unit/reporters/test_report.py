@@ -107,8 +107,8 @@ def test_the_document_has_the_numbers_of_the_report() -> None:
     assert {row["whole"] for row in loader["books"]} == {"sample", "fetch"}
     assert set(loader) == {
         "loader", "ranks", "settings", "verdict", "times", "phases", "operations", "other_time",
-        "books", "slowest_samples", "slow_batches", "batches", "order", "workers", "rank_times",
-        "epochs", "passes", "coverage", "counted", "held_up", "device",
+        "blocked", "books", "slowest_samples", "slow_batches", "batches", "order", "workers",
+        "rank_times", "epochs", "passes", "coverage", "counted", "held_up", "device",
     }  # fmt: skip
 
 
