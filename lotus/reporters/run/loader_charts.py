@@ -255,7 +255,8 @@ def blocked(loader: LoaderSummary) -> Chart:
         "Computing and blocked, by operation",
         {"data": data, "layout": layout},
         Table(table.headings, table.rows(rows)),
-        "By looks at each thread, at most 50 a second. Computing: on a core, or ready without one.",
+        "By looks at each thread, at most 50 a second. Computing: on a core, or ready without one."
+        + (" What is not known is in the table only." if len(timed) < len(rows) else ""),
     )
 
 
