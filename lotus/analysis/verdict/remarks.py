@@ -35,7 +35,7 @@ def doubt(use: CoreUse) -> str:
     waited += "".join(f", the {what} for {threads.delay_share:.0%}" for what, threads in more)
     if use.step.crowded:
         waited += ", and the threads of a step waited for each other"
-    return f"The machine was busy: {others}{waited}."
+    return f"The machine was busy: {others}{waited}. Measure again when it is not."
 
 
 def flaws(around: Circumstances, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:

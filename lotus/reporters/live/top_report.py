@@ -101,9 +101,10 @@ def _title(view: View, run: str, width: int) -> list[ScreenLine]:
         "killed": f"killed; last sign of life {clock}, after {_time(view.elapsed_ns)}",
         "elsewhere": f"on another machine; last sign of life {clock} ({_time(view.age_ns)} ago)",
     }[view.state]
-    if view.state == "ended":
-        how = f"by signal {view.signal}" if view.signal else f"code {view.exit_code}"
-        text += f" ({how})"
+    if view.state == "ended" and view.signal:
+        text += f" (by signal {view.signal})"
+    elif view.state == "ended" and view.exit_code is not None:  # None: it was only observed
+        text += f" (code {view.exit_code})"
     lines = _wrapped(f"{plain(run)}: {text}", width, "bold")
     if view.command:
         lines.append(ScreenLine(_cut(f"  {plain(view.command)}", width), "dim"))

@@ -249,7 +249,8 @@ def gain_words(cause: Cause, judged: Verdict) -> str:
     bound = "at least " if judged.doubt and not cause.delay_ns else ""
     most = cause.gain >= cause.at_once or (judged.doubt and cause.kind == PREFETCH.kind)
     bound = "at most " if most else bound
-    return f"{bound}{factor(cause.gain)} times as fast"
+    with_delay = ", with its time without a core" if cause.delay_ns and not most else ""
+    return f"{bound}{factor(cause.gain)} times as fast{with_delay}"
 
 
 def interval(cause: Cause) -> str:

@@ -97,6 +97,12 @@ def test_ranks_stand_in_a_line_each_and_the_worst_in_full() -> None:
     assert not any(line.startswith("rank 1 on host") for line in text)
 
 
+@pytest.mark.parametrize(("code", "told"), [(0, True), (None, False)])
+def test_a_program_that_was_only_observed_has_no_exit_code(code: int | None, told: bool) -> None:
+    view = replace(running(group([IDLE])), state="ended", exit_code=code)
+    assert ("(code " in shown(view)) == told
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

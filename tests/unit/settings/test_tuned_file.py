@@ -444,6 +444,21 @@ def test_the_exit_code_of_the_program_is_kept_and_a_wrong_command_told(
     )
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_settings_that_change_nothing_are_said_to(
+    changed: bool,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = Setting(0) if changed else TRAIN.setting
+    tuned_file.write(tmp_path / "tuned.json", Tuned((dataclasses.replace(TRAIN, before=own),)))
+    assert cli.main(["run", "--", "sh", "-c", "exit 0"]) == 0
+    said = "lotus: tuned.json: the program's own settings, so it runs as it is"
+    assert (said in capfd.readouterr().err) is not changed
+
+
 @pytest.mark.parametrize(
     ("found_for", "run_as", "same"),
     [
