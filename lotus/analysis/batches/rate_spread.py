@@ -1,8 +1,9 @@
 """How sure the rates of steps and of making batches are, from how batches vary."""
 
 import numpy as np
+import pandas as pd
 
-from lotus.analysis.common.columns import number
+from lotus.analysis.common.columns import integer, number
 from lotus.analysis.common.scope import Scope
 from lotus.common import bootstrap
 
@@ -16,12 +17,15 @@ def rate_spread(scope: Scope, table: str, name: str) -> tuple[float, float]:
     """Return factors (low, high) of the rate at which batches take `name` of a scope's `table`.
 
     A 95 % interval by a block bootstrap of the times, as neighbouring batches are alike; (1, 1)
-    where there are too few batches to tell.
+    where there are too few batches to tell. Ranks that differ do not make it wider.
     """
-    times = number(getattr(scope, table), name)
-    times = times[np.isfinite(times) & (times > 0)][:_MOST_BATCHES]
-    if len(times) < _LEAST_BATCHES:
+    frame = getattr(scope, table)
+    times = number(frame, name)
+    known = np.flatnonzero(np.isfinite(times) & (times > 0))[:_MOST_BATCHES]
+    if len(known) < _LEAST_BATCHES:
         return 1.0, 1.0
+    of_ranks = pd.Series(times[known]).groupby(integer(frame, "rank")[known])
+    times = times[known] / of_ranks.transform("mean").to_numpy()
     generator = np.random.default_rng(_SEED)
     deviations = bootstrap.mean_deviations(times, bootstrap.REPLICATES, generator)
     low, high = np.percentile(1.0 + deviations, _OUTSIDE)

@@ -32,3 +32,15 @@ def test_steps_that_come_in_long_runs_are_less_sure() -> None:
 def test_few_batches_do_not_tell() -> None:
     run = Plan(batches=6).run()
     assert rate_spread(scopes(run)[0], "batches", "fetch_ns") == (1.0, 1.0)
+
+
+def test_a_slow_rank_makes_nothing_less_sure() -> None:
+    run = Plan(batches=200).run()
+    steps = np.random.default_rng(3).normal(100.0, 10.0, len(run.waits))
+    half = np.arange(len(steps)) >= len(steps) // 2
+    run.waits["step_ns"] = steps
+    alike = rate_spread(scopes(run)[0], "waits", "step_ns")
+    run.waits.loc[half, "step_ns"] *= 100
+    run.waits.loc[half, "rank"] = 1
+    low, high = rate_spread(scopes(run)[0], "waits", "step_ns")
+    assert high - low == pytest.approx(alike[1] - alike[0], rel=0.3)
