@@ -95,12 +95,25 @@ def _run(arguments: list[str]) -> int:
         verbs = ", ".join(f"lotus {name.replace('_', ' ')}" for name in begun)
         say(f"lotus: {arguments[0]!r} is no command by itself; there are: {verbs}")
         return 2
-    # Only the verb of the command line is imported; all of them for `--help` and a wrong verb.
+    elif not arguments[0].startswith("-") and arguments[0].replace(" ", "_") not in names:
+        say(f"lotus: there is no command {arguments[0]!r}; {_instead(arguments[0], names)}")
+        return 2
+    # Only the verb of the command line is imported; all of them for `--help`.
     wanted = [name for name in names if arguments[:1] == [name.replace("_", " ")]] or names
     args, unknown = (whole := parser(wanted)).parse_known_args(arguments)
     if unknown:
         _refuse(whole, args, arguments, unknown)
     return int(args.run(args))
+
+
+def _instead(word: str, names: Sequence[str]) -> str:
+    """Return what somebody may have meant by a word that is no verb, and where all are listed."""
+    import difflib
+
+    verbs = [name.replace("_", " ") for name in names]
+    near = difflib.get_close_matches(word, verbs, n=1)
+    meant = f"did you mean `lotus {near[0]}`? " if near else ""
+    return f"{meant}`lotus --help` lists the commands"
 
 
 def _refuse(

@@ -119,6 +119,18 @@ def test_a_wrong_option_is_a_usage_error(
     assert arguments[1] in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"), [("trase", "did you mean `lotus trace`? "), ("xyz", "")]
+)
+def test_a_word_that_is_no_verb_is_one_line(
+    word: str, meant: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([word, "--", "python", "train.py"]) == 2
+    assert capfd.readouterr().err == (
+        f"lotus: there is no command '{word}'; {meant}`lotus --help` lists the commands\n"
+    )
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_a_shell_completes_verbs_and_options(
     shell: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
