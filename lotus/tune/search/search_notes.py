@@ -15,6 +15,7 @@ from lotus.tune.search.default_space import step_of
 from lotus.tune.search.trial_rates import Checked, Speedup
 from lotus.tune.search.trial_runner import Read, RuledOut, TrialRow
 
+_TELLS_NOTHING = 100.0  # times the lower end of an interval
 _SLOWED = 2.0  # slowdown of a step beside workers from which it is reported
 _THREADED = 1.3  # cores kept busy by a step from which it counts as multi-threaded
 _APART = 0.15  # relative difference of trials and the program itself from which it is reported
@@ -102,6 +103,9 @@ def speedup(shown: Speedup) -> str:
     if shown.pairs == 1:
         return f"{shown.mean:.3g} times as fast (one pair of blocks: no interval)"
     by = f"{plural(shown.pairs, 'pair')} of blocks" if shown.pairs else "from separate trials"
+    if shown.high > _TELLS_NOTHING * shown.low:
+        what = by if shown.pairs else "trials"
+        return f"{shown.mean:.3g} times as fast ({what} differ too much to tell)"
     return (
         f"{shown.mean:.3g} times as fast (95 % interval {shown.low:.3g} to {shown.high:.3g}, {by})"
     )

@@ -180,6 +180,10 @@ def test_one_pair_has_no_interval() -> None:
         "(one pair of blocks: no interval)"
     )
     assert "1.2 to 1.8, 2 pairs" in search_notes.speedup(Speedup(1.5, 1.2, 1.8, 2))
+    wide = search_notes.speedup(Speedup(0.351, 1.6e-5, 7.6e3, 2))
+    assert wide == "0.351 times as fast (2 pairs of blocks differ too much to tell)"
+    apart = search_notes.speedup(Speedup(2.0, 0.0, 1e6, 0))
+    assert apart == "2 times as fast (trials differ too much to tell)"
 
 
 def test_without_a_file_no_command_is_shown_that_needs_it() -> None:
