@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from lotus.analysis.attached import phases
-from lotus.attach.stacks import read_frames, stack_phases
+from lotus.attach.stacks import stack_phases
 from lotus.attach.stacks.source_lines import SourceLines, SourceLoop
 from lotus.attach.stacks.stack_phases import Label, Site
 from native_map.recording.python_frame import Frame
@@ -456,25 +456,6 @@ def test_an_iterator_that_is_made_in_another_loop_is_of_the_loop_that_takes_its_
     between = label(stack("<module> /app/train.py:65", "main /app/train.py:63", "save /app/m.py:9"))
     assert (between.phase, between.loop) == (phases.OUTSIDE, -1)
     assert stack_phases.made_elsewhere([steps, stack(*FORKED)], [SITE]) == {}
-
-
-def test_python_before_3_11_does_not_tell_classes() -> None:
-    frames = read_frames.qualified(stack("__call__ /app/data.py:12"), Sources())
-    assert frames[0].function == "Blur.__call__"
-
-
-@pytest.mark.parametrize("function", ["", "a\x00b", "x" * 3000, "\ufffd\ufffd"])
-def test_torn_stacks_are_known(function: str) -> None:
-    assert read_frames.is_torn([Frame("main", TRAIN, 1), Frame(function, TRAIN, 2)])
-    assert not read_frames.is_torn(stack(*NEXT))
-
-
-def test_a_word_without_a_line_is_no_file() -> None:
-    # As py-spy 0.4 read it of Lightning, with 3216263545 as its line.
-    assert read_frames.is_torn([Frame("main", TRAIN, 1), Frame("__package__", "__doc__", 0)])
-    # Of code that a program compiles under a name, the line is known.
-    assert not read_frames.is_torn([Frame("<module>", "cell", 1)])
-    assert not read_frames.is_torn([Frame("<module>", TRAIN, 0)])
 
 
 def test_the_step_of_a_frameworks_loop_is_what_it_calls() -> None:
