@@ -59,8 +59,8 @@ def _part_of_workers(charges: list[Charge], ledger: Ledger) -> float:
         return 0.0
     batches, waits = scope.batches, scope.waits
     of_workers = total(number(batches, "process_cpu_ns")[integer(batches, "worker") >= 0])
-    helpers = total(number(waits, "step_process_cpu_ns") - number(waits, "step_cpu_ns"))
-    helpers = max(helpers, 0.0)
+    of_step = number(waits, "step_process_cpu_ns") - number(waits, "step_cpu_ns")
+    helpers = max(total(of_step), 0.0)
     return of_workers / (of_workers + helpers) if of_workers > helpers else 0.0
 
 

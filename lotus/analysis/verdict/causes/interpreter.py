@@ -22,7 +22,7 @@ def _interpreter(ledger: Ledger) -> Iterable[Charge]:
     evidence = _evidence(looks, python_threads(ledger.scope))
     title, ns = INTERPRETER.title, ledger.take_held(looks.shares[LOCK])
     # To receive a batch takes several turns of the interpreter, each of which it waits for again.
-    ns += ledger.take_late_sending() if ledger.scope.num_workers else 0.0
+    ns += ledger.take_late_sending()
     if ledger.made.stalls_held:
         stalls = sum(ledger.take_excess(kind).ns for kind in (BY_CHANCE, TOGETHER))
         ns += stalls
