@@ -221,7 +221,7 @@ def run(args: argparse.Namespace) -> int:
                 f"lotus: {' and '.join(map(str, documents))} are applied together; what that "
                 "gains has not been measured"
             )
-        if mode is None and shares is None and not _changes_anything(tuned):
+        if mode is None and shares is None and not tuned.changes_anything:
             say(
                 f"lotus: {' and '.join(map(str, documents))}: the program's own settings, so it "
                 "runs as it is"
@@ -231,13 +231,6 @@ def run(args: argparse.Namespace) -> int:
     for text in missing:
         say(f"lotus: {text}")
     return launcher.end_as(outcome)
-
-
-def _changes_anything(tuned: Tuned) -> bool:
-    return any(
-        entry.setting != entry.before or entry.cache is not None or entry.alternatives
-        for entry in tuned.loaders
-    )
 
 
 def _say_allowed(tuned: Tuned, allowed: list[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from lotus.commands.common import arguments, options
 from lotus.commands.common import output as outputs
+from lotus.settings import tuned_file
 from lotus.settings.tuned_file import DEFAULT
 
 NAME = "tune"
@@ -39,12 +40,13 @@ turn. Then it is ended at once: none of its `finally` blocks and atexit
 functions runs, and the processes that it started get SIGTERM. With --apply it
 continues instead.
 
-Without -f a loop of less than a second is not tuned, and no file of settings is
-overwritten. A setting is recommended only if the program's own steps show it to
-be faster by 5 % or more, with the whole 95 % interval above 1; where they
-cannot be measured, trials must show it. Where the step uses several threads of
-torch, it is also timed with fewer, which leaves cores to workers: a setting may
-then have torch_threads, for torch.set_num_threads in the training process.
+Without -f a loop of less than a second is not tuned, and a file of settings is
+overwritten only if lotus tune wrote it and found no gain. A setting is
+recommended only if the program's own steps show it to be faster by 5 % or more,
+with the whole 95 % interval above 1; where they cannot be measured, trials must
+show it. Where the step uses several threads of torch, it is also timed with
+fewer, which leaves cores to workers: a setting may then have torch_threads, for
+torch.set_num_threads in the training process.
 
 writes: the settings (-o)
 
@@ -220,7 +222,7 @@ def _output(args: argparse.Namespace, command: Sequence[str]) -> Iterator[Path]:
     """Yield the file for the settings; remove a directory made for it that stays empty."""
     if args.output is not None or not args.apply:
         path = args.output or DEFAULT
-        outputs.destination(path, overwrite=args.force)
+        outputs.destination(path, overwrite=args.force or tuned_file.is_without_gain(path))
         yield path
         return
     from lotus.format import run_directory

@@ -177,6 +177,17 @@ class Tuned:
         "version may lack fields; empty: not by lotus tune.",
     ] = field(default_factory=dict)
 
+    @property
+    def changes_anything(self) -> bool:
+        """True if a loader gets another setting, cached samples or alternatives."""
+        return any(
+            entry.before is None
+            or entry.setting.normal() != entry.before.normal()
+            or entry.cache is not None
+            or entry.alternatives
+            for entry in self.loaders
+        )
+
 
 def machine() -> dict[str, Any]:
     """Return this machine's host and cores as fields of `Tuned`."""
@@ -226,6 +237,15 @@ def read(path: Path) -> Tuned:
             f"{path} is not a file of settings: {printable(str(error))[:500]}; such a file is "
             f"written by: {_written_by(path)}"
         ) from None
+
+
+def is_without_gain(path: Path) -> bool:
+    """Return True if `lotus tune` wrote the file and found nothing better: nobody will miss it."""
+    try:
+        tuned = read(path)
+    except LotusError:
+        return False
+    return bool(tuned.evidence) and not tuned.changes_anything
 
 
 def _written_by(path: Path) -> str:

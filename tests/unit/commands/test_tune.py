@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lotus import cli
+from lotus.common.errors import LotusError
 from lotus.recording import launcher
+from lotus.settings import tuned_file
 from lotus.tune.search import search, step_check, trial_recording
 from lotus.tune.session import subprocess_tuning
 from tests.unit.trained_program import Trains, result_of
@@ -34,3 +38,36 @@ def test_the_result_knows_what_the_check_was_given(
     words = ["tune", "-q", "-f", *options, "--", "python", "train.py"]
     assert cli.main(words) == 0
     assert checked[0].check_s == given
+
+
+def settings_of(kept: str) -> tuned_file.Tuned:
+    program = Trains(0.1, 0.1)
+    result = result_of(program)
+    if kept != "a gain":
+        result = dataclasses.replace(result, best=program.own.normal())
+    tuned = result.tuned(["python", "train.py"])
+    return dataclasses.replace(tuned, evidence={}) if kept == "by hand" else tuned
+
+
+@pytest.mark.parametrize("kept", ["no gain", "a gain", "by hand", "no settings"])
+def test_a_file_is_overwritten_only_where_nothing_was_found(
+    kept: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if kept == "no settings":
+        Path("tuned.json").write_text("mine")
+    else:
+        tuned_file.write(Path("tuned.json"), settings_of(kept))
+    started: list[Any] = []
+
+    def tune(command: list[str], search_settings: Any, **options: Any) -> None:
+        started.append(options["output"])
+        raise LotusError("it started")
+
+    monkeypatch.setattr(subprocess_tuning, "tune", tune)
+    assert cli.main(["tune", "--", "python", "train.py"]) == 2
+    assert started == ([tuned_file.DEFAULT] if kept == "no gain" else [])
+    assert ("tuned.json exists: overwrite it with -f" in capfd.readouterr().err) != bool(started)
