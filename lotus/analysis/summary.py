@@ -15,6 +15,7 @@ from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.machine.device_share import DeviceShare, device_share
+from lotus.analysis.machine.machine_state import MachineState, machine_state
 from lotus.analysis.machine.unmeasured import without_core
 from lotus.analysis.observations.blocked_time import blocked_time
 from lotus.analysis.observations.own_code import HotFunction, hot_lines
@@ -77,6 +78,7 @@ class LoaderSummary:
     empty_workers: int  # as `data_shares` returns it
     counted: str  # what its samples are, as `sample_counts` returns it
     by_first_dimension: bool
+    machine: MachineState
     device: DeviceShare | None = None  # None: none was timed
 
     @cached_property
@@ -268,6 +270,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
         empty_workers=around.shares.empty,
         counted=sample_counts.counted(scope),
         by_first_dimension=sample_counts.by_first_dimension(scope),
+        machine=machine_state(judged_scope, judged.use),
         device=device_share(scope),
     )
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lotus.common import host
+from lotus.common import host, kernel_files
 from lotus.common.formatting import size
+from lotus.common.kernel_files import count_of
 
 _NO_LIMIT = 1 << 62  # cgroup v1 writes the largest whole pages where v2 writes "max"
 
@@ -55,7 +56,7 @@ def killed(root: Path = Path("/"), process: str = "self") -> int | None:
     full, since the cgroup was made; None where it does not count them."""
     for folder in host.cgroups(root, "memory", process):
         for name in ("memory.events", "memory.oom_control"):  # v2, v1
-            count = _table(folder / name).get("oom_kill")
+            count = count_of(_text(folder, name), b"oom_kill")
             if count is not None:
                 return count
     return None
@@ -63,14 +64,15 @@ def killed(root: Path = Path("/"), process: str = "self") -> int | None:
 
 def _left(folder: Path) -> Headroom | None:
     """Return the memory that a cgroup still allows; None without a limit."""
-    stat = _table(folder / "memory.stat")
+    stat = _text(folder, "memory.stat")
     most = _least(folder, stat, "memory.max", "memory.high", "memory.limit_in_bytes")
     if most is None:
         return None
     version2 = (folder / "memory.current").exists()
-    used = _number(folder / ("memory.current" if version2 else "memory.usage_in_bytes")) or 0
+    used = _number(folder, "memory.current" if version2 else "memory.usage_in_bytes") or 0
     # In v1 only the total_ numbers include child cgroups, as the usage does.
-    used -= min(stat.get("inactive_file" if version2 else "total_inactive_file", 0), used)
+    inactive = count_of(stat, b"inactive_file" if version2 else b"total_inactive_file")
+    used -= min(inactive or 0, used)
     why = f"the cgroup's memory limit is {size(most)} and {size(used)} are in use"
     return Headroom(max(most - used, 0), why, most)
 
@@ -80,29 +82,27 @@ def _limit(folder: Path, *names: str) -> int | None:
 
     In v1, where a cgroup tells those of its parents too, also the least of these.
     """
-    return _least(folder, _table(folder / "memory.stat"), *names)
+    return _least(folder, _text(folder, "memory.stat"), *names)
 
 
-def _least(folder: Path, stat: dict[str, int], *names: str) -> int | None:
+def _least(folder: Path, stat: bytes, *names: str) -> int | None:
     """Return the same of a cgroup whose memory.stat was read."""
-    limits = [_number(folder / name) for name in names]
-    limits.append(stat.get("hierarchical_memory_limit"))
+    limits = [_number(folder, name) for name in names]
+    limits.append(count_of(stat, b"hierarchical_memory_limit"))
     return min((each for each in limits if each is not None and each < _NO_LIMIT), default=None)
 
 
-def _number(path: Path) -> int | None:
+def _number(folder: Path, name: str) -> int | None:
     """Return the integer in a file; None for "max" or a missing file."""
     try:
-        return int(path.read_text(encoding="ascii", errors="replace"))
+        return int(kernel_files.contents(f"{folder}/{name}"))
     except (OSError, ValueError):
         return None
 
 
-def _table(path: Path) -> dict[str, int]:
-    """Return the lines `name number` of a file; empty if it is missing."""
+def _text(folder: Path, name: str) -> bytes:
+    """Return a file of lines `name number`; empty if it is missing."""
     try:
-        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+        return kernel_files.contents(f"{folder}/{name}")
     except OSError:
-        return {}
-    pairs = (line.split() for line in lines)
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+        return b""

@@ -16,6 +16,11 @@ COLUMNS = {
         "throttled_ns",
         "memory_stall_ns",
         "memory_limit_bytes",
+        "cpu_stall_ns",
+        "io_stall_ns",
+        "disk_read_bytes",
+        "disk_written_bytes",
+        "frequency_khz",
     ),
     MEMORY: (
         "time_ns",
@@ -32,7 +37,7 @@ COLUMNS = {
 }
 _UNKNOWN = -1
 _FORMER = {
-    COLUMNS[MACHINE]: (6, 8),
+    COLUMNS[MACHINE]: (6, 8, 9),
     COLUMNS[CHILDREN]: (3, 5),
 }  # columns of runs by an older lotus, which are the first of today's
 

@@ -384,9 +384,11 @@ class Run:
     def machine(self) -> pd.DataFrame:
         """The state of the machine, about once a second: time_ns; since boot, busy_ns, idle_ns,
         stolen_ns (sums over the CPUs that the program could use), swapped_bytes (in and out),
-        throttled_ns (by a CPU quota, all CPUs) and memory_stall_ns (some thread waited for
-        memory); available_bytes of memory, of the machine or of a cgroup (container, job) that
-        leaves less, whose limit is memory_limit_bytes then, else 0. -1 if unknown."""
+        throttled_ns (by a CPU quota, all CPUs), memory_stall_ns, cpu_stall_ns and io_stall_ns (some
+        thread waited for memory, a CPU, a disk), disk_read_bytes and disk_written_bytes (of local
+        disks); frequency_khz (mean of the CPUs); available_bytes of memory, of the machine or of a
+        cgroup (container, job) that leaves less, whose limit is memory_limit_bytes then, else 0.
+        -1 if unknown."""
         return launcher_readings.table(self._launcher_record, launcher_readings.MACHINE)
 
     @property

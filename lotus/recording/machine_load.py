@@ -8,10 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lotus.common import host, memory_headroom
+from lotus.common.kernel_files import contents, count_of
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _MOST = 2048  # readings; then every second one is dropped, and they are made half as often
 _PERIOD_NS = 1_000_000_000
+_BLOCK, _CPUS = Path("/sys/block"), Path("/sys/devices/system/cpu")
+_SECTOR = 512  # bytes: the unit of /proc/diskstats, whatever the disk's own
+_MOST_CPUS = 8  # whose frequency is read: on some machines, each reading interrupts that CPU
 
 
 class MachineLoad:
@@ -21,7 +25,9 @@ class MachineLoad:
     readings is of those that the program could use then), bytes swapped in and out,
     bytes available (in the cgroup as well), ns for which a CPU quota held threads back (summed over
     the CPUs), ns in which threads waited for memory (PSI, some), the memory limit of the cgroup
-    that leaves the fewest bytes (0: the machine itself leaves fewer)]; what is not known is -1.
+    that leaves the fewest bytes (0: the machine itself leaves fewer), ns in which threads waited
+    for a CPU and for disks (PSI, some), bytes read from and written to local disks, mean frequency
+    of the CPUs in kHz]; what is not known is -1.
     """
 
     def __init__(self, process: str = "self") -> None:
@@ -31,6 +37,7 @@ class MachineLoad:
         self._sums = [0, 0, 0]
         self._groups = host.cgroups(Path("/"), "cpu", process)
         self._memory_groups = host.cgroups(Path("/"), "memory", process)
+        self._disks = _local_disks()
         self._period_ns, self._last_ns = _PERIOD_NS, 0
 
     def read(self, processes: Iterable[int] = (), now: bool = False) -> None:
@@ -50,7 +57,8 @@ class MachineLoad:
             self._cpus = _allowed(processes) or self._cpus
             self._add_cores()
             row = [time_ns, *self._sums, _swapped(), available]
-            self.rows.append([*row, self._throttled(), _stalled(), limit])
+            row += [self._throttled(), _stalled("memory"), limit, _stalled("cpu"), _stalled("io")]
+            self.rows.append([*row, *_disk_bytes(self._disks), _frequency(self._cpus)])
 
     def _add_cores(self) -> None:
         """Add what the program's CPUs did since the last reading; at the first, since the boot."""
@@ -69,9 +77,10 @@ class MachineLoad:
         most = -1
         for folder in self._groups:
             with contextlib.suppress(OSError, ValueError):
-                counts = dict(line.split() for line in _lines(folder / "cpu.stat"))
-                version2 = int(counts.get(b"throttled_usec", b"-1"))
-                most = max(most, 1000 * version2, int(counts.get(b"throttled_time", b"-1")))
+                text = contents(f"{folder}/cpu.stat")
+                for name, unit_ns in ((b"throttled_usec", 1000), (b"throttled_time", 1)):  # v2, v1
+                    count = count_of(text, name)
+                    most = most if count is None else max(most, unit_ns * count)
         return most
 
 
@@ -87,9 +96,11 @@ def _allowed(processes: Iterable[int]) -> set[int]:
 def _times_of_cpus() -> dict[int, list[int]]:
     """Return [busy, idle, stolen] of each CPU since the boot, ns."""
     times = {}
-    for line in _lines("/proc/stat"):
+    for line in contents("/proc/stat").splitlines():
+        if not line.startswith(b"cpu"):
+            break  # the CPUs come first
         name, *ticks = line.split()
-        if name.startswith(b"cpu") and name != b"cpu":
+        if name != b"cpu":
             # user nice system idle iowait irq softirq steal
             counts = [int(count) * _TICK_NS for count in ticks[:8]]
             counts += [0] * (8 - len(counts))
@@ -98,23 +109,44 @@ def _times_of_cpus() -> dict[int, list[int]]:
     return times
 
 
-def _stalled() -> int:
-    with contextlib.suppress(OSError, ValueError):
-        for line in _lines("/proc/pressure/memory"):
-            kind, *fields = line.split()
-            if kind == b"some":
-                return 1000 * int(fields[-1].removeprefix(b"total="))
+def _stalled(resource: str) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        kind, *_, total = contents(f"/proc/pressure/{resource}").splitlines()[0].split()
+        if kind == b"some":
+            return 1000 * int(total.removeprefix(b"total="))
     return -1
 
 
-def _lines(path: str | Path) -> list[bytes]:
-    with open(path, "rb") as file:
-        return file.readlines()
+def _local_disks() -> set[bytes]:
+    """Return the names of disks that are devices: no partitions, and none made of other disks."""
+    with contextlib.suppress(OSError):
+        return {os.fsencode(each.name) for each in _BLOCK.iterdir() if (each / "device").exists()}
+    return set()
+
+
+def _disk_bytes(disks: set[bytes]) -> list[int]:
+    """Return the bytes read from and written to these disks since the boot; -1: not known."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        rows = [line.split() for line in contents("/proc/diskstats").splitlines()]
+        known = [(int(row[5]), int(row[9])) for row in rows if row[2] in disks]
+        if known:
+            return [_SECTOR * sum(sectors) for sectors in zip(*known, strict=True)]
+    return [-1, -1]
+
+
+def _frequency(cpus: set[int]) -> int:
+    """Return the mean frequency in kHz of at most `_MOST_CPUS` of these CPUs; -1: not known."""
+    chosen = sorted(cpus)[:: max(len(cpus) // _MOST_CPUS, 1)][:_MOST_CPUS]
+    told = []
+    for cpu in chosen:
+        with contextlib.suppress(OSError, ValueError):
+            told.append(int(contents(f"{_CPUS}/cpu{cpu}/cpufreq/scaling_cur_freq")))
+    return sum(told) // len(told) if told else -1
 
 
 def _swapped() -> int:
     with contextlib.suppress(OSError, ValueError):
-        counts = dict(line.split() for line in _lines("/proc/vmstat"))
-        pages = int(counts.get(b"pswpin", b"0")) + int(counts.get(b"pswpout", b"0"))
+        text = contents("/proc/vmstat")
+        pages = (count_of(text, b"pswpin") or 0) + (count_of(text, b"pswpout") or 0)
         return pages * resource.getpagesize()
     return -1

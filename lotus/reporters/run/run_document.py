@@ -21,7 +21,7 @@ not measured is null. Keys are only ever added within one `schema`.
     "times": {...}, "phases": {...}, "operations": [...], "other_time": [...],
     "blocked": [...], "books": [...], "slowest_samples": [...], "slow_batches": [...],
     "batches": [...], "order": {...}, "workers": [...], "rank_times": [...], "epochs": [...],
-    "passes": {...}, "coverage": {...},
+    "passes": {...}, "coverage": {...}, "machine": {...},
     "device": {"steps", "taken", "idle_ns", "busy_ns", "idle_share", "wait_share"}, or null
   }],
   "loaders_left_out": how many more there were,
@@ -113,6 +113,7 @@ def _loader(loader: LoaderSummary) -> dict[str, Any]:
         "epochs": loader.epochs,
         "passes": dataclasses.asdict(loader.passes),
         "coverage": loader.coverage,
+        "machine": dataclasses.asdict(loader.machine),
         "device": None if loader.device is None else dataclasses.asdict(loader.device),
     }
 

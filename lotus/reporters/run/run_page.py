@@ -32,6 +32,7 @@ from lotus.reporters.run import (
     time_charts,
     trial,
 )  # fmt: skip
+from lotus.reporters.run.machine_words import machine_words
 
 _MOST_RANKS = 8  # as many as there are colours
 _CELLS = 400_000  # of the timeline: 1 MB of the page
@@ -111,6 +112,8 @@ def _verdict(loader: LoaderSummary, judged: Verdict) -> list[str | Table | Chart
     )
     if ceilings := coverage.ceilings(loader):
         parts.append(f"{ceilings}.")
+    if machine := machine_words(loader.machine):
+        parts.append(f"The machine: {machine}.")
     if judged.causes:
         parts.append(loader_charts.causes(loader))
     return parts

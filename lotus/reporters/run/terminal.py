@@ -22,6 +22,7 @@ from lotus.reporters.run import (
     time_bars,
     trial,
 )
+from lotus.reporters.run.machine_words import machine_words
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
@@ -146,6 +147,8 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
         f"shut-down {duration(times['shutdown_mean_ns'])}"
         + (f" (means of {plural(times['epochs'], 'epoch')})" if times["epochs"] > 1 else ""),
     )
+    if machine := machine_words(loader.machine):
+        print_paragraph(console, "Machine", machine)
     if loader.order["batches"]:
         out = loader.order["out_of_order_share"]
         early, late = loader.order["early_share"], loader.order["late_share"]

@@ -1,6 +1,7 @@
 """Readings of this machine: they grow with what it does, and their number is bounded."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -66,3 +67,37 @@ def test_a_long_run_has_no_more_readings_than_a_day_of_them() -> None:
     assert len(load.rows) < 2100
     times = [row[0] for row in load.rows]
     assert times == sorted(times)
+
+
+def test_only_devices_count_as_disks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """GIVEN a disk with a partition, a loop device, and what the kernel tells of them."""
+    for name in ("sda/device", "nvme0n1/device", "loop0", "dm-0"):
+        (tmp_path / name).mkdir(parents=True)
+    lines = [
+        b"8 0 sda 5 0 100 0 3 0 20 0",
+        b"8 1 sda1 5 0 100 0 3 0 20 0",
+        b"259 0 nvme0n1 1 0 7 0 1 0 1 0",
+        b"7 0 loop0 9 0 900 0 9 0 900 0",
+        b"253 0 dm-0 9 0 900 0 9 0 900 0",
+    ]
+    monkeypatch.setattr(machine_load, "_BLOCK", tmp_path)
+    told = {"/proc/diskstats": b"\n".join(lines)}
+    monkeypatch.setattr(machine_load, "contents", lambda path: told[path])
+    disks = machine_load._local_disks()
+    assert machine_load._disk_bytes(disks) == [107 * 512, 21 * 512]
+    assert machine_load._disk_bytes(set()) == [-1, -1]
+    told["/proc/diskstats"] = b"8 0 sda 5"
+    assert machine_load._disk_bytes(disks) == [-1, -1]
+
+
+def test_the_frequency_is_a_mean_of_few_cpus(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine_load, "_CPUS", tmp_path)
+    assert machine_load._frequency({0, 1}) == -1
+    for cpu in range(64):
+        folder = tmp_path / f"cpu{cpu}" / "cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "scaling_cur_freq").write_text(f"{1_000_000 + cpu}\n")
+    assert machine_load._frequency({3}) == 1_000_003
+    assert machine_load._frequency(set(range(64))) == 1_000_028

@@ -108,7 +108,8 @@ def test_the_document_has_the_numbers_of_the_report() -> None:
     assert set(loader) == {
         "loader", "ranks", "settings", "verdict", "times", "phases", "operations", "other_time",
         "blocked", "books", "slowest_samples", "slow_batches", "batches", "order", "workers",
-        "rank_times", "epochs", "passes", "coverage", "counted", "held_up", "device",
+        "rank_times", "epochs", "passes", "coverage", "counted", "held_up", "machine",
+        "device",
     }  # fmt: skip
 
 
