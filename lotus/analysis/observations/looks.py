@@ -64,6 +64,11 @@ def of_makers(scope: Scope) -> pd.DataFrame:
     return blocking[making]
 
 
+def looks_of_makers(scope: Scope) -> Looks:
+    """Return the observations of threads while they made batches of this loader, of all code."""
+    return _looks(of_makers(scope)) if len(scope.blocking) else Looks()
+
+
 def looks_at(blocking: pd.DataFrame, operation: str, time_share: float) -> Looks:
     """Return the observations of threads in an operation ("": in the data set's own code).
 

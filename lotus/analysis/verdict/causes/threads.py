@@ -16,6 +16,7 @@ from lotus.analysis.machine.core_use import (
     workers_are_bound,
 )
 from lotus.analysis.machine.machine_readings import within_loops
+from lotus.analysis.observations.looks import LOCK, looks_of_makers
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import NOTHING, Remedy, set_threads
@@ -87,13 +88,16 @@ def _throttled(evidence: Evidence) -> str:
 def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
     if threads.crowded and not (of_main and ledger.made.looks_of_main.tell):
-        ns = ledger.take_share(threads.lost_share) + ledger.crowded_first_ns + ledger.sent_late
-        ledger.lost_to_threads = threads.lost_share
         evidence = crowd_evidence(threads) | _limits(ledger.scope)
         workers = ledger.scope.workers
         for name in () if of_main else ("threads", "torch_threads"):
             count = max(integer(workers, name), default=-1)
             evidence[name] = float(count) if count > 0 else math.nan
+        lost = threads.lost_share
+        if evidence.get("torch_threads", 0.0) > 1:
+            lost = max(lost, _lost_at_locks(threads, ledger.scope))
+        ns = ledger.take_share(lost) + ledger.crowded_first_ns + ledger.sent_late
+        ledger.lost_to_threads = lost
         # Of torch's own threads, these are known to wait busily for more work.
         alone = evidence.get("torch_threads") == 1
         evidence["beside_cores"] = ledger.use.beside_cores if alone else math.nan
@@ -101,6 +105,17 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
         taken = ns if of_main and _kept_by_others(ledger) else 0.0
         evidence["others_share"] = ledger.use.others_share if taken else math.nan
         yield Charge(WORKER_THREADS.kind, WORKER_THREADS.title, ns, evidence, taken_ns=taken)
+
+
+def _lost_at_locks(threads: Threads, scope: Scope) -> float:
+    """Return the part of the time, 0 to 1, without a core or at locks of the process.
+
+    The thread that makes batches waits at these for torch's other threads, which may lack a core
+    for longer than it does.
+    """
+    looks = looks_of_makers(scope)
+    at_locks = ratio(looks.shares.get(LOCK, 0.0), looks.blocked_share) if looks.tell else 0.0
+    return min(threads.delay_share + threads.blocked_share * at_locks, 1.0)
 
 
 def _not_torch(charge: Charge, around: Circumstances) -> bool:

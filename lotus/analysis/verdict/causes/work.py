@@ -11,6 +11,7 @@ from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.observations.looks import (
     LEAST_LOOKS,
     LOCAL_SOCKET,
+    LOCK,
     SHARED_LOCK,
     Looks,
     looks_at,
@@ -270,7 +271,8 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
         return against_reading(f"It {words}", slowing, around)
     if slowing <= SHARES_NONE:
         helps = OVERLAPS
-    workers = more_workers(around, waits=True, steady=reason != LOCAL_SOCKET)
+    computes = reason == LOCK and around.use.fetch.crowded  # what it waits for
+    workers = more_workers(around, waits=not computes, steady=reason != LOCAL_SOCKET)
     delayed = Evidence(charge.evidence)[DELAYED_SHARE]
     if reason in _OF_NETWORK and delayed >= MOST_DELAYED:
         return workers.after(
