@@ -14,6 +14,7 @@ from lotus.format.run_directory import RUNS
 
 _NARROW = 0.02  # an interval of less is not shown
 _WIDE = 5.0  # times the lower end: an interval says next to nothing
+_TELLS_NOTHING = 100.0  # the same: it says nothing
 _NO_TRIAL = (OTHERS.kind, AFFINITY.kind)  # nothing in the program is to be changed
 _NOT_PREDICTED = "not predictable from this run"
 _SWEPT = {WORKERS: "--workers", PREFETCH: "--prefetch"}
@@ -29,6 +30,8 @@ def expected(remedy: Remedy) -> str:
     if not gain.is_possible:
         return _NOT_PREDICTED if remedy.setting or remedy.environment else ""
     between = f"{factor(gain.low)} to {factor(gain.high)} times as fast"
+    if gain.high > _TELLS_NOTHING * gain.low and not gain.at_best:
+        return "cannot be told by a replay of its batches: these are too few"
     if gain.high > _WIDE * gain.low and not gain.at_best:
         return f"{between}, by a replay of its batches: these are too few to say more"
     if not gain.is_shown and not gain.at_best:

@@ -148,6 +148,8 @@ class Decision:
         return speedup
 
     def _is_decided(self, shown: Speedup) -> bool:
+        if shown.pairs > _PAIRS and shown.tells_nothing:  # nor would many more pairs tell
+            return True
         if self._check_follows and (shown.is_significant or shown.high < 1 + WORTH):
             return True
         return shown.precision <= _PRECISE

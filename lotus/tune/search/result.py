@@ -190,19 +190,26 @@ class Result:
         """Describe the most promising setting if it was neither shown to be faster nor refuted."""
         if self.best.normal() != self.own.normal():
             return ""
+        most = self._most_doubtful()
+        if most is not None:
+            return notes.undecided(most, self.own, self.watched.threads)
+        if self.left_open is not None and self.checked is None and not self.threads_checked:
+            return notes.left_open(self.left_open.setting, self.own)
+        return ""
+
+    def _most_doubtful(self) -> Checked | None:
+        """Return the check of the most promising setting that was not shown to be faster."""
         checks = [*([self.checked] if self.checked is not None else []), *self.threads_checked]
         doubtful = [
             each for each in checks if not each.speedup.is_significant and may_gain(each.speedup)
         ]
-        if doubtful:
-            most = max(doubtful, key=lambda each: each.speedup.mean)
-            return notes.undecided(most, self.own, self.watched.threads)
-        if self.left_open is not None and not checks:
-            return notes.left_open(self.left_open.setting, self.own)
-        return ""
+        return max(doubtful, key=lambda each: each.speedup.mean, default=None)
 
     def longer(self) -> str:
         """Describe what would decide what is undecided."""
+        most = self._most_doubtful()
+        if most is not None and most.speedup.tells_nothing:
+            return notes.QUIETER
         was_checked = self.checked is not None or self.threads_checked
         return notes.longer_check(self.budget_s, self.check_s if was_checked else None)
 

@@ -15,7 +15,6 @@ from lotus.tune.search.default_space import step_of
 from lotus.tune.search.trial_rates import Checked, Speedup
 from lotus.tune.search.trial_runner import Read, RuledOut, TrialRow
 
-_TELLS_NOTHING = 100.0  # times the lower end of an interval
 _SLOWED = 2.0  # slowdown of a step beside workers from which it is reported
 _THREADED = 1.3  # cores kept busy by a step from which it counts as multi-threaded
 _APART = 0.15  # relative difference of trials and the program itself from which it is reported
@@ -103,7 +102,7 @@ def speedup(shown: Speedup) -> str:
     if shown.pairs == 1:
         return f"{shown.mean:.3g} times as fast (one pair of blocks: no interval)"
     by = f"{plural(shown.pairs, 'pair')} of blocks" if shown.pairs else "from separate trials"
-    if shown.high > _TELLS_NOTHING * shown.low:
+    if shown.tells_nothing:
         what = by if shown.pairs else "trials"
         return f"{shown.mean:.3g} times as fast ({what} differ too much to tell)"
     return (
@@ -120,6 +119,8 @@ def checked(comparison: Checked, best: Setting) -> str:
     of = f"{plural(comparison.batches, 'batch')} against {comparison.own_batches}{fewer}"
     if shown.pairs < 2:
         return f"{text} (one round, so there is no interval; {of})"
+    if shown.tells_nothing:
+        return f"{text} ({shown.pairs} rounds differ too much to tell; {of})"
     return (
         f"{text} (95 % interval {shown.low:.3g} to {shown.high:.3g}; in {shown.pairs} rounds, {of})"
     )
@@ -146,6 +147,12 @@ def longer_check(budget_s: float, check_s: float | None) -> str:
     """Name what to do if nothing was decided; `check_s` are the seconds of --check, if given."""
     option = f"--budget {2 * budget_s:g}s" if check_s is None else f"--check {2 * check_s:g}s"
     return f"more time: lotus tune {option}; or tune while the machine does nothing else"
+
+
+QUIETER = (
+    "tune while the machine does nothing else: what was measured differs so much that more time "
+    "would hardly help"
+)
 
 
 def not_checked(why: str) -> str:
@@ -184,10 +191,15 @@ def refuted(tried: Setting, trials: Speedup | None, comparison: Checked) -> str:
 
 def not_shown(tried: Setting, trials: Speedup, comparison: Checked) -> str:
     """Return a note that the program's steps neither confirm nor refute what trials promised."""
+    would_decide = (
+        "tuning while the machine does nothing else would decide"
+        if comparison.speedup.tells_nothing
+        else "a longer epoch or a longer --check would decide"
+    )
     return (
         f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, but the program's own "
-        f"steps do not confirm that ({checked(comparison, tried)}), so it is not recommended; a "
-        "longer epoch or a longer --check would decide"
+        f"steps do not confirm that ({checked(comparison, tried)}), so it is not recommended; "
+        f"{would_decide}"
     )
 
 

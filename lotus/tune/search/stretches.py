@@ -145,7 +145,9 @@ class Stretches:
             return True
         shown = [self.compared(setting) for setting in self.settings if setting != self.own]
         gains = [each.speedup for each in shown if each is not None and may_gain(each.speedup)]
-        return bool(gains) and not any(is_faster(each) for each in gains)
+        # Twice the time hardly narrows an interval that tells nothing after some rounds.
+        may_tell = any(not each.tells_nothing for each in gains)
+        return may_tell and not any(is_faster(each) for each in gains)
 
     def _longest_s(self, setting: Setting) -> float:
         """Return the longest duration of a stretch.

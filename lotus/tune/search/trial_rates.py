@@ -20,6 +20,7 @@ LEAST_PARTS = 4  # sub-blocks, unless a block has fewer batches
 _MOST_PARTS = 10
 _PRECISE = 0.02  # intended standard error of a block's mean
 _LONGER = 3.0
+_TELLS_NOTHING = 100.0  # times the lower end of an interval
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,11 @@ class Speedup:
     def precision(self) -> float:
         """Half the width of the interval, relative to the mean."""
         return (self.high - self.low) / 2 / self.mean
+
+    @property
+    def tells_nothing(self) -> bool:
+        """True if its interval holds any result: what was measured differs too much."""
+        return self.pairs != 1 and self.high > _TELLS_NOTHING * self.low
 
     @property
     def is_significant(self) -> bool:

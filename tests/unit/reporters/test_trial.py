@@ -83,6 +83,10 @@ def test_the_causes_at_the_end_of_a_trace_add_up() -> None:
     [
         (Prediction(), "not predictable from this run"),
         (Prediction(2.0, 1.5, 2.5), "2 times as fast (1.5 to 2.5), by a replay of its batches"),
+        (
+            Prediction(0.4, 1.6e-5, 7600.0),
+            "cannot be told by a replay of its batches: these are too few",
+        ),
         (Prediction(2.0, 1.995, 2.005), "2 times as fast, by a replay of its batches"),
         (
             Prediction(2.0, 1.0, 2.5, at_best=True),

@@ -184,6 +184,11 @@ def test_one_pair_has_no_interval() -> None:
     assert wide == "0.351 times as fast (2 pairs of blocks differ too much to tell)"
     apart = search_notes.speedup(Speedup(2.0, 0.0, 1e6, 0))
     assert apart == "2 times as fast (trials differ too much to tell)"
+    own_steps = Checked(Setting(2).normal(), Speedup(1.3, 1.6e-5, 7.6e3, 4), 30, 20)
+    assert search_notes.checked(own_steps, Setting(2)) == (
+        "1.3 times as fast in its own steps (4 rounds differ too much to tell; 30 batches against "
+        "20)"
+    )
 
 
 def test_without_a_file_no_command_is_shown_that_needs_it() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lotus.inside.tune.candidates.trial_requests import TrainedBatches
 from lotus.reporters.base.console import plain_console
 from lotus.reporters.tune import tune_report
 from lotus.settings.space import Setting
@@ -296,6 +297,40 @@ def test_it_takes_no_longer_than_it_may() -> None:
         assert program.blocks
         # Twice as long, for four rounds. One stretch more may begin, and it ends in time.
         assert program.now - 50.0 <= 2 * seconds + 2 * program.startup_s + 0.5
+
+
+class Erratic(Trains):
+    """One whose stretches with the best setting take these parts of the own one's, in turn."""
+
+    def __init__(self, parts: tuple[float, ...]) -> None:
+        super().__init__(0.05, 0.05, batches=None)
+        self.parts = itertools.cycle(parts)
+
+    def train(self, setting: Setting, batches: int, discard: int, seconds: float) -> TrainedBatches:
+        if setting == BEST:
+            self.batch_s[BEST] = 0.05 * next(self.parts)
+        return super().train(setting, batches, discard, seconds)
+
+
+@pytest.mark.parametrize(("parts", "told"), [((1.2, 0.5), True), ((1.6, 0.1), False)])
+def test_no_more_time_is_spent_where_rounds_differ_too_much_to_tell(
+    parts: tuple[float, ...], told: bool
+) -> None:
+    program = Erratic(parts)
+    result = checked(program, seconds=20.0)
+    assert (program.now - 50.0 > 25.0) == told  # the time is doubled
+    assert result.best == OWN
+    text = result.explain()
+    assert ("rounds differ too much to tell; " in text) != told
+    assert ("95 % interval" in text) == told
+    assert ("a longer epoch or a longer --check would decide" in text) == told
+    again = Erratic(parts)
+    undecided = check(
+        result_of(again, speedup=None, benefit=False), again, 20.0, clock=again.clock
+    ).explain()
+    assert "not decided: 2 workers x prefetch 2" in undecided
+    assert ("next: more time: lotus tune " in undecided) == told
+    assert ("next: tune while the machine does nothing else: " in undecided) != told
 
 
 def test_nothing_is_checked_that_promises_nothing() -> None:
