@@ -90,5 +90,5 @@ _ALL = (
         batch_size=128,
     ),
 )
-WORKLOADS = {workload.name: workload for workload in _ALL}
+WORKLOADS = {workload.name: workload for workload in sorted(_ALL, key=lambda each: each.name)}
 DEFAULT = "image_classification"

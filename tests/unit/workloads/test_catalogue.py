@@ -83,6 +83,7 @@ def test_no_two_demos_share_a_folder() -> None:
     folders = {workload.folder(10) for workload in WORKLOADS.values()}
     assert len(folders) == len(WORKLOADS) == 6
     assert DEFAULT in WORKLOADS
+    assert list(WORKLOADS) == sorted(WORKLOADS)
     assert all(workload.script.is_file() for workload in WORKLOADS.values())
 
 
