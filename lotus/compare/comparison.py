@@ -276,8 +276,8 @@ def _shared(side: Side, loops: Sequence[Scope]) -> list[str]:
     if not any(shares):
         return []
     return [
-        f"other programs had the cores while {side.letter} was recorded (up to "
-        f"{max(shares):.0%} of its waiting), which affects its times"
+        f"other programs had the cores while {side.letter} was recorded (for up "
+        f"to {max(shares):.0%} of the time that workers did not run), which affects its times"
     ]
 
 

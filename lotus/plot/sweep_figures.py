@@ -46,7 +46,7 @@ def samples_per_second(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) 
 
 def waits(sweep: "Sweep | SweepSummary", ax: "Axes | None" = None) -> "Axes":
     """Draw the waiting shares: of the loop for batches, of the workers for work."""
-    measures = {"wait_share": "the loop waits", "idle_share": "workers are idle"}
+    measures = {"wait_share": "the loop waits, start-up included", "idle_share": "workers are idle"}
     return _lines(sweep, ax, "Who waits", measures, "% of their time", 100.0)
 
 

@@ -84,8 +84,8 @@ def _throughput(summary: SweepSummary) -> Chart | None:
 def _waits(summary: SweepSummary) -> Chart | None:
     return _lines(
         summary, "waits", "Who waits",
-        [("wait_share", "loop waits"), ("idle_share", "workers idle")], "% of their time", share,
-        scale=100,
+        [("wait_share", "loop waits, start-up included"), ("idle_share", "workers idle")],
+        "% of their time", share, scale=100,
     )  # fmt: skip
 
 

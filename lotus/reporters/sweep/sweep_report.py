@@ -175,7 +175,12 @@ def _settings(console: "Console", summary: SweepSummary) -> None:
         cells += [share(summary.of(place, name)[0]) for name in ("wait_share", "idle_share")]
         cells.append(seconds(summary.of(place, "startup_s")[0]))
         rows.append(cells)
-    print_table(console, "Settings (mean ± 95 % over repeats; < the knee)", columns, rows)
+    print_table(
+        console,
+        "Settings (mean ± 95 % over repeats; < the knee; waits: also start-up)",
+        columns,
+        rows,
+    )
 
 
 def _names(summary: SweepSummary) -> list[str]:

@@ -75,7 +75,7 @@ def write(console: "Console", answer: WhatIfAnswer) -> None:
         ["samples/s", *_row(answer, "samples_per_s", amount)],
         ["  after warm-up", *_row(answer, "steady_samples_per_s", amount)],
         ["first batch", *_row(answer, "first_batch_s", _seconds)],
-        ["loop waits", *_row(answer, "wait_share", share)],
+        ["waiting, start-up, shut-down", *_row(answer, "wait_share", share)],
         ["whole loop", *_row(answer, "seconds", _seconds)],
         ["cores busy", MISSING, f"{today.cores:.1f}", f"{then.cores:.1f}"],
         ["workers idle", MISSING, *(share(outcome.idle_share) for outcome in (today, then))],

@@ -126,7 +126,7 @@ def _why(resource: str, outcome: LoaderOutcome) -> str:
     busy = f"it keeps {outcome.cores:.1f} cores busy ({outcome.cores_share:.0%})"
     if outcome.cores_wanted > _CROWDED * outcome.cores:
         busy += f" and could use {outcome.cores_wanted:.1f}"
-    waiting = f"the training loop waits {outcome.wait_share:.0%} of the time"
+    waiting = f"the training loop waits {outcome.wait_share:.0%} of the time, start-up included"
     working = f"the workers are busy {1 - outcome.idle_share:.0%} of the time"
     wait, taking = f"{outcome.wait_share:.1%}", f"{outcome.taking_share:.0%}"
     return {
@@ -137,7 +137,8 @@ def _why(resource: str, outcome: LoaderOutcome) -> str:
         ),
         "prefetch": f"The prefetched batches run out behind slow ones: {waiting}, {working}.",
         "order": f"Batches wait for slow ones before them: {waiting}, {working}.",
-        "consumer": f"The training step sets the pace: the loop waits {wait} of the time.",
+        "consumer": f"The training step sets the pace: the loop waits {wait} of the time, "
+        "start-up included.",
         "cores": f"The cores set the pace: {busy}.",
         "storage": f"Waiting for storage sets the pace: {waiting}.",
         "work": f"The work per sample sets the pace: {waiting}, and {busy}.",

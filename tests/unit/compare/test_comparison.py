@@ -48,6 +48,12 @@ def test_values_are_those_of_the_report() -> None:
     assert values["step"] == pytest.approx(report.times["step_ns"] / samples)
     assert values["startup"] == pytest.approx(report.times["startup_mean_ns"])
     assert values["wait_share"] == pytest.approx(report.ranks["wait_share"][0])
+    # Its name says that it is more than the waits of the report's verdict.
+    labels = {line.id: line.label for line in comparison.loaders[0].lines}
+    assert labels["wait_share"] == "waiting, start-up, shut-down"
+    judged = report.verdict
+    parts = judged.input_share + judged.startup_share + judged.shutdown_share
+    assert values["wait_share"] == pytest.approx(parts)
     assert values["wait:making"] == pytest.approx(report.phases["making"] / samples)
     for row in report.operations.to_dict("records"):
         assert values[f"operation:{row['operation']}"] == pytest.approx(row["total_ns"] / samples)

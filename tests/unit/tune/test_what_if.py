@@ -134,7 +134,13 @@ def run(tmp_path):
 def test_what_is_printed(run, capsys):
     assert main(["whatif", run, "--workers", "8", "--cores", "64", "--speedup", "Loader=2"]) == 0
     out = capsys.readouterr().out
-    for words in ("measured", "simulated", "what if", "8 workers, prefetch 2, 64 cores"):
+    for words in (
+        "measured",
+        "simulated",
+        "what if",
+        "8 workers, prefetch 2, 64 cores",
+        "waiting, start-up, shut-down",
+    ):
         assert words in out
     assert "times as fast as today" in out
     assert "reliance" in out
