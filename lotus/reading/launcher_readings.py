@@ -21,6 +21,7 @@ COLUMNS = {
         "disk_read_bytes",
         "disk_written_bytes",
         "frequency_khz",
+        "quota_millicores",
     ),
     MEMORY: (
         "time_ns",
@@ -37,7 +38,7 @@ COLUMNS = {
 }
 _UNKNOWN = -1
 _FORMER = {
-    COLUMNS[MACHINE]: (6, 8, 9),
+    COLUMNS[MACHINE]: (6, 8, 9, 14),
     COLUMNS[CHILDREN]: (3, 5),
 }  # columns of runs by an older lotus, which are the first of today's
 

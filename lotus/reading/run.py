@@ -386,9 +386,9 @@ class Run:
         stolen_ns (sums over the CPUs that the program could use), swapped_bytes (in and out),
         throttled_ns (by a CPU quota, all CPUs), memory_stall_ns, cpu_stall_ns and io_stall_ns (some
         thread waited for memory, a CPU, a disk), disk_read_bytes and disk_written_bytes (of local
-        disks); frequency_khz (mean of the CPUs); available_bytes of memory, of the machine or of a
-        cgroup (container, job) that leaves less, whose limit is memory_limit_bytes then, else 0.
-        -1 if unknown."""
+        disks); frequency_khz (mean of the CPUs); quota_millicores (of the program's cgroups, 0:
+        none); available_bytes of memory, of the machine or of a cgroup (container, job) that leaves
+        less, whose limit is memory_limit_bytes then, else 0. -1 if unknown."""
         return launcher_readings.table(self._launcher_record, launcher_readings.MACHINE)
 
     @property

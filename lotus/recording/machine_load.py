@@ -27,7 +27,7 @@ class MachineLoad:
     the CPUs), ns in which threads waited for memory (PSI, some), the memory limit of the cgroup
     that leaves the fewest bytes (0: the machine itself leaves fewer), ns in which threads waited
     for a CPU and for disks (PSI, some), bytes read from and written to local disks, mean frequency
-    of the CPUs in kHz]; what is not known is -1.
+    of the CPUs in kHz, CPU quota in thousandths of a core (0: none)]; what is not known is -1.
     """
 
     def __init__(self, process: str = "self") -> None:
@@ -35,8 +35,8 @@ class MachineLoad:
         self._cpus = _allowed((0,))  # that the program may use, if known
         self._times: dict[int, list[int]] = {}  # of each CPU at the last reading
         self._sums = [0, 0, 0]
-        self._groups = host.cgroups(Path("/"), "cpu", process)
-        self._memory_groups = host.cgroups(Path("/"), "memory", process)
+        self._throttled_ns = -1
+        self._enter(process)
         self._disks = _local_disks()
         self._period_ns, self._last_ns = _PERIOD_NS, 0
 
@@ -53,12 +53,31 @@ class MachineLoad:
             del self.rows[1::2]
             self._period_ns *= 2
         with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):
+            known = tuple(processes)
+            self._cpus = _allowed(known) or self._cpus
+            if known:
+                self._follow(min(known))
             available, limit = self._available()
-            self._cpus = _allowed(processes) or self._cpus
             self._add_cores()
             row = [time_ns, *self._sums, _swapped(), available]
-            row += [self._throttled(), _stalled("memory"), limit, _stalled("cpu"), _stalled("io")]
-            self.rows.append([*row, *_disk_bytes(self._disks), _frequency(self._cpus)])
+            row += [self._held_back(), _stalled("memory"), limit, _stalled("cpu"), _stalled("io")]
+            self.rows.append([*row, *_disk_bytes(self._disks), _frequency(self._cpus), self._quota])
+
+    def _enter(self, process: str) -> None:
+        """Find the cgroups of a process."""
+        self._member_of = _cgroups_of(process)
+        self._groups = host.cgroups(Path("/"), "cpu", process)
+        self._memory_groups = host.cgroups(Path("/"), "memory", process)
+        self._quota = round(1000 * (host.cpu_quota(process=process) or 0.0))
+        self._longest = self._throttled()
+
+    def _follow(self, process: int) -> None:
+        """Find the cgroups anew if this process is in others than before.
+
+        A program, or what starts it, may enter a group of its own.
+        """
+        if _cgroups_of(str(process)) not in (b"", self._member_of):
+            self._enter(str(process))
 
     def _add_cores(self) -> None:
         """Add what the program's CPUs did since the last reading; at the first, since the boot."""
@@ -71,6 +90,16 @@ class MachineLoad:
     def _available(self) -> tuple[int, int]:
         room = memory_headroom.memory_of(self._memory_groups)
         return (-1, -1) if room is None else (room.free, room.limit)
+
+    def _held_back(self) -> int:
+        """Return for how long a quota held threads back since the first reading, ns; -1: unknown.
+
+        Each group counts from when it was made.
+        """
+        before, self._longest = self._longest, self._throttled()
+        if self._longest >= 0:
+            self._throttled_ns = max(self._throttled_ns, 0) + max(self._longest - before, 0)
+        return self._throttled_ns
 
     def _throttled(self) -> int:
         """Return the longest throttling of its cgroup and those above it, ns; -1: unknown."""
@@ -115,6 +144,13 @@ def _stalled(resource: str) -> int:
         if kind == b"some":
             return 1000 * int(total.removeprefix(b"total="))
     return -1
+
+
+def _cgroups_of(process: str) -> bytes:
+    """Return the cgroups of a process as the kernel lists them; b"": it has ended."""
+    with contextlib.suppress(OSError):
+        return contents(f"/proc/{process}/cgroup")
+    return b""
 
 
 def _local_disks() -> set[bytes]:

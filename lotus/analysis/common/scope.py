@@ -213,7 +213,12 @@ def _scope(
         level=str(manifest.get("level") or "op"),
         partial=bool(manifest.get("batches")) or (manifest.get("every") or 1) != 1,
         made=made,
-        cores=_cores(manifest, len(ranks), _allowed(mine["epochs"], workers[keep])),
+        cores=_cores(
+            manifest,
+            len(ranks),
+            _allowed(mine["epochs"], workers[keep]),
+            _entered_quota(table(run, "machine"), mine["epochs"]),
+        ),
         worker_cores=float(_allowed(workers[keep])),
         machine_cores=float((manifest.get("cpu") or {}).get("logical") or "nan"),
         shm_bytes=float(manifest.get("shm_bytes") or "nan"),
@@ -305,8 +310,20 @@ def _allowed(*tables: pd.DataFrame) -> int:
     return count
 
 
-def _cores(manifest: Mapping[str, Any], ranks: int, allowed: int) -> float:
+def _entered_quota(machine: pd.DataFrame, epochs: pd.DataFrame) -> float:
+    """Return the CPU quota (cores) of the program's own cgroups in its loops; 0.0: none is known.
+
+    `manifest.cpu.quota` is that of the program that starts it, which it may have left.
+    """
+    quota, start = number(machine, "quota_millicores"), number(epochs, "start_ns")
+    if not np.isfinite(start).any():
+        return 0.0
+    known = quota[(number(machine, "time_ns") >= np.nanmin(start)) & (quota > 0)]
+    return float(known.min(initial=math.inf)) / 1000 if known.size else 0.0
+
+
+def _cores(manifest: Mapping[str, Any], ranks: int, allowed: int, entered: float) -> float:
     cpu = manifest.get("cpu") or {}
-    limits = [allowed, cpu.get("affinity") or cpu.get("logical"), cpu.get("quota")]
+    limits = [allowed, cpu.get("affinity") or cpu.get("logical"), cpu.get("quota"), entered]
     known = [float(limit) for limit in limits if limit]
     return min(known) / max(ranks, 1) if known else float("nan")

@@ -8,7 +8,7 @@ import pytest
 
 from lotus.reading import launcher_readings, launcher_record
 
-ROW = [5, 4, 3, 2, 1, 0, 7, 8, 9, 10, 11, 12, 13, 14]
+ROW = [5, 4, 3, 2, 1, 0, 7, 8, 9, 10, 11, 12, 13, 14, 15]
 
 
 def readings(folder: Path) -> pd.DataFrame:
@@ -27,7 +27,7 @@ def test_readings_are_rows_in_the_order_of_time(tmp_path: Path) -> None:
 
 
 def test_readings_of_an_older_lotus_lack_what_it_did_not_read(tmp_path: Path) -> None:
-    for known in (6, 8, 9):
+    for known in (6, 8, 9, 14):
         expected = [*ROW[:known], *[-1] * (len(ROW) - known)]
         assert table(tmp_path, json.dumps({"machine": [ROW[:known]]})) == [expected]
 

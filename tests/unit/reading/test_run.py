@@ -51,7 +51,7 @@ COLUMNS = {
     "children": "pid worker cpu_ns own_cpu_ns own_ns kept_cpu_ns",
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes throttled_ns "
     "memory_stall_ns memory_limit_bytes cpu_stall_ns io_stall_ns disk_read_bytes "
-    "disk_written_bytes frequency_khz",
+    "disk_written_bytes frequency_khz quota_millicores",
     "first_batches": WHOSE + "worker loader epoch content generator state",
     "sample_digests": WHOSE + "worker loader epoch samples digest",
     "paths": WHOSE + "worker sample path duration_ns",

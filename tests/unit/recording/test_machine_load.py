@@ -101,3 +101,33 @@ def test_the_frequency_is_a_mean_of_few_cpus(
         (folder / "scaling_cur_freq").write_text(f"{1_000_000 + cpu}\n")
     assert machine_load._frequency({3}) == 1_000_003
     assert machine_load._frequency(set(range(64))) == 1_000_028
+
+
+def test_the_cgroups_are_those_that_the_program_has_entered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """GIVEN a program that enters a group with a quota, which has held other threads back before
+    THEN the quota is known, and only what it held back since then counts."""
+    groups = {"self": b"0::/", "7": b"0::/", "8": b"0::/inner"}
+    held = {"/group": 5_000_000_000, "/group/inner": 9_000_000_000}
+    quotas = {"self": None, "7": 0.5}
+
+    def folders(root: Path, controller: str, process: str) -> list[Path]:
+        return [Path(f"/group/{groups[process].decode().removeprefix('0::/')}")]
+
+    monkeypatch.setattr(machine_load, "_cgroups_of", lambda process: groups.get(process, b""))
+    monkeypatch.setattr(machine_load.host, "cgroups", folders)
+    monkeypatch.setattr(machine_load.host, "cpu_quota", lambda process: quotas[process])
+    monkeypatch.setattr(
+        MachineLoad, "_throttled", lambda self: max(held[str(folder)] for folder in self._groups)
+    )
+    load = MachineLoad()
+    load.read(now=True)
+    load.read((8, 7), now=True)  # the first process is the program's, and has not moved
+    groups["7"] = b"0::/inner"
+    load.read((7, 8), now=True)
+    held["/group/inner"] += 3
+    load.read((7, 8), now=True)
+    load.read((9,), now=True)  # has ended
+    assert [row[6] for row in load.rows] == [0, 0, 0, 3, 3]
+    assert [row[14] for row in load.rows] == [0, 0, 500, 500, 500]

@@ -38,9 +38,9 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
         evidence = Evidence(values)
         of_workers = not (_kept(evidence) or _beside(evidence))
         few = use.full and cores_are_few(ledger.scope)
-        if of_workers and few and not use.step.crowded:
+        if of_workers and few and (not use.step.crowded or ledger.step_short_ns > 0):
             # The making of batches lacks the same cores: charged together.
-            ledger.step_short_ns = lost
+            ledger.step_short_ns += lost
             return
         yield Charge(STEP_DELAY.kind, STEP_DELAY.title, lost, values)
 

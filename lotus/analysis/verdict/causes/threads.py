@@ -87,6 +87,8 @@ def _throttled(evidence: Evidence) -> str:
 
 def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
+    if allowed_cores(ledger.scope) < 1:
+        return  # one thread would lack a core as well
     if threads.crowded and not (of_main and ledger.made.looks_of_main.tell):
         evidence = crowd_evidence(threads) | _limits(ledger.scope)
         workers = ledger.scope.workers
@@ -277,6 +279,8 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
 def _cores_title(charge: Charge, around: Circumstances) -> str:
     cores, whole = (charge.evidence[name] for name in ("cores", "machine_cores"))
     who = "workers" if charge.evidence.get("bound_workers") else "program"
+    if _has_quota(charge):
+        return f"a CPU quota leaves the {who} {cores:.3g} of the machine's {plural(whole, 'core')}"
     return f"the {who} may use only {cores:.3g} of the machine's {plural(whole, 'core')}"
 
 
@@ -291,10 +295,22 @@ def _cores_reason(evidence: Evidence) -> str:
     return text + _throttled(evidence)
 
 
+def _has_quota(charge: Charge) -> bool:
+    """Return True if it is a CPU quota that leaves it few cores."""
+    return charge.evidence["throttled_ns"] > 0 and not charge.evidence.get("bound_workers")
+
+
 def _against_few_cores(charge: Charge, around: Circumstances) -> Advice:
     also, workers = "", "Workers would share these cores."
     if around.workers:
         also, workers = " (also in worker_init_fn)", "More workers will not help."
+    if _has_quota(charge):
+        return Advice(
+            "Raise the CPU limit of the container, job or service (docker run --cpus, limits.cpu "
+            "in Kubernetes, --cpus-per-task in Slurm, CPUQuota in systemd; cpu.max of the cgroup)."
+            f" {workers}",
+            Remedy(changes={"cores": "more", "num_workers": "not more"}),
+        )
     return Advice(
         "Allow more cores: check os.sched_setaffinity, taskset, numactl, GOMP_CPU_AFFINITY and "
         f"KMP_AFFINITY{also}, libraries that pin the process when imported, and the CPU limit of "
@@ -403,6 +419,9 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     if threads.crowded and not are_own:
         lost = ledger.step_left_ns * threads.lost_share
         ledger.step_left_ns -= lost
+        if allowed_cores(ledger.scope) < 1:  # one thread would lack a core as well
+            ledger.step_short_ns += lost
+            return
         evidence = crowd_evidence(threads) | _limits(ledger.scope)
         of_torch = max(integer(ledger.scope.epochs, "torch_threads"), default=-1)
         evidence["main_torch_threads"] = float(of_torch) if of_torch > 0 else math.nan

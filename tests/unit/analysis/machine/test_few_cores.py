@@ -47,3 +47,36 @@ def test_workers_that_fill_the_few_cores_they_may_use_wait_for_one_another() -> 
     assert not use.rivals
     assert use.others_part_of_making == 0.0 < use.others_part_of_step
     assert judged(run).causes[0].kind == "affinity"
+
+
+@pytest.mark.parametrize(("quota", "kind"), [(500, "affinity"), (1000, "step-threads")])
+def test_below_one_core_no_number_of_threads_is_the_cause(quota: int, kind: str) -> None:
+    """GIVEN a program that enters a group with a quota after it was started, and steps in two
+    threads."""
+    plan = Plan(operations={"Slow": 0.5}, workers=1, cores=2, batches=200, step=30)
+    run = cores(plan.run(), (0.1, 0.85, 0.0), (0.1, 0.85, 0.5))
+    begin, end = float(run.epochs["start_ns"].min()), float(run.epochs["end_ns"].max())
+    run.manifest["cpu"]["logical"] = 2
+    run.machine = pd.DataFrame(
+        {
+            "time_ns": [begin - 1e9, begin + 1e9, end],
+            "throttled_ns": [0, 0, 1e9],
+            "quota_millicores": [0, quota, quota],
+        }
+    )
+    (scope,) = scopes(run)
+    assert scope.cores == quota / 1000
+    first = judged(run).causes[0]
+    assert first.kind == kind
+    assert (first.title == "a CPU quota leaves the program 0.5 of the machine's 2 cores") == (
+        kind == "affinity"
+    )
+    assert ("limits.cpu" in first.advice) == (kind == "affinity")
+
+
+def test_a_quota_of_the_time_before_the_loops_is_none_of_theirs() -> None:
+    run = Plan(operations={"Slow": 0.5}, cores=2).run()
+    begin = float(run.epochs["start_ns"].min())
+    times = {"time_ns": [begin - 2e9, begin - 1e9, begin + 1e9]}
+    run.machine = pd.DataFrame({**times, "quota_millicores": [500, 500, 0]})
+    assert scopes(run)[0].cores == 2
