@@ -223,7 +223,8 @@ class _Pacing:
     """`own`: the waits, as a share of the time that other programs left the loop that is judged.
 
     `listed`: the account whose causes are listed; another one than the loop's where other programs
-    hide its waits. `brief`: start-up and shut-down come once and are short. `unclear`: why waits of
+    hide its waits. `brief`: start-up and shut-down come once, and are short or less than what is
+    waited for in each epoch. `unclear`: why waits of
     more than `MODERATE` are not said to hold up the loop; "" where they are, or are less.
     """
 
@@ -242,9 +243,11 @@ def _decided(books: Account, around: Circumstances, shares: PartsOfLoop) -> _Pac
     if books.without_others and own < steady_wait_share(books.without_others):
         listed = books.without_others
         own = steady_wait_share(listed)
-    brief = _is_brief(books, shares.edges * books.loop_ns)
+    once = _came_once(books.epochs)
+    # Where epochs wait as well, it is their waits that a job of many epochs consists of.
+    brief = _is_brief(books, shares.edges * books.loop_ns) or (once and own > HIGH)
     # Both shares with what other programs took: that is part of both.
-    at_edges = shares.edges > shares.inputs and not brief and not _came_once(books.epochs)
+    at_edges = shares.edges > shares.inputs and not brief and not once
     edges = (shares.edges - shares.edges_taken) / shares.free if at_edges else 0.0
     kind, degree = _kind(own, edges)
     listed = listed if kind == "input-bound" else books

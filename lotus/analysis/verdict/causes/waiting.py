@@ -1,6 +1,7 @@
 """The reasons for which threads were seen blocked: as evidence, in words, and what helps."""
 
 from lotus.analysis.observations.looks import LOCAL_SOCKET, SHARED_LOCK, Looks
+from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import Charge
 
 # The reasons for which a thread may be blocked: in words, and what helps.
@@ -23,6 +24,15 @@ REASONS = {
     "page-fault": ("waits for memory pages", ""),
     "other": ("waits", OVERLAPS),
 }
+
+
+def read_again(reason: str, around: Circumstances) -> str:
+    """Return what saves asking other machines for the same samples in each epoch; "": nothing."""
+    if reason not in ("socket", "events") or around.iterable or around.epochs < 2:
+        return ""
+    return (
+        f" Each of the {around.epochs} epochs asks again: keep a copy on a local disk, if it fits."
+    )
 
 
 def fact_of(reason: str) -> str:

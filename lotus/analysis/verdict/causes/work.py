@@ -44,6 +44,7 @@ from lotus.analysis.verdict.causes.waiting import (
     fact_of,
     look_evidence,
     looked,
+    read_again,
 )
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import amount, duration, operation_name, share
@@ -281,7 +282,8 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
             "pieces, set TCP_NODELAY there, or send it at once. Otherwise, it "
             f"{words}: {helps}"
         ).or_code()
-    return workers.after(f"It {words}: {helps}")
+    advice, again = workers.after(f"It {words}: {helps}"), read_again(reason, around)
+    return advice.before(again).or_code() if again else advice
 
 
 def _against_computing(charge: Charge, around: Circumstances) -> Advice:

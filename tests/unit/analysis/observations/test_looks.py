@@ -120,6 +120,14 @@ def test_samples_that_another_process_keeps_are_to_be_shared_not_asked_for(
     assert not first.remedy.setting
 
 
+@pytest.mark.parametrize(("reason", "epochs"), [("socket", 3), ("socket", 1), ("sleep", 3)])
+def test_what_is_asked_for_in_each_epoch_may_be_kept(reason: str, epochs: int) -> None:
+    run = Plan(operations={"Slow": 20.0}, cpu=0.05, cores=8, epochs=epochs).run()
+    advice = judged(with_looks(run, **{reason: 95, "computing": 5})).causes[0].advice
+    kept = "Each of the 3 epochs asks again: keep a copy on a local disk" in advice
+    assert kept == (reason == "socket" and epochs > 1)
+
+
 @pytest.mark.parametrize("reason", ["child", "pipe", "events"])
 def test_programs_that_it_starts_and_that_compute_need_cores(reason: str) -> None:
     run = with_looks(slow(cpu=0.2), **{reason: 90, "computing": 10})

@@ -56,6 +56,16 @@ def test_a_start_of_workers_that_are_kept_is_no_finding(
     assert judgement.startup_share > 0.2
 
 
+@pytest.mark.parametrize(("epochs", "first"), [(3, "operation"), (1, "start-up")])
+def test_waits_of_each_epoch_come_before_a_start_that_comes_once(epochs: int, first: str) -> None:
+    """GIVEN an evaluation with short epochs, whose workers took long to start and are kept."""
+    plan = Plan(epochs=epochs, batches=20, step=0.5, spawn=6000.0, persistent=True)
+    plan.operations = {"Slow": 30.0}
+    judgement = verdict(scopes(plan.run())[0])
+    assert judgement.startup_share > 0.5
+    assert judgement.causes[0].kind == first
+
+
 def test_an_end_of_workers_that_are_kept_is_no_finding_either() -> None:
     run = Plan(epochs=2, batches=40, step=20.0, spawn=1000.0, persistent=True).run()
     last = run.epochs.index[-1]
