@@ -185,22 +185,33 @@ def rate(loader: LoaderSummary) -> str:
     return f"{amount(loader.times['samples_per_s'])} {loader.counted}s/s"
 
 
+_CEILINGS = {
+    "step_limit": ("the steps", "waits", "step_ns"),
+    "input_limit": ("the making of batches, without sending,", "batches", "fetch_ns"),
+}
+
+
+def ceiling_bounds(loader: LoaderSummary) -> dict[str, tuple[float, float]]:
+    """Return the 95 % interval of each rate that `times` has of steps or making alone; samples/s.
+
+    NaN where there are too few batches to tell.
+    """
+    bounds = {}
+    for name, (_, table, column) in _CEILINGS.items():
+        alone = loader.times[f"{name}_samples_per_s"]
+        low, high = rate_spread(loader.scope, table, column)
+        known = alone > 0 and high > low
+        bounds[name] = (low * alone, high * alone) if known else (math.nan, math.nan)
+    return bounds
+
+
 def ceilings(loader: LoaderSummary) -> str:
     """Return the rates that steps and the making of batches would have alone; "" if unknown."""
     parts = []
-    for who, name, table, column in (
-        ("the steps", "step_limit_samples_per_s", "waits", "step_ns"),
-        (
-            "the making of batches, without sending,",
-            "input_limit_samples_per_s",
-            "batches",
-            "fetch_ns",
-        ),
-    ):
-        alone = loader.times[name]
+    for name, (low, high) in ceiling_bounds(loader).items():
+        who, alone = _CEILINGS[name][0], loader.times[f"{name}_samples_per_s"]
         if alone > 0:
-            low, high = rate_spread(loader.scope, table, column)
-            sure = f" ({amount(low * alone)} to {amount(high * alone)})" if high > low else ""
+            sure = f" ({amount(low)} to {amount(high)})" if high > low else ""
             parts.append(f"{who} {amount(alone)}{sure}")
     words = f"Alone, at the times of this run: {', '.join(parts)} {loader.counted}s/s"
     return words if parts else ""

@@ -53,6 +53,7 @@ from lotus.analysis.ranks.rank_verdict import RankSummary
 from lotus.analysis.summary import LoaderSummary, Summary
 from lotus.reporters.map import map_tables
 from lotus.reporters.ranks import rank_report
+from lotus.reporters.run.coverage import ceiling_bounds
 
 SCHEMA = 1
 _RUN = "command state exit_code signal level batches every max_log host ranks".split()
@@ -97,7 +98,12 @@ def _loader(loader: LoaderSummary) -> dict[str, Any]:
         "settings": scope.settings,
         "verdict": dataclasses.asdict(loader.verdict),
         "held_up": None if loader.held_up is None else dataclasses.asdict(loader.held_up),
-        "times": loader.times,
+        "times": loader.times
+        | {
+            f"{name}_{end}_samples_per_s": bound
+            for name, bounds in ceiling_bounds(loader).items()
+            for end, bound in zip(("low", "high"), bounds, strict=True)
+        },
         "counted": loader.counted,
         "phases": {f"{name}_ns": ns for name, ns in loader.phases.items()},
         "operations": loader.operations,

@@ -256,6 +256,12 @@ def test_what_steps_and_making_would_do_alone_has_an_interval() -> None:
         rf"batches, without sending, {rate} \({rate} to {rate}\) samples/s\.",
         text,
     )
+    (loader,) = run_document.document(summarise(run))["loaders"]
+    for name in ("step_limit", "input_limit"):
+        low, alone, high = (
+            loader["times"][f"{name}{end}_samples_per_s"] for end in ("_low", "", "_high")
+        )
+        assert 0 < low < alone < high
     assert " an epoch), " in "\n".join(short_report.short_report(Plan(epochs=2).run()))
     assert " an epoch" not in "\n".join(short_report.short_report(Plan(epochs=1).run()))
 
