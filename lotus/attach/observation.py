@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lotus.attach import left_over
 from lotus.attach.attach_recorders import AttachRecorders
-from lotus.attach.processes import permissions, process_discovery
+from lotus.attach.processes import permissions, process_discovery, starting_program
 from lotus.attach.processes.process_discovery import Program
 from lotus.attach.stacks import stack_recorder
 from lotus.attach.stacks.frame_locals import LocalsReader
@@ -99,7 +99,7 @@ def _programs(pid: int | None) -> tuple[list[Program], str]:
     if pid in orphans:
         raise LotusError(f"process {pid} trains nothing. {left}")
     if pid is not None:
-        return process_discovery.programs_of(pid, processes), left
+        return starting_program.programs_of(pid, processes), left
     others = {each: facts for each, facts in processes.items() if each not in orphans}
     try:
         return process_discovery.only_program(others), left

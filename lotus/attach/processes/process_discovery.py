@@ -28,6 +28,10 @@ _MOST_LISTED = 8
 _FORKED = 0x40  # PF_FORKNOEXEC of Linux
 
 
+class TorchNotLoaded(LotusError):
+    """No process that a process id stands for has loaded torch, which one that starts may do."""
+
+
 @dataclass(frozen=True)
 class ProcessFacts:
     """A process as /proc describes it; `torch` and `python` are None if that may not be read."""
@@ -83,7 +87,7 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
             f"trains there may not be read; try: {permissions.with_more_rights(pid)}"
         )
     if starts and (not below or any(_may_be_a_rank(each, facts) for each in below)):
-        raise LotusError(
+        raise TorchNotLoaded(
             f"process {pid} ({facts.words}) starts other processes, and none of them has loaded "
             "torch yet; try again in some seconds"
         )
@@ -102,7 +106,7 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
             raise _several(programs)
         return programs
     if facts.torch is False:
-        raise LotusError(
+        raise TorchNotLoaded(
             f"process {pid} ({facts.words}) has not loaded torch; if it is still starting, try "
             "again, else lotus attach without a number lists those that have"
         )

@@ -1,0 +1,36 @@
+"""Waits for a program that was started a moment ago to load torch."""
+
+import os
+import time
+from collections.abc import Mapping
+
+from lotus.attach.processes import process_discovery
+from lotus.attach.processes.process_discovery import ProcessFacts, Program, TorchNotLoaded
+from lotus.common.stderr import say
+
+_YOUNG_S = 20.0  # age up to which a program may still be importing torch
+_LOOK_S = 0.2
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program]:
+    """Return what `process_discovery.programs_of` does, when a young program has loaded torch.
+
+    Raises LotusError, one line with the next step.
+    """
+    told = False
+    while True:
+        try:
+            return process_discovery.programs_of(pid, processes)
+        except TorchNotLoaded:
+            if _age_s(processes[pid]) > _YOUNG_S:
+                raise
+        if not told:
+            told = True
+            say(f"lotus: process {pid} has just started; lotus waits until it has loaded torch")
+        time.sleep(_LOOK_S)
+        processes = process_discovery.read_processes()
+
+
+def _age_s(facts: ProcessFacts) -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - facts.start_ticks / _TICKS_PER_S
