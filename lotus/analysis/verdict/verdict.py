@@ -223,9 +223,9 @@ class _Pacing:
     """`own`: the waits, as a share of the time that other programs left the loop that is judged.
 
     `listed`: the account whose causes are listed; another one than the loop's where other programs
-    hide its waits. `brief`: start-up and shut-down come once, and are short or less than what is
-    waited for in each epoch. `unclear`: why waits of
-    more than `MODERATE` are not said to hold up the loop; "" where they are, or are less.
+    hide its waits. `brief`: start-up and shut-down come once in several epochs, or are short.
+    `unclear`: why waits of more than `MODERATE` are not said to hold up the loop; "" where they
+    are, or are less.
     """
 
     kind: str
@@ -243,9 +243,9 @@ def _decided(books: Account, around: Circumstances, shares: PartsOfLoop) -> _Pac
     if books.without_others and own < steady_wait_share(books.without_others):
         listed = books.without_others
         own = steady_wait_share(listed)
+    # A job of many epochs has a start-up that comes once among the waits of all of them.
     once = _came_once(books.epochs)
-    # Where epochs wait as well, it is their waits that a job of many epochs consists of.
-    brief = _is_brief(books, shares.edges * books.loop_ns) or (once and own > HIGH)
+    brief = once or _is_brief(books, shares.edges * books.loop_ns)
     # Both shares with what other programs took: that is part of both.
     at_edges = shares.edges > shares.inputs and not brief and not once
     edges = (shares.edges - shares.edges_taken) / shares.free if at_edges else 0.0
@@ -339,18 +339,20 @@ def _unclear(
         return f", which is not significantly more than {MODERATE:.0%}"
     if moderate and _largest(books) / free < MODERATE:
         return f", and no single cause takes {MODERATE:.0%}"
-    if own - sent / free < MODERATE and (near or (moderate and _is_usual_way(books, around))):
+    if own - sent / free < MODERATE and (near or (moderate and _is_usual_way(books, around, free))):
         return f", of which {sent:.1%} is batches on their way from the workers"
     return ""
 
 
-def _is_usual_way(books: Account, around: Circumstances) -> bool:
+def _is_usual_way(books: Account, around: Circumstances, free: float) -> bool:
     """Return True if sending takes its usual time and no loader setting is advised against it.
 
-    Then no change of the loader makes these waits shorter.
+    Then no change of the loader makes these waits shorter. `free`: the part of the loop that other
+    programs left; it takes longer beside them.
     """
     sent = [charge for charge in books.charges if charge.kind == SENDING.kind]
-    usual = sum(charge.ns for charge in sent) < _WAY_NS * total(number(books.epochs, "waits"))
+    taken = total(number(books.epochs, "waits"))
+    usual = sum(charge.ns for charge in sent) * free < _WAY_NS * taken
     return usual and not any(SENDING.advice(charge, around).remedy.setting for charge in sent)
 
 
