@@ -1,7 +1,7 @@
 """The epochs of a loader as times that can be replayed."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,10 @@ class RecordedEpoch:
     begin: Floats  # when each worker could begin with its first one (workers,); empty without any
     made_delay: Floats  # of `fetch`: ready to run, without a core; NaN: unknown
     step_delay: Floats  # the same of `step`
+    # Of `wait`: the main process's own work after its batch had arrived, as drawing indices of
+    # later ones; none with pinned memory, which another thread copies meanwhile.
+    handover: Floats
+    wait_delay: Floats  # the main process in `wait`: ready to run, without a core; NaN: unknown
 
     def with_prefetch(self, factors: Sequence[int]) -> Replay:
         """Replay an epoch of workers with each of these prefetch factors: the cases."""
@@ -69,6 +73,7 @@ def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[Record
                 "fetch": number(batches, "fetch_ns")[made],
                 "end": number(batches, "ready_ns")[made],
                 "arrival": number(batches, "arrival_ns")[made],
+                "called": number(batches, "wait_start_ns")[made],
                 "made_cpu": number(batches, "process_cpu_ns")[made],
                 "thread_cpu": number(batches, "cpu_ns")[made],
                 "made_delay": number(batches, "run_delay_ns")[made],
@@ -81,6 +86,7 @@ def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[Record
                 "step": np.nan_to_num(number(waits, "step_ns")[taken]),
                 "main_cpu": main_cpu[taken],
                 "step_delay": number(waits, "step_run_delay_ns")[taken],
+                "wait_delay": number(waits, "wait_run_delay_ns")[taken],
             }
         )
         frame = frame.merge(steps, on=list(_NAMES), how="left")
@@ -88,6 +94,8 @@ def recorded_epochs(scope: Scope, least: int = LEAST_BATCHES) -> Iterator[Record
         for _, rows in frame.groupby(["rank", "epoch"], sort=False):
             rows = rows[: _taken(rows)].head(_MOST_BATCHES)
             epoch = _epoch(rows, scope.num_workers, least)
+            if epoch is not None and scope.settings.get("pin_memory"):
+                epoch = replace(epoch, handover=np.zeros(len(epoch.wait)))
             if epoch is not None:
                 yield epoch
 
@@ -178,7 +186,15 @@ def _epoch(rows: pd.DataFrame, workers: int, least: int) -> RecordedEpoch | None
         begin=number(rows, "start")[:workers],
         made_delay=number(rows, "made_delay"),
         step_delay=number(rows, "step_delay"),
+        handover=_handover(rows),
+        wait_delay=number(rows, "wait_delay"),
     )
+
+
+def _handover(rows: pd.DataFrame) -> Floats:
+    called, wait = number(rows, "called"), number(rows, "wait")
+    since = np.fmax(number(rows, "arrival"), called)
+    return np.clip(np.nan_to_num(called + wait - since), 0.0, wait)
 
 
 def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
@@ -197,4 +213,6 @@ def _made_by_the_loop(rows: pd.DataFrame) -> RecordedEpoch | None:
         begin=np.zeros(0),
         made_delay=number(rows, "made_delay"),
         step_delay=number(rows, "step_delay"),
+        handover=np.zeros(len(rows)),
+        wait_delay=number(rows, "wait_delay"),
     )

@@ -100,7 +100,9 @@ def _replayed(epoch: RecordedEpoch, scope: Scope) -> dict[str, Floats]:
     A fetch lasts as long as its batch occupies its worker.
     """
     origin = float(epoch.begin.min())
-    outcome = epoch.with_prefetch([scope.prefetch_factor])
+    # The loop is at this work as at a step, while workers go on.
+    busy = replace(epoch, step=epoch.step + epoch.handover)
+    outcome = busy.with_prefetch([scope.prefetch_factor])
     begin, taken, ready = (
         origin + times[:, 0] for times in (outcome.begin, outcome.taken, outcome.made)
     )
@@ -110,7 +112,7 @@ def _replayed(epoch: RecordedEpoch, scope: Scope) -> dict[str, Floats]:
     free = np.concatenate([start[:workers], ready[:-workers]])  # its worker, of the batch before
     return {
         "wait_start_ns": begin,
-        "wait_ns": taken - begin,
+        "wait_ns": taken - begin + epoch.handover,
         "step_ns": epoch.step,
         "idle_ns": np.maximum(start - free, 0.0),
         "fetch_start_ns": start,
@@ -129,13 +131,17 @@ def _undisturbed(epoch: RecordedEpoch, use: CoreUse) -> RecordedEpoch:
     # before: the wait is then the time of receiving it.
     sending = np.maximum(epoch.made - epoch.fetch, 0.0)
     way = np.minimum(epoch.delivery, epoch.wait)
-    of_step = use.others_part_of_step * np.nan_to_num(epoch.step_delay)
+    of_step, of_wait = (
+        use.others_part_of_step * np.nan_to_num(delay)
+        for delay in (epoch.step_delay, epoch.wait_delay)
+    )
     return replace(
         epoch,
         made=epoch.fetch - delays + _quickest(sending),
         fetch=epoch.fetch - delays,
         delivery=np.minimum(epoch.delivery, _quickest(way)),
         step=np.maximum(epoch.step - of_step, 0.0),
+        handover=np.maximum(epoch.handover - of_wait, 0.0),
     )
 
 

@@ -153,3 +153,22 @@ def test_nothing_is_replayed_without_other_programs() -> None:
     scope = scopes(run)[0]
     assert undisturbed_loop(scope, core_use(scope)) is None
     assert not list(undisturbed_epochs(scope, core_use(scope)))
+
+
+def test_a_sampler_of_the_main_process_takes_as_long_without_other_programs() -> None:
+    # GIVEN a sampler that takes 30 ms a batch, a third of it without a core
+    run = loop(3.0, 0.6, sampler=30.0)
+    run.waits["wait_run_delay_ns"] = (run.waits["wait_ns"] / 3).astype(np.int64)
+    scope = scopes(run)[0]
+    use = core_use(scope)
+    replayed = undisturbed_loop(scope, use)
+    assert replayed is not None
+    # THEN a replay leaves out only what others took of that
+    waits = replayed.batches["wait_ns"].to_numpy(float)
+    left = 30e6 * (1 - use.others_part_of_step / 3)
+    assert np.nanmedian(waits) == pytest.approx(left, rel=0.05)
+    assert judged(run).causes[0].kind == "main-process"
+    # BUT the copying of pinned batches is work of another thread
+    run.loaders["pin_memory"] = True
+    pinned = next(undisturbed_epochs(scopes(run)[0], use))
+    assert not pinned.handover.any()
