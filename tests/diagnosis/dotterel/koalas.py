@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-KOALAS, VALUES, BATCH = 800, 64, 8
+KOALAS, VALUES, BATCH = 480, 64, 8
 
 
 class Busy(Exception):

@@ -1,6 +1,6 @@
 """Learns the flight of pelicans with two processes, which average their gradients.
 
-Planted: the tracks of the second process lie on a drive that takes more than twice as long, and as
+Planted: the tracks of the second process lie on a drive that takes three times as long, and as
 both meet in each step, the first one waits for the second.
 """
 
