@@ -69,7 +69,7 @@ def epoch_of(model, loader, optimizer=None):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="store_true")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=4)
     args = parser.parse_args()
     torch.manual_seed(4099)
     torch.set_num_threads(1)
@@ -84,7 +84,6 @@ def main():
         ]
     )
     shared = {"num_workers": 2, "persistent_workers": True, "batch_size": 8}
-    shared["multiprocessing_context"] = "forkserver"
     training = DataLoader(Mustangs(TRAIN, for_training, 4099), shuffle=True, **shared)
     validation = DataLoader(Mustangs(VALID, for_validation, 4111), **shared)
     model = nn.Sequential(
