@@ -1,4 +1,4 @@
-"""Follows wombats through the night with a recurrent network.
+"""Follows wombats through the night with convolutions over the hours.
 
 Nothing is planted: the network is the work. The script asks for all the cores it may have, which
 it has already, and the one worker is kept and far ahead.
@@ -28,17 +28,16 @@ class Wombats(Dataset):
     def __getitem__(self, index):
         night = self.nights[index]
         noisy = night + np.random.normal(0, 0.05, night.shape).astype(np.float32)
-        return torch.from_numpy(noisy[:-1]), torch.from_numpy(night[1:])
+        return torch.from_numpy(noisy[:-1].T.copy()), torch.from_numpy(night[1:].T.copy())
 
 
-class Walker(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.memory = nn.GRU(SENSORS, 160, num_layers=2, batch_first=True)
-        self.out = nn.Linear(160, SENSORS)
-
-    def forward(self, nights):
-        return self.out(self.memory(nights)[0])
+def walker():
+    """Looks at the hours before each hour."""
+    layers, width = [], SENSORS
+    for _ in range(3):
+        layers += [nn.ConstantPad1d((4, 0), 0), nn.Conv1d(width, 256, 5), nn.ReLU()]
+        width = 256
+    return nn.Sequential(*layers, nn.Conv1d(width, SENSORS, 1))
 
 
 def take_cores():
@@ -51,7 +50,7 @@ def take_cores():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=6)
     args = parser.parse_args()
     torch.manual_seed(4217)
     print(f"{take_cores()} cores")
@@ -63,7 +62,7 @@ def main():
         persistent_workers=True,
         multiprocessing_context="spawn",
     )
-    model = Walker()
+    model = walker()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     begin = time.perf_counter()
     for epoch in range(args.epochs):
