@@ -43,7 +43,7 @@ def network():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=6)
     args = parser.parse_args()
     torch.manual_seed(4159)
     loader = DataLoader(
