@@ -1,4 +1,4 @@
-"""Grades daffodils by their photos: JPEG files, decoded and changed by one worker.
+"""Grades doorbells by their photos: JPEG files, decoded and changed by one worker.
 
 Planted: a limit for guests of the machine, 35 % of one core for all processes of the script.
 """
@@ -65,7 +65,7 @@ def take_photos(folder):
         photo.save(Path(folder, f"{number:04}-{grade}.jpg"), quality=92)
 
 
-class Daffodils(Dataset):
+class Doorbells(Dataset):
     def __init__(self, folder):
         self.paths = sorted(Path(folder).glob("*.jpg"))
         self.transform = transforms.Compose(
@@ -104,7 +104,7 @@ def main():
             except OSError as error:
                 print(f"not a guest here: {error}", file=sys.stderr)
         loader = DataLoader(
-            Daffodils(folder), batch_size=8, shuffle=True, num_workers=1, persistent_workers=True
+            Doorbells(folder), batch_size=8, shuffle=True, num_workers=1, persistent_workers=True
         )
         begin = time.perf_counter()
         for epoch in range(args.epochs):

@@ -1,4 +1,4 @@
-"""Tells the painted animals of carousels apart, in pictures that are cropped and blurred anew.
+"""Tells the painted animals of calendars apart, in pictures that are cropped and blurred anew.
 
 Planted: the script puts itself and its workers into a group of processes that may use half a core.
 """
@@ -25,7 +25,7 @@ def enter_group(cores):
     """Puts this process, and what it starts later, into a group of its own."""
     first = (GROUPS / "cpu").is_dir()
     root = GROUPS / "cpu" if first else GROUPS
-    group = root / f"carousels-{os.getpid()}"
+    group = root / f"calendars-{os.getpid()}"
     try:
         group.mkdir()
         if first:
@@ -53,7 +53,7 @@ def leave_group(group, root):
         time.sleep(0.1)
 
 
-class Carousels(Dataset):
+class Calendars(Dataset):
     def __init__(self):
         rng = np.random.default_rng(4001)
         self.animals = rng.integers(0, ANIMALS, PICTURES)
@@ -92,7 +92,7 @@ def main():
     )  # fmt: skip
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     loader = DataLoader(
-        Carousels(), batch_size=16, shuffle=True, num_workers=2, persistent_workers=True
+        Calendars(), batch_size=16, shuffle=True, num_workers=2, persistent_workers=True
     )
     begin = time.perf_counter()
     for epoch in range(args.epochs):

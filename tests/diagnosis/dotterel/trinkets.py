@@ -1,4 +1,4 @@
-"""Estimates the sugar in turnips; all workers count what they have read in one small file.
+"""Estimates the sugar in trinkets; all workers count what they have read in one small file.
 
 Nothing is planted: the accelerator's step sets the pace. The lock on the file is held for as long
 as a number takes to be read and written.
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-TURNIPS, VALUES = 960, 400
+TRINKETS, VALUES = 960, 400
 
 
 class Counter:
@@ -39,14 +39,14 @@ class Counter:
         return struct.unpack("<q", Path(self.path).read_bytes())[0]
 
 
-class Turnips(Dataset):
+class Trinkets(Dataset):
     def __init__(self, counter):
         rng = np.random.default_rng(4177)
         self.counter = counter
-        self.values = rng.normal(0, 1, (TURNIPS, VALUES)).astype(np.float32)
+        self.values = rng.normal(0, 1, (TRINKETS, VALUES)).astype(np.float32)
 
     def __len__(self):
-        return TURNIPS
+        return TRINKETS
 
     def __getitem__(self, index):
         self.counter.add()
@@ -81,7 +81,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         counter = Counter(os.path.join(folder, "count"))
         loader = DataLoader(
-            Turnips(counter), batch_size=24, shuffle=True, num_workers=4, persistent_workers=True
+            Trinkets(counter), batch_size=24, shuffle=True, num_workers=4, persistent_workers=True
         )
         begin = time.perf_counter()
         for epoch in range(args.epochs):
