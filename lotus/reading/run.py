@@ -444,7 +444,8 @@ class Run:
     def sample_digests(self) -> pd.DataFrame:
         """Smallest checksums of a stream's samples in a worker's first pass, unless too many.
 
-        rank, local_rank, world_size, host, pid, worker, loader, epoch, samples (in all), digest.
+        rank, local_rank, world_size, host, pid, worker, loader, epoch, samples (in all), of
+        ("sample", or "series": the labels of twelve in a row), digest.
         """
         return summary_tables.sample_digests(self._outline)
 

@@ -375,13 +375,16 @@ def sample_digests(a: Assembly) -> pd.DataFrame:
         loader = -1 if origin is None else origin.process.base + origin.loader
         epoch = 0 if origin is None else int(origin.epoch(np.array([0]))[0])
         for event in process.events["sample_digests"]:
-            digests = [digest for digest in event["digests"][:_MOST_DIGESTS] if is_a(digest, int)]
-            rows += [
-                (event["worker"], loader, epoch, event["samples"], digest) for digest in digests
-            ]
-            owners += [number] * len(digests)
-    columns = ["worker", "loader", "epoch", "samples", "digest"]
-    return _owned(a, owners, columns, rows, {})
+            for of, listed in (("sample", event["digests"]), ("series", event.get("series"))):
+                values = listed[:_MOST_DIGESTS] if isinstance(listed, list) else []
+                digests = [digest for digest in values if is_a(digest, int)]
+                rows += [
+                    (event["worker"], loader, epoch, event["samples"], of, digest)
+                    for digest in digests
+                ]
+                owners += [number] * len(digests)
+    columns = ["worker", "loader", "epoch", "samples", "of", "digest"]
+    return _owned(a, owners, columns, rows, {"of": "object"})
 
 
 def losses(a: Assembly) -> list[Lost]:

@@ -6,14 +6,18 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import flag, integer, number
+from lotus.analysis.common.random_names import is_random
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.data_shares import DataShares, data_shares
 from lotus.inside.trace.fetches.sample_digests import KEPT
 
 # Enough different samples to say that two workers had the same ones, and the share that must agree.
 _LEAST_DIGESTS, _SAME = 16, 0.8
+# Of series: where each worker reads the shards in an order of its own, those across two differ.
+_SAME_SERIES = 0.5
 _CHECKSUMS = 1 << 32  # that there are
 _TWICE = 1.5  # as many samples as the data set says it has, or as there are different ones
+_TWICE_SERIES = 1.2  # as many series as there are different ones: few labels, or in a fixed order
 
 
 def divided_data(scope: Scope) -> DataShares:
@@ -26,8 +30,9 @@ def _times_read(scope: Scope, shares: DataShares) -> float:
     """Return how often an epoch of an iterable data set has each sample; 1.0 also if unknown.
 
     More than 1.0 if an epoch has that many times the samples that the data set says it has, if a
-    worker had nearly all of its samples in common with another one, in whatever order, or if the
-    first batches of all workers are equal.
+    worker had nearly all of its samples in common with another one, in whatever order (of samples
+    that are changed at random: series of their labels), or if the first batches of all workers are
+    equal.
     """
     if scope.settings.get("dataset_kind") != "iterable" or scope.num_workers < 2 or scope.partial:
         return 1.0
@@ -37,6 +42,8 @@ def _times_read(scope: Scope, shares: DataShares) -> float:
     by_contents = _by_contents(scope)
     if by_contents > 1:
         return by_contents
+    if _draws_at_random(scope) and (by_series := _by_contents(scope, "series")) > 1:
+        return by_series
     if shares.empty or shares.lost:
         return 1.0  # workers that read the same have as much of it, however alike samples are
     first = scope.first_batches
@@ -46,23 +53,36 @@ def _times_read(scope: Scope, shares: DataShares) -> float:
     return float(scope.num_workers) if equal == scope.num_workers else 1.0
 
 
-def _by_contents(scope: Scope) -> float:
-    """Return the same by the smallest checksums of each worker's samples; 1.0: not known."""
+def _draws_at_random(scope: Scope) -> bool:
+    """Return True if samples are changed at random, so that those of equal data differ."""
+    first = scope.first_batches
+    names = scope.operations["operation"] if len(scope.operations) else ()
+    return any(map(is_random, names)) or bool(len(first) and (first["generator"] != "").any())
+
+
+def _by_contents(scope: Scope, of: str = "sample") -> float:
+    """Return the same by the smallest checksums of each worker's samples, or of their series of
+    labels; 1.0: not known."""
     digests = scope.sample_digests
+    if "of" in digests:  # not of a run by an older lotus
+        digests = digests[(digests["of"] == of).to_numpy()]
     ranks = np.unique(integer(scope.batches, "rank")).tolist() if len(digests) else []
     times = []
     for rank in ranks:
         mine = digests[integer(digests, "rank") == rank]
         mine = mine[integer(mine, "epoch") == integer(mine, "epoch").min(initial=1 << 62)]
         workers = [rows for _, rows in mine.groupby("worker")]
-        known = len(workers) == scope.num_workers and not any(map(_are_alike, workers))
+        most = _TWICE_SERIES if of == "series" else _TWICE
+        alike = any(_are_alike(rows, most) for rows in workers)
         each = [set(integer(rows, "digest").tolist()) for rows in workers]
-        times.append(_times_had(each) if known else 1.0)
+        same = _SAME_SERIES if of == "series" else _SAME
+        known = len(workers) == scope.num_workers and not alike
+        times.append(_times_had(each, same) if known else 1.0)
     return float(np.mean(times)) if times and min(times) > 1 else 1.0
 
 
-def _are_alike(digests: pd.DataFrame) -> bool:
-    """Return True if one worker had many samples several times: their contents do not differ.
+def _are_alike(digests: pd.DataFrame, most: float) -> bool:
+    """Return True if one worker had more than `most` times as many samples as different ones.
 
     That happens with few values, or if samples are drawn with replacement. The number of different
     ones follows from how close their smallest checksums are.
@@ -71,10 +91,10 @@ def _are_alike(digests: pd.DataFrame) -> bool:
     different = float(len(values))
     if len(values) >= KEPT:
         different = (len(values) - 1) * _CHECKSUMS / max(float(values[-1]), 1.0)
-    return bool(integer(digests, "samples").max() > _TWICE * different)
+    return bool(integer(digests, "samples").max() > most * different)
 
 
-def _times_had(each: list[set[int]]) -> float:
+def _times_had(each: list[set[int]], same: float) -> float:
     """Return how many workers had a sample, on average; 1.0 if none had another one's.
 
     All checksums of each worker are known up to the smallest limit, so these stand for all samples
@@ -84,13 +104,13 @@ def _times_had(each: list[set[int]]) -> float:
     limit = min((max(digests) for digests in each if len(digests) >= KEPT), default=_CHECKSUMS)
     known = [{digest for digest in digests if digest <= limit} for digests in each]
     common = [
-        max(len(mine & other) for at, other in enumerate(known) if at != place) >= _SAME * len(mine)
+        max(len(mine & other) for at, other in enumerate(known) if at != place) >= same * len(mine)
         for place, mine in enumerate(known)
         if len(mine) >= _LEAST_DIGESTS
     ]
     if not any(common):
         return 1.0
-    if len(set.intersection(*known)) >= _SAME * max(map(len, known)):
+    if len(set.intersection(*known)) >= same * max(map(len, known)):
         return float(len(known))
     return sum(map(len, known)) / len(set.union(*known))
 

@@ -53,7 +53,7 @@ COLUMNS = {
     "memory_stall_ns memory_limit_bytes cpu_stall_ns io_stall_ns disk_read_bytes "
     "disk_written_bytes frequency_khz quota_millicores",
     "first_batches": WHOSE + "worker loader epoch content generator state",
-    "sample_digests": WHOSE + "worker loader epoch samples digest",
+    "sample_digests": WHOSE + "worker loader epoch samples of digest",
     "paths": WHOSE + "worker sample path duration_ns",
     "processes": "pid ppid time_ns executable argv python torch torch_ns",
     "lost": "what pid count bytes",
@@ -87,7 +87,7 @@ def full_run(path):
         )
     )
     worker.event("first_batch", worker=0, content=7, generators=["torch"], states=[5])
-    worker.event("sample_digests", worker=0, samples=2, digests=[3, 5])
+    worker.event("sample_digests", worker=0, samples=2, digests=[3, 5], series=[7])
     main.event("note", text="a remark")
     main.event("unseen", what="StatefulDataLoader", why="it has its own worker loop")
     main.event("stopped", why="max-log", bytes=500)

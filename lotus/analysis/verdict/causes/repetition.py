@@ -37,8 +37,9 @@ def _repeated_title(charge: Charge, around: Circumstances) -> str:
 
 def _repeated_reason(evidence: Evidence) -> str:
     return (
-        "The workers' first batches are identical, or one had nearly only samples that another one "
-        "had, or an epoch has several times the data set's number of samples."
+        "The workers' first batches are identical, or one had nearly only samples (where they are "
+        "changed at random: labels in a row) that another one had, or an epoch has several times "
+        "the data set's number of samples."
     )
 
 

@@ -1,13 +1,13 @@
 """Making batches: operations, the data set's own code, collate, and the rest of the fetch."""
 
 import math
-import re
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from lotus.analysis.batches.components import off_cpu
 from lotus.analysis.common.columns import number, ratio, total
+from lotus.analysis.common.random_names import is_random
 from lotus.analysis.observations.looks import (
     LEAST_LOOKS,
     LOCAL_SOCKET,
@@ -50,8 +50,6 @@ from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import amount, duration, operation_name, share
 
 OWN_CODE = ""  # its name in the table of observations
-# Transforms of the usual libraries that draw random numbers.
-_RANDOM = re.compile(r"(?<![a-z])Rand(?:om)?(?![a-z])|Jitter|Augment|AugMix|Dropout|Noise")
 _CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the observations: less is not mentioned
 _IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
@@ -302,7 +300,7 @@ def _own_place(charge: Charge, around: Circumstances) -> str:
 
 def _ahead(charge: Charge) -> str:
     """Return advice on doing it once, which does not suit what draws random numbers."""
-    if charge.kind == OPERATION.kind and _RANDOM.search(charge.name):
+    if charge.kind == OPERATION.kind and is_random(charge.name):
         return (
             ". Its name suggests that it is random: done once, ahead of time, it would be the same "
             "in each epoch."

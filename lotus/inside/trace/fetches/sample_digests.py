@@ -1,8 +1,9 @@
-"""Keeps the smallest checksums of the samples of a worker's stream.
+"""Keeps the smallest checksums of the samples of a worker's stream, and of their series.
 
 If each worker of an iterable data set reads all of the data, in any order, the smallest checksums
-of their samples are equal. Only a worker's first pass over its data is observed, and not to the end
-if that takes too long.
+of their samples are equal. Samples that are changed at random differ, but not their labels: those
+of several samples in a row are a series. Only a worker's first pass over its data is observed, and
+not to the end if that takes too long.
 """
 
 from __future__ import annotations
@@ -28,16 +29,35 @@ KEPT = 64
 _MOST_NS, _MOST_SHARE = 250_000_000, 0.02  # of a worker's time; a sample takes some 10 us
 _MOST_ITEMS, _DEPTH = 16, 2
 _ELEMENTS = 64  # of an array, spread over it
+_IN_SERIES = 12  # samples
+_LABEL_BYTES = 16  # numbers and short texts have fewer
+
+
+class Smallest:
+    """The smallest distinct checksums, sorted."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+
+    def add(self, content: bytes) -> None:
+        """Add the checksum of this content."""
+        digest, values = zlib.crc32(content), self.values
+        if len(values) < KEPT or digest < values[-1]:
+            place = bisect.bisect_left(values, digest)
+            if values[place : place + 1] != [digest]:
+                values.insert(place, digest)
+                del values[KEPT:]
 
 
 class SampleDigests:
-    """The smallest distinct checksums of some samples."""
+    """The smallest distinct checksums of some samples, and of the labels of series of them."""
 
     def __init__(self) -> None:
         self.begun = clock()
         self.spent_ns = 0  # of CPU time
         self.samples = 0
-        self.smallest: list[int] = []  # sorted
+        self.contents, self.series = Smallest(), Smallest()
+        self._labels: list[bytes] = []  # of the last samples
         self.is_over = False
 
     @property
@@ -49,15 +69,14 @@ class SampleDigests:
         """Add the samples of a batch."""
         start = cpu_clock()
         self.samples += len(samples)
-        smallest = self.smallest
         for sample in samples:
             parts = list(itertools.islice(_parts(sample, _DEPTH), _MOST_ITEMS))
-            digest = zlib.crc32(b"\0".join(parts))
-            if len(smallest) < KEPT or digest < smallest[-1]:
-                place = bisect.bisect_left(smallest, digest)
-                if smallest[place : place + 1] != [digest]:
-                    smallest.insert(place, digest)
-                    del smallest[KEPT:]
+            self.contents.add(b"\0".join(parts))
+            label = b"\0".join([part for part in parts if len(part) < _LABEL_BYTES])
+            if label and label != parts[0]:  # one that is all of a sample is its content
+                self._labels = [*self._labels[1 - _IN_SERIES :], label]
+                if len(self._labels) == _IN_SERIES:
+                    self.series.add(b"\1".join(self._labels))
         self.spent_ns += cpu_clock() - start
 
 
@@ -105,7 +124,8 @@ def _log(recorder: Recorder, digests: SampleDigests) -> None:
                 "event": "sample_digests",
                 "worker": recorder.worker,
                 "samples": digests.samples,
-                "digests": digests.smallest,
+                "digests": digests.contents.values,
+                "series": digests.series.values,
             }
         )
 

@@ -164,3 +164,21 @@ def test_generators_in_the_same_state_are_a_cause() -> None:
     assert first.kind == "same-random"
     assert "dataset.rng" in first.title
     assert "worker_init_fn" in first.advice
+
+
+@pytest.mark.parametrize(("operation", "times"), [("RandomCrop", 3), ("CenterCrop", 1)])
+def test_equal_series_of_labels_count_where_samples_are_changed_at_random(
+    operation: str, times: int
+) -> None:
+    run = with_digests(range(64), range(100, 164), range(200, 264))
+    run.operations = run.operations.assign(operation=operation)
+    contents = run.sample_digests.assign(of="sample")
+    series = contents.assign(of="series", digest=contents["digest"] % 100)
+    run.sample_digests = pd.concat([contents, series], ignore_index=True)
+    assert times_read(run) == times
+    # BUT not labels that come again and again in one worker, as where they are in a fixed order
+    run.sample_digests["samples"], run.sample_digests["digest"] = (
+        1000,
+        run.sample_digests["digest"] % 20,
+    )
+    assert times_read(run) == 1

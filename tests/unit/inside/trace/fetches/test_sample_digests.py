@@ -67,7 +67,7 @@ def test_the_order_does_not_matter_and_the_contents_do() -> None:
     (_, (event,), _, _), (_, (again,), _, _), (_, (other,), _, _) = (
         watched(each) for each in (samples, shuffled, stream(300, start=300))
     )
-    assert event == again
+    assert event["digests"] == again["digests"]
     assert event["samples"] == 300
     assert len(event["digests"]) == KEPT
     assert not set(event["digests"]) & set(other["digests"])
@@ -102,4 +102,29 @@ def test_samples_of_equal_contents_are_kept_once() -> None:
     digests = SampleDigests()
     digests.add([torch.zeros(3)] * 50)
     assert digests.samples == 50
-    assert len(digests.smallest) == 1
+    assert len(digests.contents.values) == 1
+
+
+def labelled(labels: list[int], seed: int) -> list[tuple[torch.Tensor, int]]:
+    """Samples that are changed at random, with these labels."""
+    chance = torch.Generator().manual_seed(seed)
+    return [(torch.rand(9, generator=chance), label) for label in labels]
+
+
+def test_series_of_labels_tell_what_random_contents_do_not() -> None:
+    labels = random.Random(5).choices(range(4), k=200)
+    first, second, other = SampleDigests(), SampleDigests(), SampleDigests()
+    first.add(labelled(labels, 1))
+    for start in range(0, 200, 40):  # in batches
+        second.add(labelled(labels[start : start + 40], 2 + start))
+    other.add(labelled(random.Random(6).choices(range(4), k=200), 1))
+    assert not set(first.contents.values) & set(second.contents.values)
+    assert first.series.values == second.series.values
+    assert len(set(first.series.values) & set(other.series.values)) < 5
+
+
+def test_samples_without_labels_have_no_series() -> None:
+    digests = SampleDigests()
+    digests.add([torch.rand(9) for _ in range(20)])
+    digests.add([3] * 20)  # a number that is all of a sample is its content
+    assert digests.series.values == []
