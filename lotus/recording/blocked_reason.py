@@ -1,10 +1,16 @@
-"""The reason for which a thread is blocked, by the system call that the kernel reports."""
+"""The reason for which a thread is blocked, by the system call that the kernel reports, and where.
+
+The place is a file's path or the peer of a connection, where the call takes a descriptor.
+"""
 
 import os
 from collections.abc import Callable
 
+from lotus.recording.socket_peers import SocketPeers
+
 _PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
 _FUTEX, _BY_DESCRIPTOR, _SELECT = "futex", "descriptor", "select"
+_OF_FILE, _OF_DIRECTORY = "of-file", "of-directory"  # by a descriptor of one
 # System calls by number; all others are "other".
 _CALLS = {
     "x86_64": {
@@ -14,7 +20,9 @@ _CALLS = {
         "socket": (42, 43, 44, 45, 46, 47, 288, 299, 307),
         _SELECT: (23, 270),
         "events": (7, 232, 271, 281),  # poll, epoll_wait
-        "file": (2, 4, 5, 6, 74, 75, 217, 257, 262, 332),  # open, stat, fsync, getdents
+        _OF_FILE: (5, 74, 75),  # fstat, fsync
+        _OF_DIRECTORY: (217,),  # getdents
+        "file": (2, 4, 6, 257, 262, 332),  # open, stat: of a path
         "child": (61, 247),
         "shared-lock": (65, 72, 73, 220),  # semop, fcntl, flock
     },
@@ -25,7 +33,9 @@ _CALLS = {
         "socket": (202, 203, 206, 207, 211, 212, 242, 243, 269),
         _SELECT: (72,),
         "events": (22, 73),
-        "file": (56, 61, 79, 80, 82, 83, 291),
+        _OF_FILE: (80, 82, 83),
+        _OF_DIRECTORY: (61,),
+        "file": (56, 79, 291),
         "child": (95, 260),
         "shared-lock": (25, 32, 192, 193),
     },
@@ -39,60 +49,91 @@ REASONS = (
 _MOST_FIELDS = 16  # of /proc/PID/stat after the name: more than callers use
 _MOST_LOCAL = 4096  # sockets whose kind is kept
 _MOST_BYTES = 1 << 20  # of the list of local sockets
+_DELETED = " (deleted)"  # what the kernel adds to the path of a file that has no name any more
+_MEMORY = "/memfd:"  # before the name of a file that lies in no directory
 
 
 class BlockedReasons:
     """Names what threads are blocked in; `problem` says why it cannot, "" where it can."""
 
-    def __init__(self, read_file: Callable[[str], bytes] | None = None) -> None:
-        """`read_file`: returns the first kilobyte of a file of /proc."""
+    def __init__(
+        self,
+        read_file: Callable[[str], bytes] | None = None,
+        with_places: bool = True,
+        proc: str = "/proc",
+    ) -> None:
+        """`read_file`: returns the first kilobyte of a file of /proc.
+
+        `with_places`: False where no place is needed, which takes less time.
+        """
         self._read = read_file or read
+        self._proc = proc
         machine = os.uname().machine
         calls = _CALLS.get(machine, {})
         self._kinds = {str(number): kind for kind, numbers in calls.items() for number in numbers}
         self._local: dict[bytes, bool] = {}  # by a socket's inode
+        self._peers = SocketPeers(proc) if with_places else None
         self.problem = "" if calls else f"system calls of {machine} are not known"
         if not self.problem and not os.path.exists("/proc/self/syscall"):
             self.problem = "this kernel does not tell in which system call a thread is"
 
-    def look(self, pid: int) -> tuple[str, list[bytes]]:
-        """Return the reason of a process's main thread, and its fields of /proc/PID/stat.
+    def look(self, pid: int) -> tuple[str, str, list[bytes]]:
+        """Return the reason and place of a process's main thread, and its fields of /proc/PID/stat.
 
-        The fields are read, and not empty, where it is blocked. Raises OSError, PermissionError
-        among them.
+        The place is a path, that of a directory with "/" at its end, or a peer as address:port;
+        "": none, or not known. The fields are read, and not empty, where it is blocked. Raises
+        OSError, PermissionError among them.
         """
-        text = self._read(f"/proc/{pid}/syscall").split()
+        text = self._read(f"{self._proc}/{pid}/syscall").split()
         if not text or text[0] == b"running":
-            return COMPUTING, []
-        text_of_stat = self._read(f"/proc/{pid}/stat")
+            return COMPUTING, "", []
+        text_of_stat = self._read(f"{self._proc}/{pid}/stat")
         state, *fields = text_of_stat.rpartition(b") ")[2].split(None, _MOST_FIELDS)
-        return self._reason(pid, text, state), fields
+        reason, place = self._reason(pid, text, state)
+        return reason, place, fields
 
-    def _reason(self, pid: int, text: list[bytes], state: bytes) -> str:
+    def _reason(self, pid: int, text: list[bytes], state: bytes) -> tuple[str, str]:
         if state in (b"T", b"t"):
-            return STOPPED
-        if state == b"D":
-            return "storage"
-        if text[0] == b"-1":  # blocked, but in no system call
-            return "page-fault"
+            return STOPPED, ""
         kind = self._kinds.get(text[0].decode(), "other")
+        if state == b"D":
+            return "storage", self._path(pid, text, kind)
+        if text[0] == b"-1":  # blocked, but in no system call
+            return "page-fault", ""
         if kind == _FUTEX:
             private = len(text) > 2 and int(text[2], 16) & _PRIVATE
-            return "lock" if private else "shared-lock"
+            return "lock" if private else "shared-lock", ""
         if kind == _SELECT:  # of no descriptor: so Python 3.10 sleeps
-            return "events" if len(text) < 2 or int(text[1], 16) else "sleep"
+            return "events" if len(text) < 2 or int(text[1], 16) else "sleep", ""
         if kind == _BY_DESCRIPTOR:
-            return self._kind_of_file(pid, int(text[1], 16))
+            return self._by_target(pid, self._target(pid, text))
         if kind == "socket" and len(text) > 1:
-            return self._kind_of_file(pid, int(text[1], 16))
-        return kind
+            return self._by_target(pid, self._target(pid, text))
+        if kind in (_OF_FILE, _OF_DIRECTORY):
+            return "file", self._path(pid, text, kind)
+        return kind, ""
 
-    def _kind_of_file(self, pid: int, number: int) -> str:
-        target = os.readlink(f"/proc/{pid}/fd/{number}")
+    def _target(self, pid: int, text: list[bytes]) -> str:
+        return os.readlink(f"{self._proc}/{pid}/fd/{int(text[1], 16)}")
+
+    def _by_target(self, pid: int, target: str) -> tuple[str, str]:
+        """Return the reason and the place of a call that takes a descriptor of this target."""
         if target.startswith("socket:["):
             inode = target[len("socket:[") : -1].encode()
-            return "local-socket" if self._is_local(pid, inode) else "socket"
-        return "pipe" if target.startswith("pipe:") else "file"
+            if self._is_local(pid, inode):
+                return "local-socket", ""
+            return "socket", self._peers.of(pid, inode) if self._peers else ""
+        return ("pipe", "") if target.startswith("pipe:") else ("file", _path_in(target))
+
+    def _path(self, pid: int, text: list[bytes], kind: str) -> str:
+        """Return the path of the file at which a call is, if it takes a descriptor; else ""."""
+        if kind not in (_BY_DESCRIPTOR, _OF_FILE, _OF_DIRECTORY) or self._peers is None:
+            return ""
+        try:
+            path = _path_in(self._target(pid, text))
+        except (OSError, IndexError, ValueError):  # the reason is known all the same
+            return ""
+        return f"{path}/" if kind == _OF_DIRECTORY and path else path
 
     def _is_local(self, pid: int, inode: bytes) -> bool:
         """Return True if a socket is one of AF_UNIX, which ends in a process of this machine."""
@@ -100,8 +141,18 @@ class BlockedReasons:
         if known is None:
             if len(self._local) >= _MOST_LOCAL:
                 self._local.clear()
-            known = self._local[inode] = inode in _local_sockets(pid)
+            known = self._local[inode] = inode in self._local_sockets(pid)
         return known
+
+    def _local_sockets(self, pid: int) -> set[bytes]:
+        """Return inodes of the sockets of AF_UNIX that a process can see; none if unreadable."""
+        try:
+            with open(f"{self._proc}/{pid}/net/unix", "rb") as file:
+                lines = file.read(_MOST_BYTES).splitlines()
+        except OSError:
+            return set()
+        rows = (line.split(None, 7) for line in lines[1:])
+        return {fields[6] for fields in rows if len(fields) > 6}
 
 
 def read(path: str) -> bytes:
@@ -113,12 +164,8 @@ def read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _local_sockets(pid: int) -> set[bytes]:
-    """Return inodes of the sockets of AF_UNIX that a process can see; none if unreadable."""
-    try:
-        with open(f"/proc/{pid}/net/unix", "rb") as file:
-            lines = file.read(_MOST_BYTES).splitlines()
-    except OSError:
-        return set()
-    rows = (line.split(None, 7) for line in lines[1:])
-    return {fields[6] for fields in rows if len(fields) > 6}
+def _path_in(target: str) -> str:
+    """Return the path that a descriptor's link tells; "" if it is no file in a directory."""
+    if not target.startswith("/") or target.startswith(_MEMORY):
+        return ""
+    return target.removesuffix(_DELETED)

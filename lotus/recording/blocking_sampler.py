@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lotus.common import files
+from lotus.common import files, redaction
 from lotus.common.errors import LotusError
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace.log import state_page
@@ -26,9 +26,11 @@ from lotus.recording.kept_children import KeptChildren
 from lotus.recording.kept_files import KeptFiles
 from lotus.recording.look_counts import IN_COLLATE, IN_NEXT, IN_OWN_CODE, IN_STEP, LookCounts
 from lotus.recording.machine_load import MachineLoad
+from lotus.recording.mounts import Mounts
 from lotus.recording.own_code_sampler import OwnCodeSampler
 from lotus.recording.pause_sampler import PauseSampler
 from lotus.recording.pause_times import PauseTimes
+from lotus.recording.place_counts import PlaceCounts
 from lotus.recording.process_memory import ProcessMemory
 from lotus.recording.process_times import ProcessTimes
 from lotus.recording.py_spy_child import refusal_here
@@ -70,6 +72,8 @@ class BlockingSampler:
         self._descendants: dict[int, bool] = {}
         self._outside: dict[int, int] = {}  # pid of no descendant -> its first `W_SINCE`
         self._looks = LookCounts()
+        self._places = PlaceCounts()
+        self._mounts = Mounts()
         self._machine = MachineLoad()
         self._memory = ProcessMemory()
         self._times = ProcessTimes()
@@ -116,11 +120,14 @@ class BlockingSampler:
         ]
         kept = sum(looks for _, looks in most)
         problem = self._problem or self._pages.problem or self._reasons.problem
+        left_out = _left_out(self._looks.rows, kept), _elsewhere(self._places)
         record = {
             "schema": 1,
             "cost_ns": self._cost_ns,
-            "problem": problem or _left_out(self._looks.rows, kept),
+            "problem": problem or " ".join(filter(None, left_out)),
             "rows": rows,
+            "places": self._place_rows(),
+            "places_elsewhere": self._places.elsewhere,
             "machine": self._machine.rows,
             "memory": self._memory.rows,
             "program_ns": _cpu_of_ended() - self._ended_ns,
@@ -139,6 +146,19 @@ class BlockingSampler:
             "no_stacks": samples[0].refusal or samples[1].refusal or refusal_here(),
         }
         self._write(record)
+
+    def _place_rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "pid": pid,
+                "operation": operation,
+                "reason": reason,
+                "place": redaction.text(place),
+                "file_system": self._mounts.type_of(pid, place),
+                "looks": looks,
+            }
+            for (pid, operation, reason, _), place, looks in self._places.rows()
+        ]
 
     def _write(self, record: dict[str, Any]) -> None:
         with contextlib.suppress(LotusError):  # a full disk is reported by what matters more
@@ -213,8 +233,12 @@ class BlockingSampler:
             self._kept.read((pid, worker), self._batch_processes)
         if words[state_page.W_PHASE] in _LOOKED_AT and not self._reasons.problem:
             try:
-                reason = self._reason(pid, worker)
-                self._looks.add(pid, worker, _operation(page, words), reason)
+                reason, place = self._reason(pid, worker)
+                operation = _operation(page, words)
+                self._looks.add(pid, worker, operation, reason)
+                if place:
+                    self._places.add(pid, operation, reason, place)
+                    self._mounts.note(pid)
             except PermissionError:
                 self._problem = (
                     "the kernel does not let lotus see what the program's threads wait for"
@@ -250,13 +274,13 @@ class BlockingSampler:
                 self._pages.close(name)
             self._pages.find()
 
-    def _reason(self, pid: int, worker: int) -> str:
-        """Return what the main thread of a process is doing; note what its children have used."""
-        reason, fields = self._reasons.look(pid)
+    def _reason(self, pid: int, worker: int) -> tuple[str, str]:
+        """Return what a process's main thread is doing, and where; note what its children used."""
+        reason, place, fields = self._reasons.look(pid)
         if len(fields) > _SYSTEM_TIME_OF_CHILDREN:
             user, system = fields[_SYSTEM_TIME_OF_CHILDREN - 1 : _SYSTEM_TIME_OF_CHILDREN + 1]
             self._children[pid, worker] = (int(user) + int(system)) * _TICK_NS
-        return reason
+        return reason, place
 
     def _note_outside(self, pid: int, since_ns: int) -> None:
         """Note a process that goes on but is no descendant; one that has ended does not go on."""
@@ -282,6 +306,16 @@ def _left_out(looks: Counter[tuple[int, int, int, str]], kept: int) -> str:
     return (
         f"{(total - kept) / total:.1%} of the observations of what threads were blocked in are "
         f"left out: {len(looks) - _MOST_ROWS:,} rare combinations of process, operation and state"
+    )
+
+
+def _elsewhere(places: PlaceCounts) -> str:
+    """Return a note on the places for which the record has no room, or ""."""
+    if not places.elsewhere:
+        return ""
+    return (
+        f"Where threads were blocked is left out for {places.elsewhere / places.total:.1%} of the "
+        "looks at files and connections: they were at too many places"
     )
 
 

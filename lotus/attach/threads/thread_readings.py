@@ -34,7 +34,7 @@ class ThreadReadings:
         self.cost_ns = 0
         self.period_s = _PERIOD_S
         self._last: dict[int, tuple[int, int, int, int]] = {}
-        self._reasons = BlockedReasons()
+        self._reasons = BlockedReasons(with_places=False)
 
     def last_ns(self, pid: int) -> int | None:
         """Return when a process was read last; None: never."""

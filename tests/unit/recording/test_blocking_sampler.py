@@ -265,3 +265,59 @@ def test_both_helpers_are_interrupted_before_either_is_waited_for(tmp_path: Path
     with sampler:
         pass
     assert calls == ["interrupt", "interrupt", "finish", "finish"]
+
+
+AT_PEER = """
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+open({told!r}, "w").write("127.0.0.1:%d" % server.getsockname()[1])
+client.recv(1)
+"""
+AT_FILE = """
+import os
+open({told!r}, "w").write({fifo!r})
+os.read(os.open({fifo!r}, os.O_RDWR), 1)
+"""
+
+
+@pytest.mark.parametrize(("reason", "code"), [("socket", AT_PEER), ("file", AT_FILE)])
+def test_where_a_process_is_blocked(tmp_path: Path, reason: str, code: str) -> None:
+    fifo, told = tmp_path / "fifo", tmp_path / "told"
+    os.mkfifo(fifo)
+    words = [sys.executable, "-S", "-c", code.format(fifo=str(fifo), told=str(told))]
+
+    def done(sampler: BlockingSampler) -> bool:
+        # Opening is of no place; nor is a socket while lists of connections were just read.
+        expected = told.read_text() if told.exists() else "not yet"
+        return any(place == expected and looks >= 3 for _, place, looks in sampler._places.rows())
+
+    with subprocess.Popen(words) as child:
+        try:
+            page(tmp_path, child.pid)
+            record = looked(tmp_path, done)
+        finally:
+            child.kill()
+    places = record["places"]
+    assert isinstance(places, list)
+    (row,) = [row for row in places if row["place"] == told.read_text()]
+    assert (row["pid"], row["operation"], row["reason"]) == (child.pid, 3, reason)
+    assert bool(row["file_system"]) == (reason == "file")
+    assert record["places_elsewhere"] == 0
+
+
+def test_secrets_in_paths_are_not_written(tmp_path: Path) -> None:
+    with BlockingSampler(tmp_path) as sampler:
+        sampler._places.add(7, 1, "file", "/data/api_key=abcdefgh123/\udcff")
+    text = (tmp_path / blocking_sampler.NAME).read_text()
+    assert json.loads(text)["places"][0]["place"].startswith("/data/api_key=***")
+    assert text.isascii()
+
+
+def test_places_that_did_not_fit_are_told(tmp_path: Path) -> None:
+    with BlockingSampler(tmp_path) as sampler:
+        sampler._places.add(7, 1, "socket", "10.0.0.1:80")
+        sampler._places.elsewhere = 3
+    record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
+    assert record["places_elsewhere"] == 3
+    assert "left out for 75.0% of the looks at files and connections" in record["problem"]
