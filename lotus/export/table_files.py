@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SMALL = (
     "batches", "waits", "workers", "loaders", "epochs", "resources", "operations", "paths",
     "processes", "lost", "syncs", "models", "blocking",
+    "places",
 )  # fmt: skip
 RANK_STEPS = (
     "rank_steps"  # of lotus.analysis.ranks.rank_steps.long_table, where there are several ranks

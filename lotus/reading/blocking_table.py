@@ -1,10 +1,12 @@
 """The states of threads that made or awaited batches, observed by the launcher (blocking.json)."""
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 import pandas as pd
 
+from lotus.common import redaction
 from lotus.reading.launcher_record import LauncherRecord
 from lotus.reading.process_tree import Process
 
@@ -18,6 +20,12 @@ REASONS = (
 _COLUMNS = {
     "pid": "int64", "worker": "int64", "operation": "object", "reason": "object", "looks": "int64",
 }  # fmt: skip
+_PLACES = {
+    "pid": "int64", "operation": "object", "reason": "object", "place": "object",
+    "file_system": "object", "looks": "int64",
+}  # fmt: skip
+_MOST_PLACES = 10_000  # rows that are read; lotus writes a tenth of them
+_MOST_CHARACTERS, _MOST_OF_TYPE = 4096, 64  # of a path, and of the type of a file system
 
 
 def table(record: LauncherRecord, processes: Iterable[Process]) -> pd.DataFrame:
@@ -31,6 +39,28 @@ def table(record: LauncherRecord, processes: Iterable[Process]) -> pd.DataFrame:
         and (operation := names.get(pid, {}).get(number)) is not None
     ]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
+
+
+def places(record: LauncherRecord, processes: Iterable[Process]) -> pd.DataFrame:
+    """Return the table `Run.places`, empty if it was not recorded."""
+    names = {process.pid: _names(process) for process in processes}
+    without_secrets = cache(redaction.text)  # most places are those of several processes
+    rows = []
+    for item in _items(record.values.get("places"))[:_MOST_PLACES]:
+        pid, _, number, reason, looks = _row(item)
+        place = _text(item.get("place"), _MOST_CHARACTERS)
+        operation = names.get(pid, {}).get(number)
+        if reason in REASONS and looks > 0 and place and operation is not None:
+            kind = _text(item.get("file_system"), _MOST_OF_TYPE)
+            rows.append((pid, operation, reason, without_secrets(place), kind, looks))
+    return pd.DataFrame(rows, columns=list(_PLACES)).astype(_PLACES)
+
+
+def _text(value: Any, most: int) -> str:
+    """Return a text without halves of surrogate pairs; "" for what is none, or too long."""
+    if not isinstance(value, str) or len(value) > most:
+        return ""
+    return value.encode("utf-8", "replace").decode()
 
 
 def _names(process: Process) -> dict[int, str]:

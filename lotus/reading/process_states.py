@@ -54,8 +54,13 @@ def read(directory: str | os.PathLike[str], named: bool = True) -> list[State]:
     return sorted(states, key=lambda state: (state.start_ns, state.pid))
 
 
-def open_waits(directory: Path, end_ns: int) -> list[tuple[int, ...]]:
-    """Return (pid, loader, epoch, batch, start, length) of each wait open at the run's end, ns."""
+def open_waits(directory: Path, end_ns: object) -> list[tuple[int, ...]]:
+    """Return (pid, loader, epoch, batch, start, length) of each wait open at the run's end, ns.
+
+    `end_ns`: as a manifest has it; no number, or 0, where the end is not known.
+    """
+    if not isinstance(end_ns, int):
+        return []
     return [
         (state.pid, state.loader, state.epoch, state.batch, state.since_ns, end_ns - state.since_ns)
         for state in read(directory, named=False)

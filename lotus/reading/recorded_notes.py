@@ -1,9 +1,10 @@
 """Remarks on a run: parts of a job that are missing, and what tracers and launcher noted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lotus.common import redaction
 from lotus.common.formatting import plural
 from lotus.format import job_ranks
 from lotus.format.run_directory import BLOCKING as NAME
@@ -38,6 +39,12 @@ def notes(
         lacking.append(f"{what} stayed in the hosts' runs: {', '.join(names)}")
     apart = missing_data.notes(missing_data.processes(path))
     return list(dict.fromkeys([*lacking, *apart, *remarks, *_unobserved(manifest, record)]))
+
+
+def unseen(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what tracers could not observe, and why; each once."""
+    reasons = {(event["what"], redaction.text(str(event.get("why", "")))) for event in events}
+    return [{"what": what, "why": why} for what, why in sorted(reasons)]
 
 
 def _unobserved(manifest: Mapping[str, Any], record: LauncherRecord) -> list[str]:

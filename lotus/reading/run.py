@@ -358,6 +358,13 @@ class Run:
         return blocking_table.table(self._launcher_record, self._outline.processes)
 
     @cached_property
+    def places(self) -> pd.DataFrame:
+        """Where the threads of `blocking` were blocked, where it is known: pid, operation, reason
+        (as there), place (of "file" and "storage": a file, or its directory with "/" at its end; of
+        "socket": the peer as address:port), file_system (its type; "" if unknown), looks."""
+        return blocking_table.places(self._launcher_record, self._outline.processes)
+
+    @cached_property
     def _launcher_record(self) -> launcher_record.LauncherRecord:
         return launcher_record.read(self.path)
 
@@ -459,10 +466,7 @@ class Run:
     @cached_property
     def lost(self) -> pd.DataFrame:
         """Data that was not recorded or cannot be read: what, pid, count, bytes."""
-        rows = [(loss.what, loss.pid, loss.count, loss.bytes) for loss in self._lost]
-        table = pd.DataFrame(rows, columns=["what", "pid", "count", "bytes"])
-        types = {"what": "object", "pid": "int64", "count": "int64", "bytes": "int64"}
-        return table.astype(types)
+        return summary_tables.lost(self._lost)
 
     @cached_property
     def notes(self) -> list[str]:
@@ -476,19 +480,14 @@ class Run:
 
         pid, loader, epoch, batch, start_ns, wait_ns (until the run's end).
         """
-        end = self.manifest.get("end_ns")
-        rows = process_states.open_waits(self.path, end) if isinstance(end, int) and end else []
+        rows = process_states.open_waits(self.path, self.manifest.get("end_ns"))
         columns = ["pid", "loader", "epoch", "batch", "start_ns", "wait_ns"]
         return pd.DataFrame(rows, columns=columns).astype("int64")
 
     @cached_property
     def unseen(self) -> list[dict[str, Any]]:
         """Everything that could not be observed: {"what": ..., "why": ...}, each once."""
-        reasons = {
-            (event["what"], redaction.text(str(event.get("why", ""))))
-            for event in self._events("unseen")
-        }
-        return [{"what": what, "why": why} for what, why in sorted(reasons)]
+        return recorded_notes.unseen(self._events("unseen"))
 
     def _made(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
         self._frames.made(name)

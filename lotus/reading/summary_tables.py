@@ -406,6 +406,13 @@ def losses(a: Assembly) -> list[Lost]:
     return lost
 
 
+def lost(losses: Iterable[Lost]) -> pd.DataFrame:
+    """Return losses as the table `Run.lost`."""
+    rows = [(loss.what, loss.pid, loss.count, loss.bytes) for loss in losses]
+    types = {"what": "object", "pid": "int64", "count": "int64", "bytes": "int64"}
+    return pd.DataFrame(rows, columns=list(types)).astype(types)
+
+
 def processes(path: Path, lost: list[Lost]) -> pd.DataFrame:
     """Return processes.jsonl as a table; faults that the tracers reported are added to `lost`."""
     try:

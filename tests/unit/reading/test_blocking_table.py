@@ -68,3 +68,65 @@ def test_not_every_run_has_the_file(tmp_path: Path) -> None:
 def test_damage_is_said(tmp_path: Path) -> None:
     assert "damaged" in read(tmp_path, "{")[1]
     assert read(tmp_path, '{"problem": "refused", "rows": []}')[1] == "refused"
+
+
+PLACE = {**ROW, "reason": "file", "place": "/data/a.bin", "file_system": "ext4"}
+
+
+def read_places(folder: Path, rows: object) -> list[list[Any]]:
+    (folder / launcher_record.NAME).write_text(json.dumps({"rows": [ROW], "places": rows}))
+    table = blocking_table.places(launcher_record.read(folder), [process()])
+    types = ["int64", "object", "object", "object", "object", "int64"]
+    assert table.dtypes.astype(str).tolist() == types
+    return table.to_numpy().tolist()
+
+
+def test_places_have_the_names_of_operations(tmp_path: Path) -> None:
+    peer = {**PLACE, "operation": -4, "reason": "socket", "place": "[::1]:80", "file_system": ""}
+    assert read_places(tmp_path, [PLACE, peer]) == [
+        [7, "Slow", "file", "/data/a.bin", "ext4", 5],
+        [7, "(step)", "socket", "[::1]:80", "", 5],
+    ]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {**PLACE, "pid": 8},
+        {**PLACE, "operation": 9},
+        {**PLACE, "reason": "elsewhere"},
+        {**PLACE, "place": 3},
+        {**PLACE, "place": ""},
+        {**PLACE, "place": "/" + "x" * 5000},
+        {**PLACE, "looks": -1},
+        {"place": "/data/"},
+        ROW,
+        "/data/",
+    ],
+)
+def test_places_that_do_not_fit_are_left_out(tmp_path: Path, row: object) -> None:
+    assert [each[3] for each in read_places(tmp_path, [row, PLACE])] == ["/data/a.bin"]
+
+
+@pytest.mark.parametrize("rows", [None, 3, {"a": 1}, "/data/"])
+def test_a_damaged_list_of_places_is_an_empty_table(tmp_path: Path, rows: object) -> None:
+    assert read_places(tmp_path, rows) == []
+
+
+def test_runs_without_places_are_read_as_before(tmp_path: Path) -> None:
+    assert read(tmp_path, json.dumps({"rows": [ROW]}))[0] == [[7, 0, "Slow", "sleep", 5]]
+    assert not len(blocking_table.places(launcher_record.read(tmp_path), [process()]))
+
+
+def test_places_have_no_secrets_and_nothing_that_cannot_be_encoded(tmp_path: Path) -> None:
+    rows = [{**PLACE, "place": "/data/token=hf_abcdefgh12345678/\udcff", "file_system": ["x"]}]
+    ((*_, place, kind, _looks),) = read_places(tmp_path, rows)
+    assert "hf_abc" not in place
+    assert place.startswith("/data/token=")
+    assert place.encode()
+    assert kind == ""
+
+
+def test_no_more_places_are_read_than_a_run_may_have(tmp_path: Path) -> None:
+    most = blocking_table._MOST_PLACES
+    assert len(read_places(tmp_path, [PLACE] * (most + 1))) == most

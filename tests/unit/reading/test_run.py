@@ -46,6 +46,7 @@ COLUMNS = {
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",
     "blocking": "pid worker operation reason looks",
+    "places": "pid operation reason place file_system looks",
     "own_code": "part stack depth function file line text samples",
     "memory": "time_ns pid worker rss pss private shared anonymous descriptor_limit",
     "children": "pid worker cpu_ns own_cpu_ns own_ns kept_cpu_ns",
@@ -72,6 +73,7 @@ def full_run(path):
     worker.resources(START_NS, pss=1, rss=2, descriptors=3, shm=4)
     worker.event("sample_path", sample=3, path="/data/cat.jpg", duration_ns=9)
     row = {"pid": worker.pid, "worker": 0, "operation": -1, "reason": "sleep", "looks": 5}
+    place = {**row, "reason": "file", "place": "/data/", "file_system": "ext4"}
     own = ["fetch (<lotus hook, as importlib._bootstrap>:1);__getitem__ (data.py:4) 3"]
     memory = [[START_NS, 7, 0, 9, 8, 4, 5, 6, -1], [START_NS, 7, 0, -2, 8, 4, 5, 6, -1], [START_NS]]
     machine = [[START_NS, 1, 2, 0, 0, 3, 4, 5], [START_NS + 1, 2, 2, 0, -1, -1]]
@@ -79,6 +81,7 @@ def full_run(path):
         json.dumps(
             {
                 "rows": [row],
+                "places": [place],
                 "machine": machine,
                 "memory": memory,
                 "children": [[7, 0, 5], [8, 1, -1, 3, 4]],  # of an older lotus, and of today's

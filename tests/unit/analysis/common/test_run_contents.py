@@ -33,6 +33,7 @@ def in_tables(path: Path) -> Tables:
     more += (
         "open_waits",
         "blocking",
+        "places",
         "machine",
         "memory",
         "children",
