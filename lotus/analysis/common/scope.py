@@ -73,6 +73,7 @@ class Scope:
     resources: pd.DataFrame
     paths: pd.DataFrame
     blocking: pd.DataFrame
+    places: pd.DataFrame
     first_batches: pd.DataFrame
     sample_digests: pd.DataFrame
     machine: pd.DataFrame
@@ -235,6 +236,7 @@ def _scope(
         resources=_with_sharers(resources[np.isin(process_keys(resources), processes)], workers),
         paths=paths[np.isin(process_keys(paths), processes)].reset_index(drop=True),
         blocking=_of_loop(_of_pids(table(run, "blocking"), batches, mine["waits"]), mine["waits"]),
+        places=_of_loop(_of_pids(table(run, "places"), batches, mine["waits"]), mine["waits"]),
         machine=table(run, "machine"),
         children=_of_pids(table(run, "children"), batches, mine["waits"]),
         memory=_of_pids(table(run, "memory"), batches, mine["waits"]),
@@ -251,7 +253,7 @@ def _of_pids(frame: pd.DataFrame, *tables: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_loop(blocking: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
-    """Return the observations without those of a main thread that does not iterate the loader.
+    """Return observations (or places) without those of a main thread that iterates no loader.
 
     Of a main process, its main thread is observed. Where another thread takes the batches, as one
     that reads ahead, the main thread waits for that one at a lock.

@@ -9,6 +9,7 @@ from lotus.analysis.common.columns import ratio
 from lotus.analysis.common.scope import RunLike, Scope
 from lotus.analysis.observations.looked_parts import MAKING, LookedPart, loop, making
 from lotus.analysis.observations.looks import COMPUTING, NEXT, takes_others
+from lotus.analysis.observations.places import Place, most_frequent
 from lotus.common.statistics import wilson
 
 FEW, ELSEWHERE, MIXED = "few", "elsewhere", "mixed"  # why states, or their times, are not known
@@ -20,6 +21,7 @@ COLUMNS = (
     *("part", "operation", "loaders", "looks", "missing", "reason", "awaits"),
     *("share", "low", "high", "time_share", "total_ns", "ns", "low_ns", "high_ns"),
     *("clock_share", "contradicted"),
+    *("place", "file_system", "place_share"),
 )
 _TIMES = ("total_ns", "ns", "low_ns", "high_ns")
 
@@ -44,6 +46,8 @@ def blocked_time(run: RunLike, scope: Scope) -> pd.DataFrame:
     clock_share        for so much of its time it was blocked by CPU clocks (of the making: of all
                        its operations together), 0 to 1; NaN: not known
     contradicted       whether looks found another share, beyond chance and LEAST_SHARE
+    place, file_system, place_share   where most of the looks that found this state found it, and
+                       their share, as `Place`; "", "" and NaN: not known
 
     The interval is Wilson's, of half as many looks. All of them would make it too narrow, as looks
     that follow each other often find the same call, and a run does not tell which did. Half of them
@@ -91,22 +95,31 @@ def _rows(part: LookedPart) -> Iterator[dict[str, object]]:
             "contradicted": _is_contradicted(part, operation),
         }
         if unknown:
-            yield row | {"reason": "", "awaits": False}
+            yield row | {"reason": "", "awaits": False} | _at(None)
             continue
         known = np.nan if mixed else took
         for reason in sorted(states, key=lambda reason: -states[reason]):
             share = states[reason] / looks
             low, high = wilson(share, looks * _WORTH)
-            yield row | {
-                "reason": reason,
-                "awaits": operation == NEXT and reason in part.awaits,
-                "share": share,
-                "low": low,
-                "high": high,
-                "ns": share * known,
-                "low_ns": low * known,
-                "high_ns": high * known,
-            }
+            yield (
+                row
+                | {
+                    "reason": reason,
+                    "awaits": operation == NEXT and reason in part.awaits,
+                    "share": share,
+                    "low": low,
+                    "high": high,
+                    "ns": share * known,
+                    "low_ns": low * known,
+                    "high_ns": high * known,
+                }
+                | _at(most_frequent(part.places, operation, reason, states[reason]))
+            )
+
+
+def _at(place: Place | None) -> dict[str, object]:
+    found = place or Place("", "", "", np.nan)
+    return {"place": found.name, "file_system": found.file_system, "place_share": found.share}
 
 
 def _in_order(part: LookedPart) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.loop_phases import loop_phases
-from lotus.analysis.common.columns import flag, integer, number, total
+from lotus.analysis.common.columns import Ints, flag, integer, number, total
 from lotus.analysis.common.scope import RunLike, Scope, table
 from lotus.analysis.observations.looks import (
     COLLATE,
@@ -17,6 +17,7 @@ from lotus.analysis.observations.looks import (
     OWN_CODE,
     STEP,
     of_makers,
+    places_of_makers,
 )
 
 MAKING, LOOP = "making", "loop"
@@ -34,6 +35,7 @@ class LookedPart:
              known. In MAKING, that is known of all together: each has the same.
     loaders  how many these threads worked for; all of them are counted
     elsewhere  whether other threads did it than the main ones, at which looks are
+    places   where its threads were blocked, as `Run.places`
     awaits   reasons for which `next` is blocked where it waits for workers
     """
 
@@ -44,6 +46,7 @@ class LookedPart:
     clocks: dict[str, float]
     loaders: int
     elsewhere: bool
+    places: pd.DataFrame
     awaits: tuple[str, ...] = ()
 
 
@@ -71,6 +74,7 @@ def making(run: RunLike, scope: Scope) -> LookedPart:
         dict.fromkeys(times, clock),
         len(loaders),
         _is_elsewhere(batches),
+        places_of_makers(scope),
     )
 
 
@@ -98,8 +102,7 @@ def loop(run: RunLike, scope: Scope) -> LookedPart:
         NEXT: _clock_share(waits, "wait_ns", "wait_", times[NEXT]),
         STEP: _clock_share(waits, "step_ns", "step_", times[STEP]),
     }
-    looks = scope.blocking
-    looks = looks[np.isin(integer(looks, "pid"), pids) & looks["operation"].isin([NEXT, STEP])]
+    looks, places = (_of_loop(each, pids) for each in (scope.blocking, scope.places))
     settings = run.loaders[np.isin(integer(run.loaders, "loader"), loaders)]
     awaits = [*_OVER] if (integer(settings, "num_workers") > 0).any() else []
     awaits += [LOCK] if awaits and flag(settings, "pin_memory").any() else []
@@ -111,8 +114,18 @@ def loop(run: RunLike, scope: Scope) -> LookedPart:
         clocks,
         len(loaders),
         _is_elsewhere(waits),
+        places,
         tuple(awaits),
     )
+
+
+def _of_loop(looks: pd.DataFrame, pids: Ints) -> pd.DataFrame:
+    if not len(looks):
+        return looks
+    rows: pd.DataFrame = looks[
+        np.isin(integer(looks, "pid"), pids) & looks["operation"].isin([NEXT, STEP])
+    ]
+    return rows
 
 
 def _counts(looks: pd.DataFrame) -> dict[str, dict[str, int]]:

@@ -56,7 +56,15 @@ def of_makers(scope: Scope) -> pd.DataFrame:
 
     A main process that makes batches as well, those of a loader without workers, does not count.
     """
-    blocking = scope.blocking
+    return _of_makers(scope, scope.blocking)
+
+
+def places_of_makers(scope: Scope) -> pd.DataFrame:
+    """Return the places of the same threads."""
+    return _of_makers(scope, scope.places)
+
+
+def _of_makers(scope: Scope, blocking: pd.DataFrame) -> pd.DataFrame:
     makers = pd.unique(integer(scope.batches, "pid"))
     making = np.isin(integer(blocking, "pid"), makers)
     if len(blocking):

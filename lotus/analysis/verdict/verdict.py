@@ -12,6 +12,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
+from lotus.analysis.observations.places import Place
 from lotus.analysis.verdict import missing_cores, remarks
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.advice.advice import Advice
@@ -34,6 +35,7 @@ from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
 from lotus.analysis.verdict.causes.transport import SENDING
+from lotus.analysis.verdict.causes.waiting import blocked_at
 from lotus.analysis.verdict.parts_of_loop import (
     PartsOfLoop,
     parts_of_loop,
@@ -82,6 +84,7 @@ class Cause:
     low: float = math.nan  # 95 % interval of `share`, from how it varies between batches
     high: float = math.nan
     remedy: Remedy = CODE  # what the advice changes
+    place: Place | None = None  # where most of the threads in it were blocked
 
     @property
     def gain(self) -> float:
@@ -108,7 +111,7 @@ class Cause:
                 f"It includes {duration(lost)} that the steps lost, as it used their cores."
             )
             text = f"{text} {lost_words}".strip()
-        return text
+        return f"{text} {blocked_at(self.place)}".strip()
 
     @property
     def is_silent(self) -> bool:
@@ -473,4 +476,5 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> 
         low=low,
         high=min(high, 1.0),
         remedy=advice.remedy,
+        place=charge.place,
     )

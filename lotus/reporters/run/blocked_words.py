@@ -9,6 +9,7 @@ from lotus.analysis.batches.components import COLLATE, OWN
 from lotus.analysis.observations import looks
 from lotus.analysis.observations.blocked_time import ELSEWHERE, FEW, LEAST_LOOKS, MIXED
 from lotus.analysis.observations.looked_parts import MAKING
+from lotus.analysis.observations.places import Place
 from lotus.analysis.verdict.causes.waiting import REASONS
 from lotus.common.formatting import operation_name, plain, share
 from lotus.reporters.base.console import rows_of
@@ -41,6 +42,20 @@ def state_of(row: Mapping[str, Any]) -> str:
     if row["awaits"]:
         return f"waits for the workers, most likely ({brief(row['reason'])})"
     return who + REASONS[row["reason"]][0]
+
+
+def place_of(row: Mapping[str, Any]) -> str:
+    """Return where it was blocked, such as "82% at /data/train/ (ext4)"; "": not known."""
+    if not row["place"]:
+        return ""
+    return str(Place(row["reason"], row["place"], row["file_system"], row["place_share"]))
+
+
+def places(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield a line on each row whose place is known, such as "Read, file: 82% at /data/"."""
+    for row in rows_of(rows):
+        if where := place_of(row):
+            yield f"{name_of(row)}, {brief(row['reason'])}: {where}"
 
 
 def brief(reason: str) -> str:

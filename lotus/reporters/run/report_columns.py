@@ -110,6 +110,10 @@ def _paths(loader: LoaderSummary) -> bool:
     return bool(loader.slowest["path"].astype(bool).any())
 
 
+def _places(loader: LoaderSummary) -> bool:
+    return bool(loader.blocked["place"].astype(bool).any())
+
+
 WORKERS = (
     Column("worker", _worker, (TERMINAL,), LEFT, _one_rank),
     Column(
@@ -148,6 +152,7 @@ BLOCKED = (
     Column("95% interval", _interval),
     Column("time", _of("ns", tight)),
     Column("95% interval of the time", _time_interval, (PAGE,)),
+    Column("where", blocked_words.place_of, (PAGE,), LEFT, _places),
     Column("", blocked_words.state_of, align=LEFT),
 )
 

@@ -180,3 +180,45 @@ def test_the_document_has_every_row() -> None:
     step = next(row for row in rows if row["operation"] == "(step)")
     assert (step["missing"], step["share"], step["ns"]) == ("elsewhere", None, None)
     assert math.isclose(step["total_ns"], 40 * 30 * MS)
+
+
+WHERE = (100, "Slow", "file", "/data/" + "train/" * 12, "ext4", 36)
+
+
+def with_place(*place: Any) -> SimpleNamespace:
+    run = run_with((100, "Slow", "file", 40), (1, "(step)", "computing", 30))
+    columns = ["pid", "operation", "reason", "place", "file_system", "looks"]
+    run.places = pd.DataFrame([place], columns=columns)
+    return run
+
+
+def test_the_terminal_shows_where() -> None:
+    text = " ".join(" ".join(section(with_place(*WHERE))).split())
+    assert text.endswith(f"Slow, file: 90% at {WHERE[3]} (ext4)")
+
+
+def test_the_page_shows_where() -> None:
+    table = on_page(with_place(*WHERE))["chart"].table
+    assert ("where", "left") in table.columns
+    (row,) = [row for row in table.rows if row[-1] == "waits for files"]
+    assert row[-2] == f"90% at {WHERE[3]} (ext4)"
+    assert ("where", "left") not in on_page(run_with(*BLOCKED))["chart"].table.columns
+
+
+def test_the_document_has_the_place() -> None:
+    document = run_document.document(summarise(with_place(*WHERE)))
+    schema = documents.schema("report")
+    assert not [error.message for error in Draft202012Validator(schema).iter_errors(document)]
+    loader = document["loaders"][0]
+    row = next(row for row in loader["blocked"] if row["reason"] == "file")
+    assert (row["place"], row["file_system"], row["place_share"]) == (WHERE[3], "ext4", 0.9)
+    (cause,) = [each for each in loader["verdict"]["causes"] if each["kind"] == "operation"]
+    assert cause["place"] == {
+        "reason": "file", "name": WHERE[3], "file_system": "ext4", "share": 0.9,
+    }  # fmt: skip
+
+
+def test_places_do_no_harm() -> None:
+    run = with_place(100, "Slow", "file", f"/data/{HOSTILE}/", HOSTILE, 36)
+    assert "\x1b" not in shown(run)
+    assert max(map(len, section(run))) <= 80

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lotus.analysis.common.columns import Floats
+from lotus.analysis.observations.places import Place
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
@@ -44,6 +45,7 @@ class Charge:
     `by_batch`: how much of it was at each batch of the loop (n,), ns; None where not known.
     `looks`: the share of observations that `ns` was inferred from, and their number; (NaN, 0): it
     was measured.
+    `place`: where most of the threads in it were blocked; None: not known, or several.
     """
 
     kind: str
@@ -57,6 +59,7 @@ class Charge:
     at_once: float = math.nan
     by_batch: Floats | None = field(default=None, repr=False, compare=False)
     looks: tuple[float, float] = (math.nan, 0.0)
+    place: Place | None = None
 
     @property
     def waited_ns(self) -> float:

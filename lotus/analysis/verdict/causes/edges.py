@@ -14,6 +14,7 @@ from lotus.analysis.verdict.advice.remedy import CODE, FEWER_WORKERS, NOTHING, R
 from lotus.analysis.verdict.advice.worker_advice import HEADROOM
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always, fixed
+from lotus.analysis.verdict.causes.component_looks import place_of_step
 from lotus.analysis.verdict.causes.waiting import WAITING_FACTS, look_evidence, mostly_blocked
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import duration, plural, share
@@ -38,7 +39,8 @@ def _step(ledger: Ledger) -> Iterable[Charge]:
     delay_ns = float(np.nan_to_num(ledger.step_ns * threads.delay_share)) - (ledger.step_ns - ns)
     alone = ledger.use.rivals and not ledger.scope.num_workers
     taken = min(max(delay_ns, 0.0), ns) if alone else 0.0
-    yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ns, evidence, taken_ns=taken)
+    place = place_of_step(ledger.scope, looks)
+    yield Charge(TRAINING_STEP.kind, TRAINING_STEP.title, ns, evidence, taken_ns=taken, place=place)
 
 
 def _step_waits(charge: Charge) -> bool:

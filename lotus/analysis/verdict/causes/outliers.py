@@ -17,6 +17,7 @@ from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, NOTHING, Remedy, set_prefetch
 from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.component_looks import looks_within
 from lotus.analysis.verdict.causes.prefetch import PREFETCH
 from lotus.analysis.verdict.causes.waiting import (
     WAITING_FACTS,
@@ -24,7 +25,6 @@ from lotus.analysis.verdict.causes.waiting import (
     look_evidence,
     mostly_blocked,
 )
-from lotus.analysis.verdict.causes.work import looks_within
 from lotus.analysis.verdict.loop_time.batch_making import ALONE, BY_CHANCE
 from lotus.analysis.verdict.loop_time.ledger import Excess, Ledger
 from lotus.common.formatting import amount, duration, operation_name

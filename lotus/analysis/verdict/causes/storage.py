@@ -22,6 +22,7 @@ from lotus.analysis.verdict.advice.advice import Advice, more_workers
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import DATA, FEWER_WORKERS
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
+from lotus.analysis.verdict.causes.component_looks import looks_of, place_of
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import amount, operation_name, share, size
 
@@ -47,8 +48,9 @@ def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
     """Charge all components that wait for storage, as one charge named after the largest."""
     batches, names = ledger.scope.batches, ledger.made.components.names
     cold = np.flatnonzero(ledger.cold).tolist()
-    parts = [(ledger.take_component(place), names[place]) for place in cold]
+    parts = [(ledger.take_component(place), names[place], place) for place in cold]
     if parts:
+        _, name, largest = max(parts)
         read = total(number(batches, "read_bytes"))
         # Of a partly recorded loop, what the other batches read is not known.
         known = not ledger.scope.partial
@@ -61,7 +63,8 @@ def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
             "mutual_slowing": mutual_slowing(ledger.scope),
             **more,
         }
-        yield Charge(kind, max(parts)[1], sum(ns for ns, _ in parts), evidence)
+        at = place_of(ledger, largest, looks_of(ledger, largest), "storage", "file")
+        yield Charge(kind, name, sum(ns for ns, *_ in parts), evidence, place=at)
 
 
 def _title(charge: Charge, around: Circumstances) -> str:

@@ -1,6 +1,7 @@
 """The reasons for which threads were seen blocked: as evidence, in words, and what helps."""
 
 from lotus.analysis.observations.looks import LOCAL_SOCKET, SHARED_LOCK, Looks
+from lotus.analysis.observations.places import Place
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import Charge
 
@@ -54,6 +55,14 @@ def look_evidence(looks: Looks) -> dict[str, float]:
     """Return the numbers of `looks` as evidence."""
     shares = {fact_of(reason): part for reason, part in looks.shares.items()}
     return {"looks": float(looks.count), **shares}
+
+
+def blocked_at(place: Place | None) -> str:
+    """Return a sentence on the place at which most looks found it blocked; "" without one."""
+    if place is None:
+        return ""
+    words, _ = REASONS[place.reason]
+    return f"Of the observations in which it {words}, {place}."
 
 
 def mostly_blocked(charge: Charge) -> str:

@@ -14,8 +14,6 @@ from lotus.analysis.observations.looks import (
     LOCK,
     SHARED_LOCK,
     Looks,
-    looks_at,
-    of_makers,
 )
 from lotus.analysis.observations.own_code import HotFunction, is_of_program, of_program
 from lotus.analysis.samples.delayed_acks import (
@@ -36,6 +34,7 @@ from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, Remedy
 from lotus.analysis.verdict.advice.worker_advice import worker_advice
 from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
+from lotus.analysis.verdict.causes.component_looks import looks_of, place_of
 from lotus.analysis.verdict.causes.storage import against_reading
 from lotus.analysis.verdict.causes.waiting import (
     OVERLAPS,
@@ -49,7 +48,6 @@ from lotus.analysis.verdict.causes.waiting import (
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 from lotus.common.formatting import amount, duration, operation_name, share
 
-OWN_CODE = ""  # its name in the table of observations
 _CHAIN = 4  # innermost calls that are named
 _SEEN = 0.1  # of the observations: less is not mentioned
 _IN_CHILDREN = 0.5  # of the CPU time, in processes that it starts: they compute
@@ -74,15 +72,6 @@ _FACTS = (
 )
 
 
-def looks_within(ledger: Ledger, name: str) -> Looks:
-    """Return the observations of threads in a component of the batches' making."""
-    parts = ledger.made.components
-    if name not in parts.names:
-        return Looks()
-    place = parts.names.index(name)
-    return _looks(ledger, place, ratio(total(parts.parts[:, place]), total(parts.fetch)))
-
-
 def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
     """Charge what is left of the components of one kind, each by itself."""
 
@@ -91,7 +80,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
         for place, (name, its_kind) in enumerate(zip(parts.names, parts.kinds, strict=True)):
             if its_kind == kind:
                 made = total(parts.parts[:, place])
-                looks = _looks(ledger, place, ratio(made, fetch))
+                looks = looks_of(ledger, place)
                 evidence = {
                     "fetch_share": ratio(made, fetch),
                     "waiting_share": _waiting_share(ledger, place, looks),
@@ -114,6 +103,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     evidence,
                     delay_ns=ns * ledger.delay_share / own,
                     at_once=_at_once(ledger, looks),
+                    place=place_of(ledger, place, looks, looks.reason),
                 )
 
     return charges
@@ -122,15 +112,6 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
 def _at_once(ledger: Ledger, looks: Looks) -> float:
     """Return how many workers could do its work side by side but for a shared lock; else NaN."""
     return float(ledger.scope.num_workers) if looks.reason == SHARED_LOCK else math.nan
-
-
-def _looks(ledger: Ledger, place: int, time_share: float) -> Looks:
-    """Return the observations of its threads; none if there are none of such a component."""
-    parts = ledger.made.components
-    known = {OPERATION.kind: parts.names[place], DATASET.kind: OWN_CODE, COLLATE.kind: "collate"}
-    if parts.kinds[place] not in known:
-        return Looks()
-    return looks_at(of_makers(ledger.scope), known[parts.kinds[place]], time_share)
 
 
 def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
