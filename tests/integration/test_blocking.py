@@ -1,6 +1,7 @@
 """What operations of real workers are blocked in, as the launcher sees it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lotus.analysis.summary import summarise
@@ -47,6 +48,27 @@ def test_the_time_of_a_fetch_adds_up(run):
     # Ten sleeps of 10 ms a batch, each at least as long. In single batches of a virtual machine,
     # time that the host took counts as time on a core.
     assert blocked.median() >= 0.99 * 100e6
+
+
+def test_where_workers_wait_is_named(torch, trace_command, tmp_path):
+    # GIVEN a worker that reads a FIFO, and one that asks a server, both of which are late
+    fifo = tmp_path / "fifo"
+    got = trace_command(PYTHON, PROGRAMS / "blocked_at.py", fifo)
+    assert (got.code, got.err) == (0, b"")
+    if not len(got.run.blocking):
+        pytest.skip("; ".join(got.run.notes) or "the kernel does not tell")
+    # THEN the record has the file and the peer, and the reason of the cause names them
+    summary = summarise(got.run)
+    causes = [cause for loader in summary.loaders for cause in loader.verdict.causes]
+    reasons = {cause.title.split()[0]: cause.reason for cause in causes if cause.place}
+    blocked = pd.concat([loader.blocked for loader in summary.loaders])
+    expected = {"Fifo": ("file", str(fifo)), "Server": ("socket", got.out.decode().strip())}
+    for operation, (reason, place) in expected.items():
+        row = blocked[(blocked["operation"] == operation) & (blocked["reason"] == reason)].iloc[0]
+        assert row["place"] == place
+        assert row["place_share"] > 0.5
+        assert bool(row["file_system"]) == (reason == "file")
+        assert f" at {place}" in reasons[operation]
 
 
 def test_the_state_page_tells_a_step_from_the_time_between_loops(torch, trace_command):
