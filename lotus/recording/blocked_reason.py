@@ -47,7 +47,7 @@ REASONS = (
     "pipe", "events", "file", "child", "other",
 )  # fmt: skip
 _MOST_FIELDS = 16  # of /proc/PID/stat after the name: more than callers use
-_MOST_LOCAL = 4096  # sockets whose kind is kept
+_MOST_SOCKETS = 4096  # whose kind and peer are kept
 _MOST_BYTES = 1 << 20  # of the list of local sockets
 _DELETED = " (deleted)"  # what the kernel adds to the path of a file that has no name any more
 _MEMORY = "/memfd:"  # before the name of a file that lies in no directory
@@ -71,7 +71,8 @@ class BlockedReasons:
         machine = os.uname().machine
         calls = _CALLS.get(machine, {})
         self._kinds = {str(number): kind for kind, numbers in calls.items() for number in numbers}
-        self._local: dict[bytes, bool] = {}  # by a socket's inode
+        # By the target of a socket's link: reason and peer; None: not looked up yet.
+        self._sockets: dict[str, tuple[str, str | None]] = {}
         self._peers = SocketPeers(proc) if with_places else None
         self.problem = "" if calls else f"system calls of {machine} are not known"
         if not self.problem and not os.path.exists("/proc/self/syscall"):
@@ -119,11 +120,25 @@ class BlockedReasons:
     def _by_target(self, pid: int, target: str) -> tuple[str, str]:
         """Return the reason and the place of a call that takes a descriptor of this target."""
         if target.startswith("socket:["):
-            inode = target[len("socket:[") : -1].encode()
-            if self._is_local(pid, inode):
-                return "local-socket", ""
-            return "socket", self._peers.of(pid, inode) if self._peers else ""
+            known = self._sockets.get(target)
+            reason, peer = known if known and known[1] is not None else self._socket(pid, target)
+            return reason, peer or ""
         return ("pipe", "") if target.startswith("pipe:") else ("file", _path_in(target))
+
+    def _socket(self, pid: int, target: str) -> tuple[str, str | None]:
+        """Return a socket's reason and peer; None: its lists may not be read so soon again."""
+        inode = target[len("socket:[") : -1].encode()
+        if target not in self._sockets:
+            if len(self._sockets) >= _MOST_SOCKETS:
+                self._sockets.clear()
+            # One of AF_UNIX ends in a process of this machine.
+            is_local = inode in self._local_sockets(pid)
+            self._sockets[target] = ("local-socket", "") if is_local else ("socket", None)
+        reason, peer = self._sockets[target]
+        if peer is None:
+            peer = self._peers.of(pid, inode) if self._peers else ""
+            self._sockets[target] = reason, peer
+        return reason, peer
 
     def _path(self, pid: int, text: list[bytes], kind: str) -> str:
         """Return the path of the file at which a call is, if it takes a descriptor; else ""."""
@@ -134,15 +149,6 @@ class BlockedReasons:
         except (OSError, IndexError, ValueError):  # the reason is known all the same
             return ""
         return f"{path}/" if kind == _OF_DIRECTORY and path else path
-
-    def _is_local(self, pid: int, inode: bytes) -> bool:
-        """Return True if a socket is one of AF_UNIX, which ends in a process of this machine."""
-        known = self._local.get(inode)
-        if known is None:
-            if len(self._local) >= _MOST_LOCAL:
-                self._local.clear()
-            known = self._local[inode] = inode in self._local_sockets(pid)
-        return known
 
     def _local_sockets(self, pid: int) -> set[bytes]:
         """Return inodes of the sockets of AF_UNIX that a process can see; none if unreadable."""

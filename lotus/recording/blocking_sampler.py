@@ -120,13 +120,17 @@ class BlockingSampler:
         ]
         kept = sum(looks for _, looks in most)
         problem = self._problem or self._pages.problem or self._reasons.problem
-        left_out = _left_out(self._looks.rows, kept), _elsewhere(self._places)
+        places = self._place_rows()
+        left_out = (
+            _left_out(self._looks.rows, kept),
+            _elsewhere(self._places.elsewhere, sum(row["looks"] for row in places)),
+        )
         record = {
             "schema": 1,
             "cost_ns": self._cost_ns,
             "problem": problem or " ".join(filter(None, left_out)),
             "rows": rows,
-            "places": self._place_rows(),
+            "places": places,
             "places_elsewhere": self._places.elsewhere,
             "machine": self._machine.rows,
             "memory": self._memory.rows,
@@ -309,13 +313,13 @@ def _left_out(looks: Counter[tuple[int, int, int, str]], kept: int) -> str:
     )
 
 
-def _elsewhere(places: PlaceCounts) -> str:
-    """Return a note on the places for which the record has no room, or ""."""
-    if not places.elsewhere:
+def _elsewhere(looks: int, kept: int) -> str:
+    """Return a note on the looks at places for which the record has no room, or ""."""
+    if not looks:
         return ""
     return (
-        f"Where threads were blocked is left out for {places.elsewhere / places.total:.1%} of the "
-        "looks at files and connections: they were at too many places"
+        f"Where threads were blocked is left out for {looks / (looks + kept):.1%} of the looks at "
+        "files and connections: they were at too many places"
     )
 
 

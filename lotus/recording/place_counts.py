@@ -11,7 +11,7 @@ Where = tuple[int, int, str, str]
 
 
 class PlaceCounts:
-    """At most MOST counts. `elsewhere`: looks at places for which there was no room.
+    """At most MOST counts. `elsewhere`: looks at places for which `rows` had no room.
 
     Where there are too many, rare directories are counted as the one that they are in: a data set
     often has a directory for each class.
@@ -19,31 +19,35 @@ class PlaceCounts:
 
     def __init__(self) -> None:
         self.elsewhere = 0
+        self._new: dict[Where, int] = {}  # with a whole path; taken apart later, many at a time
         self._counts: Counter[Where] = Counter()
         self._files: dict[str, str] = {}  # by directory: the only one that was met there, or ""
 
     def add(self, pid: int, operation: int, reason: str, place: str) -> None:
         """Count a look at a path (that of a directory ends in "/") or at a peer."""
-        above, slash, name = place.rpartition("/")
-        directory = above + slash if slash else place
-        where = pid, operation, reason, directory
-        if where not in self._counts and len(self._counts) >= MOST:
-            self._make_room()
-        self._counts[where] += 1
-        if slash and self._files.setdefault(directory, name) != name:
-            self._files[directory] = ""
-
-    @property
-    def total(self) -> int:
-        """How many looks were at a place."""
-        return self._counts.total() + self.elsewhere
+        where = pid, operation, reason, place
+        self._new[where] = self._new.get(where, 0) + 1
+        if len(self._new) >= MOST:
+            self._take_apart()
 
     def rows(self) -> list[tuple[Where, str, int]]:
         """Return where, the place and how many looks, the most frequent first."""
+        self._take_apart()
         return [
             (where, where[3] + self._files.get(where[3], ""), looks)
             for where, looks in self._counts.most_common()
         ]
+
+    def _take_apart(self) -> None:
+        for (pid, operation, reason, place), looks in self._new.items():
+            above, slash, name = place.rpartition("/")
+            directory = above + slash if slash else place
+            self._counts[pid, operation, reason, directory] += looks
+            if slash and self._files.setdefault(directory, name) != name:
+                self._files[directory] = ""
+        self._new.clear()
+        if len(self._counts) > MOST:
+            self._make_room()
 
     def _make_room(self) -> None:
         ordered = self._counts.most_common()

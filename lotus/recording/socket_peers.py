@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
-_MOST = 4096  # sockets whose peer is kept
 _MOST_BYTES = 1 << 20  # of a list
 _SHARE = 0.001  # of a core, for reading lists
 _LISTS = ("tcp", "tcp6")
@@ -19,23 +18,21 @@ class SocketPeers:
     def __init__(self, proc: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
         self._proc = proc
         self._clock = clock
-        self._known: dict[bytes, str] = {}
         self._next = -1.0
 
-    def of(self, pid: int, inode: bytes) -> str:
-        """Return the peer of a process's socket as address:port; "": none, or not known."""
-        known = self._known.get(inode)
-        if known is None:
-            now = self._clock()
-            if now < self._next:
-                return ""  # a later look at the same socket may tell
-            begun = time.thread_time_ns()
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            known = self._known[inode] = self._found(pid, inode)
-            # The kernel walks all of its table of connections, which takes milliseconds if large.
-            self._next = now + (time.thread_time_ns() - begun) / 1e9 / _SHARE
-        return known
+    def of(self, pid: int, inode: bytes) -> str | None:
+        """Return the peer of a process's socket as address:port, "" if there is none.
+
+        None: not known, as lists were just read. A later look at the same socket may tell.
+        """
+        now = self._clock()
+        if now < self._next:
+            return None
+        begun = time.thread_time_ns()
+        found = self._found(pid, inode)
+        # The kernel walks all of its table of connections, which takes milliseconds if large.
+        self._next = now + (time.thread_time_ns() - begun) / 1e9 / _SHARE
+        return found
 
     def _found(self, pid: int, inode: bytes) -> str:
         for name in _LISTS:

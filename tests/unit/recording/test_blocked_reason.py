@@ -100,3 +100,24 @@ def test_a_place_is_looked_up_only_if_wanted(tmp_path: Path, state: str, reason:
     stand_in(tmp_path, "descriptor", SOCKET, state)
     reasons = BlockedReasons(with_places=False, proc=str(tmp_path))
     assert reasons.look(7)[:2] == (reason, "")
+
+
+@pytest.mark.skipif(not CALLS_HERE, reason="system calls are not known here")
+@pytest.mark.parametrize("target", [SOCKET, LOCAL, "socket:[13]"])
+def test_a_known_socket_is_not_looked_up_again(tmp_path: Path, target: str) -> None:
+    reasons = stand_in(tmp_path, "socket", target)
+    first = reasons.look(7)[:2]
+    for name in ("tcp", "unix"):
+        (tmp_path / "7" / "net" / name).write_text("head\n" + TCP.format(peer="0400000A"))
+    assert reasons.look(7)[:2] == first
+
+
+@pytest.mark.skipif(not CALLS_HERE, reason="system calls are not known here")
+def test_a_peer_that_could_not_be_looked_up_yet_is_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasons = stand_in(tmp_path, "socket", SOCKET)
+    answers = iter([None, "10.1.2.3:80"])
+    monkeypatch.setattr(reasons._peers, "of", lambda pid, inode: next(answers))
+    places = [reasons.look(7)[:2] for _ in range(3)]
+    assert places == [("socket", ""), ("socket", "10.1.2.3:80"), ("socket", "10.1.2.3:80")]

@@ -34,7 +34,7 @@ class Clock:
         return self.seconds
 
 
-def of(peers: SocketPeers, clock: Clock, inode: int) -> str:
+def of(peers: SocketPeers, clock: Clock, inode: int) -> str | None:
     clock.seconds += 1000
     return peers.of(7, str(inode).encode())
 
@@ -65,24 +65,13 @@ def test_lines_that_are_damaged_have_no_peer(tmp_path: Path) -> None:
     assert [of(peers, clock, inode) for inode in range(20, 24)] == [""] * 4
 
 
-def test_a_known_socket_is_not_read_again(tmp_path: Path) -> None:
-    mine, clock = f"{word('127.0.0.1')}:B000", Clock()
-    stand_in(tmp_path, [line(mine, f"{word('10.1.2.3')}:0050", 11)])
-    peers = SocketPeers(str(tmp_path), clock)
-    assert of(peers, clock, 11) == "10.1.2.3:80"
-    assert of(peers, clock, 12) == ""  # also that there is none
-    stand_in(tmp_path, [line(mine, f"{word('10.1.2.3')}:0051", inode) for inode in (11, 12)])
-    assert [of(peers, clock, inode) for inode in (11, 12)] == ["10.1.2.3:80", ""]
-
-
 def test_lists_are_read_for_a_small_share_of_the_time(tmp_path: Path) -> None:
     """A program that connects anew for each sample has new sockets at each look."""
     mine, clock = f"{word('127.0.0.1')}:B000", Clock()
     stand_in(tmp_path, [line(mine, f"{word('10.1.2.3')}:0050", inode) for inode in (11, 12)])
     peers = SocketPeers(str(tmp_path), clock)
     assert peers.of(7, b"11") == "10.1.2.3:80"
-    assert peers.of(7, b"12") == ""  # too soon
-    assert peers.of(7, b"11") == "10.1.2.3:80"
+    assert peers.of(7, b"12") is None
     assert of(peers, clock, 12) == "10.1.2.3:80"
 
 
