@@ -197,8 +197,9 @@ def _blocked(console: "Console", loader: LoaderSummary) -> None:
     print_table(console, title, table.headings, shown, names_in=(0,))
     if omitted := len(rows) - len(shown):
         console.print(f"  and {omitted} more: see --json", style="dim")
-    lines = [*blocked_words.places(rows.head(_MOST_BLOCKED))]
-    lines += blocked_words.not_known(not_known(loader.blocked))
+    for line in blocked_words.places(rows.head(_MOST_BLOCKED)):
+        console.print(f"  {line}", soft_wrap=True)  # paths are not broken: users copy them
+    lines = [*blocked_words.not_known(not_known(loader.blocked))]
     lines += blocked_words.contradictions(rows)
     if lines and not shown:
         console.print("\nBlocked", style="bold")

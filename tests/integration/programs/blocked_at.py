@@ -8,7 +8,7 @@ import time
 
 from torch.utils.data import DataLoader, Dataset
 
-SAMPLES, LATE_S = 120, 0.01
+SAMPLES, LATE_S = 100, 0.03
 
 
 class Fifo:
