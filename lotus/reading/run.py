@@ -430,10 +430,8 @@ class Run:
 
     @cached_property
     def paths(self) -> pd.DataFrame:
-        """Files of the slowest samples.
-
-        rank, local_rank, world_size, host, pid, worker, sample, path, duration_ns.
-        """
+        """Files of the slowest samples: rank, local_rank, world_size, host, pid, worker, sample,
+        path, duration_ns."""
         return summary_tables.paths(self._outline)
 
     @cached_property
@@ -476,10 +474,8 @@ class Run:
 
     @cached_property
     def open_waits(self) -> pd.DataFrame:
-        """Waits that were in progress when the run ended (if it was killed); not in `waits`.
-
-        pid, loader, epoch, batch, start_ns, wait_ns (until the run's end).
-        """
+        """Waits in progress when the run ended (if it was killed), which are not in `waits`: pid,
+        loader, epoch, batch, start_ns, wait_ns (until the run's end)."""
         rows = process_states.open_waits(self.path, self.manifest.get("end_ns"))
         columns = ["pid", "loader", "epoch", "batch", "start_ns", "wait_ns"]
         return pd.DataFrame(rows, columns=columns).astype("int64")

@@ -156,3 +156,12 @@ def test_the_step_and_the_data_sets_own_code_name_theirs() -> None:
     causes = {cause.kind: cause.place for cause in verdict(scopes(run)[0]).causes}
     assert causes["dataset"] == Place("file", "/data/", "ext4", 0.9)
     assert causes["consumer"] == Place("file", "/runs/model.pt", "nfs4", 0.9)
+
+
+def test_cold_files_are_named() -> None:
+    places = [(WORKER, "Slow", "storage", "/data/", "nfs4", 60)]
+    looks = [(WORKER, "Slow", "storage", 70), (WORKER, "Slow", "page-fault", 20)]
+    run = run_with(places, *looks, read_bytes=1 << 20)
+    (cold,) = [cause for cause in verdict(scopes(run)[0]).causes if cause.kind == "cold-files"]
+    assert cold.place == Place("storage", "/data/", "nfs4", 60 / 70)
+    assert cold.reason.endswith("it waits for storage, 86% at /data/ (nfs4).")
