@@ -360,9 +360,12 @@ def _is_usual_way(books: Account, around: Circumstances, free: float) -> bool:
 
 
 def _largest(books: Account) -> float:
-    """Return the largest share of the loop that one cause of waits has, except other programs."""
+    """Return the largest share of the loop that one cause of waits has, except other programs.
+
+    With what the steps lose to it: without it, both are gone.
+    """
     waits = [
-        charge.waited_ns - charge.taken_ns
+        charge.waited_ns - charge.taken_ns + charge.evidence.get(LOST_STEPS, 0.0)
         for charge in books.charges
         if BY_KIND[charge.kind].part == WAITS and charge.kind != OTHERS.kind
     ]

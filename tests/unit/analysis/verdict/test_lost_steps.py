@@ -13,12 +13,16 @@ from tests.unit.simulated import Plan
 STEP_MS = 20.0
 
 
-def full(helpers: float, of_workers: float, slow: float = 50.0) -> SimpleNamespace:
+def full(helpers: float, of_workers: float, slow: float = 50.0, parts: int = 1) -> SimpleNamespace:
     """Two workers and a step that keep two cores busy; the step waits for one half of its time.
 
-    `helpers`, `of_workers`: cores that the step's other threads and the workers use.
+    `helpers`, `of_workers`: cores that the step's other threads and the workers use. `slow`: ms a
+    sample, in so many operations.
     """
-    plan = Plan(operations={"Slow": slow}, workers=2, step=STEP_MS, batches=80, cores=2)
+    names = ["Slow", *(f"Slow{part}" for part in range(1, parts))]
+    plan = Plan(
+        operations=dict.fromkeys(names, slow / parts), workers=2, step=STEP_MS, batches=80, cores=2
+    )
     run = plan.run()
     batches, waits = run.batches, run.waits
     loop = float(waits["wait_ns"].sum() + waits["step_ns"].sum())
@@ -54,6 +58,16 @@ def test_steps_lose_time_to_whoever_uses_more_of_the_cores(
     else:
         assert cause.kind == "step-threads"
         assert not any("lost_steps_ns" in each.evidence for each in judgement.causes)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_waits_of_many_small_causes_count_with_what_steps_lose_to_these(parts: int) -> None:
+    judgement = judged(full(helpers=0.3, of_workers=1.2, slow=11.0, parts=parts))
+    assert 0.1 < judgement.input_share < 0.15
+    assert judgement.kind == "input-bound"
+    slow = [cause.share for cause in judgement.causes if cause.title.startswith("Slow")]
+    assert len(slow) == parts
+    assert sum(slow) > 0.5
 
 
 def test_nothing_is_lost_or_charged_twice() -> None:
