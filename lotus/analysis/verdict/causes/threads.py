@@ -297,7 +297,8 @@ def _cores_reason(evidence: Evidence) -> str:
 
 def _has_quota(charge: Charge) -> bool:
     """Return True if it is a CPU quota that leaves it few cores."""
-    return charge.evidence["throttled_ns"] > 0 and not charge.evidence.get("bound_workers")
+    evidence = Evidence(charge.evidence)
+    return evidence["throttled_ns"] > 0 and not evidence["bound_workers"] > 0
 
 
 def _against_few_cores(charge: Charge, around: Circumstances) -> Advice:
