@@ -9,7 +9,7 @@ from lotus.analysis.common.columns import ratio
 from lotus.analysis.common.scope import RunLike, Scope
 from lotus.analysis.observations.looked_parts import MAKING, LookedPart, loop, making
 from lotus.analysis.observations.looks import COMPUTING, NEXT, takes_others
-from lotus.analysis.observations.places import Place, most_frequent
+from lotus.analysis.observations.places import BlockedPlace, most_frequent
 from lotus.common.statistics import wilson
 
 FEW, ELSEWHERE, MIXED = "few", "elsewhere", "mixed"  # why states, or their times, are not known
@@ -47,7 +47,7 @@ def blocked_time(run: RunLike, scope: Scope) -> pd.DataFrame:
                        its operations together), 0 to 1; NaN: not known
     contradicted       whether looks found another share, beyond chance and LEAST_SHARE
     place, file_system, place_share   where most of the looks that found this state found it, and
-                       their share, as `Place`; "", "" and NaN: not known
+                       their share, as `BlockedPlace`; "", "" and NaN: not known
 
     The interval is Wilson's, of half as many looks. All of them would make it too narrow, as looks
     that follow each other often find the same call, and a run does not tell which did. Half of them
@@ -117,8 +117,8 @@ def _rows(part: LookedPart) -> Iterator[dict[str, object]]:
             )
 
 
-def _at(place: Place | None) -> dict[str, object]:
-    found = place or Place("", "", "", np.nan)
+def _at(place: BlockedPlace | None) -> dict[str, object]:
+    found = place or BlockedPlace("", "", "", np.nan)
     return {"place": found.name, "file_system": found.file_system, "place_share": found.share}
 
 

@@ -15,7 +15,7 @@ _DEEPEST = 64  # directories within each other; a damaged record may tell any
 
 
 @dataclass(frozen=True)
-class Place:
+class BlockedPlace:
     """`name`: a file, a directory (with "/" at its end) or a peer (address:port).
 
     `share`: of all looks with this reason, 0 to 1, also of those whose place is not known.
@@ -37,7 +37,9 @@ class Place:
         return f"{share(self.share)} at {self.words}"
 
 
-def most_frequent(places: pd.DataFrame, operation: str, reason: str, looks: float) -> Place | None:
+def most_frequent(
+    places: pd.DataFrame, operation: str, reason: str, looks: float
+) -> BlockedPlace | None:
     """Return where threads in an operation were blocked most often for this reason.
 
     `places`: as `Run.places`. `looks`: how many found this reason. None: not known. Where no
@@ -64,7 +66,7 @@ def most_frequent(places: pd.DataFrame, operation: str, reason: str, looks: floa
         large = (place for place, count in within.items() if count >= MOST * at.total())
         found = max(large, key=lambda place: (place.count("/"), place), default=found)
     kind = next(iter(kinds[found])) if len(kinds[found]) == 1 else ""
-    return Place(reason, found, kind, min(within[found] / max(looks, 1.0), 1.0))
+    return BlockedPlace(reason, found, kind, min(within[found] / max(looks, 1.0), 1.0))
 
 
 def _above(name: str) -> Iterator[str]:

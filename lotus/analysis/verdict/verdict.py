@@ -12,7 +12,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.scope import Scope
-from lotus.analysis.observations.places import Place
+from lotus.analysis.observations.places import BlockedPlace
 from lotus.analysis.verdict import missing_cores, remarks
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.advice.advice import Advice
@@ -84,7 +84,7 @@ class Cause:
     low: float = math.nan  # 95 % interval of `share`, from how it varies between batches
     high: float = math.nan
     remedy: Remedy = CODE  # what the advice changes
-    place: Place | None = None  # where most of the threads in it were blocked
+    place: BlockedPlace | None = None  # where most of the threads in it were blocked
 
     @property
     def gain(self) -> float:

@@ -9,7 +9,7 @@ from lotus.analysis.batches.components import COLLATE, OWN
 from lotus.analysis.observations import looks
 from lotus.analysis.observations.blocked_time import ELSEWHERE, FEW, LEAST_LOOKS, MIXED
 from lotus.analysis.observations.looked_parts import MAKING
-from lotus.analysis.observations.places import Place
+from lotus.analysis.observations.places import BlockedPlace
 from lotus.analysis.verdict.causes.waiting import REASONS
 from lotus.common.formatting import operation_name, plain, share
 from lotus.reporters.base.console import rows_of
@@ -48,7 +48,7 @@ def place_of(row: Mapping[str, Any]) -> str:
     """Return where it was blocked, such as "82% at /data/train/ (ext4)"; "": not known."""
     if not row["place"]:
         return ""
-    return str(Place(row["reason"], row["place"], row["file_system"], row["place_share"]))
+    return str(BlockedPlace(row["reason"], row["place"], row["file_system"], row["place_share"]))
 
 
 def places(rows: pd.DataFrame) -> Iterator[str]:

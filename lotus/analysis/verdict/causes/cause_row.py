@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lotus.analysis.common.columns import Floats
-from lotus.analysis.observations.places import Place
+from lotus.analysis.observations.places import BlockedPlace
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
@@ -59,7 +59,7 @@ class Charge:
     at_once: float = math.nan
     by_batch: Floats | None = field(default=None, repr=False, compare=False)
     looks: tuple[float, float] = (math.nan, 0.0)
-    place: Place | None = None
+    place: BlockedPlace | None = None
 
     @property
     def waited_ns(self) -> float:

@@ -13,7 +13,7 @@ from lotus.analysis.observations.looks import (
     of_makers,
     places_of_makers,
 )
-from lotus.analysis.observations.places import MOST, Place, most_frequent
+from lotus.analysis.observations.places import MOST, BlockedPlace, most_frequent
 from lotus.analysis.verdict.loop_time.ledger import Ledger
 
 
@@ -32,7 +32,7 @@ def looks_of(ledger: Ledger, component: int) -> Looks:
     return looks_at(of_makers(ledger.scope), operation, time_share)
 
 
-def place_of(ledger: Ledger, component: int, looks: Looks, *reasons: str) -> Place | None:
+def place_of(ledger: Ledger, component: int, looks: Looks, *reasons: str) -> BlockedPlace | None:
     """Return where most of its threads were blocked, for the most frequent of `reasons`.
 
     None if that is not known, or if no place has most of these observations.
@@ -43,7 +43,7 @@ def place_of(ledger: Ledger, component: int, looks: Looks, *reasons: str) -> Pla
     return _mostly_at(places_of_makers(ledger.scope), operation, looks, reasons)
 
 
-def place_of_step(scope: Scope, looks: Looks) -> Place | None:
+def place_of_step(scope: Scope, looks: Looks) -> BlockedPlace | None:
     """Return the same of the training loop between two batches."""
     return _mostly_at(scope.places, STEP, looks, (looks.reason,))
 
@@ -57,7 +57,7 @@ def _operation(ledger: Ledger, component: int) -> str | None:
 
 def _mostly_at(
     places: pd.DataFrame, operation: str, looks: Looks, reasons: tuple[str, ...]
-) -> Place | None:
+) -> BlockedPlace | None:
     found = [reason for reason in reasons if reason in looks.shares]
     if not looks.tell or not found:
         return None

@@ -1,7 +1,7 @@
 """The reasons for which threads were seen blocked: as evidence, in words, and what helps."""
 
 from lotus.analysis.observations.looks import LOCAL_SOCKET, SHARED_LOCK, Looks
-from lotus.analysis.observations.places import Place
+from lotus.analysis.observations.places import BlockedPlace
 from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.causes.cause_row import Charge
 
@@ -57,7 +57,7 @@ def look_evidence(looks: Looks) -> dict[str, float]:
     return {"looks": float(looks.count), **shares}
 
 
-def blocked_at(place: Place | None) -> str:
+def blocked_at(place: BlockedPlace | None) -> str:
     """Return a sentence on the place at which most looks found it blocked; "" without one."""
     if place is None:
         return ""

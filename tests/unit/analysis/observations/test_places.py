@@ -9,7 +9,7 @@ import pytest
 
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.observations.blocked_time import blocked_time
-from lotus.analysis.observations.places import Place, most_frequent
+from lotus.analysis.observations.places import BlockedPlace, most_frequent
 from lotus.analysis.verdict.verdict import verdict
 from tests.unit.simulated import Plan
 
@@ -22,7 +22,7 @@ def table(*places: tuple[str, str, int], reason: str = "file") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def found(*places: tuple[str, str, int], looks: int = 100) -> Place | None:
+def found(*places: tuple[str, str, int], looks: int = 100) -> BlockedPlace | None:
     return most_frequent(table(*places), "Slow", "file", looks)
 
 
@@ -40,34 +40,36 @@ def run_with(
 
 def test_the_most_frequent_place_and_its_share_of_all_looks() -> None:
     place = found(("/data/a.bin", "ext4", 60), ("/tmp/", "tmpfs", 20))
-    assert place == Place("file", "/data/a.bin", "ext4", 0.6)
+    assert place == BlockedPlace("file", "/data/a.bin", "ext4", 0.6)
     assert str(place) == "60% at /data/a.bin (ext4)"
 
 
 def test_processes_are_taken_together() -> None:
-    assert found(("/a/", "xfs", 10), ("/b/", "xfs", 15), ("/a/", "xfs", 10)) == Place(
+    assert found(("/a/", "xfs", 10), ("/b/", "xfs", 15), ("/a/", "xfs", 10)) == BlockedPlace(
         "file", "/a/", "xfs", 0.2
     )
 
 
 def test_a_directory_for_each_class_is_not_a_place() -> None:
     classes = [(f"/data/train/{number}/", "ext4", 1) for number in range(90)]
-    assert found(*classes, ("/tmp/a", "tmpfs", 5)) == Place("file", "/data/train/", "ext4", 0.9)
+    assert found(*classes, ("/tmp/a", "tmpfs", 5)) == BlockedPlace(
+        "file", "/data/train/", "ext4", 0.9
+    )
 
 
 def test_directories_that_were_put_together_count_with_those_that_were_not() -> None:
     place = found(("/data/train/", "ext4", 60), ("/data/train/1/a.jpg", "ext4", 20))
-    assert place == Place("file", "/data/train/", "ext4", 0.8)
+    assert place == BlockedPlace("file", "/data/train/", "ext4", 0.8)
 
 
 def test_a_directory_with_several_file_systems_has_no_type() -> None:
     assert found(("/data/a/", "ext4", 30), ("/data/b/", "nfs4", 30), ("/data/c/", "xfs", 30)) == (
-        Place("file", "/data/", "", 0.9)
+        BlockedPlace("file", "/data/", "", 0.9)
     )
 
 
 def test_where_nothing_has_most_the_most_frequent_remains() -> None:
-    assert found(("/a/x", "", 3), ("/b/x", "", 4), ("/c/x", "", 3)) == Place(
+    assert found(("/a/x", "", 3), ("/b/x", "", 4), ("/c/x", "", 3)) == BlockedPlace(
         "file", "/b/x", "", 0.04
     )
 
@@ -154,8 +156,8 @@ def test_the_step_and_the_data_sets_own_code_name_theirs() -> None:
     looks = [(WORKER, "", "file", 100), (MAIN, "(step)", "file", 100)]
     run = run_with(places, *looks, operations={}, own=20.0, step=30.0)
     causes = {cause.kind: cause.place for cause in verdict(scopes(run)[0]).causes}
-    assert causes["dataset"] == Place("file", "/data/", "ext4", 0.9)
-    assert causes["consumer"] == Place("file", "/runs/model.pt", "nfs4", 0.9)
+    assert causes["dataset"] == BlockedPlace("file", "/data/", "ext4", 0.9)
+    assert causes["consumer"] == BlockedPlace("file", "/runs/model.pt", "nfs4", 0.9)
 
 
 def test_cold_files_are_named() -> None:
@@ -163,5 +165,5 @@ def test_cold_files_are_named() -> None:
     looks = [(WORKER, "Slow", "storage", 70), (WORKER, "Slow", "page-fault", 20)]
     run = run_with(places, *looks, read_bytes=1 << 20)
     (cold,) = [cause for cause in verdict(scopes(run)[0]).causes if cause.kind == "cold-files"]
-    assert cold.place == Place("storage", "/data/", "nfs4", 60 / 70)
+    assert cold.place == BlockedPlace("storage", "/data/", "nfs4", 60 / 70)
     assert cold.reason.endswith("it waits for storage, 86% at /data/ (nfs4).")
