@@ -73,7 +73,7 @@ class SampleDigests:
             parts = list(itertools.islice(_parts(sample, _DEPTH), _MOST_ITEMS))
             self.contents.add(b"\0".join(parts))
             label = b"\0".join([part for part in parts if len(part) < _LABEL_BYTES])
-            if label and label != parts[0]:  # one that is all of a sample is its content
+            if label and len(parts) > 1:  # what is all of a sample is its content
                 self._labels = [*self._labels[1 - _IN_SERIES :], label]
                 if len(self._labels) == _IN_SERIES:
                     self.series.add(b"\1".join(self._labels))

@@ -120,6 +120,9 @@ def test_series_of_labels_tell_what_random_contents_do_not() -> None:
     other.add(labelled(random.Random(6).choices(range(4), k=200), 1))
     assert not set(first.contents.values) & set(second.contents.values)
     assert first.series.values == second.series.values
+    second = SampleDigests()  # labels may come before what they are of
+    second.add([(label, content) for content, label in labelled(labels, 9)])
+    assert first.series.values == second.series.values
     assert len(set(first.series.values) & set(other.series.values)) < 5
 
 
