@@ -32,7 +32,8 @@ def read_again(reason: str, around: Circumstances) -> str:
     if reason not in ("socket", "events") or around.iterable or around.epochs < 2:
         return ""
     return (
-        f" Each of the {around.epochs} epochs asks again: keep a copy on a local disk, if it fits."
+        f" If each of the {around.epochs} epochs asks for the same again, keep a copy on a local "
+        "disk."
     )
 
 

@@ -124,7 +124,7 @@ def test_samples_that_another_process_keeps_are_to_be_shared_not_asked_for(
 def test_what_is_asked_for_in_each_epoch_may_be_kept(reason: str, epochs: int) -> None:
     run = Plan(operations={"Slow": 20.0}, cpu=0.05, cores=8, epochs=epochs).run()
     advice = judged(with_looks(run, **{reason: 95, "computing": 5})).causes[0].advice
-    kept = "Each of the 3 epochs asks again: keep a copy on a local disk" in advice
+    kept = "If each of the 3 epochs asks for the same again, keep a copy" in advice
     assert kept == (reason == "socket" and epochs > 1)
 
 
