@@ -173,11 +173,11 @@ def _disk_bytes(disks: set[bytes]) -> list[int]:
 def _frequency(cpus: set[int]) -> int:
     """Return the mean frequency in kHz of at most `_MOST_CPUS` of these CPUs; -1: not known."""
     chosen = sorted(cpus)[:: max(len(cpus) // _MOST_CPUS, 1)][:_MOST_CPUS]
-    told = []
+    frequencies = []
     for cpu in chosen:
         with contextlib.suppress(OSError, ValueError):
-            told.append(int(contents(f"{_CPUS}/cpu{cpu}/cpufreq/scaling_cur_freq")))
-    return sum(told) // len(told) if told else -1
+            frequencies.append(int(contents(f"{_CPUS}/cpu{cpu}/cpufreq/scaling_cur_freq")))
+    return sum(frequencies) // len(frequencies) if frequencies else -1
 
 
 def _swapped() -> int:

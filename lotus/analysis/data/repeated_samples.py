@@ -11,13 +11,15 @@ from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.data_shares import DataShares, data_shares
 from lotus.inside.trace.fetches.sample_digests import KEPT
 
-# Enough different samples to say that two workers had the same ones, and the share that must agree.
-_LEAST_DIGESTS, _SAME = 16, 0.8
-# Of series: where each worker reads the shards in an order of its own, those across two differ.
-_SAME_SERIES = 0.5
+# Enough different ones to say that two workers had the same, and the share that must agree.
+_LEAST_DIGESTS = 16
+# Of samples; of series, of which those across two shards differ where each worker reads the shards
+# in an order of its own.
+_SAME = {"sample": 0.8, "series": 0.5}
 _CHECKSUMS = 1 << 32  # that there are
-_TWICE = 1.5  # as many samples as the data set says it has, or as there are different ones
-_TWICE_SERIES = 1.2  # as many series as there are different ones: few labels, or in a fixed order
+_TWICE = 1.5  # as many samples as the data set says it has
+# As many as there are different ones; more series are of few labels, or in a fixed order.
+_ALIKE = {"sample": _TWICE, "series": 1.2}
 
 
 def divided_data(scope: Scope) -> DataShares:
@@ -72,12 +74,10 @@ def _by_contents(scope: Scope, of: str = "sample") -> float:
         mine = digests[integer(digests, "rank") == rank]
         mine = mine[integer(mine, "epoch") == integer(mine, "epoch").min(initial=1 << 62)]
         workers = [rows for _, rows in mine.groupby("worker")]
-        most = _TWICE_SERIES if of == "series" else _TWICE
-        alike = any(_are_alike(rows, most) for rows in workers)
+        alike = any(_are_alike(rows, _ALIKE[of]) for rows in workers)
         each = [set(integer(rows, "digest").tolist()) for rows in workers]
-        same = _SAME_SERIES if of == "series" else _SAME
         known = len(workers) == scope.num_workers and not alike
-        times.append(_times_had(each, same) if known else 1.0)
+        times.append(_times_had(each, _SAME[of]) if known else 1.0)
     return float(np.mean(times)) if times and min(times) > 1 else 1.0
 
 

@@ -56,7 +56,7 @@ def machine_state(scope: Scope, use: CoreUse) -> MachineState:
     return MachineState(
         cores=scope.cores,
         own_share=use.own_share,
-        others_share=max(use.others_share - use.stolen_share, 0.0),
+        others_share=use.programs_share,
         stolen_share=use.stolen_share if math.isfinite(grown("stolen_ns")) else math.nan,
         cpu_stall_share=share("cpu_stall_ns"),
         io_stall_share=share("io_stall_ns"),

@@ -18,15 +18,15 @@ def programs_of(pid: int, processes: Mapping[int, ProcessFacts]) -> list[Program
 
     Raises LotusError, one line with the next step.
     """
-    told = False
+    is_announced = False
     while True:
         try:
             return process_discovery.programs_of(pid, processes)
         except TorchNotLoaded:
             if _age_s(processes[pid]) > _YOUNG_S:
                 raise
-        if not told:
-            told = True
+        if not is_announced:
+            is_announced = True
             say(f"lotus: process {pid} has just started; lotus waits until it has loaded torch")
         time.sleep(_LOOK_S)
         processes = process_discovery.read_processes()

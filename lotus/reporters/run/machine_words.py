@@ -7,18 +7,18 @@ from lotus.analysis.machine.machine_state import MachineState
 from lotus.common.formatting import duration, plural, share, size
 
 _LEAST_SHARE = 0.01  # less of a stall is ordinary
-_LEAST_MHZ = 100.0  # by which the frequency varies, to be told
+_LEAST_MHZ = 100.0  # by which the frequency varies, to be parts
 _LEAST_RATE = 1e6  # bytes a second: journals and logs alone write less
 
 
 def machine_words(state: MachineState) -> str:
     """Return what the machine did, with what is worth telling of it; "" if that is not known."""
-    told = [*_cores(state), *_disks(state), *_stalls(state)]
+    parts = [*_cores(state), *_disks(state), *_stalls(state)]
     if state.throttled_ns > 0:
-        told.append(f"a CPU quota held threads back for {duration(state.throttled_ns)}")
+        parts.append(f"a CPU quota held threads back for {duration(state.throttled_ns)}")
     if state.most_mhz - state.least_mhz >= _LEAST_MHZ:
-        told.append(f"CPUs at {state.least_mhz:,.0f} to {state.most_mhz:,.0f} MHz")
-    return "; ".join(told)
+        parts.append(f"CPUs at {state.least_mhz:,.0f} to {state.most_mhz:,.0f} MHz")
+    return "; ".join(parts)
 
 
 def _cores(state: MachineState) -> Iterator[str]:
