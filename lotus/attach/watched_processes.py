@@ -20,9 +20,9 @@ from lotus.attach.threads.thread_readings import (
     open_descriptors,
 )
 from lotus.common import host
-from lotus.recording.kept_children import KeptChildren
-from lotus.recording.machine_load import MachineLoad
-from lotus.recording.process_memory import ProcessMemory
+from lotus.recording.readings.kept_children import KeptChildren
+from lotus.recording.readings.machine_load import MachineLoad
+from lotus.recording.readings.process_memory import ProcessMemory
 
 if TYPE_CHECKING:
     from lotus.attach.threads.thread_counters import ThreadCounters

@@ -17,6 +17,15 @@ def contents(path: str) -> bytes:
     return b"".join(chunks)
 
 
+def beginning(path: str) -> bytes:
+    """Return the first kilobyte of a file. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 1024)
+    finally:
+        os.close(descriptor)
+
+
 def count_of(text: bytes, name: bytes) -> int | None:
     """Return the count in a line `name count` of such a file; None: it has no such line."""
     _, found, rest = (b"\n" + text).partition(b"\n" + name + b" ")

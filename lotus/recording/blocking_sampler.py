@@ -18,23 +18,24 @@ from typing import Any
 
 from lotus.common import files, redaction
 from lotus.common.errors import LotusError
+from lotus.common.kernel_files import beginning
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace.log import state_page
-from lotus.recording import state_pages
-from lotus.recording.blocked_reason import BlockedReasons, read
-from lotus.recording.kept_children import KeptChildren
-from lotus.recording.kept_files import KeptFiles
-from lotus.recording.look_counts import IN_COLLATE, IN_NEXT, IN_OWN_CODE, IN_STEP, LookCounts
-from lotus.recording.machine_load import MachineLoad
-from lotus.recording.mounts import Mounts
-from lotus.recording.own_code_sampler import OwnCodeSampler
-from lotus.recording.pause_sampler import PauseSampler
-from lotus.recording.pause_times import PauseTimes
-from lotus.recording.place_counts import PlaceCounts
-from lotus.recording.process_memory import ProcessMemory
-from lotus.recording.process_times import ProcessTimes
-from lotus.recording.py_spy_child import refusal_here
-from lotus.recording.state_pages import StatePages
+from lotus.recording.looks import state_pages
+from lotus.recording.looks.blocked_reason import BlockedReasons
+from lotus.recording.looks.look_counts import IN_COLLATE, IN_NEXT, IN_OWN_CODE, IN_STEP, LookCounts
+from lotus.recording.looks.mounts import Mounts
+from lotus.recording.looks.place_counts import PlaceCounts
+from lotus.recording.looks.state_pages import StatePages
+from lotus.recording.readings.kept_children import KeptChildren
+from lotus.recording.readings.kept_files import KeptFiles
+from lotus.recording.readings.machine_load import MachineLoad
+from lotus.recording.readings.process_memory import ProcessMemory
+from lotus.recording.readings.process_times import ProcessTimes
+from lotus.recording.stacks.own_code_sampler import OwnCodeSampler
+from lotus.recording.stacks.pause_sampler import PauseSampler
+from lotus.recording.stacks.pause_times import PauseTimes
+from lotus.recording.stacks.py_spy_child import refusal_here
 
 _PERIOD_S, _SHARE = 0.02, 0.007  # with the readings of memory, 1 %
 _RESCAN_S = 0.5
@@ -352,7 +353,7 @@ def _descends(pid: int) -> bool:
         if pid <= 1:
             return False
         try:
-            pid = int(read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()[1])
+            pid = int(beginning(f"/proc/{pid}/stat").rpartition(b") ")[2].split()[1])
         except (OSError, ValueError, IndexError):
             return False
     return False

@@ -19,7 +19,7 @@ from lotus.common.errors import LotusError
 from lotus.format.run_directory import ATTACHED
 from lotus.reading import launcher_readings
 from lotus.reading.launcher_record import LauncherRecord
-from lotus.recording.blocked_reason import REASONS
+from lotus.recording.looks.blocked_reason import REASONS
 
 SCHEMA = 1
 _MOST_BYTES, _MOST_VALUES = 64 << 20, 12_000_000  # ten minutes hold less

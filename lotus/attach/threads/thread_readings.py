@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable
 
 from lotus.attach.processes.stopped_time import StoppedTime
-from lotus.recording.blocked_reason import STOPPED, BlockedReasons, read
+from lotus.common.kernel_files import beginning
+from lotus.recording.looks.blocked_reason import STOPPED, BlockedReasons
 
 ASLEEP = "asleep"  # the kernel does not tell in what
 COLUMNS = ("time_ns", "pid", "reason", "wall_ns", "cpu_ns", "delay_ns", "process_ns")
@@ -67,7 +68,7 @@ class ThreadReadings:
 
     def _look(self, pid: int) -> None:
         now = time.monotonic_ns()
-        cpu, delay = map(int, read(f"/proc/{pid}/schedstat").split()[:2])
+        cpu, delay = map(int, beginning(f"/proc/{pid}/schedstat").split()[:2])
         process = time.clock_gettime_ns((~pid << 3) | 2)  # of all its threads: CPUCLOCK_SCHED
         reason = self._reason(pid)
         last = self._last.get(pid)
@@ -83,14 +84,14 @@ class ThreadReadings:
                 return self._reasons.look(pid)[0]
             except PermissionError:
                 self.refused = True
-        state = read(f"/proc/{pid}/stat").rpartition(b") ")[2][:1]
+        state = beginning(f"/proc/{pid}/stat").rpartition(b") ")[2][:1]
         return _STATES.get(state, ASLEEP)
 
 
 def has_ended(pid: int) -> bool:
     """Return whether a process has ended or is a zombie; False if that cannot be read."""
     try:
-        return read(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] in (b"Z", b"X")
+        return beginning(f"/proc/{pid}/stat").rpartition(b") ")[2][:1] in (b"Z", b"X")
     except OSError as error:
         return error.errno in ENDED
 
@@ -98,7 +99,7 @@ def has_ended(pid: int) -> bool:
 def bytes_read(pid: int) -> int:
     """Return the bytes that a process has read from storage since its start; -1: unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in read(f"/proc/{pid}/io").splitlines():
+        for line in beginning(f"/proc/{pid}/io").splitlines():
             if line.startswith(b"read_bytes:"):
                 return int(line.split()[1])
     return -1
@@ -107,7 +108,7 @@ def bytes_read(pid: int) -> int:
 def cpu_of_children(pid: int) -> int:
     """Return the CPU time of the ended children of a process, in nanoseconds; -1: unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        fields = read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
+        fields = beginning(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
         return (int(fields[13]) + int(fields[14])) * _TICK_NS
     return -1
 
@@ -126,5 +127,5 @@ def children_of(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError, ValueError):
-                result += map(int, read(f"/proc/{pid}/task/{thread}/children").split())
+                result += map(int, beginning(f"/proc/{pid}/task/{thread}/children").split())
     return sorted(result)

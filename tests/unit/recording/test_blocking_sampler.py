@@ -14,10 +14,11 @@ import pytest
 
 from lotus.inside.trace.log import state_page
 from lotus.reading import launcher_record, recorded_notes
-from lotus.recording import blocking_sampler, state_pages
+from lotus.recording import blocking_sampler
 from lotus.recording.blocking_sampler import BlockingSampler
-from lotus.recording.py_spy_child import PySpyChild
-from lotus.recording.state_pages import StatePages
+from lotus.recording.looks import state_pages
+from lotus.recording.looks.state_pages import StatePages
+from lotus.recording.stacks.py_spy_child import PySpyChild
 from tests.waiting import wait_until
 
 BLOCKED = {

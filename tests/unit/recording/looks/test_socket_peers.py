@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from lotus.recording.socket_peers import SocketPeers
+from lotus.recording.looks.socket_peers import SocketPeers
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  inode"
 REST = "00000000:00000000 00:00000000 00000000  1000        0"

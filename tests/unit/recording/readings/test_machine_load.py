@@ -7,8 +7,8 @@ import pytest
 
 from lotus.common import memory_headroom
 from lotus.common.memory_headroom import Headroom
-from lotus.recording import machine_load
-from lotus.recording.machine_load import MachineLoad
+from lotus.recording.readings import machine_load
+from lotus.recording.readings.machine_load import MachineLoad
 
 
 def test_a_reading_has_what_the_kernel_tells() -> None:

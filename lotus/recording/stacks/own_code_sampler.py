@@ -4,8 +4,8 @@ from collections.abc import Container
 from pathlib import Path
 
 from lotus.format.run_directory import OWN_CODE
-from lotus.recording.pause_times import Pause
-from lotus.recording.py_spy_child import PySpyChild
+from lotus.recording.stacks.pause_times import Pause
+from lotus.recording.stacks.py_spy_child import PySpyChild
 
 _LEAST_LOOKS = 25
 _SHORT_S = 0.05  # a pause of less has two or three samples

@@ -1,6 +1,6 @@
 """Counts of places, whose number is bounded however many files there are."""
 
-from lotus.recording.place_counts import MOST, PlaceCounts
+from lotus.recording.looks.place_counts import MOST, PlaceCounts
 
 
 def test_the_only_file_of_a_directory_keeps_its_name() -> None:

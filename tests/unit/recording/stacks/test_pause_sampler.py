@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lotus.recording import py_spy_child
-from lotus.recording.pause_sampler import PauseSampler
-from lotus.recording.pause_times import PauseTimes
+from lotus.recording.stacks import py_spy_child
+from lotus.recording.stacks.pause_sampler import PauseSampler
+from lotus.recording.stacks.pause_times import PauseTimes
 from tests.waiting import has_content, wait_until
 
 STAND_IN = """#!/bin/sh

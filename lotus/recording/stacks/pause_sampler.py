@@ -7,8 +7,8 @@ pause over ends it. So its stacks are of the pause, but for those since the look
 from pathlib import Path
 
 from lotus.format.run_directory import PAUSE_CODE
-from lotus.recording.pause_times import Pause
-from lotus.recording.py_spy_child import PySpyChild
+from lotus.recording.stacks.pause_times import Pause
+from lotus.recording.stacks.py_spy_child import PySpyChild
 
 _LONG_S = 0.5  # a pause of less is not sampled, but for one after one of `_REPEATED_S`
 _REPEATED_S = 0.3  # py-spy takes most of that to start

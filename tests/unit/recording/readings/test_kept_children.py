@@ -5,9 +5,9 @@ import os
 import subprocess
 import sys
 
-from lotus.recording import kept_children
-from lotus.recording.kept_children import KeptChildren
-from lotus.recording.process_times import cpu_ns
+from lotus.recording.readings import kept_children
+from lotus.recording.readings.kept_children import KeptChildren
+from lotus.recording.readings.process_times import cpu_ns
 from tests.waiting import wait_until
 
 _COMPUTES = "while True: pass"

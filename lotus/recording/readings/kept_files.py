@@ -2,7 +2,7 @@
 
 import os
 
-from lotus.recording.blocked_reason import read
+from lotus.common.kernel_files import beginning
 
 _MOST = 256  # files; others are opened each time
 _LENGTH = 1024  # bytes
@@ -19,7 +19,7 @@ class KeptFiles:
         descriptor = self._descriptors.get(path)
         if descriptor is None:
             if len(self._descriptors) >= _MOST:
-                return read(path)
+                return beginning(path)
             descriptor = self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.pread(descriptor, _LENGTH, 0)

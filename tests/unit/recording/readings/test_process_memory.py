@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from lotus.recording import process_memory
-from lotus.recording.process_memory import ProcessMemory
+from lotus.recording.readings import process_memory
+from lotus.recording.readings.process_memory import ProcessMemory
 
 
 def test_a_reading_has_the_sizes_of_a_process() -> None:

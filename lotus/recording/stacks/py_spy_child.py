@@ -14,7 +14,7 @@ from pathlib import Path
 from lotus.common import py_spy_program
 from lotus.common.py_spy_program import ABSENT, FORBIDDEN
 from lotus.recording.py_spy_sidecar import forbidden_by_yama
-from lotus.recording.source_texts import texts_of
+from lotus.recording.stacks.source_texts import texts_of
 
 _RATE, _SECONDS = 50, 2
 _MOST_LINES, _MOST_BYTES = 200, 512 << 10

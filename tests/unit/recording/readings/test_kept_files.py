@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lotus.recording import kept_files
-from lotus.recording.kept_files import KeptFiles
+from lotus.recording.readings import kept_files
+from lotus.recording.readings.kept_files import KeptFiles
 
 
 def test_a_file_is_read_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

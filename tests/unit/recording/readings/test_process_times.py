@@ -3,8 +3,8 @@
 import os
 import time
 
-from lotus.recording import process_times
-from lotus.recording.process_times import ProcessTimes
+from lotus.recording.readings import process_times
+from lotus.recording.readings.process_times import ProcessTimes
 
 
 def test_what_a_process_computes_between_two_readings_is_known(monkeypatch) -> None:

@@ -5,8 +5,8 @@ outside.
 import contextlib
 from collections.abc import Container
 
-from lotus.recording.blocked_reason import read
-from lotus.recording.process_times import cpu_ns
+from lotus.common.kernel_files import beginning
+from lotus.recording.readings.process_times import cpu_ns
 
 _MOST = 64  # processes of one parent; of more, the first
 _DEEP = 3  # generations
@@ -62,6 +62,6 @@ def _descendants(pid: int, others: Container[int]) -> list[int]:
 
 def _children(pid: int) -> list[int]:
     try:
-        return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()]
+        return [int(child) for child in beginning(f"/proc/{pid}/task/{pid}/children").split()]
     except (OSError, ValueError):
         return []

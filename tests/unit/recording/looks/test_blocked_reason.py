@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.recording.blocked_reason import _CALLS, BlockedReasons
+from lotus.recording.looks.blocked_reason import _CALLS, BlockedReasons
 from tests.waiting import wait_until
 
 WAITS = """

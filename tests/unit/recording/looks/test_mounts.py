@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from lotus.recording.mounts import Mounts
+from lotus.recording.looks.mounts import Mounts
 
 MOUNTS = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

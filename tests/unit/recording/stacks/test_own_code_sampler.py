@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lotus.recording import py_spy_child
-from lotus.recording.look_counts import LookCounts
-from lotus.recording.own_code_sampler import OwnCodeSampler
-from lotus.recording.pause_times import PauseTimes
+from lotus.recording.looks.look_counts import LookCounts
+from lotus.recording.stacks import py_spy_child
+from lotus.recording.stacks.own_code_sampler import OwnCodeSampler
+from lotus.recording.stacks.pause_times import PauseTimes
 from tests.waiting import has_content, wait_until
 
 STAND_IN = """#!/bin/sh

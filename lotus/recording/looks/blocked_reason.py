@@ -6,7 +6,8 @@ The place is a file's path or the peer of a connection, where the call takes a d
 import os
 from collections.abc import Callable
 
-from lotus.recording.socket_peers import SocketPeers
+from lotus.common.kernel_files import beginning
+from lotus.recording.looks.socket_peers import SocketPeers
 
 _PRIVATE = 128  # FUTEX_PRIVATE_FLAG: a lock of one process
 _FUTEX, _BY_DESCRIPTOR, _SELECT = "futex", "descriptor", "select"
@@ -66,7 +67,7 @@ class BlockedReasons:
 
         `with_places`: False where no place is needed, which takes less time.
         """
-        self._read = read_file or read
+        self._read = read_file or beginning
         self._proc = proc
         machine = os.uname().machine
         calls = _CALLS.get(machine, {})
@@ -159,15 +160,6 @@ class BlockedReasons:
             return set()
         rows = (line.split(None, 7) for line in lines[1:])
         return {fields[6] for fields in rows if len(fields) > 6}
-
-
-def read(path: str) -> bytes:
-    """Return the first kilobyte of a file of /proc. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, 1024)
-    finally:
-        os.close(descriptor)
 
 
 def _path_in(target: str) -> str:

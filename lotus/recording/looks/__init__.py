@@ -1,0 +1,1 @@
+"""What threads are blocked in, and where, as seen from outside."""

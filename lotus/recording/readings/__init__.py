@@ -1,0 +1,1 @@
+"""Readings of the machine and of the program's processes."""

@@ -1,0 +1,1 @@
+"""Python stacks of the program, sampled for some seconds."""
