@@ -34,6 +34,7 @@ LATER_FIELDS = {
     "batch": ("run_delay_ns", "process_cpu_ns", "snapshot_ns"),
     "wait": (
         "snapshot_ns",
+        "sampler_ns",
         *(
             f"{edge}_{name}"
             for edge in ("start", "end")

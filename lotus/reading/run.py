@@ -237,7 +237,8 @@ class Run:
         worker's part of a snapshot of a StatefulDataLoader, after the fetch; NaN in older runs),
         put_ns, send_start_ns, pickle_ns, lock_ns, write_ns, send_ns (their sum), send_bytes,
         send_tid, pin_start_ns, pin_ns, ready_ns (pinned, else pickled, else put; without workers:
-        fetched), arrival_ns (taken from the workers' queue), wait_start_ns, wait_ns, taken_ns
+        fetched), arrival_ns (taken from the workers' queue), wait_start_ns, wait_ns, sampler_ns
+        (drawing indices in that `next`), taken_ns
         (`next` returned), delay_ns (taken less ready), step_ns (the training step, until the
         following `next`), device_idle_ns and device_busy_ns (as in `waits`), out_of_order (order is
         "early"), order ("early": arrived before the `next` that returned it, or was returned before
@@ -254,10 +255,11 @@ class Run:
         step_ns; during the `next` wait_cpu_ns and wait_run_delay_ns (its thread was ready to run,
         but had no core), wait_process_cpu_ns (of all threads of its process), and the same of the
         step: step_cpu_ns, step_run_delay_ns, step_process_cpu_ns; snapshot_ns (the main process's
-        part of snapshots of a StatefulDataLoader, part of wait_ns; NaN in older runs), arrival_ns,
-        failed. Only where an accelerator was timed, by its own clock: device_idle_ns (it had
-        nothing left to do on the loop's stream during the `next`), device_busy_ns (at most, in the
-        step; NaN where it had not finished it when it was last looked at).
+        part of snapshots of a StatefulDataLoader, part of wait_ns; NaN in older runs), sampler_ns
+        (drawing indices in the `next`; NaN in older runs), arrival_ns, failed. Only where an
+        accelerator was timed, by its own clock: device_idle_ns (it had nothing left to do on the
+        loop's stream during the `next`), device_busy_ns (at most, in the step; NaN where it had not
+        finished it when it was last looked at).
         """
         return self._made("waits", batches.waits(self._assembly, self._frames.waits))
 
@@ -322,7 +324,8 @@ class Run:
 
         rank, local_rank, world_size, host, pid, loader, epoch, start_ns, startup_ns (`iter()` to
         the end of the first `next`), iter_ns (`iter()` itself), iter_run_delay_ns (its thread was
-        ready to run meanwhile, but had no core), end_ns (NaN if killed), batches, exhausted,
+        ready to run meanwhile, but had no core), iter_sampler_ns (of `iter()`: iterating the
+        sampler and drawing from it; NaN in older runs), end_ns (NaN if killed), batches, exhausted,
         shutdown_ns, peak_rss (bytes; the peak of the process until then), ahead (batches that a
         library takes before it yields the first), sanity (whether it was Lightning's sanity check
         before training), cpus (that the iterating thread was allowed to use, such as "0-3,8"; "" if

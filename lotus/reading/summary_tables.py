@@ -209,6 +209,7 @@ def epochs(a: Assembly) -> pd.DataFrame:
             entry["start_ns"] = event["start_ns"]
             entry["iter_ns"] = event["end_ns"] - event["start_ns"]
             entry["iter_run_delay_ns"] = _known_ns(event.get("run_delay_ns"))
+            entry["iter_sampler_ns"] = _known_ns(event.get("sampler_ns"))
             ahead = event.get("ahead")
             entry["ahead"] = ahead if type(ahead) is int and 0 < ahead < 2**31 else 0
             entry["sanity"] = event.get("sanity") is True
@@ -246,9 +247,9 @@ def epochs(a: Assembly) -> pd.DataFrame:
             entry.setdefault("batches", taken)
             if "start_ns" in entry:
                 entry["startup_ns"] = int(a.wait["end_ns"][at]) - entry["start_ns"]
-    names = ("start_ns", "startup_ns", "iter_ns", "iter_run_delay_ns", "end_ns", "batches",
-             "exhausted", "shutdown_ns", "peak_rss", "ahead", "sanity", "cpus", "threads",
-             "torch_threads", "own_ns", "state_dict_ns", "callback_ns")  # fmt: skip
+    names = ("start_ns", "startup_ns", "iter_ns", "iter_run_delay_ns", "iter_sampler_ns", "end_ns",
+             "batches", "exhausted", "shutdown_ns", "peak_rss", "ahead", "sanity", "cpus",
+             "threads", "torch_threads", "own_ns", "state_dict_ns", "callback_ns")  # fmt: skip
     other = {"exhausted": False, "ahead": 0, "sanity": False, "cpus": "", "threads": -1}
     other |= {"torch_threads": -1, "callback_ns": 0.0}
     ordered = sorted(rows.items())

@@ -66,6 +66,9 @@ def test_its_snapshots_are_a_part_of_their_own(ended):
     assert (in_next["snapshot_ns"] > 0).all()
     assert (waits["snapshot_ns"] <= waits["wait_ns"]).all()
     assert (waits.loc[waits["loader"].isin([0, 1, 6, 7, 10]), "snapshot_ns"] == 0).all()
+    # Its iterators draw from the sampler by torch's own method
+    assert (waits["sampler_ns"] >= 0).all()
+    assert (waits.loc[waits["batch"] == 0, "sampler_ns"] > 0).all()
     # `state_dict()` is the program's own call, in its training step
     states = run.epochs.groupby("loader")["state_dict_ns"].sum()
     assert (states[[0, 2, 4, 6, 8]] > 0).all()

@@ -34,7 +34,8 @@ class Plan:
     first_sample: float = 0.0  # extra in the first sample of each process
     first_pickle: float = 0.0  # extra in the first sending of each process
     shutdown: float = 1.0
-    sampler: float = 0.0
+    sampler: float = 0.0  # in each `next`
+    first_draws: float = 0.0  # of the sampler, in each `iter()`
     snapshot: float = 0.0  # of the loader's state, in the worker after each fetch
     main_snapshot: float = 0.0  # the same in each `next`
     pin: float = 0.0
@@ -131,7 +132,7 @@ class _Simulation:
     def _epoch(self, epoch: int) -> None:
         plan, start = self.plan, self.time
         fresh = epoch == 0 or not plan.persistent
-        now = start + (plan.iter * MS if fresh else 0.1 * MS)
+        now = start + ((plan.iter if fresh else 0.1) + plan.first_draws) * MS
         iter_ns = now - start
         if fresh:
             self.pids = [100 + epoch * plan.workers + worker for worker in range(plan.workers)]
@@ -182,7 +183,7 @@ class _Simulation:
             row |= {
                 "ready_ns": ready, "wait_start_ns": wait_start, "wait_ns": now - wait_start,
                 "taken_ns": now, "delay_ns": max(now - ready, 0), "step_ns": step_ns,
-                "out_of_order": False, "order": "in turn",
+                "sampler_ns": plan.sampler * MS, "out_of_order": False, "order": "in turn",
             }  # fmt: skip
             first_end = first_end or now
             self._add("batches", row)
@@ -190,15 +191,16 @@ class _Simulation:
                 "waits",
                 {"pid": 1, "tid": 1, "epoch": epoch, "batch": batch, "start_ns": wait_start,
                  "wait_ns": now - wait_start, "step_ns": step_ns, "failed": False,
-                 "snapshot_ns": plan.main_snapshot * MS},
+                 "snapshot_ns": plan.main_snapshot * MS, "sampler_ns": plan.sampler * MS},
             )  # fmt: skip
             now += step_ns
         shutdown = plan.shutdown * MS if plan.workers and not plan.persistent else 0.0
         self._add(
             "epochs",
             {"pid": 1, "epoch": epoch, "start_ns": start, "iter_ns": iter_ns,
-             "startup_ns": first_end - start, "end_ns": now + shutdown, "batches": plan.batches,
-             "exhausted": True, "shutdown_ns": shutdown},
+             "iter_sampler_ns": plan.first_draws * MS, "startup_ns": first_end - start,
+             "end_ns": now + shutdown, "batches": plan.batches, "exhausted": True,
+             "shutdown_ns": shutdown},
         )  # fmt: skip
         self.time = now + shutdown
 

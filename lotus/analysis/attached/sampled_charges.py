@@ -120,14 +120,19 @@ class _Ledger:
             HANDOVER.kind: shares.of(phases.SAMPLER, phases.DRAW, phases.NEXT),
             SNAPSHOTS.kind: shares.of(phases.STATE),
         }
-        drawn = ratio(shares.of(phases.DRAW), made[HANDOVER.kind])
+        handed = made[HANDOVER.kind]
+        sampler = {
+            "drawn_ns": ratio(shares.of(phases.DRAW), handed),
+            "sampler_ns": ratio(shares.of(phases.SAMPLER, phases.DRAW), handed),
+        }
         made[SENDING.kind] -= self._handed_over()
         over = {"making_over_sending": ratio(shares.made_ns, made[SENDING.kind])}
         result += self._held(made)
         without = self._without_core(made)
         result.append(Charge(SENDING.kind, SENDING.title, made[SENDING.kind], over))
         ns = made[HANDOVER.kind]
-        result.append(Charge(HANDOVER.kind, HANDOVER.title, ns, {"drawn_ns": ns * drawn}))
+        evidence = {name: ns * part for name, part in sampler.items()}
+        result.append(Charge(HANDOVER.kind, HANDOVER.title, ns, evidence))
         result.append(Charge(INDEX.kind, INDEX.title, shares.index_ns))
         saved, evidence = too_few_ahead(self._shares)
         if saved:

@@ -58,13 +58,13 @@ def loop_times(epochs: pd.DataFrame, waits: pd.DataFrame) -> pd.DataFrame:
     wait_ns), tail_ns (the `next` that found no more batches, with the shut-down), loop_ns
     (their sum), waits (how many `next`). An epoch of which no `iter()` was recorded has iter_ns
     0. warm_up_ns, where the waits have it, is not part of loop_ns, nor is callback_ns, which is
-    as `Run.epochs` has it, like iter_run_delay_ns.
+    as `Run.epochs` has it, like iter_run_delay_ns and iter_sampler_ns.
     """
     begun = {
         **{name: integer(epochs, name) for name in (*_EPOCH, "pid")},
         **{name: number(epochs, name) for name in ("start_ns", "startup_ns", "iter_ns", "own_ns")},
         **{name: number(epochs, name) for name in ("end_ns", "shutdown_ns", "callback_ns")},
-        "iter_run_delay_ns": number(epochs, "iter_run_delay_ns"),
+        **{name: number(epochs, name) for name in ("iter_run_delay_ns", "iter_sampler_ns")},
         "exhausted": flag(epochs, "exhausted"),
         "batches": number(epochs, "batches"),
     }

@@ -392,13 +392,13 @@ class Recorder(Writer):
         end: int,
         arrival: int,
         core_times: tuple[int, ...],
-        snapshot_ns: int,
+        own_parts: tuple[int, int],
         pins: Sequence[tuple[int, int, int]],
     ) -> None:
         """Record one `next` of the training loop, and the batch if this process made it.
 
         `core_times` are those of rusage.core_times at its start and end.
-        `snapshot_ns`: see Iteration.
+        `own_parts`: how long snapshots of the loader's state, and drawing indices, took in it.
         """
         data = self._batch_frame(end)
         me = threading.get_ident()
@@ -417,7 +417,7 @@ class Recorder(Writer):
             end,
             arrival,
             *core_times,
-            snapshot_ns,
+            *own_parts,
             len(pins),
             loose,
             loose_cpu,

@@ -231,9 +231,11 @@ class Tracer:
         recorder, utils = loaders.recorder, module._utils
         loader, kind = module.DataLoader, module._DatasetKind
         many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
+        base = module._BaseDataLoaderIter
         stand_ins = self.stand_ins
         self.undo.append(partial(give_back, stand_ins))
         get_iterator = partial(loader_hooks.get_iterator, before=self.hook_main)
+        drawing = partial(loader_hooks.drawing, recorder=recorder)
         create_fetcher = partial(
             loader_hooks.create_fetcher, recorder=recorder, stand_ins=stand_ins
         )
@@ -249,6 +251,8 @@ class Tracer:
             of_loaders = (*of_loaders, (loader, _CHECKS, loader_hooks.check_workers))
         return [
             *((owner, name, partial(make, loaders=loaders)) for owner, name, make in of_loaders),
+            (base, "_reset", drawing),
+            (base, "_next_index", drawing),
             (many, "_try_get_data", partial(loader_hooks.try_get_data, recorder=recorder)),
             (utils.worker, "_worker_loop", partial(worker_hooks.worker_loop, recorder=recorder)),
             (utils.worker, "ExceptionWrapper", worker_errors.exception_wrapper),

@@ -26,11 +26,11 @@ COLUMNS = {
     "read_bytes voluntary_switches involuntary_switches run_delay_ns "
     "process_cpu_ns snapshot_ns put_ns send_start_ns pickle_ns lock_ns "
     "write_ns send_ns send_bytes send_tid "
-    "pin_start_ns pin_ns ready_ns arrival_ns wait_start_ns wait_ns taken_ns delay_ns step_ns "
-    "out_of_order order first",
+    "pin_start_ns pin_ns ready_ns arrival_ns wait_start_ns wait_ns sampler_ns taken_ns delay_ns "
+    "step_ns out_of_order order first",
     "waits": WHOSE + "tid loader epoch batch start_ns wait_ns step_ns wait_cpu_ns "
     "wait_run_delay_ns wait_process_cpu_ns step_cpu_ns step_run_delay_ns step_process_cpu_ns "
-    "snapshot_ns arrival_ns failed",
+    "snapshot_ns sampler_ns arrival_ns failed",
     "workers": WHOSE + "worker loader start_ns loop_ns ready_ns startup_ns startup_cpu_ns "
     "startup_delay_ns import_ns unpickle_ns end_ns batches samples fetch_ns idle_ns cpu_ns cpus "
     "threads torch_threads",
@@ -40,8 +40,8 @@ COLUMNS = {
     "drop_last in_order sampler batch_sampler collate_fn timeout snapshot_every_n_steps "
     "threads_set_at library_threads_set",
     "epochs": WHOSE
-    + "loader epoch start_ns startup_ns iter_ns iter_run_delay_ns end_ns batches exhausted "
-    "shutdown_ns peak_rss ahead sanity cpus threads torch_threads own_ns state_dict_ns"
+    + "loader epoch start_ns startup_ns iter_ns iter_run_delay_ns iter_sampler_ns end_ns batches "
+    "exhausted shutdown_ns peak_rss ahead sanity cpus threads torch_threads own_ns state_dict_ns"
     " callback_ns",
     "resources": WHOSE + "worker time_ns pss rss descriptors shm",
     "operations": "operation parent index kind file first last",

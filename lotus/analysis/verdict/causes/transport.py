@@ -1,5 +1,6 @@
 """Transfers of batches from a worker to the loop, and of their indices to the worker."""
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -198,10 +199,14 @@ PINNING = CauseRow(
 )
 
 
+_OTHER_WORK = "work of the main process in next(), other than the sampler"
+
+
 def _handover(ledger: Ledger) -> Iterable[Charge]:
-    drawn = ledger.drawn_ns
-    ns = ledger.take_phase("handover") + drawn
-    yield Charge(HANDOVER.kind, HANDOVER.title, ns, {"drawn_ns": drawn})
+    ns = ledger.take_phase("handover") + ledger.drawn_ns
+    # What is taken after the batch has arrived, or before it is made, does not delay it further.
+    evidence = {"drawn_ns": ledger.drawn_ns, "sampler_ns": min(ledger.sampler_ns, ns)}
+    yield Charge(HANDOVER.kind, HANDOVER.title, ns, evidence)
 
 
 def _draws_first(charge: Charge) -> bool:
@@ -209,18 +214,29 @@ def _draws_first(charge: Charge) -> bool:
     return charge.evidence.get("drawn_ns", 0.0) > charge.ns / 2
 
 
+def _is_sampler(charge: Charge) -> bool | None:
+    """Return whether most of it is the sampler's work; None: not known."""
+    ns = charge.evidence.get("sampler_ns", math.nan)
+    return None if math.isnan(ns) else ns > charge.ns / 2
+
+
 def _handover_reason(evidence: Evidence) -> str:
-    if not evidence["drawn_ns"] > 0:
+    if not evidence["sampler_ns"] > 0:
         return ""
-    return f"The sampler took {duration(evidence['drawn_ns'])} before the first batches."
+    before = evidence["drawn_ns"]
+    of_it = f", {duration(before)} of it before the first batches" if before > 0 else ""
+    return f"The sampler took {duration(evidence['sampler_ns'])}{of_it}."
 
 
 def _handover_title(charge: Charge, around: Circumstances) -> str:
     if _draws_first(charge):
         return "the sampler, in the main process, before the first batch of each epoch"
-    if around.hot_in_sampler:
+    is_sampler = _is_sampler(charge)
+    if around.hot_in_sampler and is_sampler is not False:
         return f"the sampler, in the main process: {of_program(around.hot_in_sampler)}"
-    return HANDOVER.title
+    if is_sampler is None:
+        return HANDOVER.title
+    return "the sampler, in the main process" if is_sampler else _OTHER_WORK
 
 
 def _against_handover(charge: Charge, around: Circumstances) -> Advice:
@@ -229,6 +245,11 @@ def _against_handover(charge: Charge, around: Circumstances) -> Advice:
             "Look at what the sampler's __iter__ does before it yields its first index: read "
             "labels or lengths from a table that is built once, not from the samples, and draw "
             "indices with numpy or torch."
+        )
+    if _is_sampler(charge) is False:
+        return Advice(
+            "It is neither the sampler nor the making of a batch: look for other threads of the "
+            "main process, which may hold the interpreter, and for pin_memory without workers."
         )
     if around.hot_in_sampler:
         hot = around.hot_in_sampler[-1]
@@ -249,7 +270,10 @@ HANDOVER = CauseRow(
     title="the sampler and other work of the main process in next()",
     full_title=_handover_title,
     charges=_handover,
-    facts={"drawn_ns": "Time of the sampler before the first batches, nanoseconds."},
+    facts={
+        "sampler_ns": "Time of the sampler, nanoseconds.",
+        "drawn_ns": "Of it, before the first batches, nanoseconds.",
+    },
     reason=_handover_reason,
     advice=_against_handover,
 )

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from lotus.analysis.batches.sampler_draws import drawn_ns
 from lotus.analysis.common.columns import (
     Bools,
     Floats,
@@ -50,8 +49,9 @@ class Ledger:
 
     `making`: waits in which a batch was being made. The other waits are `sending`, `pinning`,
     `handover`, `index`, and in `startup` the parts of the start-up. `take` hands out what is left
-    of `making`, `take_phase` what is left of the others. `drawn_ns`: what the sampler took before
-    the first batches, in `iter()` or, without workers, in `next`. `phases`: sums of `wait_phases`.
+    of `making`, `take_phase` what is left of the others. `sampler_ns`: what the sampler took in
+    `iter()` and `next` (NaN: not known), `drawn_ns`: of it, before the first batches. `phases`:
+    sums of `wait_phases`.
 
     `made` is the recorded making of batches, `use` the use of the cores in this loop.
     `undisturbed`: the loop to charge; None: the recorded one.
@@ -75,8 +75,10 @@ class Ledger:
         self.handover, self.index = waits.handover, waits.index
         self.phases = waits.phases
         self._without_record = waits.unrecorded_ns
-        in_iter = drawn_ns(self.scope, self.loop)
+        in_iter = min(total(number(self.loop, "iter_sampler_ns")), self.iter_ns)
         self.drawn_ns = in_iter + waits.drawn_ns
+        drawing = number(self.scope.waits, "sampler_ns")
+        self.sampler_ns = in_iter + total(drawing) if np.isfinite(drawing).any() else math.nan
         self.first_excess_ns = waits.first_excess_ns
         self.startup = {
             "iter_ns": self.iter_ns - in_iter,

@@ -65,10 +65,9 @@ def split_waits(
     # what workers have prefetched is thrown away, which the next first batch could have been.
     first = flag(batches, "first")
     drawn = np.zeros(len(batches))
-    if not workers:  # nothing else comes before the making of a first batch
-        before = number(batches, "fetch_start_ns") - number(batches, "wait_start_ns")
-        before = np.clip(np.nan_to_num(before), 0.0, charged["handover"])
-        drawn = np.where(first, before, 0.0)
+    if not workers:
+        sampler = np.nan_to_num(number(batches, "sampler_ns"))
+        drawn = np.where(first, np.minimum(sampler, charged["handover"]), 0.0)
         charged["handover"] = charged["handover"] - drawn
     rest = making + charged["sending"] + charged["pinning"] + charged["handover"]
     later = ~first & ~np.isnan(number(batches, "wait_ns"))

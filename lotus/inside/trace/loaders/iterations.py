@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ..device_times import DeviceStep
     from ..recorder import Recorder
 KEY = "_lotus_iteration"  # attribute of an iterator that holds its Iteration
+# Attribute of an iterator: what drawing indices took since `next` or `iter()` was recorded last.
+DRAWN = "_lotus_sampler_ns"
 
 
 class Iteration:
@@ -192,6 +194,7 @@ class Loaders:
                 "start_ns": start,
                 "end_ns": end,
                 "run_delay_ns": run_delay,
+                "sampler_ns": iterator.__dict__.pop(DRAWN, 0),
                 "workers": pids,
                 "resumed": resumed,
                 "cpus": cpus(),

@@ -15,7 +15,7 @@ from ..log import state_page
 from ..log.log_format import FAILED
 from ..log.rusage import run_delay_ns
 from ..profiler_ranges import WAIT, ranged
-from .iterations import KEY
+from .iterations import DRAWN, KEY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def reset(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
         if first_iter:
             return original(self, loader, first_iter, **kwargs)
         delay = edge(recorder, run_delay_ns)
+        self.__dict__.pop(DRAWN, None)  # of the `next` that found no more batches
         start = clock()
         try:
             result = original(self, loader, first_iter, **kwargs)
@@ -66,6 +67,27 @@ def reset(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
         return result
 
     return hook(_reset)
+
+
+def drawing(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
+    """Hook for a method of an iterator that iterates the sampler or draws from it."""
+
+    def draw(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not recorder.on:
+            return original(self, *args, **kwargs)
+        start = clock()
+        try:
+            return original(self, *args, **kwargs)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            hide_our_frames(recorder, error)
+            raise
+        finally:
+            known = self.__dict__
+            known[DRAWN] = known.get(DRAWN, 0) + clock() - start
+
+    return hook(draw)
 
 
 def try_get_data(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
@@ -192,7 +214,8 @@ def record(
     del iteration.pins[:count]
     where = (iteration.loader, iteration.epoch, max(batch, 0))
     snapshot_ns, iteration.snapshot_ns = iteration.snapshot_ns, 0
-    recorder.wait(where, flags, start, end, arrival, at_both_ends, snapshot_ns, pins)
+    own_parts = snapshot_ns, iterator.__dict__.pop(DRAWN, 0)
+    recorder.wait(where, flags, start, end, arrival, at_both_ends, own_parts, pins)
 
 
 def shutdown_workers(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:

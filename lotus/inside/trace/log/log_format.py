@@ -132,6 +132,7 @@ FRAMES = {
             ("end_run_delay_ns", "Q"),
             ("end_process_cpu_ns", "Q"),
             ("snapshot_ns", "Q"),  # of the loader's state, between the two
+            ("sampler_ns", "Q"),  # drawing indices, between the two
             ("n_pins", "I"),
             ("n_loose", "I"),
             ("n_loose_cpu", "I"),
