@@ -175,10 +175,10 @@ def test_a_subclass_sees_what_is_used(both):
     assert both.truth("subclass")["seen"] == 2
 
 
-def test_threads_are_set_before_the_users_function_runs(both):
-    # The program's worker_init_fn adds 10 to what it finds; torch itself sets 1.
-    assert both.truth("threads_spawned")["threads"] == [12, 2]
-    assert both.truth("threads_forked")["threads"] == [11, 1]
+def test_the_programs_worker_init_fn_does_not_undo_threads_that_a_setting_has(both):
+    # It adds 10 to what it finds; torch itself sets 1.
+    assert both.truth("threads_spawned")["threads"] == [2, 2]
+    assert both.truth("threads_forked")["threads"] == [1, 1]
 
 
 def test_threads_that_hang_in_forked_workers_are_refused(both):

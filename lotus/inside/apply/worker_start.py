@@ -4,7 +4,7 @@ import sys
 from contextlib import suppress
 
 from ..common.process_identity import is_worker
-from ..common.worker_threads import set_threads
+from ..common.worker_threads import fix_threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class WorkerInit:
     """Replaces a loader's `worker_init_fn` while its workers start.
 
-    It sets their threads, if `threads` is not None, what is cached of their samples, and which
+    It fixes their threads, if `threads` is not None, what is cached of their samples, and which
     alternatives make them. `__call__` is a property: it returns the user's function, which Python
     then calls. So the user's function has no frame of ours above it.
     """
@@ -41,7 +41,7 @@ class WorkerInit:
 
     def _set(self) -> None:
         if self.threads is not None:
-            set_threads(self.threads)
+            fix_threads(self.threads)
         if self.plan is not None:
             from . import sample_caching
 

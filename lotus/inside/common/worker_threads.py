@@ -33,6 +33,23 @@ def set_threads(threads: int) -> None:
         set_number(threads)
 
 
+def fix_threads(threads: int) -> None:
+    """Set the threads of a worker's process, and keep its own code from setting others.
+
+    A `worker_init_fn`, a data set or a transform may set them, which would undo a setting that was
+    measured. A function that they imported by name before still does.
+    """
+    set_threads(threads)
+    vars(sys.modules["torch"])["set_num_threads"] = _set_nothing
+    cv2: Any = sys.modules.get("cv2")
+    if cv2 is not None:
+        vars(cv2)["setNumThreads"] = _set_nothing
+
+
+def _set_nothing(_: int) -> None:
+    """Replaces a function that sets a number of threads."""
+
+
 @functools.lru_cache(maxsize=1)
 def openblas_setters() -> "list[Any]":
     """Return the functions that set the threads of each OpenBLAS that is loaded.

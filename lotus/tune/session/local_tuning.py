@@ -256,13 +256,13 @@ class LocalProgram(RemoteProgram):
 
 
 class WithThreads:
-    """A worker_init_fn that sets the threads of torch, OpenMP and cv2 before the user's own."""
+    """A worker_init_fn that fixes the threads of torch, OpenMP and cv2 before the user's own."""
 
     def __init__(self, threads: int, function: Callable[[int], object] | None) -> None:
         self.threads, self.function = threads, function
 
     def __call__(self, worker: int) -> None:
         _load_inside()
-        importlib.import_module("_lotus_inside.common.worker_threads").set_threads(self.threads)
+        importlib.import_module("_lotus_inside.common.worker_threads").fix_threads(self.threads)
         if self.function is not None:
             self.function(worker)

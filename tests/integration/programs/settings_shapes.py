@@ -133,7 +133,7 @@ def collate(samples):
 
 
 def init(worker):
-    torch.set_num_threads(torch.get_num_threads() + 10)  # sees what was set before it
+    torch.set_num_threads(torch.get_num_threads() + 10)
 
 
 class Threads(Data):

@@ -1,9 +1,13 @@
 """A worker's threads are limited, also those of an OpenBLAS that was loaded before the fork."""
 
+import os
 import subprocess
 import sys
+import types
 
 import pytest
+
+from lotus.inside.common import worker_threads
 
 PROGRAM = """
 import ctypes, os, sys, types
@@ -46,3 +50,22 @@ def test_a_forked_worker_limits_an_openblas_that_is_loaded() -> None:
     assert set(child[:-1]) == {"1"}
     assert "1" not in parent[:-1]
     assert child[-1] == parent[-1] == "300.0"
+
+
+def test_a_workers_own_code_does_not_set_threads_that_are_fixed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[tuple[str, int]] = []
+    torch = types.SimpleNamespace(set_num_threads=lambda count: calls.append(("torch", count)))
+    cv2 = types.SimpleNamespace(setNumThreads=lambda count: calls.append(("cv2", count)))
+    for name, module in (("torch", torch), ("cv2", cv2)):
+        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("OMP", "MKL", "OPENBLAS"):
+        monkeypatch.setenv(f"{name}_NUM_THREADS", "7")
+    monkeypatch.setenv("OPENCV_FOR_THREADS_NUM", "7")
+    monkeypatch.setattr(worker_threads, "openblas_setters", list)
+    worker_threads.fix_threads(2)
+    torch.set_num_threads(8)
+    cv2.setNumThreads(8)
+    assert calls == [("torch", 2), ("cv2", 2)]
+    assert os.environ["OMP_NUM_THREADS"] == "2"
