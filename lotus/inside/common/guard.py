@@ -190,6 +190,13 @@ def edge(recorder: Faults, function: Callable[..., Any], *args: Any) -> Any:
     return None
 
 
+def hide_frames_below(error: BaseException) -> None:
+    """Remove our frames below the calling hook from an exception that propagates to the user."""
+    here = error.__traceback__
+    if here is not None:
+        here.tb_next = strip(here.tb_next)
+
+
 def hide_our_frames(recorder: Faults, error: BaseException) -> None:
     """Remove our frames from an exception that propagates to the user.
 
@@ -197,9 +204,7 @@ def hide_our_frames(recorder: Faults, error: BaseException) -> None:
     ends the program or a thread; `sys.excepthook` is replaced only for that.
     """
     try:
-        here = error.__traceback__
-        if here is not None:
-            here.tb_next = strip(here.tb_next)
+        hide_frames_below(error)
         if threading.current_thread() is not threading.main_thread():
             _hide_in_thread()
         shown = sys.excepthook

@@ -9,7 +9,14 @@ from __future__ import annotations
 import sys
 
 from ...common.clocks import clock, cpu_clock
-from ...common.guard import ask, edge, hide_our_frames, hide_where_ignored, hook
+from ...common.guard import (
+    ask,
+    edge,
+    hide_frames_below,
+    hide_our_frames,
+    hide_where_ignored,
+    hook,
+)
 from ..fetches.fetch_hooks import instrument
 from ..log import state_page
 from ..log.log_format import FAILED
@@ -143,6 +150,7 @@ def next_data(original: Callable[..., Any], loaders: Loaders) -> Callable[..., A
             page[state_page.W_PHASE] = iteration.after
             page[state_page.W_SINCE] = clock()
             try:
+                edge(recorder, hide_frames_below, end_of_loop)
                 edge(recorder, stopped, recorder, loaders, iteration)
             except BaseException as error:
                 # From a signal handler, unrelated to the end of the loop.
