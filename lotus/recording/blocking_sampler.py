@@ -32,7 +32,7 @@ from lotus.recording.readings.kept_files import KeptFiles
 from lotus.recording.readings.machine_load import MachineLoad
 from lotus.recording.readings.process_memory import ProcessMemory
 from lotus.recording.readings.process_times import ProcessTimes
-from lotus.recording.stacks.own_code_sampler import OwnCodeSampler
+from lotus.recording.stacks.own_code_sampler import MAKING, TAKING, OwnCodeSampler
 from lotus.recording.stacks.pause_sampler import PauseSampler
 from lotus.recording.stacks.pause_times import PauseTimes
 from lotus.recording.stacks.py_spy_child import refusal_here
@@ -207,14 +207,14 @@ class BlockingSampler:
         self._own_code.sample.collect()
         self._pauses.sample.collect()
         # The workers of a loop that hardly waits are not observed.
-        for part, least_share in (
-            (self._looks.step, _BINDING_SHARE),
-            (self._looks.own_code, _LARGE_SHARE),
-            (self._looks.collate, _LARGE_SHARE),
-            (self._looks.computing_next, _LARGE_SHARE),
-            (self._looks.locked_step, _LOCKED_SHARE),
+        for part, least_share, subject in (
+            (self._looks.step, _BINDING_SHARE, TAKING),
+            (self._looks.own_code, _LARGE_SHARE, MAKING),
+            (self._looks.collate, _LARGE_SHARE, MAKING),
+            (self._looks.computing_next, _LARGE_SHARE, TAKING),
+            (self._looks.locked_step, _LOCKED_SHARE, TAKING),
         ):
-            self._own_code.consider(part.by_process, part.of, least_share, running)
+            self._own_code.consider(part, least_share, running, subject)
 
     def _is_left_within(self, seconds: float) -> bool:
         return self._entered.acquire(timeout=seconds)

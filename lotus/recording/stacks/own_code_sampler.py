@@ -1,13 +1,18 @@
-"""Samples Python stacks where data set, sampler or training step are slow: py-spy, two seconds."""
+"""Samples Python stacks where data set, sampler or training step are slow: py-spy, two seconds.
+
+Both of a process that makes batches and of one that takes them, where both are worth it.
+"""
 
 from collections.abc import Container
 from pathlib import Path
 
 from lotus.format.run_directory import OWN_CODE
+from lotus.recording.looks.look_counts import PartLooks
 from lotus.recording.stacks.pause_times import Pause
 from lotus.recording.stacks.py_spy_child import PySpyChild
 
 _LEAST_LOOKS = 25
+MAKING, TAKING = "making", "taking"  # batches
 _SHORT_S = 0.05  # a pause of less has two or three samples
 
 
@@ -18,16 +23,16 @@ class OwnCodeSampler:
         self.sample = PySpyChild(directory / OWN_CODE)
 
     def consider(
-        self, own: dict[int, int], everything: int, least_share: float, running: Container[int]
+        self, part: PartLooks, least_share: float, running: Container[int], subject: str = MAKING
     ) -> None:
         """Start if it is worth it, for the process with most of it among those that still run.
 
-        `own`: looks at the program's own code, by process; `everything`: looks at what it is a part
-        of, of which `least_share` (0 to 1) makes it worth it.
+        It is from `least_share` (0 to 1) of what the part belongs to.
         """
-        count, left = sum(own.values()), [pid for pid in own if pid in running]
-        if left and count >= _LEAST_LOOKS and count >= least_share * everything:
-            self.sample.start(max(left, key=lambda pid: own[pid]))
+        own = part.by_process
+        left = [pid for pid in own if pid in running]
+        if left and own.total() >= max(_LEAST_LOOKS, least_share * part.of):
+            self.sample.start(max(left, key=lambda pid: own[pid]), subject)
 
     def look(self, pid: int, pause: Pause) -> None:
         """End one of a main process that is between its loops: it is of what is in them.

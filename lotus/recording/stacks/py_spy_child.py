@@ -25,6 +25,8 @@ _PATIENCE_S = 1.0  # until an interrupted one has written what it has
 class PySpyChild:
     """One at a time, and another one where those before saw too little, as in short pauses.
 
+    Each has a subject: enough stacks of one subject, or of a process, are enough.
+
     `stacks` holds lines as py-spy writes them: frames from the outermost, then a count. `texts`
     holds the source of the innermost line of each that is not a library's, by `file:line`. Until it
     has been read, its output is the file `output`. `refusal`: why there are no stacks, as
@@ -37,16 +39,22 @@ class PySpyChild:
         self.refusal = ""
         self.pid = -1  # the process that is sampled; -1: none now
         self._counts: Counter[str] = Counter()  # samples by stack, of all of them
+        self._subject = ""
+        self._enough: set[str | int] = set()  # subjects and processes
+        self._tries: Counter[str] = Counter()  # by subject
+        self._seen: Counter[str] = Counter()  # samples by subject
         self._output = output
         self._child: subprocess.Popen[bytes] | None = None
-        self._left = _MOST_TRIES
         self._is_interrupted = False
 
-    def start(self, pid: int) -> None:
+    def start(self, pid: int, subject: str = "") -> None:
         """Start one, if that is possible and still worth it."""
-        if self._child is None and self._left > 0:
-            self._left -= 1
+        if self._child is not None or self._enough & {pid, subject}:
+            return
+        if self._tries[subject] < _MOST_TRIES:
+            self._tries[subject] += 1
             self._child = self._started(pid)
+            self._subject = subject
             self.pid = -1 if self._child is None else pid
             self._is_interrupted = False
 
@@ -79,7 +87,7 @@ class PySpyChild:
         complaint = _complaint(self._child)
         if self._child.returncode and py_spy_program.is_denied(complaint):
             self.refusal = FORBIDDEN
-        self._child, self.pid = None, -1
+        sampled, self._child, self.pid = self.pid, None, -1
         lines: list[str] = []
         with contextlib.suppress(OSError):
             text = self._output.read_bytes()[:_MOST_BYTES].decode("utf-8", "replace")
@@ -88,11 +96,12 @@ class PySpyChild:
             self._output.unlink()
         for line in lines:
             self._counts[line.rpartition(" ")[0]] += _count(line)
+            self._seen[self._subject] += _count(line)
         most = self._counts.most_common(_MOST_LINES)
         self.stacks = [f"{stack} {count}" for stack, count in most if count]
         self.texts = texts_of(self.stacks)
-        if self._counts.total() >= _ENOUGH:
-            self._left = 0
+        if self._seen[self._subject] >= _ENOUGH:
+            self._enough |= {self._subject, sampled}
 
     def finish(self) -> None:
         """End it, with what it has."""

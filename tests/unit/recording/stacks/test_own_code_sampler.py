@@ -1,4 +1,4 @@
-"""py-spy is started once, where the data set's own code takes long, and is ended with the run."""
+"""py-spy is started once for a subject that takes long, and is ended with the run."""
 
 import signal
 import stat
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lotus.recording.looks.look_counts import LookCounts
+from lotus.recording.looks.look_counts import LookCounts, PartLooks
 from lotus.recording.stacks import py_spy_child
-from lotus.recording.stacks.own_code_sampler import OwnCodeSampler
+from lotus.recording.stacks.own_code_sampler import MAKING, TAKING, OwnCodeSampler
 from lotus.recording.stacks.pause_times import PauseTimes
 from tests.waiting import has_content, wait_until
 
@@ -36,6 +36,13 @@ def stand_in(folder: Path, ending: str = "") -> None:
     path.chmod(stat.S_IRWXU)
 
 
+def part(own: dict[int, int], everything: int) -> PartLooks:
+    looks = PartLooks()
+    looks.by_process.update(own)
+    looks.of = everything
+    return looks
+
+
 def collect(sampler: OwnCodeSampler) -> None:
     """Wait for the stand-in to end, and let the sampler read what it wrote."""
     child = sampler.sample._child
@@ -51,12 +58,12 @@ def collect(sampler: OwnCodeSampler) -> None:
 def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
     stand_in(folder)
     sampler = OwnCodeSampler(folder)
-    sampler.consider({11: 5, 12: 15}, 40, 0.5, {11, 12})  # too few
+    sampler.consider(part({11: 5, 12: 15}, 40), 0.5, {11, 12})  # too few
     assert not (folder / "calls").exists()
-    sampler.consider({11: 5, 12: 60}, 100, 0.5, {11, 12})
+    sampler.consider(part({11: 5, 12: 60}, 100), 0.5, {11, 12})
     collect(sampler)
     assert sampler.sample.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]
-    sampler.consider({11: 500}, 500, 0.5, {11, 12})
+    sampler.consider(part({11: 500}, 500), 0.5, {11, 12})
     calls = (folder / "calls").read_text().splitlines()
     assert len(calls) == 1
     assert "--pid=12" in calls[0]
@@ -71,10 +78,10 @@ def test_a_worker_that_has_ended_is_not_chosen_and_a_short_one_is_followed_by_an
     path = folder / "py-spy"
     path.write_text(path.read_text().replace("g (a.py:2) 30", "g (a.py:2) 9"))
     sampler = OwnCodeSampler(folder)
-    sampler.consider({11: 500, 12: 60}, 560, 0.5, {12})
+    sampler.consider(part({11: 500, 12: 60}, 560), 0.5, {12})
     collect(sampler)
     # WHEN the next epoch has another worker
-    sampler.consider({11: 500, 12: 60, 13: 3}, 563, 0.5, {13})
+    sampler.consider(part({11: 500, 12: 60, 13: 3}, 563), 0.5, {13})
     collect(sampler)
     # THEN both were sampled, and the stacks are of both
     calls = (folder / "calls").read_text().splitlines()
@@ -83,14 +90,29 @@ def test_a_worker_that_has_ended_is_not_chosen_and_a_short_one_is_followed_by_an
         True,
     ]
     assert sampler.sample.stacks == ["g (a.py:2) 18", "f (a.py:1) 4"]
-    sampler.consider({11: 500}, 500, 0.5, set())
+    sampler.consider(part({11: 500}, 500), 0.5, set())
     assert sampler.sample._child is None
+
+
+def test_one_that_makes_batches_is_sampled_after_one_that_takes_them(folder: Path) -> None:
+    stand_in(folder)
+    sampler = OwnCodeSampler(folder)
+    for own, subject in (({10: 90}, TAKING), ({11: 60, 12: 5}, MAKING)):
+        sampler.consider(part(own, 100), 0.5, {10, 11, 12}, subject)
+        collect(sampler)
+    # THEN enough is seen of both, and no process is sampled twice
+    for own, subject in (({10: 90}, TAKING), ({12: 90}, MAKING), ({10: 90}, "another")):
+        sampler.consider(part(own, 100), 0.5, {10, 12}, subject)
+    assert sampler.sample._child is None
+    calls = (folder / "calls").read_text().splitlines()
+    assert [call.split("--pid=")[1][:2] for call in calls] == ["10", "11"]
+    assert sampler.sample.stacks == ["g (a.py:2) 60", "f (a.py:1) 4"]
 
 
 def test_little_own_code_starts_nothing(folder: Path) -> None:
     stand_in(folder)
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 1000, 0.5, {11, 12})
+    sampler.consider(part({12: 60}, 1000), 0.5, {11, 12})
     sampler.sample.finish()
     assert sampler.sample.stacks == []
     assert not (folder / "calls").exists()
@@ -100,7 +122,7 @@ def started(folder: Path) -> tuple[OwnCodeSampler, subprocess.Popen[bytes]]:
     """A sampler of process 12, and its py-spy, which has written something and goes on."""
     stand_in(folder, "exec sleep 1000")
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60, 0.5, {11, 12})
+    sampler.consider(part({12: 60}, 60), 0.5, {11, 12})
     child = sampler.sample._child
     assert child is not None
     wait_until(lambda: has_content(folder / "own_code.txt"), child, pause_s=0.01)
@@ -116,8 +138,8 @@ def test_one_that_still_runs_is_ended(folder: Path) -> None:
 def test_without_py_spy_nothing_happens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60, 0.5, {11, 12})
-    sampler.consider({12: 600}, 600, 0.5, {11, 12})
+    sampler.consider(part({12: 60}, 60), 0.5, {11, 12})
+    sampler.consider(part({12: 600}, 600), 0.5, {11, 12})
     sampler.sample.finish()
     assert sampler.sample.stacks == []
     assert sampler.sample.refusal == py_spy_child.refusal_here() == "absent"
@@ -127,7 +149,7 @@ def test_a_kernel_that_forbids_it_is_told(folder: Path, monkeypatch: pytest.Monk
     stand_in(folder)
     monkeypatch.setattr(py_spy_child, "forbidden_by_yama", lambda user: True)
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60, 0.5, {11, 12})
+    sampler.consider(part({12: 60}, 60), 0.5, {11, 12})
     assert sampler.sample.pid == -1
     assert sampler.sample.refusal == "forbidden"
 
@@ -141,7 +163,7 @@ def test_one_that_complains_that_it_may_not_look_is_told(
 ) -> None:
     stand_in(folder, f'rm "$file"; echo "{words}" >&2; exit 1')
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60, 0.5, {11, 12})
+    sampler.consider(part({12: 60}, 60), 0.5, {11, 12})
     collect(sampler)
     assert sampler.sample.refusal == refusal
     assert sampler.sample.stacks == []
@@ -159,7 +181,7 @@ def test_the_programs_innermost_lines_are_read_at_once(folder: Path) -> None:
     )
     stand_in(folder, 'cp "$(dirname "$0")/stacks" "$file"')
     sampler = OwnCodeSampler(folder)
-    sampler.consider({12: 60}, 60, 0.5, {11, 12})
+    sampler.consider(part({12: 60}, 60), 0.5, {11, 12})
     collect(sampler)
     assert sampler.sample.texts == {
         f"{program}:2": "gc.collect()",
@@ -199,7 +221,7 @@ def test_a_step_that_is_often_at_a_lock_has_its_stacks_sampled(
         for _ in range(times):
             looks.add(12, -1, operation, found)
     sampler = OwnCodeSampler(folder)
-    sampler.consider(looks.locked_step.by_process, looks.locked_step.of, 0.2, {12})
+    sampler.consider(looks.locked_step, 0.2, {12})
     if started:
         collect(sampler)
     assert (folder / "calls").exists() == started
