@@ -437,14 +437,16 @@ def _kept_by_others(ledger: Ledger) -> bool:
     """
     scope = ledger.scope
     of_torch = max(integer(scope.epochs, "torch_threads"), default=-1)
-    idle, made = (total(number(scope.batches, name)) for name in ("idle_in_loop_ns", "fetch_ns"))
-    cpu, step_cpu = (
-        total(number(frame, name))
-        for frame, name in ((scope.batches, "cpu_ns"), (scope.waits, "step_cpu_ns"))
+    idle, made, cpu, delay = (
+        total(number(scope.batches, name))
+        for name in ("idle_in_loop_ns", "fetch_ns", "cpu_ns", "run_delay_ns")
     )
-    # If others slow down the step, its workers have more idle time, so their busy share is too
-    # low. The ratio of their CPU time to that of the step is not.
-    shares = np.nan_to_num([ratio(made, idle + made), ratio(cpu, step_cpu * scope.num_workers)])
+    step_cpu = total(number(scope.waits, "step_cpu_ns"))
+    # A worker needs no core while it sleeps. If others slow down the step, its workers have more
+    # idle time, so their busy share is too low. The ratio of their CPU time to that of the step is
+    # not.
+    busy = ratio(cpu + delay, idle + made)
+    shares = np.nan_to_num([busy, ratio(cpu, step_cpu * scope.num_workers)])
     workers = scope.num_workers * min(max(shares), 1.0)
     fits = of_torch > 0 and of_torch + workers <= scope.cores + _HALF_A_CORE
     return fits and ledger.made.use.much_taken

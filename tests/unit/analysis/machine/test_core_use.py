@@ -33,6 +33,13 @@ def cores(
     return run
 
 
+def keep_two_cores_busy(run: SimpleNamespace) -> None:
+    """Give a run readings of a machine of two cores, which something uses all the time."""
+    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
+    times = {"time_ns": [begin, end], "busy_ns": [7e9, 7e9 + 2 * (end - begin)]}
+    run.machine = pd.DataFrame(times).assign(idle_ns=5e9, stolen_ns=0.0)
+
+
 QUIET = (0.98, 0.01, 0.0)
 
 
@@ -212,10 +219,7 @@ def test_threads_that_only_others_keep_from_the_cores_are_left_alone(
     run = cores(plan.run(), QUIET, (0.4, 0.5, 0.5))
     if workers:
         run.batches["idle_ns"] = 0.0
-    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
-    ns = 2 * (end - begin)  # of two cores, which are busy all the time
-    times = {"time_ns": [begin, end], "busy_ns": [7e9, 7e9 + ns], "idle_ns": [5e9, 5e9]}
-    run.machine = pd.DataFrame(times).assign(stolen_ns=0.0)
+    keep_two_cores_busy(run)
     run.epochs["torch_threads"] = threads
     assert core_use(scopes(run)[0]).others_share > 0.25
     judgement = judged(run)
@@ -233,9 +237,7 @@ def test_threads_that_make_batches_beside_other_programs_are_named_but_accuse_no
     """Fewer of them help there, too: a batch waits for all of its threads to get a core."""
     plan = Plan(operations={"Slow": 25.0}, batches=100, workers=0, step=step, cores=2)
     run = cores(plan.run(), (0.2, 0.7, 0.5), QUIET)
-    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
-    times = {"time_ns": [begin, end], "busy_ns": [7e9, 7e9 + 2 * (end - begin)]}
-    run.machine = pd.DataFrame(times).assign(idle_ns=5e9, stolen_ns=0.0)
+    keep_two_cores_busy(run)
     run.epochs["torch_threads"] = 2
     scope = scopes(run)[0]
     assert core_use(scope).others_share > 0.25
@@ -256,13 +258,21 @@ def test_threads_that_make_batches_beside_other_programs_are_named_but_accuse_no
 def test_workers_that_idle_as_others_slow_down_the_step_count_by_their_cpu_time() -> None:
     plan = Plan(operations={"Slow": 8.0}, batches=200, workers=2, step=100.0, cores=2)
     run = cores(plan.run(), QUIET, (0.4, 0.5, 0.5))
-    begin, end = float(run.epochs["start_ns"].min()) - 1e9, float(run.epochs["end_ns"].max()) + 1e9
-    times = {"time_ns": [begin, end], "busy_ns": [7e9, 7e9 + 2 * (end - begin)]}
-    run.machine = pd.DataFrame(times).assign(idle_ns=5e9, stolen_ns=0.0)
+    keep_two_cores_busy(run)
     run.epochs["torch_threads"] = 2
     run.batches["idle_ns"] = 9 * run.batches["fetch_ns"]
     assert judged(run).causes[0].kind == "step-threads"
     run.batches["cpu_ns"] /= 10
+    assert judged(run).causes[0].kind == "consumer"
+
+
+def test_workers_that_sleep_need_no_cores_beside_the_steps_threads() -> None:
+    plan = Plan(operations={"Slow": 8.0}, batches=200, workers=2, step=100.0, cores=2)
+    run = cores(plan.run(), (0.02, 0.1, 0.0), (0.4, 0.5, 0.5))
+    keep_two_cores_busy(run)
+    run.epochs["torch_threads"] = 2
+    run.batches["idle_ns"] = 0.0
+    assert core_use(scopes(run)[0]).others_share > 0.25
     assert judged(run).causes[0].kind == "consumer"
 
 
