@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .stand_ins import StandIns
 _DATALOADER = "torch.utils.data.dataloader"
 _CHECKS = "check_worker_number_rationality"  # by which `DataLoader.__init__` ends
+# Methods that iterate the sampler and draw from it; where they are not, its time is not known.
+_DRAWS = ("_reset", "_next_index")
 _PARALLEL = "torch.nn.parallel.distributed"
 # Classes that average gradients in other ways: module, class.
 _SHARDED = (
@@ -231,7 +233,7 @@ class Tracer:
         recorder, utils = loaders.recorder, module._utils
         loader, kind = module.DataLoader, module._DatasetKind
         many, single = module._MultiProcessingDataLoaderIter, module._SingleProcessDataLoaderIter
-        base = module._BaseDataLoaderIter
+        base: Any = getattr(module, "_BaseDataLoaderIter", None)
         stand_ins = self.stand_ins
         self.undo.append(partial(give_back, stand_ins))
         get_iterator = partial(loader_hooks.get_iterator, before=self.hook_main)
@@ -251,8 +253,7 @@ class Tracer:
             of_loaders = (*of_loaders, (loader, _CHECKS, loader_hooks.check_workers))
         return [
             *((owner, name, partial(make, loaders=loaders)) for owner, name, make in of_loaders),
-            (base, "_reset", drawing),
-            (base, "_next_index", drawing),
+            *((base, name, drawing) for name in _DRAWS if hasattr(base, name)),
             (many, "_try_get_data", partial(loader_hooks.try_get_data, recorder=recorder)),
             (utils.worker, "_worker_loop", partial(worker_hooks.worker_loop, recorder=recorder)),
             (utils.worker, "ExceptionWrapper", worker_errors.exception_wrapper),

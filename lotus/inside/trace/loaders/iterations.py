@@ -194,7 +194,7 @@ class Loaders:
                 "start_ns": start,
                 "end_ns": end,
                 "run_delay_ns": run_delay,
-                "sampler_ns": iterator.__dict__.pop(DRAWN, 0),
+                "sampler_ns": drawn_since(iterator),
                 "workers": pids,
                 "resumed": resumed,
                 "cpus": cpus(),
@@ -253,6 +253,12 @@ class Loaders:
             }
         )
         recorder.iteration_ended()
+
+
+def drawn_since(iterator: Any) -> int:
+    """Return and forget what drawing indices took, ns; UNMEASURED if none were drawn."""
+    drawn: int = iterator.__dict__.pop(DRAWN, UNMEASURED)
+    return drawn
 
 
 def _run_delay_since(before: int | None) -> int | None:

@@ -22,7 +22,7 @@ from ..log import state_page
 from ..log.log_format import FAILED
 from ..log.rusage import run_delay_ns
 from ..profiler_ranges import WAIT, ranged
-from .iterations import DRAWN, KEY
+from .iterations import DRAWN, KEY, drawn_since
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def reset(original: Callable[..., Any], loaders: Loaders) -> Callable[..., Any]:
         if first_iter:
             return original(self, loader, first_iter, **kwargs)
         delay = edge(recorder, run_delay_ns)
-        self.__dict__.pop(DRAWN, None)  # of the `next` that found no more batches
+        edge(recorder, drawn_since, self)  # of the `next` that found no more batches
         start = clock()
         try:
             result = original(self, loader, first_iter, **kwargs)
@@ -91,10 +91,14 @@ def drawing(original: Callable[..., Any], recorder: Recorder) -> Callable[..., A
             hide_our_frames(recorder, error)
             raise
         finally:
-            known = self.__dict__
-            known[DRAWN] = known.get(DRAWN, 0) + clock() - start
+            edge(recorder, _drew, self, clock() - start)
 
     return hook(draw)
+
+
+def _drew(iterator: Any, took: int) -> None:
+    known = iterator.__dict__
+    known[DRAWN] = known.get(DRAWN, 0) + took
 
 
 def try_get_data(original: Callable[..., Any], recorder: Recorder) -> Callable[..., Any]:
@@ -222,7 +226,7 @@ def record(
     del iteration.pins[:count]
     where = (iteration.loader, iteration.epoch, max(batch, 0))
     snapshot_ns, iteration.snapshot_ns = iteration.snapshot_ns, 0
-    own_parts = snapshot_ns, iterator.__dict__.pop(DRAWN, 0)
+    own_parts = snapshot_ns, drawn_since(iterator)
     recorder.wait(where, flags, start, end, arrival, at_both_ends, own_parts, pins)
 
 

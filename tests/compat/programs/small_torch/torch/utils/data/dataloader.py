@@ -70,10 +70,17 @@ class _BaseDataLoaderIter:
     def __init__(self, loader):
         self._arguments = loader._dataset_kind, loader.dataset
         self._more = True, loader.collate_fn, False
-        self._sampler_iter = iter(loader._index_sampler)
+        self._index_sampler = loader._index_sampler
+        self._sampler_iter = iter(self._index_sampler)
 
     def __iter__(self):
         return self
+
+    def _reset(self, loader, first_iter=False):
+        self._sampler_iter = iter(self._index_sampler)
+
+    def _next_index(self):
+        return next(self._sampler_iter)
 
     def __next__(self):
         return self._next_data()
@@ -85,7 +92,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         self._dataset_fetcher = _DatasetKind.create_fetcher(*self._arguments, *self._more)
 
     def _next_data(self):
-        return self._dataset_fetcher.fetch(next(self._sampler_iter))
+        return self._dataset_fetcher.fetch(self._next_index())
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
@@ -111,6 +118,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._reset(loader, first_iter=True)
 
     def _reset(self, loader, first_iter=False):
+        super()._reset(loader, first_iter)
         self._send_idx = self._rcvd_idx = 0
         self._task_info = {}
         self._queues = itertools.cycle(self._index_queues)
@@ -118,10 +126,12 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._try_put_index()
 
     def _try_put_index(self):
-        index = next(self._sampler_iter, None)
-        if index is not None:
-            next(self._queues).put((self._send_idx, index))
-            self._send_idx += 1
+        try:
+            index = self._next_index()
+        except StopIteration:
+            return
+        next(self._queues).put((self._send_idx, index))
+        self._send_idx += 1
 
     def _try_get_data(self, timeout=300):
         return True, self._data_queue.get(timeout=timeout)
