@@ -7,13 +7,14 @@ corrected.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import integer, number
+from lotus.analysis.common.remade_loaders import merged
 from lotus.analysis.common.run_contents import Advance, Partials, one_process
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.analysis.counters.function_profile import known_events
@@ -24,7 +25,14 @@ from lotus.compare import measures, next_step, uncertainty
 from lotus.compare.cpu_pair import CpuPair, cpu_pair
 from lotus.compare.differences import Fact, loader_facts, other_machine, run_facts
 from lotus.compare.measures import MeasureLine
-from lotus.compare.pairing import PairedOperations, SideOperations, as_texts, counter_rows, pairs_of
+from lotus.compare.pairing import (
+    PairedOperations,
+    SideOperations,
+    Unpaired,
+    as_texts,
+    counter_rows,
+    pairs_of,
+)
 from lotus.compare.totals import Totals, totals
 
 ONE_RUN = (
@@ -104,7 +112,7 @@ class Comparison:
     facts: list[Fact]
     lines: list[MeasureLine]
     loaders: list[LoaderComparison]
-    unmatched: list[tuple[str, str]]  # ("a" or "b", a loader that only this side has)
+    unmatched: list[Unpaired]
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -130,6 +138,8 @@ def compare(
 
     `partials` reads the pieces of a run; `advance` is called with the number read and the total.
     """
+    # Loaders that a program creates anew for each epoch are one, as in a report.
+    a, b = (replace(side, runs=[merged(run) for run in side.runs]) for side in (a, b))
     facts = run_facts(a.runs, b.runs)
     notes = [*_lost(a), *_lost(b)]
     loops = [[_loops(run, partials, advance) for run in side.runs] for side in (a, b)]

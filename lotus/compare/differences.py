@@ -119,6 +119,7 @@ def _of_loader(scope: Scope) -> _Facts:
         for name in names:
             if scope.settings.get(name) is not None:
                 facts[kind, name.replace("_", " ")] = scope.settings[name]
+    facts[SETTINGS, "created anew"] = scope.made > 1
     facts[COMMAND, "ranks of this loader"] = max(len(scope.ranks), 1)
     bytes_read = total(number(scope.batches, "read_bytes"))
     facts[CIRCUMSTANCES, "read from storage"] = (

@@ -22,12 +22,26 @@ _MOST_COUNTED, _MOST_NAMED = 60, 4
 _Pair = tuple[list[Scope], list[Scope]]
 
 
+@dataclass(frozen=True)
+class Unpaired:
+    """Loaders of one name that only one side has, "a" or "b", and how many they are."""
+
+    side: str
+    title: str
+    count: int = 1
+
+    def words(self, letter: str) -> str:
+        """Return a sentence; `letter` is the side's."""
+        if self.count == 1:
+            return f"Only {letter} has the loader {self.title}."
+        return f"Only {letter} has {self.count} loaders {self.title}."
+
+
 def pairs_of(
     a: Sequence[list[Scope]], b: Sequence[list[Scope]]
-) -> tuple[list[_Pair], list[tuple[str, str]]]:
-    """Pair each loader of a's first run with those of all other runs; also return unpaired loaders.
-
-    An unpaired loader is ("a" or "b", its title).
+) -> tuple[list[_Pair], list[Unpaired]]:
+    """Pair each loader of a's first run with those of all other runs; also return those of the
+    first runs that have no pair.
     """
     matches = [_matched(a[0], loops) for loops in (*a, *b)]
     pairs: list[_Pair] = []
@@ -41,7 +55,12 @@ def pairs_of(
         pairs.append((likes[: len(a)], likes[len(a) :]))
     used = {id(loop) for loop in matches[len(a)].values()}
     unmatched += [("b", loop.title) for loop in b[0] if id(loop) not in used]
-    return pairs, unmatched
+    return pairs, unpaired(unmatched)
+
+
+def unpaired(loaders: Iterable[tuple[str, str]]) -> list[Unpaired]:
+    """Count the loaders, each of which is ("a" or "b", its title), by name."""
+    return [Unpaired(*loader, count) for loader, count in Counter(loaders).items()]
 
 
 def _matched(first: Sequence[Scope], loops: Sequence[Scope]) -> dict[int, Scope]:

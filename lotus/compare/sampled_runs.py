@@ -20,6 +20,7 @@ from lotus.compare.comparison import Comparison, ComparisonVerdict, LoaderCompar
 from lotus.compare.differences import SETTINGS, Fact, run_facts
 from lotus.compare.measures import MeasureLine
 from lotus.compare.next_step import unclear
+from lotus.compare.pairing import unpaired
 from lotus.compare.uncertainty import ReplicatedValue
 from lotus.reading import run_json
 
@@ -85,7 +86,8 @@ def compare(a: Side, b: Side, same: bool, seed: int = 0) -> Comparison:
     if loaders:
         verdict = loaders[0].verdict
     facts = run_facts(a.runs, b.runs)
-    return Comparison(a, b, "", verdict, facts, [], loaders, unmatched, [_SHARES_ONLY])
+    only = unpaired(unmatched)
+    return Comparison(a, b, "", verdict, facts, [], loaders, only, [_SHARES_ONLY])
 
 
 def _matched(first: SampledRun, run: SampledRun) -> dict[int, LoopSummary]:

@@ -21,6 +21,7 @@ _TABLES = (
     "open_waits",
     "first_batches",
     "sample_digests",
+    "counters",
 )
 _NOT_SETTINGS = ("loader", "local_rank", "world_size", "host")
 _LENGTHS = ("dataset_length", "length")
@@ -98,6 +99,8 @@ def merged(run: RunLike) -> RunLike:
     and none was iterated while another was. Loaders that all have different lengths, as of data
     that grow, are one if there are several.
     """
+    if isinstance(run, MergedRun):
+        return run
     loaders, epochs = run.loaders, table(run, "epochs")
     if len(loaders) < 2 or not len(epochs) or "call_site" not in loaders:
         return run

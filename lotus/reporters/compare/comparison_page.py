@@ -89,8 +89,8 @@ def _sections(place: int, comparison: Comparison, several: bool) -> list[Section
         sections.append(Section(title, _loader(f"{place}-{number}", loader, comparison)))
     remaining: list[str | Table | Chart] = [f"{note}." for note in comparison.notes]
     remaining += [
-        f"Only {(comparison.a if side == 'a' else comparison.b).letter} has the loader {loader}."
-        for side, loader in comparison.unmatched
+        only.words((comparison.a if only.side == "a" else comparison.b).letter)
+        for only in comparison.unmatched
     ]
     if comparison.lines:
         remaining.append(_table(comparison.lines, comparison))

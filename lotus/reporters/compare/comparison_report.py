@@ -16,7 +16,7 @@
       "paces": [...], "notes": [...],
       "cpus": {"names", "operations", "gain", "gains_most", "saves_most", "notes"} or null
     }],
-    "unmatched": [{"side", "loader"}], "notes": [...]
+    "unmatched": [{"side", "loader", "count"}], "notes": [...]
   }],
   "gate": {"metric", "above", "failed", "texts": [...]} or null   # --fail-above
 }
@@ -113,7 +113,10 @@ def _comparison(comparison: Comparison, most: int | None) -> dict[str, Any]:
         "facts": [_fact(fact) for fact in comparison.facts],
         "lines": [_line(line) for line in comparison.lines],
         "loaders": [_loader(loader, most) for loader in comparison.loaders],
-        "unmatched": [{"side": side, "loader": title} for side, title in comparison.unmatched],
+        "unmatched": [
+            {"side": only.side, "loader": only.title, "count": only.count}
+            for only in comparison.unmatched
+        ],
         "notes": list(comparison.notes),
     }
 
@@ -211,9 +214,9 @@ def _write_comparison(console: "Console", comparison: Comparison) -> None:
         omitted = len(comparison.loaders) - _MOST_LOADERS
         console.print(f"\n{plural(omitted, 'smaller loader')} more: see --json", style="dim")
     _table(console, "Whole runs", comparison.lines, comparison, None)
-    for side_, title in comparison.unmatched:
-        side = comparison.a if side_ == "a" else comparison.b
-        print_paragraph(console, "", f"Only {side.letter} has the loader {plain(title)}.")
+    for only in comparison.unmatched:
+        side = comparison.a if only.side == "a" else comparison.b
+        print_paragraph(console, "", plain(only.words(side.letter)))
     for note in comparison.notes:
         print_paragraph(console, "", plain(note) + ".")
 

@@ -189,7 +189,7 @@ def test_loaders_are_matched_by_what_they_are() -> None:
     lone.loaders.loc[1, ["dataset", "sampler", "call_site"]] = ["Other", "Own", "x.py:1"]
     comparison = held(two_loaders(3), lone)
     assert len(comparison.loaders) == 1
-    assert [side for side, _ in comparison.unmatched] == ["a", "b"]
+    assert [only.side for only in comparison.unmatched] == ["a", "b"]
     assert "Only B has the loader Other at x.py:1" in " ".join(shown(comparison).split())
 
 

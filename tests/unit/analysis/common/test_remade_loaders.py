@@ -75,3 +75,16 @@ def test_of_loaders_that_take_turns_each_is_made_anew_by_itself() -> None:
     run = remade(4)
     run.loaders["dataset_length"] = [100, 20, 100, 20]  # of training, of validation
     assert merged(run).loaders["made"].tolist() == [2, 2]
+
+
+def test_what_was_counted_belongs_to_the_one_loader_too() -> None:
+    run = remade()
+    run.counters = run.batches[["rank", "loader", "epoch", "batch"]].assign(cycles=1.0)
+    counters = merged(run).counters
+    assert set(counters["loader"]) == {0}
+    assert sorted(set(counters["epoch"])) == [0, 1, 2]
+
+
+def test_seen_twice_they_are_what_they_are() -> None:
+    run = merged(remade())
+    assert merged(run) is run
