@@ -16,6 +16,7 @@ import pandas as pd
 
 from lotus.analysis.common.columns import Bools, Floats, Ints, flag, integer, number, plain_value
 from lotus.analysis.common.loader_titles import title_of
+from lotus.analysis.common.remade_loaders import merged, number_of
 from lotus.analysis.common.scope import RunLike, iterated, table
 from lotus.common import declared
 from lotus.common.errors import LotusError
@@ -90,7 +91,9 @@ def measure(run: RunLike, loader: int | None = None, also: Sequence[RunLike] = (
 
 
 def _job(run: RunLike, loader: int | None) -> Job:
+    run = merged(run)
     loaders = iterated(run)
+    loader = None if loader is None else number_of(run, loader)
     if not loaders:
         raise LotusError(f"no DataLoader was iterated in this run: {_AGAIN}")
     if loader is not None and loader not in loaders:

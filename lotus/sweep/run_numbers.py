@@ -20,6 +20,7 @@ from lotus.analysis.common.columns import (
 )
 from lotus.analysis.common.loader_titles import title_of
 from lotus.analysis.common.operation_sums import known_sum, storage_ns
+from lotus.analysis.common.remade_loaders import number_of
 from lotus.analysis.common.scope import RunLike, Scope, iterated, table
 from lotus.analysis.counters.counter_metrics import COLLATE, REST, counter_table, events_of
 from lotus.analysis.counters.function_profile import known_events
@@ -65,6 +66,8 @@ class Reduced:
 def chosen(run: RunLike, target: Mapping[str, Any] | None) -> int | None:
     """Return the loader of a sweep: the one with the most samples that matches; None: no match."""
     required = dict(target or {})
+    if required.get("number") is not None:
+        required["number"] = number_of(run, required["number"])
     for loader in iterated(run):
         row = _loader_rows(run, loader)
         if required.get("number") is not None and loader != required["number"]:

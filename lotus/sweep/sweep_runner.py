@@ -368,22 +368,24 @@ def _looked_at(
     where: Path, manifest: Mapping[str, Any], setting: Setting, refused: Sequence[str]
 ) -> tuple[float, str, dict[str, Any]]:
     """Return (samples/s, why the run does not count or "", facts) of a run that succeeded."""
+    from lotus.analysis.common.remade_loaders import merged
     from lotus.reading import run as runs
     from lotus.sweep import run_numbers as analysis
 
     try:
         recorded = runs.load(where)
-        loader = analysis.chosen(recorded, manifest["plan"]["loader"])
+        whole = merged(recorded)
+        loader = analysis.chosen(whole, manifest["plan"]["loader"])
         if loader is None:
-            return float("nan"), analysis.missing(recorded, manifest["plan"]["loader"]), {}
+            return float("nan"), analysis.missing(whole, manifest["plan"]["loader"]), {}
         torch = next(iter(recorded.processes["torch"].dropna()), None)
-        other = analysis.not_as_set(recorded, loader, setting, manifest["varied"])
+        other = analysis.not_as_set(whole, loader, setting, manifest["varied"])
     except LotusError as error:
         return float("nan"), f"the run cannot be read: {error}", {}
     if other:
         why = f": {refused[0]}" if refused else ""
         return float("nan"), f"{_NO_EFFECT}, {other}{why}", {"torch": torch}
-    return analysis.rate(recorded, loader), "", {"torch": torch}
+    return analysis.rate(whole, loader), "", {"torch": torch}
 
 
 def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.common.columns import plain_value
+from lotus.analysis.common.remade_loaders import merged
 from lotus.common.errors import LotusError
 from lotus.common.formatting import plural
 from lotus.common.statistics import t_quantile
@@ -137,7 +138,7 @@ def _reduced(
     target = sweep.manifest["plan"]["loader"]
     elapsed, used = record.get("elapsed_ns"), record.get("cpu_s")
     try:
-        run = runs.load(where)
+        run = merged(runs.load(where))
         loader = chosen(run, target)
         if loader is None:
             notes.append(f"{record['directory']}: {missing(run, target)}")

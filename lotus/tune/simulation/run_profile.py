@@ -16,6 +16,7 @@ import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
 from lotus.analysis.common.columns import Bools, Floats, integer, number, ratio, total
+from lotus.analysis.common.remade_loaders import merged, number_of
 from lotus.analysis.common.scope import RunLike, Scope, iterated, scopes, table
 from lotus.common.errors import LotusError
 from lotus.inside.trace.log.log_format import FAILED, STOPPED
@@ -156,7 +157,9 @@ def profile(run: RunLike, loader: int | None = None, step_cores: float = 1.0) ->
     `step_cores` is the number of cores that the training step keeps busy; a run does not record it.
     Raises LotusError if the run has no such loader, or no batch of it was taken.
     """
+    run = merged(run)
     known = iterated(run)
+    loader = None if loader is None else number_of(run, loader)
     if loader is not None and loader not in known:
         names = ", ".join(str(number) for number in sorted(known)) or "none"
         raise LotusError(f"there is no loader {loader} in this run; there are: {names}")
@@ -189,6 +192,8 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
         )
     cores = _cores(scope, notes)
     setting = _setting(scope.settings, scope.num_workers)
+    if scope.made > 1 and scope.made >= scope.epoch_count:  # its workers end with each
+        setting = dataclasses.replace(setting, persistent_workers=False)
     workers = setting.num_workers
     parts, wall, cpu, nested = costs(own["ops"], batches, notes)
 
@@ -313,6 +318,11 @@ def _assumptions(scope: Scope, step_cores: float) -> Iterator[str]:
     """Say what a replay takes for granted of this loader."""
     if scope.partial:
         yield "not every batch was recorded, so the run's own rates are not known"
+    if scope.made > 1 and scope.num_workers:
+        yield (
+            f"the program creates this loader {scope.made} times, and its workers start each time; "
+            "--persistent-workers assumes that it creates it once"
+        )
     if scope.settings.get("dataset_kind") == "iterable":
         yield (
             "the data set is iterable: other numbers of workers assume that it shares its samples "

@@ -176,3 +176,26 @@ def test_taking_a_batch_that_lies_ready_is_a_ranks_own_time() -> None:
     run.batches.loc[late, "ready_ns"] += 2
     run.batches.loc[late, "wait_ns"] = 30.0 * MS
     assert measure(run).ranks[0].step_ns.mean() == pytest.approx(10 * MS)
+
+
+@pytest.mark.parametrize("loader", [None, 2])
+def test_all_epochs_of_a_loader_that_is_made_anew_are_measured(loader: int | None) -> None:
+    run = job(TWO, noise=0.0, epochs=3)
+    expected = measure(job(TWO, noise=0.0, epochs=3))
+    # Each epoch has a loader of its own.
+    run.batches["loader"], run.batches["epoch"] = run.batches["epoch"], 0
+    rows = [run.loaders.assign(loader=number, pid=run.loaders["rank"] + 100) for number in range(3)]
+    run.loaders = pd.concat(rows, ignore_index=True)
+    begun = run.batches.assign(end_ns=run.batches["taken_ns"] + run.batches["step_ns"])
+    run.epochs = begun.groupby(["rank", "loader", "epoch"], as_index=False).agg(
+        start_ns=("wait_start_ns", "min"), end_ns=("end_ns", "max")
+    )
+    measured = measure(run, loader)
+    assert [len(rank.step_ns) for rank in measured.ranks] == [3 * 60 - WARM] * 2
+    assert [rank.step_ns.tolist() for rank in measured.ranks] == [
+        rank.step_ns.tolist() for rank in expected.ranks
+    ]
+    assert [rank.key.tolist() for rank in measured.ranks] == [
+        rank.key.tolist() for rank in expected.ranks
+    ]
+    assert not any("tell them apart" in note for note in measured.notes)

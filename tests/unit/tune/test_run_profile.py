@@ -15,6 +15,7 @@ from lotus.tune.simulation.batch_parts import COLLATE, OWN
 from lotus.tune.simulation.loader_simulation import simulate
 from lotus.tune.simulation.run_profile import contention, profile
 from tests.simulation import simulate as simulated_run
+from tests.unit.analysis.common.test_remade_loaders import remade
 from tests.unit.simulated import Plan
 
 MS = 1e6
@@ -340,3 +341,17 @@ def test_memory_that_is_not_known():
     assert math.isnan(main)
     assert worker == pytest.approx(305)
     assert "spawn" in notes[0]
+
+
+def test_all_epochs_of_a_loader_that_is_made_anew_are_replayed():
+    run = remade()
+    run.loaders["persistent_workers"] = True
+    of_first, of_last = (profile(run, loader, step_cores=0.0) for loader in (None, 2))
+    assert of_first.epochs == of_last.epochs == 3
+    assert len(of_first.size) == len(of_last.size) == 3 * 8
+    assert not of_first.setting.persistent_workers  # they end with each loader
+    assert any("creates this loader 3 times" in note for note in of_first.notes)
+    made_once = dataclasses.replace(of_first.setting, persistent_workers=True)
+    machine, work = of_first.machine(), of_first.work()
+    outcome = simulate(work, made_once, machine, batches=8, epochs=3)
+    assert outcome.seconds < of_first.replay().seconds
