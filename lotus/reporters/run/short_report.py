@@ -176,14 +176,17 @@ def _next_step(summary: Summary, first: Cause) -> list[str]:
 def _largest(causes: Sequence[Cause], least: float) -> str:
     """Return what has at least this share of the loop; "" for nothing.
 
-    That is one of the causes, or the training step with what slows it.
+    That is one of the causes, the training step with what slows it, or the two largest causes.
     """
-    left = [cause for cause in causes if is_of_loop(cause)]
-    one = max(left, key=lambda cause: cause.share, default=None)
-    if one is not None and one.share >= least:
-        return plain(one.title)
-    step = sum(cause.share for cause in left if cause.part == STEP)
-    return "the training step" if step >= least > 0 else ""
+    left = sorted(filter(is_of_loop, causes), key=lambda cause: cause.share, reverse=True)
+    if left and left[0].share >= least:
+        return plain(left[0].title)
+    if sum(cause.share for cause in left if cause.part == STEP) >= least > 0:
+        return "the training step"
+    two = left[:2]
+    if sum(cause.share for cause in two) < least or not two:
+        return ""
+    return " and ".join(f"{plain(cause.title)} ({share(cause.share)})" for cause in two)
 
 
 def _rates(loader: LoaderSummary, gains: bool) -> list[str]:

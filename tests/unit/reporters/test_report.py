@@ -153,6 +153,17 @@ def test_what_most_of_the_rest_is_has_its_name() -> None:
     assert line.endswith("the rest, most of it: the training step")
 
 
+def test_the_two_largest_of_the_rest_are_named_where_none_is_most_of_it() -> None:
+    causes = summarise(Plan(operations={"Slow": 5.0, "Crop": 4.0}).run()).loaders[0].verdict.causes
+    two = [
+        dataclasses.replace(cause, share=part)
+        for cause, part in zip(causes[:2], (0.1, 0.2), strict=True)
+    ]
+    assert short_report._largest(two, 0.15) == "Crop"
+    assert short_report._largest(two, 0.25) == "Crop (20%) and Slow (10%)"
+    assert short_report._largest(two, 0.35) == ""
+
+
 def test_the_shares_of_a_list_of_causes_add_up() -> None:
     parts = dict.fromkeys(("Read", "Crop", "Flip", "Scale", "Shift", "Blur"), 1.0)
     run = Plan(workers=1, operations=parts).run()
