@@ -10,7 +10,14 @@ from lotus.analysis.observations.looks import looks_at_step
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.circumstances import Circumstances
-from lotus.analysis.verdict.advice.remedy import CODE, FEWER_WORKERS, NOTHING, Remedy, keep_workers
+from lotus.analysis.verdict.advice.remedy import (
+    CODE,
+    FEWER_WORKERS,
+    NOTHING,
+    Remedy,
+    keep_workers,
+    no_workers,
+)
 from lotus.analysis.verdict.advice.worker_advice import HEADROOM
 from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always, fixed
@@ -23,6 +30,7 @@ _MUCH_TAKEN = 0.1  # of the start-up
 _MOST_OF_STEP = 0.5  # a line with more is in the title; a step that waits longer "mostly" waits
 _MOSTLY_IDLE = 0.5  # of the workers' time: more work fits into it
 _FAR_LONGER = 3.0  # times: what kept workers save is then a quarter of the start-up at most
+_CLEARLY_LESS = 0.5
 _STEP_WAITS = 0.15  # of the step: one that computes on the CPU is off it for less
 
 
@@ -138,6 +146,7 @@ TRACING = CauseRow(
 def _startup(ledger: Ledger) -> Iterable[Charge]:
     evidence = ledger.startup | {"epochs": float(len(ledger.loop))}
     evidence["first_excess_ns"] = ledger.first_excess_ns
+    evidence["making_ns"] = total(ledger.made.took_ns * ledger.made.own_part * ledger.made.known)
     for name in _OF_SPAWN:
         evidence[name] = median(number(ledger.scope.workers, name))
     ns = sum(ledger.startup.values())
@@ -176,6 +185,14 @@ def _startup_title(charge: Charge, around: Circumstances) -> str:
 def _against_startup(charge: Charge, around: Circumstances) -> Advice:
     evidence = charge.evidence
     again = _epochs(evidence) > 1 and around.workers > 0
+    once = (charge.ns - charge.taken_ns) / _epochs(evidence)
+    if again and evidence.get("making_ns", math.nan) < _CLEARLY_LESS * once:
+        return Advice(
+            f"Making all batches takes {duration(evidence['making_ns'])} altogether, far less than "
+            f"starting the workers once ({duration(once)}): set num_workers=0, and the main "
+            "process makes them itself.",
+            no_workers(around).or_code(around.call_site),
+        )
     if again and around.made > 1:
         where = f" at {around.call_site}" if around.call_site else ""
         return Advice(
@@ -296,6 +313,7 @@ STARTUP = CauseRow(
         "first_batch_ns": "Waited for first batches, nanoseconds.",
         "first_excess_ns": "Of it, what first batches took beyond later ones, nanoseconds.",
         "first_send_ns": "Waited for the first sending of a process, nanoseconds.",
+        "making_ns": "Making all batches, except for lacking a core, nanoseconds.",
         "epochs": "Number of epochs.",
         "least_epochs": "Least number of epochs, of a program that was sampled.",
         "import_ns": "Importing the program in a worker that was spawned, median, nanoseconds.",

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from lotus.analysis.common.columns import number
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
 from lotus.analysis.verdict.advice.circumstances import circumstances
@@ -37,6 +38,26 @@ def test_the_longer_part_of_a_spawned_workers_start_is_named(
     text = advice(importing, reading)
     assert {word for word in ("if __name__", "memory maps") if word in text} == named
     assert ("(250 ms)" in text) == math.isfinite(importing)
+
+
+@pytest.mark.parametrize("again", ["made anew", "left", "whole"])
+def test_batches_that_are_made_sooner_than_a_worker_starts_need_no_workers(again: str) -> None:
+    plan = Plan(epochs=4, batches=4, spawn=300, operations={"Cheap": 0.5}, collate=0.1)
+    run = plan.run()
+    if again == "made anew":
+        run.loaders["made"] = 4
+    elif again == "left":
+        run.epochs["exhausted"] = False
+    first = verdict(scopes(run)[0]).causes[0]
+    made_ns = number(run.batches, "fetch_ns").sum()
+    assert first.kind == "start-up"
+    assert first.evidence["making_ns"] == pytest.approx(made_ns, rel=0.01)
+    assert "far less than starting the workers once" in first.advice
+    assert first.remedy.setting == {"num_workers": 0}
+    # BUT keeping workers comes first where making takes longer
+    plan.operations = {"Slow": 5.0}
+    first = verdict(scopes(plan.run())[0]).causes[0]
+    assert "persistent_workers=True" in first.advice
 
 
 @pytest.mark.parametrize(
