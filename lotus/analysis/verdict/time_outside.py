@@ -17,7 +17,7 @@ from lotus.analysis.verdict.run_time import (
     RunTime,
 )  # fmt: skip
 from lotus.analysis.verdict.verdict import HIGH, Cause, Verdict
-from lotus.common.formatting import share
+from lotus.common.formatting import duration, share
 
 _TITLES = {
     BETWEEN: "the time between the loops",
@@ -32,6 +32,8 @@ _WHEN_BUSY = 2.0  # times as long
 # What comes once in a job, of which a short run may be recorded, counts where it is this many times
 # what each epoch loses: its waits, and what slows its steps.
 _ONCE = 4.0
+# Loops of less than both say nothing of longer ones.
+_SHORT_NS, _SHORT_SHARE = 100e6, 0.02
 
 
 _MOST = 0.5  # of the time: a line with more is named in the title
@@ -49,9 +51,12 @@ def with_outside(
     `program`, `no_stacks`: as `advice_at` takes them. `lines`: the program's own lines at which it
     was between its loops, as `hot_lines` returns them.
     """
-    cause = None if time is None else _cause(judged, time, program, lines, no_stacks)
-    if cause is None or time is None:
+    if time is None:
         return judged
+    cause = _cause(judged, time, program, lines, no_stacks)
+    if cause is None:
+        few = _too_short(time)
+        return replace(judged, kind="unknown", degree="", summary=few, causes=[]) if few else judged
     what = cause.title.partition(",")[0]
     summary = (
         f"{what[:1].upper()}{what[1:]} is {share(cause.share)} of the run's wall time; its loops "
@@ -60,6 +65,16 @@ def with_outside(
     return replace(
         judged, kind="outside", degree="", summary=summary, causes=[cause, *judged.causes]
     )
+
+
+def _too_short(time: RunTime) -> str:
+    """Return in words that the loops are next to nothing of the run; "" if they are more."""
+    parts = STARTUP, WAIT, STEP, SHUTDOWN
+    loops = time.of(*parts)
+    if not 0 < loops < min(_SHORT_NS, _SHORT_SHARE * time.wall_ns):
+        return ""
+    part = share(time.share(*parts))
+    return f"The loops took {duration(loops)}, {part} of the run: too short to judge."
 
 
 def _cause(

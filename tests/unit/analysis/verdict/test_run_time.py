@@ -230,3 +230,14 @@ def test_the_short_chart_adds_up_too() -> None:
         parts = run_time.condensed(time, most)
         assert len(parts) <= most
         assert sum(part.ns for part in parts) == pytest.approx(time.wall_ns, rel=1e-9)
+
+
+@pytest.mark.parametrize(("rest_s", "kind"), [(0.1, "input-bound"), (30.0, "unknown")])
+def test_loops_that_are_next_to_nothing_of_a_run_are_not_judged(rest_s: float, kind: str) -> None:
+    run = Plan(workers=0, batches=6, operations={"Slow": 2.0}, step=0.1).run()
+    run = bounded(run, before=rest_s, after=0.1)
+    judged = summarise(run).verdict
+    assert judged is not None
+    assert judged.kind == kind
+    assert bool(judged.causes) == (kind != "unknown")
+    assert ("too short to judge" in judged.summary) == (kind == "unknown")
