@@ -274,6 +274,15 @@ def rows_by(groups: Ints, chosen: Bools) -> dict[int, Ints]:
     return dict(zip(mine[first].tolist(), np.split(rows, first[1:]), strict=True))
 
 
+def covered(start: Floats, end: Floats) -> float:
+    """Return how much of time lies in any of these intervals; those with a NaN do not count."""
+    known = end > start
+    order = np.argsort(start[known])
+    start, end = start[known][order], np.maximum.accumulate(end[known][order])
+    new = np.maximum(start[1:], end[:-1])
+    return total(end[1:] - new) + total(end[:1] - start[:1])
+
+
 def mean(values: Floats) -> float:
     """Return the mean of what was measured; NaN of nothing."""
     measured = values[~np.isnan(values)]

@@ -1,6 +1,7 @@
 """The sentences that sum a verdict up."""
 
 _NARROW = 0.01  # an interval of less is not shown
+_MUCH_AT_EDGES = 0.1  # of the loop: told in any case
 
 
 def interval_words(low: float, high: float) -> str:
@@ -40,8 +41,9 @@ def summary(
         text += f"{waits} of the time that other programs left it"
     if kind == "consumer-bound":
         of_that = "" if left is None else " of that"
-        return f"{text}{unclear}; the training step takes {taken:.0%}{of_that}."
-    return f"{text}."
+        text += f"{unclear}; the training step takes {taken:.0%}{of_that}"
+    also = f" Start-up and shut-down take {edges:.0%}." if edges >= _MUCH_AT_EDGES else ""
+    return f"{text}.{also}"
 
 
 def summary_of_hidden(inputs: float, interval: str, own: float) -> str:

@@ -373,14 +373,22 @@ def _largest(books: Account) -> float:
 
 
 def _is_brief(books: Account, edges_ns: float) -> bool:
-    """Return True if start-up and shut-down come once and are short.
+    """Return True if start-up and shut-down come once and are short, but for usual imports.
 
     Their share of a longer run is smaller.
     """
     if "rank" not in books.epochs:  # sampled: epochs are not known
         return False
     of_ranks = books.epochs["rank"].value_counts()
-    return bool(len(of_ranks)) and of_ranks.max() == 1 and edges_ns < _BRIEF_NS * len(of_ranks)
+    if not len(of_ranks) or of_ranks.max() > 1:
+        return False
+    least = _BRIEF_NS * len(of_ranks)
+    startup = [charge for charge in books.charges if BY_KIND[charge.kind].part == STARTUP]
+    importing = sum(min(each.evidence.get("importing_ns", 0.0), each.ns) for each in startup)
+    if importing > 0:  # once, by each worker that is spawned
+        edges_ns -= importing
+        least = max(least, HIGH * books.loop_ns)
+    return edges_ns < least
 
 
 def _came_once(epochs: pd.DataFrame) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from lotus.analysis.common.columns import flag, median, number, ratio, total
+from lotus.analysis.common.columns import covered, flag, median, number, ratio, total
 from lotus.analysis.observations.looks import looks_at_step
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.verdict.advice.advice import Advice
@@ -147,8 +147,11 @@ def _startup(ledger: Ledger) -> Iterable[Charge]:
     evidence = ledger.startup | {"epochs": float(len(ledger.loop))}
     evidence["first_excess_ns"] = ledger.first_excess_ns
     evidence["making_ns"] = total(ledger.made.took_ns * ledger.made.own_part * ledger.made.known)
+    workers = ledger.scope.workers
+    begun = number(workers, "start_ns")
+    evidence["importing_ns"] = covered(begun, begun + number(workers, "import_ns"))
     for name in _OF_SPAWN:
-        evidence[name] = median(number(ledger.scope.workers, name))
+        evidence[name] = median(number(workers, name))
     ns = sum(ledger.startup.values())
     yield Charge(STARTUP.kind, STARTUP.title, ns, evidence, taken_ns=ledger.start_without_core)
 
@@ -316,6 +319,7 @@ STARTUP = CauseRow(
         "making_ns": "Making all batches, except for lacking a core, nanoseconds.",
         "epochs": "Number of epochs.",
         "least_epochs": "Least number of epochs, of a program that was sampled.",
+        "importing_ns": "While workers that were spawned imported the program, nanoseconds.",
         "import_ns": "Importing the program in a worker that was spawned, median, nanoseconds.",
         "unpickle_ns": "Reading what was pickled for it, median, nanoseconds.",
     },

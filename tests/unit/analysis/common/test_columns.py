@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lotus.analysis.common.columns import (
     batch_rows,
     busy_within,
+    covered,
     distribution,
     flag,
     integer,
@@ -128,3 +129,10 @@ def test_nothing_is_none(value: object) -> None:
 def test_numpy_scalars_become_python_values() -> None:
     assert type(plain_value(np.int64(3))) is int
     assert type(plain_value(np.bool_(True))) is bool
+
+
+def test_covered_time_counts_once_where_intervals_overlap() -> None:
+    start = np.array([5.0, 0.0, 1.0, np.nan, 9.0])
+    end = np.array([7.0, 4.0, 2.0, 3.0, 8.0])
+    assert covered(start, end) == 6.0
+    assert covered(np.zeros(0), np.zeros(0)) == 0.0

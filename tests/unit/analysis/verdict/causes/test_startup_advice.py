@@ -77,6 +77,28 @@ def test_a_start_of_workers_that_are_kept_is_no_finding(
     assert judgement.startup_share > 0.2
 
 
+@pytest.mark.parametrize(
+    ("epochs", "importing_s", "reading_s", "kind"),
+    [
+        (1, 5.0, 0.3, "consumer-bound"),
+        (1, 1.0, 4.3, "start-up-bound"),  # as of a large pickled data set
+        (2, 5.0, 0.3, "start-up-bound"),
+    ],
+)
+def test_imports_of_spawned_workers_that_come_once_are_no_finding(
+    epochs: int, importing_s: float, reading_s: float, kind: str
+) -> None:
+    plan = Plan(epochs=epochs, batches=40, step=250.0, spawn=1000 * (importing_s + reading_s))
+    run = plan.run()
+    run.loaders["start_method"] = "spawn"
+    run.workers["import_ns"] = importing_s * 1e9
+    run.workers["unpickle_ns"] = reading_s * 1e9
+    judgement = verdict(scopes(run)[0])
+    assert judgement.kind == kind
+    assert judgement.startup_share > 0.2
+    assert ("Start-up and shut-down take" in judgement.summary) == (kind == "consumer-bound")
+
+
 @pytest.mark.parametrize(("epochs", "first"), [(3, "operation"), (1, "start-up")])
 def test_waits_of_each_epoch_come_before_a_start_that_comes_once(epochs: int, first: str) -> None:
     """GIVEN an evaluation with short epochs, whose workers took long to start and are kept."""
