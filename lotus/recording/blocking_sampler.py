@@ -30,6 +30,7 @@ from lotus.recording.looks.state_pages import StatePages
 from lotus.recording.readings.kept_children import KeptChildren
 from lotus.recording.readings.kept_files import KeptFiles
 from lotus.recording.readings.machine_load import MachineLoad
+from lotus.recording.readings.orphans import Orphans
 from lotus.recording.readings.process_memory import ProcessMemory
 from lotus.recording.readings.process_times import ProcessTimes
 from lotus.recording.stacks.own_code_sampler import MAKING, TAKING, OwnCodeSampler
@@ -78,7 +79,7 @@ class BlockingSampler:
         self._machine = MachineLoad()
         self._memory = ProcessMemory()
         self._times = ProcessTimes()
-        self._kept = KeptChildren()
+        self._kept = KeptChildren(Orphans(f"LOTUS_RUN={directory}"))
         self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
         self._pause_times = PauseTimes()
         self._own_code = OwnCodeSampler(directory)

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Container
 
 from lotus.common.kernel_files import beginning
+from lotus.recording.readings.orphans import Orphans
 from lotus.recording.readings.process_times import cpu_ns
 
 _MOST = 64  # processes of one parent; of more, the first
@@ -18,14 +19,21 @@ class KeptChildren:
     Processes that make batches are read by themselves, and are none of these.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, orphans: Orphans | None = None) -> None:
+        """`orphans`: those of the whole program; the main process that is read first has them."""
+        self._orphans = orphans
+        self._adopter: tuple[int, int] | None = None
         # (pid, worker) of the parent -> pid of the child -> CPU time at its first and last reading
         self._used: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
 
     def read(self, parent: tuple[int, int], others: Container[int]) -> None:
         """Read how much the children of a process have used by now; `others` make batches."""
         used = self._used.setdefault(parent, {})
-        found = _descendants(parent[0], others)
+        found = _descendants([parent[0]], others)
+        if self._orphans is not None and parent[1] < 0 and self._adopter in (None, parent):
+            self._adopter = parent
+            orphans = [pid for pid in self._orphans.find() if pid not in others]
+            found += [*orphans, *_descendants(orphans, others)]
         for child in found:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 now = cpu_ns(child)
@@ -44,10 +52,9 @@ class KeptChildren:
         return sum(last - first for child, (first, last) in used.items() if child not in others)
 
 
-def _descendants(pid: int, others: Container[int]) -> list[int]:
-    """Return children of a process's main thread, and theirs; none if the kernel does not tell."""
+def _descendants(parents: list[int], others: Container[int]) -> list[int]:
+    """Return children of processes' main threads, and theirs; none if the kernel does not tell."""
     found: list[int] = []
-    parents = [pid]
     for _ in range(_DEEP):
         # Processes that make batches are read by themselves, with those that they keep.
         children = [

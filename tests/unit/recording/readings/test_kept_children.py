@@ -57,8 +57,8 @@ def test_a_child_of_a_worker_that_has_ended_is_counted_by_the_worker(monkeypatch
 def test_what_a_worker_keeps_is_the_workers_alone(monkeypatch) -> None:
     children = {7: [8, 11], 8: [9], 9: [], 11: []}
     monkeypatch.setattr(kept_children, "_children", lambda pid: children[pid])
-    assert kept_children._descendants(7, {8}) == [11]
-    assert kept_children._descendants(8, {8}) == [9]
+    assert kept_children._descendants([7], {8}) == [11]
+    assert kept_children._descendants([8], {8}) == [9]
 
 
 def test_a_number_that_another_process_has_now_takes_nothing_away(monkeypatch) -> None:
