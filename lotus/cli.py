@@ -123,10 +123,12 @@ def _refuse(
     unknown: Sequence[str],
 ) -> None:
     """End with exit code 2 and an error that says what is wrong with the command line."""
-    if not hasattr(args, "command"):
+    if not hasattr(args, "verb"):  # an option before the verb
         whole.error(f"unrecognized arguments: {' '.join(unknown)}")
     from lotus.commands.common import misplaced_options
 
+    if not hasattr(args, "command"):
+        raise LotusError(misplaced_options.plain_message(arguments[0], args.verb, unknown))
     raise LotusError(misplaced_options.message(arguments[0], args.verb, arguments[1:], unknown))
 
 

@@ -1,6 +1,7 @@
 """`lotus run`: run a command with the settings of tuned.json or the shares of balance.json."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from lotus.commands.common import arguments, options
@@ -203,9 +204,11 @@ def run(args: argparse.Namespace) -> int:
     for document in documents.values():
         other = tuned_file.other_program(document, command)
         if other and not args.force:
+            shown = "".join(f"--settings {shlex.quote(str(path))} " for path in args.settings or ())
             raise LotusError(
-                f"{other}, so nothing was started; -f applies them all the same, `lotus tune -- "
-                "COMMAND` makes settings for another script"
+                f"{other}, so nothing was started; -f applies them all the same: lotus run -f "
+                f"{shown}-- {shlex.join(command)}; `lotus tune -- COMMAND` makes settings for "
+                "another script"
             )
     if not args.quiet:
         differences = [

@@ -213,8 +213,25 @@ def _report(
         return
     text = io.StringIO()
     console = plain_console(text, shutil.get_terminal_size().columns)
-    tune_report.write(console, result, words=command, output=written, table=args.table)
+    tune_report.write(
+        console, result, words=command, output=written, table=args.table, options=_options(args)
+    )
     say(text.getvalue())
+
+
+def _options(args: argparse.Namespace) -> list[object]:
+    """Return the words that make another call search the same."""
+    words: list[object] = []
+    if args.loader is not None:
+        words += ["--loader", args.loader]
+    if args.objective != "train":
+        words += ["--objective", args.objective]
+    if args.vary:
+        words += ["--vary", ",".join(args.vary)]
+    if args.output is not None:
+        words += ["-o", args.output]
+    words += ["--apply"] if args.apply else []
+    return words + (["-f"] if args.force else [])
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ Hochberg. The throughput of the loop, which decides the verdict, is a single que
 corrected.
 """
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,6 +35,8 @@ from lotus.compare.pairing import (
     pairs_of,
 )
 from lotus.compare.totals import Totals, totals
+from lotus.reading import missing_data
+from lotus.reading.missing_data import SEND_TIMES
 
 ONE_RUN = (
     "each side has one run: the intervals cover how much batches vary within these two runs, not "
@@ -188,16 +191,17 @@ def _loops(run: RunLike, partials: PartialsOf, advance: Advance) -> list[Scope]:
 def _lost(side: Side) -> list[str]:
     notes = []
     for run in side.runs:
-        lost = table(run, "lost")
-        count = int(integer(lost, "count", 0).sum())
-        if count:
-            where = str(getattr(run, "path", side.name))
+        where = str(getattr(run, "path", side.name))
+        lost, counts = table(run, "lost"), integer(table(run, "lost"), "count", 0)
+        slight = np.array(lost["what"].astype(str) == SEND_TIMES, np.bool_)
+        if unsent := int(counts[slight].sum()):
+            notes.append(f"{side.letter} ({where}): {missing_data.loss(SEND_TIMES, unsent)}")
+        if count := int(counts[~slight].sum()):
             notes.append(
                 f"{side.letter} ({where}) lost {count:,} records, or they cannot be read: its "
-                "numbers cover the rest only; see: lotus report"
+                f"numbers cover the rest only; see: lotus report {shlex.quote(where)}"
             )
         if run.manifest.get("state") != "ended" or run.manifest.get("exit_code"):
-            where = str(getattr(run, "path", side.name))
             notes.append(
                 f"the program of {side.letter} ({where}) did not end well, or has not ended"
             )

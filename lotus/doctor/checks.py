@@ -381,6 +381,13 @@ def _symbols(facts: MachineFacts) -> list[Finding]:
         area.add(NOTE, "python", "no interpreter on PATH could be run to list its libraries")
     else:
         area.add(NOTE, "python", f"{python.version} ({python.path})")
+        if not any(library.package == "torch" for library in python.libraries):
+            area.add(
+                GAP, "torch",
+                "not installed for this Python, and lotus records loops over torch's DataLoader; "
+                "activate the environment of your program, or install it",
+                f"{shlex.quote(python.path)} -m pip install torch",
+            )  # fmt: skip
         for library in python.libraries:
             _library(library, area)
     if not facts.helpers.demangler:
@@ -444,7 +451,10 @@ def _space(facts: MachineFacts) -> list[Finding]:
             if machine.container in ENGINES:
                 fixes.insert(0, f"{machine.container} run --shm-size 8g ...")
             area.add(GAP, "shared memory", text, *fixes)
-    if room.disk_bytes is not None:
+    if not room.writable:
+        text = f"no file can be made in {room.folder}, where runs are written by default"
+        area.add(GAP, "disk", text, "lotus trace -o /another/folder/RUN ...")
+    elif room.disk_bytes is not None:
         text = f"{room.disk_bytes / 2**30:.1f} GiB free in {room.folder}"
         if room.disk_bytes >= _DISK_BYTES:
             area.add(OK, "disk", text)

@@ -113,11 +113,12 @@ class OptionalTools:
 
 @dataclass(frozen=True)
 class Room:
-    """Free bytes in /dev/shm and on the disk of `folder`; None if unknown."""
+    """Free bytes in /dev/shm and on the disk of `folder`; None if unknown. Is `folder` writable?"""
 
     shm_bytes: int | None
     disk_bytes: int | None
     folder: str
+    writable: bool = True
 
 
 def system(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> System:
@@ -331,7 +332,9 @@ def _has_demangler() -> bool:
 def room(folder: Path | None = None) -> Room:
     """Return the free bytes of /dev/shm and of the disk that runs are written to."""
     folder = folder or Path.cwd()
-    return Room(_free(Path("/dev/shm")), _free(folder), str(folder))
+    return Room(
+        _free(Path("/dev/shm")), _free(folder), str(folder), os.access(folder, os.W_OK | os.X_OK)
+    )
 
 
 def _free(folder: Path) -> int | None:

@@ -174,6 +174,11 @@ def _cannot_make(path: Path, error: OSError) -> LotusError:
 
 def _empty(path: Path, force: bool) -> None:
     if not is_run(path):
+        if _is_damaged(path / manifest.NAME):
+            raise LotusError(
+                f"{path / manifest.NAME} is half written or damaged; choose another directory with "
+                f"-o, or remove this one: rm -r {shlex.quote(str(path))}"
+            )
         raise LotusError(
             f"{path} is not empty and holds no lotus run; choose another directory with -o"
         )
@@ -208,6 +213,17 @@ def _empty(path: Path, force: bool) -> None:
         with contextlib.suppress(OSError):
             folder.rmdir()
     (path / manifest.NAME).unlink(missing_ok=True)
+
+
+def _is_damaged(path: Path) -> bool:
+    """Return True if this run.json is no JSON, as where lotus was killed while it wrote it."""
+    try:
+        files.read_json(path)
+    except ValueError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _has_ended(path: Path) -> bool:

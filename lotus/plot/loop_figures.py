@@ -13,7 +13,7 @@ from lotus.plot import canvas, figure_source
 from lotus.reporters.base.chart_parts import BLUE, GREY, IDLE_GREY, ORANGE, RED, SKY, STEP, WAIT
 from lotus.reporters.base.console import rows_of
 from lotus.reporters.run import coverage
-from lotus.reporters.run.loader_charts import PART_COLOURS, brief, part_colour
+from lotus.reporters.run.loader_charts import brief, cause_colour, part_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ def causes(run: Any, ax: "Axes | None" = None, loader: int | None = None, most: 
     if not causes:
         return canvas.say(ax, title, judged.summary)
     values = [100 * cause.share for cause in causes]
-    colours = [PART_COLOURS[cause.part] for cause in causes]
+    colours = [cause_colour(cause) for cause in causes]
     _bars(ax, [brief(cause.title, 46) for cause in causes], values, colours, 60)
     canvas.dress(ax, title, "% of the loop's time")
     return ax

@@ -69,11 +69,6 @@ Shift = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
 _AT_ONCE = {"batch": ("sends",), "wait": ("pins",)}
 
 
-# A loss that affects no other figure: a worker ended before it noted when it had sent its last
-# batch.
-SEND_TIMES = "send times of a batch"
-
-
 @dataclass(frozen=True)
 class Lost:
     """Something that was not recorded or cannot be read; bytes 0 if their number is not known."""

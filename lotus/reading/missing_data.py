@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from lotus.common import memory_headroom
-from lotus.common.formatting import plural, signal_name, size
+from lotus.common.formatting import amount, plural, signal_name, size
 from lotus.format import process_reports
 
+# A loss that affects no other figure: a worker ended before it noted when it had sent its last
+# batch.
+SEND_TIMES = "send times of a batch"
 _NO_PYTHON = (
     "no Python process reported: the command started none, or started it so that lotus cannot "
     "load (python -I, -E or -S, or an empty environment); run it without these"
 )
 _NO_TORCH = (
-    "Python ran, but never imported torch.utils.data: there was no data loading to record; "
-    "check that this command starts the training"
+    "lotus records loops over torch's DataLoader, but this program never imported "
+    "torch.utils.data; check that this command starts the training"
 )
+_ENDED_BEFORE = "no DataLoader was iterated before that, so there is nothing to report"
 _NO_ITERATION = (
     "torch.utils.data was imported, but no DataLoader was iterated: nothing was recorded; "
     "check that the program reached its training loop"
@@ -39,17 +43,22 @@ def notes(reports: Sequence[Mapping[str, Any]]) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
-def ending(exit_code: int | None, signal: int | None, memory_kills: int | None = None) -> list[str]:
+def ending(
+    exit_code: int | None,
+    signal: int | None,
+    memory_kills: int | None = None,
+    recorded: bool = True,
+) -> list[str]:
     """Return lines that say how the program ended, none if it succeeded.
 
-    `memory_kills` is that of `manifest.end`.
+    `memory_kills` is that of `manifest.end`; `recorded`: something is kept.
     """
     lines = []
     if signal is not None:
         lines.append(f"the program was ended by {signal_name(signal)}")
     elif exit_code:
         lines.append(f"the program ended with code {exit_code}")
-    lines = [f"{line}; what it did until then is kept" for line in lines]
+    lines = [f"{line}; what it did until then is kept" if recorded else line for line in lines]
     if memory_kills:
         limit = memory_headroom.limit()
         limited = "" if limit is None else f" (memory limit {size(limit)})"
@@ -62,11 +71,14 @@ def ending(exit_code: int | None, signal: int | None, memory_kills: int | None =
 
 
 def missing(
-    reports: Sequence[Mapping[str, Any]], unseen: Sequence[Mapping[str, Any]] = ()
+    reports: Sequence[Mapping[str, Any]],
+    unseen: Sequence[Mapping[str, Any]] = (),
+    failed: bool = False,
 ) -> list[str]:
     """Return lines that say why no batch was recorded; none if there are batches.
 
-    `reports` are the lines of processes.jsonl, `unseen` the loaders that lotus cannot observe.
+    `reports` are the lines of processes.jsonl, `unseen` the loaders that lotus cannot observe,
+    `failed`: the program did not end well, which is why as far as nothing else is known.
     """
     lines = [f"not seen: {loader.get('what')}, for {loader.get('why')}" for loader in unseen]
     events = {report.get("event") for report in reports}
@@ -77,8 +89,24 @@ def missing(
         return [*lines, f"recording was switched off: {faults[0]}"]
     lines += notes(reports)
     if "torch" not in events:
-        return lines or [_NO_TORCH, *_other_environment(reports)]
-    return lines or [_NO_ITERATION]
+        return lines or [_ENDED_BEFORE if failed else _NO_TORCH, *_other_environment(reports)]
+    return lines or [_ENDED_BEFORE if failed else _NO_ITERATION]
+
+
+def loss(what: str, count: int, size_bytes: int = 0, times: int = 1) -> str:
+    """Return what was lost, in words; `what` as in `Run.lost`, `times` in how many rows of it."""
+    if what == SEND_TIMES:
+        whose = "its worker" if count == 1 else "their workers"
+        return (
+            f"when {plural(count, 'batch')} had been sent is not known, as {whose} ended before "
+            "noting it; no other figure lacks anything"
+        )
+    text = what
+    if count > 0:
+        text += f": {amount(count)}"
+    if size_bytes > 0:
+        text += f" ({size(size_bytes)})"
+    return f"{text}, in {times} places" if times > 1 else text
 
 
 def unfound(ops: Sequence[str], recorded: Collection[str], notes: Iterable[str]) -> list[str]:

@@ -33,7 +33,8 @@ def read(path: Path) -> dict[str, Any]:
             raise LotusError(f"{path} is half written: it has no run.json; {again}")
         inside = [name for name in sorted(names) if (path / name / "run.json").is_file()]
         if inside:
-            again = f"it has {len(inside)} in it, as {path / inside[0]}"
+            again = f"it holds {len(inside)} runs, such as {path / inside[0]}"
+            again = again if len(inside) > 1 else f"it holds the run {path / inside[0]}"
             again += "; lotus merge makes one run of those of a job's hosts" * (len(inside) > 1)
         raise LotusError(f"{path} is not a run directory: it has no run.json; {again}")
     try:

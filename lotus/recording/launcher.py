@@ -273,7 +273,7 @@ def _cannot_start(words: Sequence[str]) -> CannotStart:
             f"-- python {shlex.join(['PATH/' + os.path.basename(name), *words[1:]])}",
             127,
         )
-    return CannotStart(f"{name}: command not found; what follows `--` is run as it stands", 127)
+    return CannotStart(f"{name}: command not found; the shell's aliases are not known here", 127)
 
 
 def run(

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 def program_of(command: Sequence[str]) -> str:
     """Return the script or module that a command runs, without launcher and arguments."""
+    if os.path.basename(command[0]) == "lotus" and "--" in command[:-1]:  # as lotus trace
+        command = command[list(command).index("--") + 1 :]
     if os.path.basename(command[0]) in ("sh", "bash", "dash", "zsh") and "-c" in command[:-1]:
         at = list(command).index("-c") + 1
         with contextlib.suppress(ValueError):  # quotes that do not end

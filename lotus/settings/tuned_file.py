@@ -292,7 +292,7 @@ def other_program(tuned: Tuned, command: Sequence[str]) -> str:
     before, now = (program_of(redaction.command(list(words))) for words in (tuned.command, command))
     if os.path.basename(before) == os.path.basename(now):
         return ""
-    return printable(f"the settings were found for {before}, this is {now}")
+    return printable(f"the settings were found for {before}, but this command runs {now}")
 
 
 def differences(tuned: Tuned, command: Sequence[str]) -> list[str]:
@@ -305,7 +305,7 @@ def differences(tuned: Tuned, command: Sequence[str]) -> list[str]:
         )
         scripts = all(re.search(r"\.(py|sh|bash)$", path) for path in (before, now))
         if before != now and scripts and os.path.isabs(before):
-            changes.append(f"the settings were found for {before}, this is {now}")
+            changes.append(f"the settings were found for {before}, but this command runs {now}")
     here = machine()
     if tuned.host is not None and tuned.host != here["host"]:
         changes.append(f"the settings were found on {tuned.host}, this is {here['host']}")

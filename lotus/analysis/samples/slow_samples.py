@@ -13,7 +13,7 @@ _COLUMNS = ["rank", "worker", "epoch", "batch", "sample", "duration_ns", "times"
 
 
 def slowest_samples(scope: Scope, count: int = 10) -> pd.DataFrame:
-    """Return the `count` samples that were slow most beyond their batch.
+    """Return the `count` samples that were slow most beyond their batch, the longest first.
 
     Columns: rank worker epoch batch sample duration_ns times beyond path operation operation_ns.
     `times`: over the median sample. `beyond`: over the median sample or, where that is more, over
@@ -34,7 +34,7 @@ def slowest_samples(scope: Scope, count: int = 10) -> pd.DataFrame:
             least = slowest["excess"].iloc[-1] if len(slowest) == count else least
     if not len(slowest):
         return pd.DataFrame(columns=[*_COLUMNS, "operation", "operation_ns"])
-    slowest = slowest.reset_index(drop=True)
+    slowest = slowest.sort_values("duration_ns", ascending=False, kind="stable", ignore_index=True)
     slowest["times"] = slowest["duration_ns"] / ordinary
     slowest["beyond"] = slowest["duration_ns"] / slowest["base"]
     slowest["path"] = _paths(scope.paths, slowest["sample"])

@@ -38,7 +38,7 @@ def summary(
         text = f"The loop waits for data {waits}{interval} of its time"
     else:
         text = f"The loop waits for data {inputs:.0%}{interval} of its time, and "
-        text += f"{waits} of the time that other programs left it"
+        text += f"{waits} without the time that other programs took"
     if kind == "consumer-bound":
         of_that = "" if left is None else " of that"
         text += f"{unclear}; the training step takes {taken:.0%}{of_that}"
@@ -49,6 +49,6 @@ def summary(
 def summary_of_hidden(inputs: float, interval: str, own: float) -> str:
     """Return the sentence on waits that are hidden behind steps that other programs slowed down."""
     return (
-        f"The loop waits for data {inputs:.0%}{interval} of its time, and in a replay without what "
-        f"other programs took of the cores {own:.0%}."
+        f"The loop waits for data {inputs:.0%}{interval} of its time; replayed without other "
+        f"programs, {own:.0%}."
     )

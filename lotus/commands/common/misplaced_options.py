@@ -1,4 +1,4 @@
-"""Suggests the correct command line if an option of the program stands before `--`."""
+"""Says what is wrong with words that a verb does not take, and what was probably meant."""
 
 import argparse
 import difflib
@@ -21,12 +21,8 @@ def message(
     `words` are all words after the verb, `unknown` those that argparse did not accept.
     """
     wrong = next((word for word in unknown if word.startswith("-")), unknown[0])
-    name = wrong.partition("=")[0]
     options = _options(parser)
-    near = difflib.get_close_matches(name, options, 1, 0.75)
-    text = f"{name} is not an option of lotus {verb}" + (
-        f" (did you mean {near[0]}?)" if near else ""
-    )
+    text = _no_option(verb, wrong, options)
     own, program_words, command = _sorted_out(words, options)
     line = [
         "lotus",
@@ -37,6 +33,25 @@ def message(
         *program_words,
     ]
     return f"{text}; an option of the program goes behind it: {shlex.join(line)}"
+
+
+def plain_message(verb: str, parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """Return the same for a verb that starts no program, with where its options are listed."""
+    wrong = next((word for word in unknown if word.startswith("-")), "")
+    what = f"{shlex.join(unknown)} is one word too many for lotus {verb}"
+    if wrong:
+        what = _no_option(verb, wrong, _options(parser))
+    elif len(unknown) > 1:
+        what = f"{shlex.join(unknown)} are {len(unknown)} words too many for lotus {verb}"
+    return f"{what}; `lotus {verb} --help` lists what it takes"
+
+
+def _no_option(verb: str, word: str, options: dict[str, argparse.Action]) -> str:
+    """Return that there is no such option, and which one is nearly the same."""
+    name = word.partition("=")[0]
+    near = difflib.get_close_matches(name, options, 1, 0.75)
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    return f"{name} is not an option of lotus {verb}{meant}"
 
 
 def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:

@@ -13,8 +13,8 @@ CHANGE = (
     "of ToTensor"
 )
 KNOWN = (
-    "the operations draw the same random numbers; a resize of tensors rounds and weights its "
-    "pixels otherwise than Pillow's"
+    "the operations draw the same random numbers; a resize of tensors rounds and weights pixels "
+    "differently from Pillow's"
 )
 EXACT = False
 

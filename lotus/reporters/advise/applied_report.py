@@ -43,14 +43,15 @@ def write(
         faster = any(speedup.shows(WORTH) for speedup in speedups)
         if faster and applied_alternatives.beyond_ceiling(result):
             text = (
-                "Nothing to put in: alternatives cannot gain more than data that is always ready, "
+                "No file is written: alternatives cannot gain more than data that is always ready, "
                 "which was not shown to gain. Measure again, with a larger --budget."
             )
             console.print(f"\n{text}", style="bold", soft_wrap=True)
         elif speedups:
-            console.print("\nNothing to put in: no alternative was shown to help.", style="bold")
+            console.print("\nNo file is written: no alternative was shown to help.", style="bold")
         else:
-            console.print("\nNothing to put in.", style="bold")
+            text = "No file is written: the loop was not measured with alternatives."
+            console.print(f"\n{text}", style="bold", soft_wrap=True)
         return
     allowed = [use.name for use in applied_alternatives.uses(result, others) if not use.exact]
     command = ["lotus", "run", "--settings", str(output)]

@@ -1,7 +1,8 @@
 """Shared by all charts: colours, labels for plotly, axes of names, heights."""
 
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lotus.common.formatting import plain, shorten
@@ -13,7 +14,9 @@ WAIT, STEP, IDLE_GREY = RED, GREEN, "#C4C8CE"
 # What is no operation, the same in each chart: apart from those above, and with a contrast of at
 # least 3 against the light page and the dark one.
 OWN_CODE, IN_COLLATE = "#999933", "#B03A6E"
-LONG_NAME = 48  # characters: two whole lines of an axis
+_LINE = 24  # characters of a line of an axis
+LONG_NAME = 48  # characters, from which a title is shown without its details
+LONGEST_NAME = 72
 
 # plotly's HTML, and TeX between dollars.
 _READ_BY_PLOTLY = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("$", "&#36;"))
@@ -28,11 +31,16 @@ def label(name: object, width: int = 32) -> str:
 
 
 def names_axis(names: Sequence[object], width: int = 32) -> dict[str, Any]:
-    """Return an axis of rows 0, 1, ... from top to bottom, with names of at most two lines."""
-    texts = [
-        textwrap.wrap(name, 24, max_lines=2, placeholder="…")
+    """Return an axis of rows 0, 1, ... from top to bottom, with names of at most `width`
+    characters, in lines of 24.
+    """
+    most = -(-width // _LINE)
+    # A number stays on the line of what it counts, as in "loader 1".
+    shortened = [
+        re.sub(r" (?=\d+$)", "\u00a0", name)
         for name in shorten_apart([plain(name) for name in names], width)
     ]
+    texts = [textwrap.wrap(name, _LINE, max_lines=most, placeholder="…") for name in shortened]
     return {
         "tickvals": list(range(len(names))),
         "ticktext": ["<br>".join(label(line) for line in lines) for lines in texts],
@@ -42,6 +50,7 @@ def names_axis(names: Sequence[object], width: int = 32) -> dict[str, Any]:
     }
 
 
-def bars_height(count: int, least: int = 180) -> int:
-    """Return the height in pixels of a chart of `count` bars."""
-    return max(least, 90 + 26 * count)
+def bars_height(axis: Mapping[str, Any], least: int = 180) -> int:
+    """Return the height in pixels of a chart of bars whose axis has these names."""
+    lines = max((text.count("<br>") + 1 for text in axis["ticktext"]), default=1)
+    return max(least, 90 + max(26, 17 * lines + 4) * len(axis["ticktext"]))

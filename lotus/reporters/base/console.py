@@ -52,11 +52,13 @@ def print_table(
     columns: Sequence[tuple[str, str]],
     rows: Iterable[Sequence[str]],
     names_in: Collection[int] = (),
+    spare: Sequence[str] = (),
 ) -> None:
     """Print rows under a title; nothing if there are none.
 
     names_in: the columns of names, which remain distinct when they are shortened. Pass full names:
-    they are shortened only here.
+    they are shortened only here. spare: titles of columns that are left out, in this order, as far
+    as the table is too wide for the console.
     """
     from rich.cells import cell_len
     from rich.text import Text
@@ -64,6 +66,7 @@ def print_table(
     rows = [[printable(cell) for cell in row] for row in rows]  # before they are measured
     if not rows:
         return
+    columns, rows, omitted = _without_spare(columns, rows, spare, console.width - INDENT)
     names = [name for name, _ in columns]
     full_widths = [max(map(cell_len, cells)) for cells in zip(names, *rows, strict=True)]
     # Shorten names first, then gaps. Never cut numbers, nor paths, which users copy.
@@ -109,6 +112,32 @@ def print_table(
             for first, end in grey if shown is line else ():
                 text.stylize("dim", first, end)
             console.print(text, soft_wrap=True)
+    if omitted:
+        print_paragraph(console, "", f"Left out, as lines are short here: {', '.join(omitted)}.")
+
+
+def _without_spare(
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[str]],
+    spare: Sequence[str],
+    room: int,
+) -> tuple[Sequence[tuple[str, str]], Sequence[Sequence[str]], list[str]]:
+    """Return columns and rows without those of `spare` for which there is no room, and these."""
+    from rich.cells import cell_len
+
+    omitted: list[str] = []
+    for title in spare:
+        kept = [place for place, (name, _) in enumerate(columns) if name not in omitted]
+        cells = [[columns[place][0], *(row[place] for row in rows)] for place in kept]
+        if sum(max(map(cell_len, each)) + 1 for each in cells) - 1 <= room:
+            break
+        omitted += [title] if any(name == title for name, _ in columns) else []
+    kept = [place for place, (name, _) in enumerate(columns) if name not in omitted]
+    return (
+        [columns[place] for place in kept],
+        [[row[place] for place in kept] for row in rows],
+        omitted,
+    )
 
 
 def _told_apart(texts: Sequence[str], width: int) -> bool:

@@ -212,7 +212,7 @@ def _write_comparison(console: "Console", comparison: Comparison) -> None:
         _verdict_line(console, comparison.verdict)
     if len(comparison.loaders) > _MOST_LOADERS:
         omitted = len(comparison.loaders) - _MOST_LOADERS
-        console.print(f"\n{plural(omitted, 'smaller loader')} more: see --json", style="dim")
+        console.print(f"\nand {plural(omitted, 'smaller loader')}: see --json", style="dim")
     _table(console, "Whole runs", comparison.lines, comparison, None)
     for only in comparison.unmatched:
         side = comparison.a if only.side == "a" else comparison.b

@@ -48,11 +48,12 @@ def top_down(measured: MapSummary) -> Chart | None:
         }
         for name in names
     ]
+    axis = names_axis(shown["operation"].map(operation_name).tolist())
     layout = {
-        "height": bars_height(len(shown)) + 60,  # on a narrow screen the legend has four lines
+        "height": bars_height(axis) + 60,  # on a narrow screen the legend has four lines
         "barmode": "relative",
         "xaxis": {"title": {"text": "% of the slots of a cycle"}},
-        "yaxis": names_axis(shown["operation"].map(operation_name).tolist()),
+        "yaxis": axis,
     }
     columns = [("", LEFT), *((TOP_DOWN[name][0], RIGHT) for name in names)]
     rows = [
@@ -104,11 +105,12 @@ def metrics(measured: MapSummary) -> Chart | None:
         titles.append(f"{words} ({label(unit, 60)})")
         change = [{"visible": visible}, {"xaxis.title.text": titles[-1]}]
         buttons.append({"label": words, "method": "update", "args": change})
+    axis = names_axis(table["operation"].map(operation_name).tolist())
     layout = {
-        "height": bars_height(len(table)) + 40,
+        "height": bars_height(axis) + 40,
         "margin": {"t": 52},
         "xaxis": {"rangemode": "tozero", "title": {"text": titles[0]}},
-        "yaxis": names_axis(table["operation"].map(operation_name).tolist()),
+        "yaxis": axis,
         "showlegend": False,
         "updatemenus": [
             {"buttons": buttons, "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom",

@@ -21,7 +21,7 @@ _NAMES = {
     looks.STEP: "(step)",
 }
 _NOT_KNOWN = {
-    FEW: f"fewer than {LEAST_LOOKS} looks",
+    FEW: f"seen fewer than {LEAST_LOOKS} times",
     ELSEWHERE: "lotus looks at main threads, and it ran in others",
 }
 

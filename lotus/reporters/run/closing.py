@@ -33,8 +33,9 @@ def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool
     An error in reading or reporting the run is a line too, never an exception: only the program's
     own exit code counts.
     """
-    lines = missing_data.ending(outcome.exit_code, outcome.signal, outcome.memory_kills)
-    report = ""
+    ended = outcome.exit_code, outcome.signal, outcome.memory_kills
+    lines = missing_data.ending(*ended)
+    report: str | None = ""
     if not directory.exists():
         lines.append(
             f"{directory} was removed while the program ran, so nothing of the run is left; choose "
@@ -46,22 +47,29 @@ def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool
         if sum(logs) > _most_log():
             lines.append(f"{sum(logs) / 1e9:.1f} GB were recorded: too much to report on here")
         else:
-            report, reasons = _report(directory, full, sum(logs), len(lines))
+            failed = bool(outcome.exit_code or outcome.signal)
+            report, reasons = _report(directory, full, sum(logs), len(lines), failed)
+            if report is None:
+                lines = missing_data.ending(*ended, recorded=False)
             lines += reasons
     except Exception as error:
         name = "" if isinstance(error, LotusError) else f"{type(error).__name__}: "
         lines.append(f"the run could not be read: {name}{error}")
     closing = [f"lotus: {line}" for line in lines]
-    return "\n".join(
-        [*([report.rstrip("\n")] if report else []), *closing, f"next: {next_command}"]
-    )
+    following = [] if report is None else [f"next: {next_command}"]
+    return "\n".join([*([report.rstrip("\n")] if report else []), *closing, *following])
 
 
-def _report(directory: Path, full: bool, size: int, said: int) -> tuple[str, list[str]]:
-    """Return the report and further lines; `said`: lines that come after the report anyway."""
+def _report(
+    directory: Path, full: bool, size: int, said: int, failed: bool
+) -> tuple[str | None, list[str]]:
+    """Return the report, None if there is nothing to report on, and further lines.
+
+    `said`: lines that come after the report anyway; `failed`: the program did not end well.
+    """
     reports = missing_data.processes(directory)
     if not size:  # nothing that pandas would have to be imported for
-        return "", missing_data.missing(reports)
+        return None, missing_data.missing(reports, failed=failed)
     with progress(f"reading {size / 1e6:.0f} MB of events"):
         import pandas as pd
 
@@ -70,8 +78,8 @@ def _report(directory: Path, full: bool, size: int, said: int) -> tuple[str, lis
         # Texts as Python's own: for a few rows, those of pyarrow take a sixth more time in all.
         with pd.option_context("mode.string_storage", "python"):
             run = load(directory)
-            if not len(run.batches):
-                return "", missing_data.missing(reports, run.unseen)
+            if not (len(run.batches) or len(run.epochs) or len(run.open_waits)):
+                return None, missing_data.missing(reports, run.unseen, failed)
             # The report lists the loaders that could not be recorded.
             unfound = _unfound(run)
             return _words(run, full, said + len(unfound)), unfound

@@ -21,9 +21,11 @@ from lotus.common.formatting import (
     plain,
     plural,
     share,
+    signal_name,
     size,
 )
-from lotus.reading.event_log import SEND_TIMES
+from lotus.reading import missing_data
+from lotus.reading.missing_data import SEND_TIMES
 
 LEAST_INTERVAL = 0.01  # narrower ones are lost in rounding
 
@@ -56,7 +58,7 @@ def _ending(summary: Summary) -> str:
     code, kills = manifest.get("exit_code"), manifest.get("memory_kills")
     how = f"exit code {code}" if code else ""
     if manifest.get("signal"):
-        how = f"ended by signal {manifest['signal']}"
+        how = f"ended by {signal_name(manifest['signal'])}"
     killed = f"{plural(kills, 'process')} killed for lack of memory" if kills else ""
     return ", ".join(words for words in (how, killed) if words)
 
@@ -307,6 +309,13 @@ def unseen(summary: Summary) -> Iterator[str]:
         yield f"Not seen: {plain(thing.get('what', '?'))}: {plain(thing.get('why', ''))}"
 
 
+def no_loader(summary: Summary) -> str:
+    """Return that no DataLoader was iterated, or that it is not known, as records are lost."""
+    if len(summary.lost):
+        return "It is not known whether a DataLoader was iterated: what was recorded is lost."
+    return "No DataLoader was iterated in this run."
+
+
 def losses(summary: Summary, slight: bool = True) -> Iterator[str]:
     """Yield a line for each kind of loss and each note; `slight`: also of what changes nothing."""
     lost = summary.lost
@@ -322,14 +331,7 @@ def losses(summary: Summary, slight: bool = True) -> Iterator[str]:
             times=("what", "size"), count=("count", "sum"), bytes=("bytes", "sum")
         )
         for row in records(table):
-            text = plain(row["what"])
-            if row["count"] > 0:
-                text += f": {amount(row['count'])}"
-            if row["bytes"] > 0:
-                text += f" ({size(row['bytes'])})"
-            if row["times"] > 1:
-                text += f", in {row['times']} places"
-            yield text
+            yield missing_data.loss(plain(row["what"]), row["count"], row["bytes"], row["times"])
     for note in summary.notes:
         yield plain(note)
     for one_loader in summary.loaders:

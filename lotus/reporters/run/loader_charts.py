@@ -12,7 +12,9 @@ from lotus.analysis.common.columns import number
 from lotus.analysis.samples.distributions import NAMES
 from lotus.analysis.samples.operation_statistics import IDLE
 from lotus.analysis.summary import LoaderSummary
-from lotus.common.formatting import amount, operation_name, share
+from lotus.analysis.verdict.causes.edges import TRACING
+from lotus.analysis.verdict.verdict import Cause
+from lotus.common.formatting import amount, duration, operation_name, share
 from lotus.reporters.base.chart_parts import (
     BLUE,
     GREEN,
@@ -20,6 +22,7 @@ from lotus.reporters.base.chart_parts import (
     IDLE_GREY,
     IN_COLLATE,
     LONG_NAME,
+    LONGEST_NAME,
     ORANGE,
     OWN_CODE,
     PINK,
@@ -61,9 +64,9 @@ def part_colour(part: str) -> str:
     return {COLLATE: IN_COLLATE, IDLE: IDLE_GREY}.get(part, OWN_CODE)
 
 
-def _room(values: Sequence[float]) -> list[float]:
+def _room(values: Sequence[float], times: float = 1.2) -> list[float]:
     """Return the range of an axis of bars, with space for text after the longest."""
-    return [0.0, 1.2 * max([*values, 1e-9])]
+    return [0.0, times * max([*values, 1e-9])]
 
 
 def brief(title: str, width: int) -> str:
@@ -72,6 +75,11 @@ def brief(title: str, width: int) -> str:
         return title
     title = re.sub(r" \([^()]*\)", "", title)
     return title if len(title) <= width else re.split(r", which |: |, ", title)[0]
+
+
+def cause_colour(cause: Cause) -> str:
+    """Return the colour of its part; lotus's own work is no part of the user's step."""
+    return GREY if cause.kind == TRACING.kind else PART_COLOURS[cause.part]
 
 
 def causes(loader: LoaderSummary) -> Chart:
@@ -83,17 +91,18 @@ def causes(loader: LoaderSummary) -> Chart:
         "orientation": "h",
         "x": [100 * cause.share for cause in largest],
         "y": list(range(len(largest))),
-        "marker": {"color": [PART_COLOURS[cause.part] for cause in largest]},
+        "marker": {"color": [cause_colour(cause) for cause in largest]},
         "text": [share(cause.share) for cause in largest],
         "textposition": "outside",
         "cliponaxis": False,
         "customdata": [label(cause.title, 120) for cause in largest],
         "hovertemplate": "%{customdata}: %{x:.3g} %<extra></extra>",
     }
+    axis = names_axis([brief(cause.title, LONG_NAME) for cause in largest], LONGEST_NAME)
     layout = {
-        "height": bars_height(len(largest), 140),
+        "height": bars_height(axis, 140),
         "xaxis": {"title": {"text": "% of the loop's time"}, "range": _room(data["x"])},
-        "yaxis": names_axis([brief(cause.title, LONG_NAME) for cause in largest], LONG_NAME),
+        "yaxis": axis,
         "showlegend": False,
     }
     table = report_columns.shown(report_columns.CAUSES, loader, report_columns.PAGE)
@@ -102,7 +111,8 @@ def causes(loader: LoaderSummary) -> Chart:
         coverage.causes_title(loader.verdict),
         {"data": [data], "layout": layout},
         Table(table.headings, report_columns.cause_rows(table, largest)),
-        "Green is the training step, grey start-up and shut-down, orange what it waits for."
+        "Green is the training step, orange what it waits for, grey start-up, shut-down "
+        "and lotus's own work."
         + (f" Smaller causes that are left out here: {omitted}." if omitted > 0 else ""),
     )
 
@@ -141,10 +151,11 @@ def operations(quantiles: pd.DataFrame) -> Chart:
     ]
     of = {"batch": " (a batch)"}
     names = [f"{operation_name(row['name'])}{of.get(row['kind'], '')}" for row in rows_of(shown)]
+    axis = names_axis(names)
     layout = {
-        "height": bars_height(len(shown)),
+        "height": bars_height(axis),
         "xaxis": {"type": "log", "title": {"text": "ms"}, "dtick": 1},
-        "yaxis": names_axis(names),
+        "yaxis": axis,
     }
     headings = [("", LEFT), ("count", RIGHT), ("total", RIGHT)]
     headings += [(name.removesuffix("_ns"), RIGHT) for name in ("min_ns", *NAMES, "max_ns")]
@@ -198,10 +209,11 @@ def shares(loader: LoaderSummary) -> Chart:
         "hovertemplate": "%{x:.3g} %<extra></extra>",
     }
     who = "the workers'" if loader.scope.num_workers else "fetching"
+    axis = names_axis([entry[0] for entry in entries])
     layout = {
-        "height": bars_height(len(entries)),
+        "height": bars_height(axis),
         "xaxis": {"title": {"text": f"% of {who} time"}, "range": _room(bars["x"])},
-        "yaxis": names_axis([entry[0] for entry in entries]),
+        "yaxis": axis,
         "showlegend": False,
     }
     headings = [("", LEFT), ("time", RIGHT), ("share", RIGHT)]
@@ -241,11 +253,12 @@ def blocked(loader: LoaderSummary) -> Chart:
                 "hovertemplate": f"{words}: %{{x:.3g}} s<extra></extra>",
             }
         )
+    axis = names_axis(names)
     layout = {
-        "height": bars_height(len(names)),
+        "height": bars_height(axis),
         "barmode": "stack",
         "xaxis": {"title": {"text": "seconds, of all threads together"}},
-        "yaxis": names_axis(names),
+        "yaxis": axis,
         "showlegend": True,
         "legend": {"traceorder": "normal"},
     }
@@ -282,11 +295,12 @@ def workers(loader: LoaderSummary) -> Chart:
             ("idle_ns", "idle in the loop", IDLE_GREY),
         )
     ]
+    axis = names_axis(names)
     layout = {
-        "height": bars_height(len(shown)),
+        "height": bars_height(axis),
         "barmode": "stack",
         "xaxis": {"title": {"text": "seconds"}},
-        "yaxis": names_axis(names),
+        "yaxis": axis,
     }
     omitted = len(table) - len(shown)
     return Chart(
@@ -316,11 +330,12 @@ def ranks(loader: LoaderSummary) -> Chart:
         }
         for name, (values, colour) in parts.items()
     ]
+    axis = names_axis([f"rank {rank}" for rank in table["rank"]])
     layout = {
-        "height": bars_height(len(table)),
+        "height": bars_height(axis),
         "barmode": "stack",
         "xaxis": {"title": {"text": "% of the rank's loop"}},
-        "yaxis": names_axis([f"rank {rank}" for rank in table["rank"]]),
+        "yaxis": axis,
     }
     cells = report_columns.shown(report_columns.RANKS, loader, report_columns.PAGE)
     rows = cells.rows(rows_of(table))
@@ -343,16 +358,17 @@ def run_time(parts: Sequence[tuple[str, float, float]]) -> Chart:
         "x": [ns / 1e9 for _, ns, _ in parts],
         "y": list(range(len(parts))),
         "marker": {"color": [_colour_of(name) for name in names]},
-        "text": [share(part) for _, _, part in parts],
+        "text": [f"{duration(ns)}, {share(part)}" for _, ns, part in parts],
         "textposition": "outside",
         "cliponaxis": False,
         "customdata": [label(name, 120) for name in names],
         "hovertemplate": "%{customdata}: %{x:.3g} s<extra></extra>",
     }
+    axis = names_axis(names, LONGEST_NAME)
     layout = {
-        "height": bars_height(len(parts), 140),
-        "xaxis": {"title": {"text": "seconds of wall time"}, "range": _room(data["x"])},
-        "yaxis": names_axis(names, LONG_NAME),
+        "height": bars_height(axis, 140),
+        "xaxis": {"title": {"text": "seconds of wall time"}, "range": _room(data["x"], 1.35)},
+        "yaxis": axis,
         "showlegend": False,
     }
     rows = [[name, tight(ns), share(part)] for name, ns, part in parts]

@@ -22,7 +22,7 @@ def markdown(summary: Summary) -> str:
 
 def _lines(summary: Summary) -> Iterator[str]:
     if not summary.loaders:
-        yield "**No DataLoader was iterated in this run.**"
+        yield f"**{coverage.no_loader(summary)}**"
     else:
         first = summary.loaders[0]
         yield from _verdict(summary, first, summary.verdict or first.verdict)

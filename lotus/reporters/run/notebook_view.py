@@ -21,7 +21,7 @@ def run_html(run: Any) -> str:
     summary = cached_results.summary(run)
     lines = [_paragraph(line) for line in coverage.heading_lines(summary)]
     if not summary.loaders:
-        lines.insert(0, _paragraph("No DataLoader was iterated in this run.", "strong"))
+        lines.insert(0, _paragraph(coverage.no_loader(summary), "strong"))
     else:
         judged = summary.verdict or summary.loaders[0].verdict
         lines = [*_verdict(summary.loaders[0], judged), *lines]

@@ -110,6 +110,10 @@ def _paths(loader: LoaderSummary) -> bool:
     return bool(loader.slowest["path"].astype(bool).any())
 
 
+def _mostly(loader: LoaderSummary) -> bool:
+    return bool(loader.slowest["operation"].astype(bool).any())
+
+
 def _places(loader: LoaderSummary) -> bool:
     return bool(loader.blocked["place"].astype(bool).any())
 
@@ -161,7 +165,7 @@ SLOWEST_SAMPLES = (
     Column("took", _of("duration_ns", tight)),
     Column("median", lambda row: f"{row['times']:.1f}x", (TERMINAL,)),
     Column("times the median", lambda row: f"{row['times']:.1f}", (PAGE,)),
-    Column("mostly", lambda row: plain(operation_name(row["operation"])), align=LEFT),
+    Column("mostly", lambda row: plain(operation_name(row["operation"])), align=LEFT, when=_mostly),
     Column("epoch/batch", lambda row: f"{row['epoch']}/{row['batch']}"),
     Column("path", lambda row: plain(row["path"]), align=LEFT, when=_paths),
 )
@@ -197,8 +201,8 @@ SLOW_BATCHES = (
     ),
 )
 SLOW_BATCHES_NOTE = (
-    "Their samples are not among the slowest, unless they stand out of their batch: a stall of the "
-    "machine or of storage slows all of a batch, or its samples are of a slow kind."
+    "Of these, only samples that took longer than the rest of their batch are among the slowest "
+    "above: all of a batch is slow where machine or storage stall, or its samples are alike."
 )
 
 BOOKS = (

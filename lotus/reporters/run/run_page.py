@@ -61,7 +61,7 @@ def contents(
     if chosen is None and summary.loaders:
         chosen = summary.loaders[0]
     if chosen is None:
-        heading = Section("No DataLoader was iterated in this run", [*stopped, *lines])
+        heading = Section(coverage.no_loader(summary).rstrip("."), [*stopped, *lines])
         return heading, [_footer(summary)]
     following = trial.trial_command(summary)
     if following:

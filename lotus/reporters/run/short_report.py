@@ -84,7 +84,7 @@ def _height(line: str) -> int:
 def _lines(summary: Summary, room: _Room) -> list[str]:
     result = [part for line in coverage.open_waits(summary) for part in _wrap(line)]
     if not summary.loaders:
-        result.append("no DataLoader was iterated in this run")
+        result += _wrap(coverage.no_loader(summary))
     else:
         judged = summary.verdict
         result += [] if judged is None else _verdict(summary, judged, room)
@@ -113,7 +113,7 @@ def _other_loaders(summary: Summary, most: int) -> list[str]:
         result += _wrap(f"loader {other.scope.loader} ({plain(other.scope.title)}): {words}")
     omitted = len(summary.loaders[1 + most :]) + summary.loaders_left_out
     if omitted:
-        result.append(f"and {plural(omitted, 'smaller loader')} more")
+        result.append(f"and {plural(omitted, 'smaller loader')}")
     return result
 
 
@@ -134,7 +134,7 @@ def _verdict(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
     for number, words in later[: room.later_steps]:
         result += _wrap(f"step {number}, {plain(words)}")
     if left := len(later[room.later_steps :]):
-        result.append(f"and {plural(left, 'more step')}, for other causes, in the report")
+        result.append(f"{plural(left, 'more step')} for other causes: see the report")
     return result
 
 

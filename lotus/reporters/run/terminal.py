@@ -54,14 +54,15 @@ def write(
         console.print()
         print_paragraph(console, "", line)
     if not summary.loaders:
-        console.print("\nNo DataLoader was iterated in this run.", style="bold")
+        console.print()
+        print_paragraph(console, "", coverage.no_loader(summary))
     chosen = summary.loaders[0].scope.loader if summary.loaders and loader is None else loader
     ordered = sorted(summary.loaders, key=lambda each: each.scope.loader != chosen)
     for each in ordered[:_MOST_LOADERS]:
         _loader(console, each, summary, in_full=each.scope.loader == chosen)
     omitted = len(ordered[_MOST_LOADERS:]) + summary.loaders_left_out
     if omitted:
-        console.print(f"\n{plural(omitted, 'smaller loader')} more: see --json", style="dim")
+        console.print(f"\nand {plural(omitted, 'smaller loader')}: see --json", style="dim")
     if summary.ranks is not None:
         rank_report.write(console, summary.ranks)
     if measured is not None:
@@ -142,8 +143,8 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
         print_paragraph(console, "", f"{ceilings}.")
     print_paragraph(
         console,
-        "Start-up",
-        f"{duration(times['startup_mean_ns'])} from iter() to the first batch, "
+        "First batch",
+        f"{duration(times['startup_mean_ns'])} after the beginning of iter(), "
         f"shut-down {duration(times['shutdown_mean_ns'])}"
         + (f" (means of {plural(times['epochs'], 'epoch')})" if times["epochs"] > 1 else ""),
     )
@@ -151,12 +152,12 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
         print_paragraph(console, "Machine", machine)
     if loader.order["batches"]:
         out = loader.order["out_of_order_share"]
-        early, late = loader.order["early_share"], loader.order["late_share"]
+        late = loader.order["late_share"]
         print_paragraph(
             console,
             "Order",
-            f"{share(out)} of the batches arrived out of order "
-            f"({share(early)} early, {share(late)} late)",
+            f"{share(out)} of the batches arrived early, before an older one, and {share(late)} "
+            "late, after a newer one",
         )
 
 
@@ -221,7 +222,9 @@ def _workers(console: "Console", loader: LoaderSummary) -> None:
     shown = workers if len(workers) <= _MOST_WORKERS else slow_first.head(_MOST_WORKERS)
     table = report_columns.shown(report_columns.WORKERS, loader, report_columns.TERMINAL)
     rows = table.rows(rows_of(shown))
-    print_table(console, "Workers (a sample: its typical share of a batch)", table.headings, rows)
+    title = "Workers (a sample: its typical share of a batch)"
+    spare = ("grew", "memory", "start-up", "no core")
+    print_table(console, title, table.headings, rows, spare=spare)
     if len(workers) > len(shown):
         omitted = len(workers) - len(shown)
         console.print(f"  the slowest first; {omitted} more: see --json", style="dim")

@@ -12,7 +12,7 @@ _WORDS = {
     run_time.WAIT: WAITING,
     run_time.FIRST_STEP: "first step, beyond a usual one",
     run_time.STEP: TRAINING,
-    run_time.EDGES: "start-up, shut-down",
+    run_time.EDGES: "first batch, shut-down",
     run_time.BETWEEN: "between the loops",
     run_time.AFTER: "after the last loop",
     run_time.CALLBACK: "lotus's own callback",

@@ -85,16 +85,26 @@ def write(
     words: Sequence[str],
     output: Path | None,
     table: bool = False,
+    options: Sequence[object] = (),
 ) -> None:
     """Print the result for the program of this command line: the answer, what to do, and why.
 
     `output` is the file of settings, None if it could not be written. `table` adds all trials.
+    `options`: those of this call that a longer one would have, too.
     """
     from lotus.tune.search import search_notes
 
     console.print(f"\nTuned: {plain(result.watched.title())}", style="bold")
     for label, text in _verdict(result):
         print_paragraph(console, label, plain(text))
+    if option := _longer(result):
+        line = command(["lotus", "tune", *option.split(), *options, "--", *words])
+        console.print(f"  {'next':11} more time: {line}", soft_wrap=True)
+        print_paragraph(console, "or", search_notes.WHILE_QUIET)
+    if output is not None:
+        own = result.best.normal() == result.own.normal()
+        what = ", with the program's own settings" if own else ""
+        print_paragraph(console, "written", plain(f"{output}{what}"))
     if result.best.normal() != result.own.normal():
         _write_next(console, result, words, output)
     title = (
@@ -188,13 +198,27 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
             lines.append(("predicted", f"{result.predicted:.3g} times as fast"))
         return lines
     if result.undecided():
-        return [("verdict", result.undecided()), ("next", result.longer())]
+        lines = [("verdict", result.undecided())]
+        return lines if result.longer_option() else [*lines, ("next", result.longer())]
     if result.best.normal() == result.own.normal() and result.interrupted:
         return [("verdict", f"nothing has been shown to be faster than {own} so far")]
     if result.best.normal() == result.own.normal() and result.out_of_time:
-        verdict = search_notes.only_own(result.own, result.seconds)
-        return [("verdict", verdict), ("next", search_notes.more_time(result.budget_s))]
+        return [("verdict", search_notes.only_own(result.own, result.seconds))]
     return [("verdict", f"no benefit: no other setting was shown to be faster; keep {own}")]
+
+
+def _longer(result: Result) -> str:
+    """Return the option with which more time may find something; "" where it is not lacking."""
+    from lotus.tune.search import search_notes
+
+    if result.failure or result.untried or result.speedup is None or result.benefit:
+        return ""
+    if result.undecided():
+        return result.longer_option()
+    nothing = result.best.normal() == result.own.normal()
+    if nothing and result.out_of_time and not result.interrupted:
+        return search_notes.longer_option(result.budget_s, times=3)
+    return ""
 
 
 def _name(setting: Setting) -> str:

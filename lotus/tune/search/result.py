@@ -207,11 +207,20 @@ class Result:
 
     def longer(self) -> str:
         """Describe what would decide what is undecided."""
+        if not self.longer_option():
+            return notes.QUIETER
+        return notes.longer_check(self.budget_s, self._check_limit())
+
+    def longer_option(self) -> str:
+        """Return the option with which more time would decide; "" if it would hardly."""
         most = self._most_doubtful()
         if most is not None and most.speedup.tells_nothing:
-            return notes.QUIETER
+            return ""
+        return notes.longer_option(self.budget_s, self._check_limit())
+
+    def _check_limit(self) -> float | None:
         was_checked = self.checked is not None or self.threads_checked
-        return notes.longer_check(self.budget_s, self.check_s if was_checked else None)
+        return self.check_s if was_checked else None
 
     def step(self) -> str:
         """Describe the duration of the program's own step, and the rate that it allows."""
@@ -224,7 +233,7 @@ class Result:
             return ""
         text = f"the program's step takes {duration(step * 1e9)} per batch"
         if self.objective == "train":
-            text += f"; with data always ready it would reach {amount(samples / step)} samples/s"
+            text += f"; with data always ready that is {amount(samples / step)} samples/s"
             wanted = self.best.normal()
             rates = [
                 row.measurement.samples_per_s
@@ -233,7 +242,7 @@ class Result:
             ]
             if rates:
                 part = share(statistics.mean(rates) * step / samples)
-                text += f", of which {notes.setting(self.best)} reaches {part}"
+                text += f"; {notes.setting(self.best)} gives {part} of that"
         return text
 
     def _headline(self) -> list[str]:

@@ -84,17 +84,22 @@ def trials_had(threads: int) -> str:
 def only_own(own: Setting, seconds: float) -> str:
     """Say that the time sufficed for one trial only."""
     return (
-        f"not known: in {duration(seconds * 1e9)} nothing but {setting(own)}, the program's own "
-        "setting, could be tried"
+        f"not known: in {duration(seconds * 1e9)} there was time for the program's own setting "
+        f"only, {setting(own)}"
     )
+
+
+def longer_option(budget_s: float, check_s: float | None = None, times: int = 2) -> str:
+    """Return the option that gives more time; `check_s`: of --check, if given."""
+    if check_s is None:
+        return f"--budget {times * budget_s:g}s"
+    return f"--check {times * check_s:g}s"
 
 
 def more_time(budget_s: float) -> str:
     """Name what to do if the time sufficed for one trial only."""
-    return (
-        f"more time: lotus tune --budget {3 * budget_s:g}s; or tune while the machine does nothing "
-        "else, which makes trials shorter"
-    )
+    option = longer_option(budget_s, times=3)
+    return f"more time: lotus tune {option}; or {WHILE_QUIET}, which makes trials shorter"
 
 
 def speedup(shown: Speedup) -> str:
@@ -145,14 +150,11 @@ def left_open(tried: Setting, own: Setting) -> str:
 
 def longer_check(budget_s: float, check_s: float | None) -> str:
     """Name what to do if nothing was decided; `check_s` are the seconds of --check, if given."""
-    option = f"--budget {2 * budget_s:g}s" if check_s is None else f"--check {2 * check_s:g}s"
-    return f"more time: lotus tune {option}; or tune while the machine does nothing else"
+    return f"more time: lotus tune {longer_option(budget_s, check_s)}; or {WHILE_QUIET}"
 
 
-QUIETER = (
-    "tune while the machine does nothing else: what was measured differs so much that more time "
-    "would hardly help"
-)
+WHILE_QUIET = "tune while the machine does nothing else"
+QUIETER = f"{WHILE_QUIET}: what was measured differs so much that more time would hardly help"
 
 
 def not_checked(why: str) -> str:
@@ -344,8 +346,8 @@ def first_epoch(later: float, first: float) -> str:
     if abs(first / later - 1) < _APART:
         return ""
     return (
-        "this applies to epochs whose persistent workers run already: the first epoch, which "
-        f"starts them, is {first:.3g} times as fast"
+        "this applies once the persistent workers run: the first epoch, with their start, is "
+        f"{first:.3g} times as fast"
     )
 
 

@@ -76,7 +76,7 @@ def test_only_what_helped_is_kept(
     shown = text.getvalue()
     if tuned is None:
         assert kept == ()
-        assert "Nothing to put in" in shown
+        assert "No file is written: " in shown
         assert ("no alternative was shown to help" in shown) == bool(times)
         return
     path = tmp_path / "advice.json"

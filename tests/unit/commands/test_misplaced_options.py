@@ -49,10 +49,35 @@ def test_a_mistyped_option_of_lotus_is_named(capfd: pytest.CaptureFixture[str]) 
     )
 
 
-def test_verbs_without_a_program_refuse_as_before(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["report", "--epochs", "3"])
-    assert "unrecognized arguments: --epochs" in capfd.readouterr().err
+@pytest.mark.parametrize(
+    ("typed", "error"),
+    [
+        (
+            "report --epochs 3",
+            "--epochs is not an option of lotus report; `lotus report --help` lists what it takes",
+        ),
+        (
+            "report first --htlm x.html",
+            "--htlm is not an option of lotus report (did you mean --html?); `lotus report --help` "
+            "lists what it takes",
+        ),
+        (
+            "report first second",
+            "second is one word too many for lotus report; `lotus report --help` lists what it "
+            "takes",
+        ),
+        (
+            "cache ls --jsn",
+            "--jsn is not an option of lotus cache ls (did you mean --json?); `lotus cache ls "
+            "--help` lists what it takes",
+        ),
+    ],
+)
+def test_verbs_without_a_program_say_what_they_do_not_take(
+    typed: str, error: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(shlex.split(typed)) == 2
+    assert capfd.readouterr().err == f"lotus: {error}\n"
 
 
 def test_a_script_that_is_not_there_keeps_its_options(

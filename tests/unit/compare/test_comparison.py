@@ -343,6 +343,10 @@ def test_zero_durations_and_lost_records_are_borne() -> None:
     comparison = held(a, b)
     assert comparison.verdict.kind == "not comparable"
     assert "lost 7 records" in shown(comparison)
+    b.lost["what"] = "send times of a batch"  # no other figure lacks anything
+    shown_slight = " ".join(shown(held(a, b)).split())
+    assert "when 7 batches had been sent is not known" in shown_slight
+    assert "lost 7 records" not in shown_slight
     json.loads(json.dumps(reporter.document([comparison])), parse_constant=pytest.fail)
 
 

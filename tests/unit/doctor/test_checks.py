@@ -376,6 +376,16 @@ def test_little_shared_memory_is_a_gap():
     assert "--shm-size" in fixes(facts, "shared memory")
 
 
+def test_a_python_without_torch_and_a_folder_without_rights_are_gaps():
+    facts = dataclasses.replace(
+        WHOLE,
+        python=Python("/usr/bin/python", "3.11.2", ()),
+        room=Room(8 << 30, 100 << 30, "/read-only", writable=False),
+    )
+    assert "/usr/bin/python -m pip install torch" in fixes(facts, "torch")
+    assert "lotus trace -o " in fixes(facts, "disk")
+
+
 def test_libraries_without_names_say_how_their_functions_are_shown():
     libraries = (
         Library("Pillow", "/x/libjpeg-1.so", "exported", True),

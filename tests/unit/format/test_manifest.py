@@ -63,6 +63,9 @@ def test_a_directory_with_something_else_in_it_is_never_touched(tmp_path: Path) 
     for force in (False, True):
         with pytest.raises(LotusError, match="holds no lotus run"):
             run_directory.make(tmp_path, force)
+    (tmp_path / "run.json").write_text("")
+    with pytest.raises(LotusError, match=r"run\.json is half written or damaged; .*rm -r"):
+        run_directory.make(tmp_path, force=True)
     (tmp_path / "run.json").write_text('{"name": "somebody else\'s run.json"}')
     with pytest.raises(LotusError, match="holds no lotus run"):
         run_directory.make(tmp_path, force=True)
@@ -219,5 +222,5 @@ def test_a_run_that_another_host_records_is_spared(
 def test_a_folder_of_runs_says_which_are_in_it(tmp_path: Path) -> None:
     for name in ("alpha", "beta"):
         RunBuilder(tmp_path / name).end()
-    with pytest.raises(LotusError, match=r"it has 2 in it, as .*alpha; lotus merge makes one run"):
+    with pytest.raises(LotusError, match=r"holds 2 runs, such as .*alpha; lotus merge makes one"):
         load(tmp_path)

@@ -111,7 +111,7 @@ def test_without_anything_noticeable_there_is_no_section(
 
 def test_too_few_looks_are_told_of_what_takes_long() -> None:
     lines = section(run_with((100, "Slow", "sleep", 5), (1, "(step)", "computing", 50)))
-    assert lines == ["  Not known for Slow: fewer than 20 looks."]
+    assert lines == ["  Not known for Slow: seen fewer than 20 times."]
 
 
 def test_threads_that_were_not_looked_at_are_told() -> None:
@@ -140,7 +140,7 @@ def test_the_bars_of_the_page_add_up_to_the_time_of_each_operation() -> None:
     assert bars["lock"] == pytest.approx([0, 0.3, 0])
     rows = {(row[0], row[-1]): row for row in chart.table.rows}
     assert rows["(step)", "computes, or is ready to"][2:4] == ["75%", "53% to 89%"]
-    assert rows["(collate)", "not known: fewer than 20 looks"][1:5] == ["0", "-", "", "-"]
+    assert rows["(collate)", "not known: seen fewer than 20 times"][1:5] == ["0", "-", "", "-"]
     assert ("(next)", "waits for the workers, most likely (events)") in rows
 
 

@@ -274,5 +274,9 @@ def test_top_down_shares_are_stacked(measured: MapSummary) -> None:
 
 def test_labels_are_text_to_plotly() -> None:
     assert chart_parts.label("<b>a</b> & \x1b") == "&lt;b&gt;a&lt;/b&gt; &amp; \\x1b"
+    axis = chart_parts.names_axis(["waiting for data, loader 1"])
+    assert axis["ticktext"] == ["waiting for data,<br>loader\u00a01"]
+    one_line = chart_parts.names_axis(["waiting for data"])
+    assert chart_parts.bars_height(axis, 0) > chart_parts.bars_height(one_line, 0)
     axis = chart_parts.names_axis(["RandomResizedCropOfAVeryLongName " * 5])
     assert len(axis["ticktext"][0]) < 60

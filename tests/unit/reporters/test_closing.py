@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,23 @@ def test_the_reason_is_judged_by_what_reported_in(
 ) -> None:
     (line,) = missing_data.missing(missing_data.processes(_run(tmp_path, *events)))
     assert word in line
+
+
+@pytest.mark.parametrize("outcome", [ProgramOutcome(2, None, 1), ENDED])
+def test_a_program_without_a_loader_is_offered_no_report(
+    outcome: ProgramOutcome, tmp_path: Path
+) -> None:
+    run = RunBuilder(tmp_path / "run")
+    run.report("python", executable=sys.executable)
+    lines = closing.text(run.end(), outcome, "lotus report R").splitlines()
+    if outcome.exit_code:
+        assert lines == [
+            "lotus: the program ended with code 2",
+            "lotus: no DataLoader was iterated before that, so there is nothing to report",
+        ]
+    else:
+        (line,) = lines
+        assert "lotus records loops over torch's DataLoader" in line
 
 
 def test_another_python_than_that_of_lotus_is_told_with_what_to_type(

@@ -35,6 +35,18 @@ def test_numbers_headings_and_paths_are_never_cut(width: int) -> None:
     assert all(line == line.rstrip() for line in shown)
 
 
+def test_spare_columns_are_left_out_where_there_is_no_room() -> None:
+    columns, rows = [("worker", LEFT), ("share", RIGHT), ("memory", RIGHT)], [["0", "1%", "2MiB"]]
+    wide, narrow = io.StringIO(), io.StringIO()
+    for file, width in ((wide, 40), (narrow, 20)):
+        print_table(Console(file=file, width=width), "T", columns, rows, spare=("grew", "memory"))
+    assert "2MiB" in wide.getvalue()
+    assert "Left out" not in wide.getvalue()
+    table, _, left_out = narrow.getvalue().partition("Left out")
+    assert "2MiB" not in table
+    assert left_out.split()[-1] == "memory."
+
+
 def test_a_name_is_shortened_between_words() -> None:
     columns = [("", LEFT), ("share", RIGHT)]
     rows = [["(rest of fetch and more)", "12.3%"]]

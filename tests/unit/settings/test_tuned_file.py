@@ -370,8 +370,8 @@ def test_a_script_of_that_name_elsewhere_is_a_note(
     for tuned, now, programs in (
         (here, "src/train.py", []),
         (here, str(tmp_path / "src" / "train.py"), []),
-        (here, "train.py", [f"{tmp_path}/src/train.py, this is {tmp_path}/train.py"]),
-        (other, "/b/train.py", ["/a/train.py, this is /b/train.py"]),
+        (here, "train.py", [f"{tmp_path}/src/train.py, but this command runs {tmp_path}/train.py"]),
+        (other, "/b/train.py", ["/a/train.py, but this command runs /b/train.py"]),
         (Tuned((TRAIN,), ("python", "src/train.py")), "train.py", []),  # nobody knows
     ):
         assert tuned_file.other_program(tuned, ["python", now]) == ""
@@ -390,14 +390,16 @@ def test_settings_of_another_script_start_nothing_without_force(
         out, error = capfd.readouterr()
         assert out == ""
         assert error == (
-            "lotus: the settings were found for train.py, this is other.sh, so nothing was "
-            "started; -f applies them all the same, `lotus tune -- COMMAND` makes settings for "
-            "another script\n"
+            "lotus: the settings were found for train.py, but this command runs other.sh, so "
+            "nothing was started; -f applies them all the same: lotus run -f -- sh other.sh; "
+            "`lotus tune -- COMMAND` makes settings for another script\n"
         )
+    assert cli.main(["run", "--", "lotus", "trace", "-o", "x", "--", "true"]) == 2
+    assert "this command runs true, so nothing" in capfd.readouterr().err
     assert cli.main(["run", "-f", "--", "sh", "other.sh"]) == 7
     out, error = capfd.readouterr()
     assert out == "ran\n"
-    assert "lotus: the settings were found for train.py, this is other.sh\n" in error
+    assert "lotus: the settings were found for train.py, but this command runs other.sh\n" in error
     assert cli.main(["run", "--", "sh", "-c", "exit 5"]) == 2
     assert cli.main(["run", "--print"]) == 0
 
@@ -440,7 +442,7 @@ def test_the_exit_code_of_the_program_is_kept_and_a_wrong_command_told(
     assert "was not found, so its setting was not applied" in capfd.readouterr().err
     assert cli.main(["run", "--", "no-such-command"]) == 127
     assert capfd.readouterr().err == (
-        "lotus: no-such-command: command not found; what follows `--` is run as it stands\n"
+        "lotus: no-such-command: command not found; the shell's aliases are not known here\n"
     )
 
 

@@ -147,7 +147,7 @@ def test_a_budget_for_one_trial_does_not_say_that_nothing_helps() -> None:
     result = find(slow, Setting(1), Setting(2), budget_s=30.0)
     assert (result.settings_tried, result.best, result.benefit) == (1, result.own, False)
     explanation = result.explain()
-    assert "nothing but no workers, the program's own setting, could be tried" in explanation
+    assert "there was time for the program's own setting only, no workers" in explanation
     assert "next: more time: lotus tune --budget 90s" in explanation
     assert "no benefit" not in explanation
     assert result.as_json()["out_of_time"] is True

@@ -7,6 +7,7 @@ import io
 import itertools
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,7 +197,14 @@ def test_the_option_that_gives_the_check_more_time_is_named() -> None:
         assert f"next: more time: lotus tune {option}; or" in result.explain()
         text = io.StringIO()
         tune_report.write(plain_console(text, 200), result, words=["train.py"], output=None)
-        assert f"more time: lotus tune {option}; or" in text.getvalue()
+        assert f"more time: lotus tune {option} -- train.py\n" in text.getvalue()
+        assert "written" not in text.getvalue()
+        path, options = Path("t.json"), ["--loader", "a b"]
+        tune_report.write(
+            plain_console(text, 60), result, words=["x.py"], output=path, options=options
+        )
+        assert f"more time: lotus tune {option} --loader 'a b' -- x.py\n" in text.getvalue()
+        assert "  written     t.json, with the program's own settings\n" in text.getvalue()
 
 
 def test_the_check_goes_on_while_it_is_not_decided() -> None:

@@ -213,6 +213,7 @@ def test_both_reports_show_the_threads() -> None:
         assert "torch.set_num_threads(1)" in shown
         assert "in trials" not in shown
     assert "  lotus run -- python train.py" in text.getvalue()
+    assert "  written     tuned.json\n" in text.getvalue()
     (star,) = (line for line in text.getvalue().splitlines() if line.strip().startswith("*"))
     assert star.split()[1:3] == ["2", "2"]
     assert [each["setting"]["torch_threads"] for each in result.as_json()["threads_checked"]] == [

@@ -69,9 +69,15 @@ def _step_reason(evidence: Evidence) -> str:
     if not evidence["waiting_share"] >= _STEP_WAITS:
         return ""
     return (
-        f"For at least {share(evidence['waiting_share'])} of that time, no thread of the main "
+        f"For {_least(evidence['waiting_share'])} of that time, no thread of the main "
         "process was computing or ready to run."
     )
+
+
+def _least(lower: float) -> str:
+    """Return a share that is a lower bound; more than all is not possible."""
+    text = share(lower)
+    return text if text == "100%" else f"at least {text}"
 
 
 def _against_step(charge: Charge, around: Circumstances) -> Advice:
@@ -85,10 +91,11 @@ def _against_step(charge: Charge, around: Circumstances) -> Advice:
     else:
         text += " While it runs, `lotus attach PID` shows which lines take the time."
     if _step_waits(charge):
+        least = _least(charge.evidence["waiting_share"])
         text += (
-            f" For at least {share(charge.evidence['waiting_share'])} of the time between batches "
-            f"the main process {mostly_blocked(charge) or 'waits'}: look at what is saved, logged "
-            "or sent there, or at the device."
+            f" For {least} of the time between batches the main process "
+            f"{mostly_blocked(charge) or 'waits'}: look at what is saved, logged or sent there, or "
+            "at the device."
         )
     place = around.hot_in_step[0] if around.hot_in_step else ""
     return Advice(text, (FEWER_WORKERS if enough else NOTHING).or_code(place))

@@ -416,7 +416,7 @@ def test_what_other_programs_take_comes_last_and_makes_no_loop_input_bound() -> 
     others = [cause for cause in judgement.causes if cause.kind == "other-programs"]
     assert len(others) == 1
     assert others[0].share > 0.6 * judgement.input_share
-    assert "of the time that other programs left it" in judgement.summary
+    assert "without the time that other programs took" in judgement.summary
     slow = judged(cores(Plan(operations={"Slow": 20.0}, cores=4).run(), (0.3, 0.65, 0.0), QUIET))
     assert slow.causes[0].kind == "operation"
     assert "other-programs" in {cause.kind for cause in slow.causes}

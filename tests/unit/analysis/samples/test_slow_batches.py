@@ -55,6 +55,13 @@ def test_a_sample_that_stands_out_of_a_slow_batch_is_named() -> None:
     assert slow_batches(scope)["batch"].tolist() == [12]
 
 
+def test_the_slowest_samples_are_in_the_order_of_the_time_that_is_shown() -> None:
+    # The second one stands out more, as the others of its batch were quick.
+    rows = slowest_samples(scopes(stalled(12, s100=180.0, s3=175.0))[0])
+    assert rows["sample"].tolist()[:2] == [100, 3]
+    assert rows["duration_ns"].is_monotonic_decreasing
+
+
 def test_slow_samples_that_met_in_a_batch_are_no_slow_batch() -> None:
     rng = np.random.default_rng(3)
     slow = set(rng.permutation(160)[:56].tolist())  # a third: in some batch of 4 three or four meet

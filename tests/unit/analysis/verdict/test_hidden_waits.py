@@ -74,7 +74,7 @@ def test_waits_that_slowed_steps_hide_are_input_bound() -> None:
     found = judged(loop(80.0, 0.95))
     assert (found.kind, found.degree) == ("input-bound", "highly")
     assert found.input_share < 0.05
-    assert "in a replay without what other programs took of the cores" in found.summary
+    assert "of its time; replayed without other programs, " in found.summary
     assert found.causes[0].part == "waits"
 
 
