@@ -202,7 +202,8 @@ SLOW_BATCHES = (
 )
 SLOW_BATCHES_NOTE = (
     "Of these, only samples that took longer than the rest of their batch are among the slowest "
-    "above: all of a batch is slow where machine or storage stall, or its samples are alike."
+    "above: all of a batch is slow by a stall of the machine or of storage, or if it is of a slow "
+    "kind."
 )
 
 BOOKS = (

@@ -156,8 +156,7 @@ def _verdict(console: "Console", loader: LoaderSummary, judged: Verdict, in_full
         print_paragraph(
             console,
             "Order",
-            f"{share(out)} of the batches arrived early, before an older one, and {share(late)} "
-            "late, after a newer one",
+            f"{share(out)} of the batches arrived early (out of order), {share(late)} late",
         )
 
 
