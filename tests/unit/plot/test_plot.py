@@ -342,6 +342,8 @@ def test_it_says_what_is_missing():
     assert "end of a log: 3" in run_html(run)
     for name in ("ops", "samples", "batches", "waits", "epochs", "loaders"):
         setattr(run, name, getattr(run, name).iloc[:0])
+    assert "It is not known whether a DataLoader was iterated" in run_html(run)
+    run.lost = run.lost.iloc[:0]
     assert "No DataLoader was iterated" in run_html(run)
 
 
