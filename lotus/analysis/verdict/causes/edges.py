@@ -200,7 +200,7 @@ def _against_startup(charge: Charge, around: Circumstances) -> Advice:
         return Advice(
             f"Making all batches takes {duration(evidence['making_ns'])} altogether, far less than "
             f"starting the workers once ({duration(once)}): set num_workers=0, and the main "
-            "process makes them itself.",
+            f"process makes them itself. For longer epochs, {_kept_instead(around)}.",
             no_workers(around).or_code(around.call_site),
         )
     if again and around.made > 1:
@@ -218,6 +218,15 @@ def _against_startup(charge: Charge, around: Circumstances) -> Advice:
         return most
     kept = keep_workers(around).with_changes(most.remedy.changes)
     return Advice(f"{_KEEP} {most.text}", kept)
+
+
+def _kept_instead(around: Circumstances) -> str:
+    """Return what keeps workers of which each epoch starts others."""
+    if around.made > 1:
+        return "create the loader once instead, with persistent_workers=True"
+    if around.left:
+        return "take all batches from one iterator instead"
+    return "keep the workers instead: persistent_workers=True"
 
 
 def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstances) -> Advice:

@@ -40,8 +40,13 @@ def test_the_longer_part_of_a_spawned_workers_start_is_named(
     assert ("(250 ms)" in text) == math.isfinite(importing)
 
 
-@pytest.mark.parametrize("again", ["made anew", "left", "whole"])
-def test_batches_that_are_made_sooner_than_a_worker_starts_need_no_workers(again: str) -> None:
+@pytest.mark.parametrize(
+    ("again", "otherwise"),
+    [("made anew", "create the loader once"), ("left", "take all batches"), ("whole", "keep the work")],
+)
+def test_batches_that_are_made_sooner_than_a_worker_starts_need_no_workers(
+    again: str, otherwise: str
+) -> None:
     plan = Plan(epochs=4, batches=4, spawn=300, operations={"Cheap": 0.5}, collate=0.1)
     run = plan.run()
     if again == "made anew":
@@ -53,6 +58,7 @@ def test_batches_that_are_made_sooner_than_a_worker_starts_need_no_workers(again
     assert first.kind == "start-up"
     assert first.evidence["making_ns"] == pytest.approx(made_ns, rel=0.01)
     assert "far less than starting the workers once" in first.advice
+    assert f"For longer epochs, {otherwise}" in first.advice
     assert first.remedy.setting == {"num_workers": 0}
     # BUT keeping workers comes first where making takes longer
     plan.operations = {"Slow": 5.0}
