@@ -7,10 +7,14 @@ IN_OWN_CODE, IN_COLLATE, IN_NEXT, IN_STEP = -1, -2, -3, -4
 
 
 class PartLooks:
-    """Observations of a part of the program by process, of `of` of what it is a part of."""
+    """Observations of a part of the program by process, of `of` of what it is a part of.
+
+    `now`: the processes that were found in it when they were last observed.
+    """
 
     def __init__(self) -> None:
         self.by_process: Counter[int] = Counter()
+        self.now: set[int] = set()
         self.of = 0
 
 
@@ -33,6 +37,9 @@ class LookCounts:
         if operation not in (IN_NEXT, IN_STEP):
             _count(self.own_code, pid, operation == IN_OWN_CODE)
             _count(self.collate, pid, operation == IN_COLLATE)
+        else:
+            self.own_code.now.discard(pid)
+            self.collate.now.discard(pid)
         if operation == IN_NEXT:
             _count(self.computing_next, pid, reason == "computing")
         if worker < 0:
@@ -44,3 +51,6 @@ def _count(part: PartLooks, pid: int, is_part: bool) -> None:
     part.of += 1
     if is_part:
         part.by_process[pid] += 1
+        part.now.add(pid)
+    else:
+        part.now.discard(pid)

@@ -13,7 +13,12 @@ from lotus.recording.stacks.py_spy_child import PySpyChild
 
 _LEAST_LOOKS = 25
 MAKING, TAKING = "making", "taking"  # batches
+_FETCHER, _OUR_FETCH = "torch/utils/data/_utils/fetch.py:", ";fetch (<lotus hook"
 _SHORT_S = 0.05  # a pause of less has two or three samples
+
+
+def _is_of_making(stack: str) -> bool:
+    return _FETCHER in stack or _OUR_FETCH in stack
 
 
 class OwnCodeSampler:
@@ -31,8 +36,11 @@ class OwnCodeSampler:
         """
         own = part.by_process
         left = [pid for pid in own if pid in running]
+        # Not one that makes few batches itself, between those that its workers make.
+        left = [pid for pid in left if pid in part.now] or left
         if left and own.total() >= max(_LEAST_LOOKS, least_share * part.of):
-            self.sample.start(max(left, key=lambda pid: own[pid]), subject)
+            wanted = _is_of_making if subject == MAKING else None
+            self.sample.start(max(left, key=lambda pid: own[pid]), subject, wanted)
 
     def look(self, pid: int, pause: Pause) -> None:
         """End one of a main process that is between its loops: it is of what is in them.

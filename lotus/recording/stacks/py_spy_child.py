@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from lotus.common import py_spy_program
@@ -25,7 +26,8 @@ _PATIENCE_S = 1.0  # until an interrupted one has written what it has
 class PySpyChild:
     """One at a time, and another one where those before saw too little, as in short pauses.
 
-    Each has a subject: enough stacks of one subject, or of a process, are enough.
+    Each has a subject: enough stacks of one subject, or of a process, are enough. Only those count
+    that are `wanted`.
 
     `stacks` holds lines as py-spy writes them: frames from the outermost, then a count. `texts`
     holds the source of the innermost line of each that is not a library's, by `file:line`. Until it
@@ -40,6 +42,7 @@ class PySpyChild:
         self.pid = -1  # the process that is sampled; -1: none now
         self._counts: Counter[str] = Counter()  # samples by stack, of all of them
         self._subject = ""
+        self._wanted: Callable[[str], bool] | None = None
         self._enough: set[str | int] = set()  # subjects and processes
         self._tries: Counter[str] = Counter()  # by subject
         self._seen: Counter[str] = Counter()  # samples by subject
@@ -47,14 +50,16 @@ class PySpyChild:
         self._child: subprocess.Popen[bytes] | None = None
         self._is_interrupted = False
 
-    def start(self, pid: int, subject: str = "") -> None:
+    def start(
+        self, pid: int, subject: str = "", wanted: Callable[[str], bool] | None = None
+    ) -> None:
         """Start one, if that is possible and still worth it."""
         if self._child is not None or self._enough & {pid, subject}:
             return
         if self._tries[subject] < _MOST_TRIES:
             self._tries[subject] += 1
             self._child = self._started(pid)
-            self._subject = subject
+            self._subject, self._wanted = subject, wanted
             self.pid = -1 if self._child is None else pid
             self._is_interrupted = False
 
@@ -96,7 +101,8 @@ class PySpyChild:
             self._output.unlink()
         for line in lines:
             self._counts[line.rpartition(" ")[0]] += _count(line)
-            self._seen[self._subject] += _count(line)
+            if self._wanted is None or self._wanted(line):
+                self._seen[self._subject] += _count(line)
         most = self._counts.most_common(_MOST_LINES)
         self.stacks = [f"{stack} {count}" for stack, count in most if count]
         self.texts = texts_of(self.stacks)

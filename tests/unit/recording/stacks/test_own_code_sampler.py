@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from lotus.recording.looks.look_counts import LookCounts, PartLooks
+from lotus.recording.looks.look_counts import IN_NEXT, IN_OWN_CODE, LookCounts, PartLooks
 from lotus.recording.stacks import py_spy_child
 from lotus.recording.stacks.own_code_sampler import MAKING, TAKING, OwnCodeSampler
 from lotus.recording.stacks.pause_times import PauseTimes
 from tests.waiting import has_content, wait_until
 
+FETCH = "fetch (torch/utils/data/_utils/fetch.py:54)"
 STAND_IN = """#!/bin/sh
 for word; do case $word in --output=*) file=${word#--output=};; esac; done
 echo "$@" >> "$(dirname "$0")/calls"
-printf 'f (a.py:1) 2\\ng (a.py:2) 30\\n' > "$file"
+printf 'f (a.py:1) 2\\nFETCH;g (a.py:2) 30\\n' > "$file"
 %s
-"""
+""".replace("FETCH", FETCH)
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_it_is_started_for_the_process_with_most_own_code(folder: Path) -> None:
     assert not (folder / "calls").exists()
     sampler.consider(part({11: 5, 12: 60}, 100), 0.5, {11, 12})
     collect(sampler)
-    assert sampler.sample.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]
+    assert sampler.sample.stacks == [f"{FETCH};g (a.py:2) 30", "f (a.py:1) 2"]
     sampler.consider(part({11: 500}, 500), 0.5, {11, 12})
     calls = (folder / "calls").read_text().splitlines()
     assert len(calls) == 1
@@ -76,7 +77,7 @@ def test_a_worker_that_has_ended_is_not_chosen_and_a_short_one_is_followed_by_an
     # GIVEN stacks of a worker that ended soon, among them too few samples
     stand_in(folder)
     path = folder / "py-spy"
-    path.write_text(path.read_text().replace("g (a.py:2) 30", "g (a.py:2) 9"))
+    path.write_text(path.read_text().replace(f"{FETCH};g (a.py:2) 30", f"{FETCH};g (a.py:2) 9"))
     sampler = OwnCodeSampler(folder)
     sampler.consider(part({11: 500, 12: 60}, 560), 0.5, {12})
     collect(sampler)
@@ -89,7 +90,7 @@ def test_a_worker_that_has_ended_is_not_chosen_and_a_short_one_is_followed_by_an
         True,
         True,
     ]
-    assert sampler.sample.stacks == ["g (a.py:2) 18", "f (a.py:1) 4"]
+    assert sampler.sample.stacks == [f"{FETCH};g (a.py:2) 18", "f (a.py:1) 4"]
     sampler.consider(part({11: 500}, 500), 0.5, set())
     assert sampler.sample._child is None
 
@@ -106,7 +107,27 @@ def test_one_that_makes_batches_is_sampled_after_one_that_takes_them(folder: Pat
     assert sampler.sample._child is None
     calls = (folder / "calls").read_text().splitlines()
     assert [call.split("--pid=")[1][:2] for call in calls] == ["10", "11"]
-    assert sampler.sample.stacks == ["g (a.py:2) 60", "f (a.py:1) 4"]
+    assert sampler.sample.stacks == [f"{FETCH};g (a.py:2) 60", "f (a.py:1) 4"]
+
+
+def test_a_process_that_seldom_makes_batches_gives_way_to_one_that_does_now(folder: Path) -> None:
+    # GIVEN a main process whose stacks, of another loader's batches, are of little else
+    stand_in(folder)
+    path = folder / "py-spy"
+    path.write_text(path.read_text().replace(FETCH, "wait (b.py:3)"))
+    looks = LookCounts()
+    for _ in range(60):
+        looks.add(10, -1, IN_OWN_CODE, "computing")
+    sampler = OwnCodeSampler(folder)
+    sampler.consider(looks.own_code, 0.5, {10, 11})
+    collect(sampler)
+    looks.add(10, -1, IN_NEXT, "events")
+    looks.add(11, 0, IN_OWN_CODE, "computing")
+    # THEN a worker is sampled after it, as too few of them were of making batches
+    sampler.consider(looks.own_code, 0.5, {10, 11})
+    collect(sampler)
+    calls = (folder / "calls").read_text().splitlines()
+    assert [call.split("--pid=")[1][:2] for call in calls] == ["10", "11"]
 
 
 def test_little_own_code_starts_nothing(folder: Path) -> None:
@@ -207,7 +228,7 @@ def test_one_of_a_loop_is_ended_by_its_end(folder: Path) -> None:
     # THEN what it has seen is kept
     collect(sampler)
     assert child.returncode == -signal.SIGINT
-    assert sampler.sample.stacks == ["g (a.py:2) 30", "f (a.py:1) 2"]
+    assert sampler.sample.stacks == [f"{FETCH};g (a.py:2) 30", "f (a.py:1) 2"]
 
 
 @pytest.mark.parametrize(("reason", "started"), [("lock", True), ("computing", False)])

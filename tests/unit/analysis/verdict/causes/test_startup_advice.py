@@ -42,7 +42,7 @@ def test_the_longer_part_of_a_spawned_workers_start_is_named(
 
 @pytest.mark.parametrize(
     ("again", "otherwise"),
-    [("made anew", "create the loader once"), ("left", "take all batches"), ("whole", "keep the work")],
+    [("made anew", "create the loader once"), ("left", "take all batches"), ("whole", "keep the")],
 )
 def test_batches_that_are_made_sooner_than_a_worker_starts_need_no_workers(
     again: str, otherwise: str
