@@ -118,7 +118,8 @@ class Summary:
             return None
         judged = self.loaders[0].verdict
         program, lines = f"-- {self.program}", self.hot_in_pauses
-        return with_outside(judged, self.time, program, lines, self.no_stacks)
+        waits = len(self.open_waits) > 0
+        return with_outside(judged, self.time, program, lines, self.no_stacks, waits)
 
     @property
     def program(self) -> str:

@@ -119,13 +119,14 @@ def _of_loader(scope: Scope) -> _Facts:
         for name in names:
             if scope.settings.get(name) is not None:
                 facts[kind, name.replace("_", " ")] = scope.settings[name]
-    facts[SETTINGS, "created anew"] = scope.made > 1
+    epochs = np.unique(integer(scope.waits, "epoch"))
+    if len(epochs) > 1:  # else it is not known
+        facts[SETTINGS, "created anew"] = scope.made > 1
     facts[COMMAND, "ranks of this loader"] = max(len(scope.ranks), 1)
     bytes_read = total(number(scope.batches, "read_bytes"))
     facts[CIRCUMSTANCES, "read from storage"] = (
         _rounded(bytes_read) if bytes_read >= _LEAST_READ else 0
     )
-    epochs = np.unique(integer(scope.waits, "epoch"))
     facts[CIRCUMSTANCES, "epochs"] = len(epochs)
     return facts
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from lotus.common import files, redaction
 from lotus.common.errors import LotusError
-from lotus.common.kernel_files import beginning
 from lotus.format.run_directory import BLOCKING as NAME
 from lotus.inside.trace.log import state_page
 from lotus.recording.looks import state_pages
@@ -31,6 +30,7 @@ from lotus.recording.readings.kept_children import KeptChildren
 from lotus.recording.readings.kept_files import KeptFiles
 from lotus.recording.readings.machine_load import MachineLoad
 from lotus.recording.readings.orphans import Orphans
+from lotus.recording.readings.parents import descends
 from lotus.recording.readings.process_memory import ProcessMemory
 from lotus.recording.readings.process_times import ProcessTimes
 from lotus.recording.stacks.own_code_sampler import MAKING, TAKING, OwnCodeSampler
@@ -79,7 +79,7 @@ class BlockingSampler:
         self._machine = MachineLoad()
         self._memory = ProcessMemory()
         self._times = ProcessTimes()
-        self._kept = KeptChildren(Orphans(f"LOTUS_RUN={directory}"))
+        self._kept = KeptChildren(Orphans(f"LOTUS_RUN={directory.absolute()}"))
         self._children: dict[tuple[int, int], int] = {}  # (pid, worker) -> ns
         self._pause_times = PauseTimes()
         self._own_code = OwnCodeSampler(directory)
@@ -300,7 +300,7 @@ class BlockingSampler:
         """Return True if it is a descendant: others belong to another program or a container."""
         known = self._descendants.get(pid)
         if known is None:
-            known = self._descendants[pid] = _descends(pid)
+            known = self._descendants[pid] = descends(pid)
         return known
 
 
@@ -344,17 +344,3 @@ def _operation(page: bytes, words: memoryview) -> int:
     since = max(words[state_page.W_SAMPLE_SINCE], words[state_page.W_SINCE])
     last = max(begun)
     return begun.index(last) if last >= since else IN_OWN_CODE
-
-
-def _descends(pid: int) -> bool:
-    me = os.getpid()
-    for _ in range(64):
-        if pid == me:
-            return True
-        if pid <= 1:
-            return False
-        try:
-            pid = int(beginning(f"/proc/{pid}/stat").rpartition(b") ")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            return False
-    return False

@@ -273,7 +273,7 @@ def code_change(setting: Setting) -> list[str]:
     if setting.threads is not None and setting.num_workers:
         # What lotus/inside/common/worker_threads.py does.
         lines += [
-            f"torch.set_num_threads({setting.threads})  # in its worker_init_fn, no others",
+            f"torch.set_num_threads({setting.threads})  # only there: in its worker_init_fn",
             f"cv2.setNumThreads({setting.threads})  # there, too, where it uses OpenCV",
             f"threadpoolctl.threadpool_limits({setting.threads})  # and for numpy's BLAS",
         ]

@@ -45,17 +45,19 @@ def with_outside(
     program: str,
     lines: Sequence[HotFunction] = (),
     no_stacks: str = "",
+    waits: bool = False,
 ) -> Verdict:
     """Return the verdict on a run, given that on its first loader.
 
-    `program`, `no_stacks`: as `advice_at` takes them. `lines`: the program's own lines at which it
-    was between its loops, as `hot_lines` returns them.
+    `waits`: a `next` had not returned at its end. `program`, `no_stacks`: as `advice_at` takes
+    them. `lines`: the program's own lines at which it was between its loops, as `hot_lines`
+    returns them.
     """
     if time is None:
         return judged
     cause = _cause(judged, time, program, lines, no_stacks)
     if cause is None:
-        few = _too_short(time)
+        few = "" if waits else _too_short(time)
         return replace(judged, kind="unknown", degree="", summary=few, causes=[]) if few else judged
     what = cause.title.partition(",")[0]
     summary = (

@@ -46,7 +46,7 @@ def fix_threads(threads: int) -> None:
         vars(cv2)["setNumThreads"] = _set_nothing
 
 
-def _set_nothing(_: int) -> None:
+def _set_nothing(*_: object, **__: object) -> None:
     """Replaces a function that sets a number of threads."""
 
 

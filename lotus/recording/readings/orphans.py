@@ -8,12 +8,13 @@ inherited, and looked for in the session of the program, which a daemon leaves.
 import contextlib
 import os
 import time
+from collections.abc import Container
 
-from lotus.common.kernel_files import beginning, contents
+from lotus.common.kernel_files import contents
+from lotus.recording.readings.parents import descends, parent_and_session
 
 _PERIOD_S = 2.0
 _MOST = 64  # processes; of more, the first
-_PARENT, _SESSION = 1, 3  # places in /proc/PID/stat after the name
 
 
 class Orphans:
@@ -38,16 +39,25 @@ class Orphans:
     def _look(self) -> list[int]:
         running = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
         self._foreign &= running
-        ours = {}
+        parents = {}
         for pid in running - self._foreign:
             with contextlib.suppress(OSError, ValueError, IndexError):
-                fields = beginning(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
-                if int(fields[_SESSION]) == self._session and self._has_variable(pid):
-                    ours[pid] = int(fields[_PARENT])
+                parent, session = parent_and_session(pid)
+                if session == self._session and self._has_variable(pid):
+                    parents[pid] = parent
                 else:
                     self._foreign.add(pid)
-        parents = {*ours, self._launcher}
-        return [pid for pid, parent in sorted(ours.items()) if parent not in parents][:_MOST]
+        return [pid for pid, parent in sorted(parents.items()) if self._is_left(parent, parents)][
+            :_MOST
+        ]
+
+    def _is_left(self, parent: int, ours: Container[int]) -> bool:
+        """Return True if this parent is not of the program: it is the one that adopts orphans.
+
+        That is the launcher itself where it is the first process of a container. Its other child is
+        the program, which makes batches or has processes that do.
+        """
+        return parent == self._launcher or not (parent in ours or descends(parent))
 
     def _has_variable(self, pid: int) -> bool:
         return self._variable in contents(f"/proc/{pid}/environ").split(b"\0")

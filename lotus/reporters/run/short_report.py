@@ -140,6 +140,8 @@ def _verdict(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
 
 def _causes(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
     """Return what the loop's time is spent on, and how far that is certain."""
+    if not judged.causes:
+        return []
     of = plain(title_of(summary.loaders[0].scope.settings, iterated=False)) or "the loader"
     result = [shorten(f"Why (share of the loop over {of})", _WIDTH)]
     large = [each for each in judged.causes[1:] if each.is_silent or each.share >= LITTLE]

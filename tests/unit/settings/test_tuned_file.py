@@ -301,7 +301,7 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
             [
                 "DataLoader(..., num_workers=2, prefetch_factor=2, persistent_workers=True, "
                 "multiprocessing_context='spawn', in_order=False)",
-                "torch.set_num_threads(3)  # in its worker_init_fn, no others",
+                "torch.set_num_threads(3)  # only there: in its worker_init_fn",
                 "cv2.setNumThreads(3)  # there, too, where it uses OpenCV",
                 "threadpoolctl.threadpool_limits(3)  # and for numpy's BLAS",
             ],

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from lotus.analysis.common.columns import covered, flag, median, number, ratio, total
+from lotus.analysis.batches.worker_imports import waited_imports
+from lotus.analysis.common.columns import flag, median, number, ratio, total
 from lotus.analysis.observations.looks import looks_at_step
 from lotus.analysis.observations.own_code import of_program
 from lotus.analysis.verdict.advice.advice import Advice
@@ -31,6 +32,7 @@ _MOST_OF_STEP = 0.5  # a line with more is in the title; a step that waits longe
 _MOSTLY_IDLE = 0.5  # of the workers' time: more work fits into it
 _FAR_LONGER = 3.0  # times: what kept workers save is then a quarter of the start-up at most
 _CLEARLY_LESS = 0.5
+_PART, _LEAST_DRAWN_NS = 0.25, 1e7
 _STEP_WAITS = 0.15  # of the step: one that computes on the CPU is off it for less
 
 
@@ -153,14 +155,23 @@ TRACING = CauseRow(
 def _startup(ledger: Ledger) -> Iterable[Charge]:
     evidence = ledger.startup | {"epochs": float(len(ledger.loop))}
     evidence["first_excess_ns"] = ledger.first_excess_ns
-    evidence["making_ns"] = total(ledger.made.took_ns * ledger.made.own_part * ledger.made.known)
-    workers = ledger.scope.workers
-    begun = number(workers, "start_ns")
-    evidence["importing_ns"] = covered(begun, begun + number(workers, "import_ns"))
+    evidence["making_ns"] = _making_all(ledger)
+    evidence["importing_ns"] = waited_imports(ledger.scope.workers, ledger.loop)
     for name in _OF_SPAWN:
-        evidence[name] = median(number(workers, name))
+        evidence[name] = median(number(ledger.scope.workers, name))
     ns = sum(ledger.startup.values())
     yield Charge(STARTUP.kind, STARTUP.title, ns, evidence, taken_ns=ledger.start_without_core)
+
+
+def _making_all(ledger: Ledger) -> float:
+    """Return what making all batches took, ns; NaN: not known, or iter() may be the sampler's.
+
+    An `__iter__` of a batch sampler that draws at once is called twice, the first time unseen.
+    """
+    iter_ns = ledger.startup["iter_ns"]
+    if ledger.scope.partial or not ledger.drawn_in_iter_ns < _PART * iter_ns + _LEAST_DRAWN_NS:
+        return math.nan
+    return total(ledger.made.took_ns * ledger.made.own_part * ledger.made.known)
 
 
 _OF_SPAWN = ("import_ns", "unpickle_ns")  # of workers that were spawned
@@ -195,7 +206,8 @@ def _startup_title(charge: Charge, around: Circumstances) -> str:
 def _against_startup(charge: Charge, around: Circumstances) -> Advice:
     evidence = charge.evidence
     again = _epochs(evidence) > 1 and around.workers > 0
-    once = (charge.ns - charge.taken_ns) / _epochs(evidence)
+    starts_once = around.persistent and around.made <= 1 and not around.left
+    once = (charge.ns - charge.taken_ns) / (1.0 if starts_once else _epochs(evidence))
     if again and evidence.get("making_ns", math.nan) < _CLEARLY_LESS * once:
         return Advice(
             f"Making all batches takes {duration(evidence['making_ns'])} altogether, far less than "
@@ -335,7 +347,8 @@ STARTUP = CauseRow(
         "making_ns": "Making all batches, except for lacking a core, nanoseconds.",
         "epochs": "Number of epochs.",
         "least_epochs": "Least number of epochs, of a program that was sampled.",
-        "importing_ns": "While workers that were spawned imported the program, nanoseconds.",
+        "importing_ns": "Waited while spawned workers imported the program, in a single epoch, "
+        "nanoseconds.",
         "import_ns": "Importing the program in a worker that was spawned, median, nanoseconds.",
         "unpickle_ns": "Reading what was pickled for it, median, nanoseconds.",
     },

@@ -437,10 +437,11 @@ def _kept_by_others(ledger: Ledger) -> bool:
     """
     scope = ledger.scope
     of_torch = max(integer(scope.epochs, "torch_threads"), default=-1)
-    idle, made, cpu, delay = (
+    idle, made, own, cpu, delay = (
         total(number(scope.batches, name))
-        for name in ("idle_in_loop_ns", "fetch_ns", "cpu_ns", "run_delay_ns")
+        for name in ("idle_in_loop_ns", "fetch_ns", "cpu_ns", "process_cpu_ns", "run_delay_ns")
     )
+    cpu = max(own, cpu)  # with helper threads, where that is known
     step_cpu = total(number(scope.waits, "step_cpu_ns"))
     # A worker needs no core while it sleeps. If others slow down the step, its workers have more
     # idle time, so their busy share is too low. The ratio of their CPU time to that of the step is

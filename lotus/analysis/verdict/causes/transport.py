@@ -249,7 +249,8 @@ def _against_handover(charge: Charge, around: Circumstances) -> Advice:
     if _is_sampler(charge) is False:
         return Advice(
             "It is neither the sampler nor the making of a batch: look for other threads of the "
-            "main process, which may hold the interpreter, and for pin_memory without workers."
+            "main process, which may hold the interpreter"
+            + (", and at pin_memory." if around.pinned and not around.workers else ".")
         )
     if around.hot_in_sampler:
         hot = around.hot_in_sampler[-1]

@@ -75,10 +75,13 @@ class Ledger:
         self.handover, self.index = waits.handover, waits.index
         self.phases = waits.phases
         self._without_record = waits.unrecorded_ns
-        in_iter = min(total(number(self.loop, "iter_sampler_ns")), self.iter_ns)
+        of_iter = number(self.loop, "iter_sampler_ns")
+        in_iter = min(total(of_iter), self.iter_ns)
         self.drawn_ns = in_iter + waits.drawn_ns
         drawing = number(self.scope.waits, "sampler_ns")
-        self.sampler_ns = in_iter + total(drawing) if np.isfinite(drawing).any() else math.nan
+        known = np.isfinite(drawing).any() and not self.scope.partial
+        self.sampler_ns = in_iter + total(drawing) if known else math.nan
+        self.drawn_in_iter_ns = in_iter if np.isfinite(of_iter).any() else math.nan
         self.first_excess_ns = waits.first_excess_ns
         self.startup = {
             "iter_ns": self.iter_ns - in_iter,

@@ -262,7 +262,7 @@ def test_workers_that_idle_as_others_slow_down_the_step_count_by_their_cpu_time(
     run.epochs["torch_threads"] = 2
     run.batches["idle_ns"] = 9 * run.batches["fetch_ns"]
     assert judged(run).causes[0].kind == "step-threads"
-    run.batches["cpu_ns"] /= 10
+    run.batches[["cpu_ns", "process_cpu_ns"]] /= 10
     assert judged(run).causes[0].kind == "consumer"
 
 

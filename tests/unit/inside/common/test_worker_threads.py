@@ -66,6 +66,6 @@ def test_a_workers_own_code_does_not_set_threads_that_are_fixed(
     monkeypatch.setattr(worker_threads, "openblas_setters", list)
     worker_threads.fix_threads(2)
     torch.set_num_threads(8)
-    cv2.setNumThreads(8)
+    cv2.setNumThreads(nthreads=8)
     assert calls == [("torch", 2), ("cv2", 2)]
     assert os.environ["OMP_NUM_THREADS"] == "2"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lotus.recording.readings.kept_children import KeptChildren
+from lotus.recording.readings.kept_children import KeptChildren, _children
 from lotus.recording.readings.orphans import Orphans
 from tests.waiting import has_content, wait_until
 
@@ -34,13 +34,13 @@ def job(tmp_path: Path) -> Iterator[int]:
 
 
 def test_a_job_that_a_shell_left_behind_is_found(job: int, tmp_path: Path) -> None:
-    assert Orphans(f"LOTUS_RUN={tmp_path}").find() == [job]
+    assert job in Orphans(f"LOTUS_RUN={tmp_path}").find()
     assert Orphans(f"LOTUS_RUN={tmp_path}/other").find() == []
 
 
 def test_what_it_and_its_children_compute_counts_once(job: int, tmp_path: Path) -> None:
     kept = KeptChildren(Orphans(f"LOTUS_RUN={tmp_path}"))
-    mains = [(os.getpid(), -1), (os.getppid(), -1), (os.getpid(), 0)]
+    mains = [(os.getpid(), -1), (1 << 22, -1), (os.getpid(), 0)]  # of the second, no such process
 
     def used() -> list[int]:
         for main in mains:
@@ -52,10 +52,28 @@ def test_what_it_and_its_children_compute_counts_once(job: int, tmp_path: Path) 
     assert not any(job in kept._used[main] for main in mains[1:])
 
 
-def test_a_child_of_a_process_that_runs_is_none(tmp_path: Path) -> None:
+def test_the_program_itself_is_none_of_those_that_compute_beside_it(tmp_path: Path) -> None:
     environ = {**os.environ, "LOTUS_RUN": str(tmp_path)}
-    with subprocess.Popen(["sleep", "100"], env=environ) as process:
+    inner = [sys.executable, "-c", "import time; time.sleep(1000)"]
+    with subprocess.Popen(inner, env=environ) as process:
         try:
-            assert Orphans(f"LOTUS_RUN={tmp_path}").find() == []
+            kept = KeptChildren(Orphans(f"LOTUS_RUN={tmp_path}"))
+            kept.read((os.getpid(), -1), {process.pid})
+            assert process.pid not in kept._used[os.getpid(), -1]
         finally:
             process.kill()
+
+
+def test_a_child_of_the_program_is_none_whatever_its_parent_calls_itself(tmp_path: Path) -> None:
+    """GIVEN a parent that has not the variable, as where a title overwrites its environment."""
+    child = (
+        "import subprocess, sys; subprocess.run(['sleep', '1000'], env={'LOTUS_RUN': sys.argv[1]})"
+    )
+    environ = {name: text for name, text in os.environ.items() if name != "LOTUS_RUN"}
+    command = [sys.executable, "-c", child, str(tmp_path)]
+    with subprocess.Popen(command, env=environ, process_group=0) as process:
+        try:
+            wait_until(lambda: _children(process.pid), process, pause_s=0.01)
+            assert Orphans(f"LOTUS_RUN={tmp_path}").find() == []
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)

@@ -40,6 +40,27 @@ def test_the_longer_part_of_a_spawned_workers_start_is_named(
     assert ("(250 ms)" in text) == math.isfinite(importing)
 
 
+@pytest.mark.parametrize("what", ["partial", "kept", "sampler", "older"])
+def test_no_workers_are_not_advised_for_what_is_not_known_or_comes_once(what: str) -> None:
+    plan = Plan(epochs=4, batches=4, spawn=300, operations={"Cheap": 0.5}, collate=0.1)
+    plan.persistent = what == "kept"
+    run = plan.run()
+    if what == "partial":
+        run.manifest["every"] = 10
+    elif what == "sampler":  # in iter(), where a part of its work was seen
+        run.epochs["iter_ns"] += 600_000_000
+        run.epochs["start_ns"] -= 600_000_000
+        run.epochs["iter_sampler_ns"] = 300_000_000
+    elif what == "older":
+        del run.epochs["iter_sampler_ns"]
+        run.loaders["made"] = 4
+    causes = verdict(scopes(run)[0]).causes
+    startup = next(cause for cause in causes if cause.kind == "start-up")
+    assert ("starting the workers once" in startup.advice) == (what == "kept")
+    if what == "kept":  # they start once, and each epoch has a little of its own
+        assert "once (3" in startup.advice
+
+
 @pytest.mark.parametrize(
     ("again", "otherwise"),
     [("made anew", "create the loader once"), ("left", "take all batches"), ("whole", "keep the")],
