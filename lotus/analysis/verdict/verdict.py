@@ -252,7 +252,8 @@ def _decided(books: Account, around: Circumstances, shares: PartsOfLoop) -> _Pac
     # Both shares with what other programs took: that is part of both.
     at_edges = shares.edges > shares.inputs and not brief and not once
     edges = (shares.edges - shares.edges_taken) / shares.free if at_edges else 0.0
-    kind, degree = _kind(own, edges)
+    # A replay has no edges: its waits are a share of what lies between them.
+    kind, degree = _kind(own, edges, own if listed is books else own * (1.0 - edges))
     listed = listed if kind == "input-bound" else books
     unclear = ""
     if kind == "input-bound" and listed is books:
@@ -311,9 +312,10 @@ def _left_out(books: Account) -> Iterator[str]:
         )
 
 
-def _kind(inputs: float, edges: float) -> tuple[str, str]:
+def _kind(inputs: float, edges: float, of_loop: float) -> tuple[str, str]:
+    """Return kind and degree; `of_loop`: the share of the waits where start-ups count as well."""
     degree = "highly" if inputs > HIGH else "moderately" if inputs >= MODERATE else "not"
-    if edges > HIGH and edges > inputs:
+    if edges > HIGH and edges > of_loop:
         return "start-up-bound", degree
     return ("consumer-bound" if degree == "not" else "input-bound"), degree
 
