@@ -103,9 +103,9 @@ CLAIMS = [
         more_is_better=True,
     ),
     Claim(
-        "diagnosis-phalarope", "the same in programs by somebody else, the newest",
-        "tools/bench/diagnosis.py --corpus phalarope", VERDICT, ACCURACY,
-        _row("`phalarope`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
+        "diagnosis-shearwater", "the same in programs by somebody else, the newest",
+        "tools/bench/diagnosis.py --corpus shearwater", VERDICT, ACCURACY,
+        _row("`shearwater`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
         more_is_better=True,
     ),
     Claim(
