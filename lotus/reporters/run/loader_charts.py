@@ -367,7 +367,7 @@ def run_time(parts: Sequence[tuple[str, float, float]]) -> Chart:
     axis = names_axis(names, LONGEST_NAME)
     layout = {
         "height": bars_height(axis, 140),
-        "xaxis": {"title": {"text": "seconds of wall time"}, "range": _room(data["x"], 1.35)},
+        "xaxis": {"title": {"text": "seconds of wall time"}, "range": _room(data["x"], 1.6)},
         "yaxis": axis,
         "showlegend": False,
     }
