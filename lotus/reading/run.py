@@ -439,12 +439,12 @@ class Run:
 
     @cached_property
     def first_batches(self) -> pd.DataFrame:
-        """Checksums of the first batch of each worker, and of the random generators that it used.
+        """Checksums and sizes of the first batch of each worker, and its random generators.
 
         rank, local_rank, world_size, host, pid, worker, loader, epoch, content (a checksum; missing
         if the batch holds nothing that could distinguish it), generator, state (a checksum of the
-        generator's state before that batch). A first batch has a row with the generator "", and
-        one row per generator that it used.
+        generator's state before it), tensor_bytes, storage_bytes (of its tensors, and of all that
+        these are views of; NaN in older runs). One row has the generator "", one each it used.
         """
         return summary_tables.first_batches(self._outline)
 

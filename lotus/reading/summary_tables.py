@@ -339,6 +339,7 @@ def paths(a: Assembly) -> pd.DataFrame:
 
 
 _MOST_GENERATORS = 1000  # of a first batch
+_OF_TENSORS = ("tensor_bytes", "storage_bytes")
 
 
 def first_batches(a: Assembly) -> pd.DataFrame:
@@ -353,6 +354,7 @@ def first_batches(a: Assembly) -> pd.DataFrame:
             known = content if is_a(content, int) else None
             used = list(zip(event["generators"], event["states"], strict=False))[:_MOST_GENERATORS]
             epoch = place if origin is None else int(origin.epoch(np.array([place]))[0])
+            sizes = [_sane(event.get(name), "float64") for name in _OF_TENSORS]
             states = [
                 (redaction.text(name), state)
                 for name, state in used
@@ -360,9 +362,10 @@ def first_batches(a: Assembly) -> pd.DataFrame:
             ]
             for generator, state in [("", None), *states]:
                 owners.append(number)
-                rows.append((event["worker"], loader, epoch, known, generator, state))
-    columns = ["worker", "loader", "epoch", "content", "generator", "state"]
+                rows.append((event["worker"], loader, epoch, known, generator, state, *sizes))
+    columns = ["worker", "loader", "epoch", "content", "generator", "state", *_OF_TENSORS]
     types = {"content": "Int64", "generator": "object", "state": "Int64"}
+    types |= dict.fromkeys(_OF_TENSORS, "float64")
     return _owned(a, owners, columns, rows, types)
 
 

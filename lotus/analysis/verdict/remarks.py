@@ -11,6 +11,7 @@ from lotus.analysis.verdict.advice.resources import Resources
 from lotus.analysis.verdict.causes.repetition import how_often
 from lotus.analysis.verdict.causes.storage import KEEP_LESS, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, STEP_THREADS, WORKER_THREADS
+from lotus.analysis.verdict.causes.transport import SENDING, against_views
 from lotus.common.formatting import plural, size
 
 # Causes that say themselves how many cores there are.
@@ -44,9 +45,15 @@ def flaws(around: Circumstances, loop_ns: float, causes: Sequence[str]) -> Itera
     yield from _kept_cores(around.use)
     if around.times_read > 1:
         yield f"Each sample comes {how_often(around.times_read, around.workers)}."
+    yield from _views(around, causes)
     yield from _near_limits(around.resources)
     yield from _short_memory(around.resources, loop_ns, causes)
     yield from _few_cores(around, causes)
+
+
+def _views(around: Circumstances, causes: Sequence[str]) -> Iterator[str]:
+    if around.views[0] > 0 and causes[:1] != [SENDING.kind]:
+        yield against_views(around)
 
 
 def _stolen(use: CoreUse) -> Iterator[str]:

@@ -53,7 +53,8 @@ COLUMNS = {
     "machine": "time_ns busy_ns idle_ns stolen_ns swapped_bytes available_bytes throttled_ns "
     "memory_stall_ns memory_limit_bytes cpu_stall_ns io_stall_ns disk_read_bytes "
     "disk_written_bytes frequency_khz quota_millicores",
-    "first_batches": WHOSE + "worker loader epoch content generator state",
+    "first_batches": WHOSE + "worker loader epoch content generator state tensor_bytes "
+    "storage_bytes",
     "sample_digests": WHOSE + "worker loader epoch samples of digest",
     "paths": WHOSE + "worker sample path duration_ns",
     "processes": "pid ppid time_ns executable argv python torch torch_ns",

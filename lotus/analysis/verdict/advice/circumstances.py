@@ -13,6 +13,7 @@ from lotus.analysis.common.columns import flag, integer, median, number, ratio, 
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.data.data_shares import DataShares
 from lotus.analysis.data.repeated_samples import divided_data
+from lotus.analysis.data.sent_views import sent_views
 from lotus.analysis.machine.core_use import (
     CoreUse,
     allowed_cores,
@@ -75,6 +76,7 @@ class Circumstances:
     dataset: str = ""  # name of its class; "": not known
     # The operation within each that has most of its time, by its name; "": none has.
     inner: Mapping[str, str] = field(default_factory=dict)
+    views: tuple[float, float] = (math.nan, math.nan)  # as sent_views has them
     replayed: GainPrediction | None = None  # None: batches were not recorded
 
     @property
@@ -151,6 +153,7 @@ def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) 
         dataset=str(settings.get("dataset") or ""),
         library_threads_set=str(settings.get("library_threads_set") or ""),
         inner={name: scope.calls.mostly(name) for name in scope.calls.outermost},
+        views=sent_views(scope),
         replayed=GainPrediction(scope, left_cores(scope, use)),
     )
 

@@ -67,7 +67,19 @@ def _sending_reason(evidence: Evidence) -> str:
     return text + "."
 
 
+def against_views(around: Circumstances) -> str:
+    """Return advice against sending views; there are some."""
+    tensors, storages = around.views
+    return (
+        f"The {size(tensors)} of a batch's tensors are views of {size(storages)}, all of which a "
+        "worker copies to shared memory to send it, and the main process frees in the training "
+        "step. Return copies of what a sample needs: tensor.clone()."
+    )
+
+
 def _against_sending(charge: Charge, around: Circumstances) -> Advice:
+    if around.views[0] > 0:
+        return Advice(against_views(around), CODE)
     evidence = Evidence(charge.evidence)
     of_tensors = evidence["mean_pickle_ns"] > _OF_TENSORS_NS * evidence["mean_pipe_bytes"]
     piped = around.pipe_bytes > 0.5 * around.batch_bytes and around.pipe_bytes > 65_536

@@ -1,4 +1,4 @@
-"""Checksums of a worker's first batch and of the random generators that made it.
+"""Checksums of a worker's first batch and of the random generators that made it, and its sizes.
 
 A reader compares those of all workers: equal samples or random states in two of them are a defect
 of the program. This runs no code of the program and advances no generator.
@@ -56,6 +56,7 @@ def _log(recorder: Recorder, dataset: Any, before: dict[str, int], data: Any) ->
     used = [name for name, state in before.items() if after.get(name, state) != state]
     event: dict[str, object] = {"event": "first_batch", "worker": recorder.worker}
     event["content"] = ask(content_of, data)
+    event["tensor_bytes"], event["storage_bytes"] = ask(sizes_of, data) or (None, None)
     recorder.event({**event, "generators": used, "states": [before[name] for name in used]})
 
 
@@ -149,6 +150,29 @@ def content_of(batch: Any) -> int | None:
     """Return a checksum of a batch; None if nothing in it distinguishes it from others."""
     parts = list(itertools.islice(_bytes_of(batch, _DEPTH), _MOST_ITEMS))
     return zlib.crc32(b"".join(parts)) if any(parts) else None
+
+
+def sizes_of(batch: Any) -> tuple[int, int]:
+    """Return the bytes of a batch's tensors, and of all storages that these are in.
+
+    A worker that sends a tensor copies all of its storage to shared memory.
+    """
+    own, storages = 0, {}
+    for tensor in itertools.islice(_tensors_of(batch, _DEPTH), _MOST_ITEMS):
+        own += tensor.numel() * tensor.element_size()
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+    return own, sum(storages.values())
+
+
+def _tensors_of(value: Any, depth: int) -> Iterator[Any]:
+    if type(value) is sys.modules["torch"].Tensor:
+        if value.layout is sys.modules["torch"].strided and not value.is_cuda:
+            yield value
+    elif depth and type(value) in (dict, list, tuple):
+        inner = list(value.values()) if type(value) is dict else value
+        for item in inner[:_MOST_ITEMS]:
+            yield from _tensors_of(item, depth - 1)
 
 
 def _bytes_of(value: Any, depth: int) -> Iterator[bytes]:

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lotus.inside.trace.fetches.first_batches import content_of, generator_states, watch
+from lotus.inside.trace.fetches.first_batches import (
+    content_of,
+    generator_states,
+    sizes_of,
+    watch,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -139,3 +144,11 @@ def test_no_code_of_a_metaclass_runs() -> None:
     data = Data(0)
     data.__dict__["held"] = Held()
     assert "dataset.rng" in generator_states(data)
+
+
+def test_views_have_the_size_of_what_they_are_views_of() -> None:
+    whole = torch.zeros(1000, 8)
+    batch = {"crops": [whole[:2], whole[5:6]], "labels": torch.zeros(3), "names": ["a"]}
+    assert sizes_of(batch) == (3 * 32 + 12, 32_000 + 12)
+    assert sizes_of([torch.zeros(4), torch.zeros(4).clone()]) == (32, 32)
+    assert sizes_of({"text": "a"}) == (0, 0)
