@@ -35,6 +35,7 @@ def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool
     """
     ended = outcome.exit_code, outcome.signal, outcome.memory_kills
     lines = missing_data.ending(*ended)
+    failed = bool(outcome.exit_code or outcome.signal)
     report: str | None = ""
     if not directory.exists():
         lines.append(
@@ -47,7 +48,6 @@ def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool
         if sum(logs) > _most_log():
             lines.append(f"{sum(logs) / 1e9:.1f} GB were recorded: too much to report on here")
         else:
-            failed = bool(outcome.exit_code or outcome.signal)
             report, reasons = _report(directory, full, sum(logs), len(lines), failed)
             if report is None:
                 lines = missing_data.ending(*ended, recorded=False)
@@ -56,7 +56,7 @@ def text(directory: Path, outcome: ProgramOutcome, next_command: str, full: bool
         name = "" if isinstance(error, LotusError) else f"{type(error).__name__}: "
         lines.append(f"the run could not be read: {name}{error}")
     closing = [f"lotus: {line}" for line in lines]
-    following = [] if report is None else [f"next: {next_command}"]
+    following = [] if report is None and failed else [f"next: {next_command}"]
     return "\n".join([*([report.rstrip("\n")] if report else []), *closing, *following])
 
 
