@@ -33,7 +33,8 @@ class Orphans:
         now = time.monotonic()
         if now - self._looked_s >= _PERIOD_S:
             self._looked_s = now
-            self._found = self._look()
+            with contextlib.suppress(OSError):  # /proc cannot be listed
+                self._found = self._look()
         return self._found
 
     def _look(self) -> list[int]:
