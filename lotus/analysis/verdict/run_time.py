@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.analysis.batches.waits import loop_times
-from lotus.analysis.common.columns import Floats, Ints, integer, number, ratio
+from lotus.analysis.common.columns import Floats, Ints, covered, integer, number, ratio
 from lotus.analysis.common.scope import RunLike, table
 from lotus.analysis.common.warm_up import WARM_UP, without_warm_up
 
@@ -73,12 +73,12 @@ def run_time(run: RunLike) -> RunTime | None:
     if not known.any():
         return None
     loop, spans = loop[known], np.stack([began[known], ended[known]], axis=1)
-    _, gaps = _union(spans)
+    gaps = _gaps(spans)
     left, of_left = _left_shutdowns(loop, end)
     spans = np.concatenate([spans, left])
     first, last = float(spans[:, 0].min()), float(spans[:, 1].max())
     imported = _imported(run, integer(loop, "pid"), start, first)
-    in_loops, _ = _union(spans)
+    in_loops = covered(*spans.T)
     parts = [RunPart(IMPORTS, -1, imported - start), RunPart(SETUP, -1, first - imported)]
     parts += _of_loops(loop, spans, np.append(integer(loop, "loader"), of_left))
     over = sum(part.ns for part in parts[2:]) - in_loops
@@ -139,13 +139,10 @@ def _imported(run: RunLike, pids: Sequence[int] | np.ndarray, start: float, firs
     return float(times.min()) if times.size else start
 
 
-def _union(spans: Floats) -> tuple[float, int]:
-    """Return the length of the union of spans (n, 2), and the number of gaps in it."""
+def _gaps(spans: Floats) -> int:
+    """Return the number of gaps in the union of spans (n, 2)."""
     ordered = spans[np.argsort(spans[:, 0], kind="stable")]
-    reach = np.maximum.accumulate(ordered[:, 1])
-    before = np.concatenate([ordered[:1, 0], reach[:-1]])
-    new = np.maximum(reach - np.maximum(ordered[:, 0], before), 0.0)
-    return float(new.sum()), int((ordered[:, 0] > before).sum())
+    return int((ordered[1:, 0] > np.maximum.accumulate(ordered[:, 1])[:-1]).sum())
 
 
 def _of_loops(loop: pd.DataFrame, spans: Floats, of: Ints) -> list[RunPart]:
@@ -155,11 +152,11 @@ def _of_loops(loop: pd.DataFrame, spans: Floats, of: Ints) -> list[RunPart]:
     """
     loaders = integer(loop, "loader")
     lengths = pd.Series(spans[:, 1] - spans[:, 0]).groupby(of).sum().sort_values()
-    parts, covered = [], 0.0
+    parts, before = [], 0.0
     for place, loader in enumerate(lengths.index):
         mine = loaders == loader
-        reached, _ = _union(spans[np.isin(of, lengths.index[: place + 1])])
-        own, covered = reached - covered, reached
+        reached = covered(*spans[np.isin(of, lengths.index[: place + 1])].T)
+        own, before = reached - before, reached
         first, wait, begun, tail, warm = (
             float(number(loop, name)[mine & np.isfinite(number(loop, name))].sum())
             for name in ("first_ns", "wait_ns", "iter_ns", "tail_ns", WARM_UP)

@@ -48,9 +48,8 @@ class Orphans:
                     parents[pid] = parent
                 else:
                     self._foreign.add(pid)
-        return [pid for pid, parent in sorted(parents.items()) if self._is_left(parent, parents)][
-            :_MOST
-        ]
+        left = [pid for pid, parent in parents.items() if self._is_left(parent, parents)]
+        return sorted(left)[:_MOST]
 
     def _is_left(self, parent: int, ours: Container[int]) -> bool:
         """Return True if this parent is not of the program: it is the one that adopts orphans.

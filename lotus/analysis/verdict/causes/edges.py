@@ -32,7 +32,7 @@ _MOST_OF_STEP = 0.5  # a line with more is in the title; a step that waits longe
 _MOSTLY_IDLE = 0.5  # of the workers' time: more work fits into it
 _FAR_LONGER = 3.0  # times: what kept workers save is then a quarter of the start-up at most
 _CLEARLY_LESS = 0.5
-_PART, _LEAST_DRAWN_NS = 0.25, 1e7
+_PART, _LEAST_DRAWN_NS = 0.25, 1e7  # of iter(): draws of more may have come twice
 _STEP_WAITS = 0.15  # of the step: one that computes on the CPU is off it for less
 
 
