@@ -34,12 +34,22 @@ COLUMNS = {
         "anonymous",
         "descriptor_limit",
     ),
-    CHILDREN: ("pid", "worker", "cpu_ns", "own_cpu_ns", "own_ns", "kept_cpu_ns"),
+    CHILDREN: (
+        "pid",
+        "worker",
+        "cpu_ns",
+        "own_cpu_ns",
+        "own_ns",
+        "kept_cpu_ns",
+        "own_system_ns",
+        "own_copied_bytes",
+        "own_copies",
+    ),
 }
 _UNKNOWN = -1
 _FORMER = {
     COLUMNS[MACHINE]: (6, 8, 9, 14),
-    COLUMNS[CHILDREN]: (3, 5),
+    COLUMNS[CHILDREN]: (3, 5, 6),
 }  # columns of runs by an older lotus, which are the first of today's
 
 

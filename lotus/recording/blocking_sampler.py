@@ -138,12 +138,7 @@ class BlockingSampler:
             "memory": self._memory.rows,
             "program_ns": _cpu_of_ended() - self._ended_ns,
             "children": [
-                [
-                    *process,
-                    self._children.get(process, -1),
-                    *self._times.between(process),
-                    self._kept.cpu_ns(process, self._batch_processes),
-                ]
+                self._process_row(process)
                 for process in {**self._children, **self._times.processes}
             ],
             "own_code": samples[0].stacks,
@@ -152,6 +147,19 @@ class BlockingSampler:
             "no_stacks": samples[0].refusal or samples[1].refusal or refusal_here(),
         }
         self._write(record)
+
+    def _process_row(self, process: tuple[int, int]) -> list[int]:
+        used = self._times.between(process)
+        return [
+            *process,
+            self._children.get(process, -1),
+            used.cpu_ns,
+            used.wall_ns,
+            self._kept.cpu_ns(process, self._batch_processes),
+            used.system_ns,
+            used.copied_bytes,
+            used.copies,
+        ]
 
     def _place_rows(self) -> list[dict[str, Any]]:
         return [

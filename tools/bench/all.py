@@ -179,6 +179,13 @@ CLAIMS = [
         r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),
     Claim(
+        "new-memory", "what malloc's keeping of memory gains, torch, 54 MiB a volume",
+        "tools/bench/gains/new_memory.py",
+        "lotus/analysis/verdict/causes/kernel_work.py", f"{RESULTS}/new_memory.txt",
+        DATED + r"[\s\S]*?torch 54 2 +[\d.]+ \([^)]*\) +[\d.]+ \([^)]*\) +"
+        r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
+    ),
+    Claim(
         "simulator", "error of whatif, median of 25 settings",
         "tools/bench/accuracy/simulate.py --write",
         "lotus/tune/simulation", f"{RESULTS}/simulate.txt",

@@ -10,12 +10,28 @@ _USER_TIME = 11  # its place in /proc/PID/stat after the name; after it, system 
 _PERIOD_NS = 500_000_000
 
 
+@dataclass(frozen=True)
+class Used:
+    """What a process used between two readings; -1: it was not read twice, or is not known.
+
+    `cpu_ns`: all threads' time on a core, `system_ns` of it in the kernel; `wall_ns`: by the clock.
+    `copied_bytes`, `copies`: what it read and wrote by system calls, whether or not from a disk,
+    and the number of these calls.
+    """
+
+    cpu_ns: int = -1
+    wall_ns: int = -1
+    system_ns: int = -1
+    copied_bytes: int = -1
+    copies: int = -1
+
+
 @dataclass
 class _Readings:
     first_ns: int
-    first_cpu_ns: int
+    first: tuple[int, ...]  # ns in user space, ns in the kernel, and as _copied returns
     last_ns: int
-    last_cpu_ns: int
+    last: tuple[int, ...]
 
 
 class ProcessTimes:
@@ -30,24 +46,45 @@ class ProcessTimes:
         if known is not None and now - known.last_ns < _PERIOD_NS:
             return False
         with contextlib.suppress(OSError, ValueError, IndexError):
-            used = cpu_ns(process[0])
+            used = *_cpu_times(process[0]), *_copied(process[0])
             if known is None:
                 self.processes[process] = _Readings(now, used, now, used)
             else:
-                known.last_ns, known.last_cpu_ns = now, used
+                known.last_ns, known.last = now, used
             return True
         return False
 
-    def between(self, process: tuple[int, int]) -> tuple[int, int]:
-        """Return (CPU time, wall time) from first to last reading, ns; (-1, -1): not read twice."""
+    def between(self, process: tuple[int, int]) -> Used:
+        """Return what the process used from its first reading to its last one."""
         known = self.processes.get(process)
         if known is None or known.last_ns == known.first_ns:
-            return -1, -1
-        return known.last_cpu_ns - known.first_cpu_ns, known.last_ns - known.first_ns
+            return Used()
+        user, system, copied, copies = (
+            last - first if min(first, last) >= 0 else -1
+            for first, last in zip(known.first, known.last, strict=True)
+        )
+        wall = known.last_ns - known.first_ns
+        return Used(user + system, wall, system, copied, copies)
 
 
 def cpu_ns(pid: int) -> int:
     """Return the CPU time of a process's threads, ns. Raises OSError, ValueError, IndexError."""
+    return sum(_cpu_times(pid))
+
+
+def _cpu_times(pid: int) -> tuple[int, int]:
+    """Return the same in two parts: in user space, and in the kernel."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b") ")[2].split()
-    return (int(fields[_USER_TIME]) + int(fields[_USER_TIME + 1])) * _TICK_NS
+    user, system = fields[_USER_TIME], fields[_USER_TIME + 1]
+    return int(user) * _TICK_NS, int(system) * _TICK_NS
+
+
+def _copied(pid: int) -> tuple[int, int]:
+    """Return how many bytes a process read and wrote, and by how many calls; -1: not known."""
+    try:
+        with open(f"/proc/{pid}/io", "rb") as file:
+            count = {name: int(value) for name, value in (line.split(b": ") for line in file)}
+        return count[b"rchar"] + count[b"wchar"], count[b"syscr"] + count[b"syscw"]
+    except (OSError, ValueError, KeyError):
+        return -1, -1

@@ -128,7 +128,7 @@ def test_what_an_unseen_worker_computed_is_not_of_processes_that_are_kept(tmp_pa
         sampler._kept._used[main] = {worker: (0, 2_000), server: (0, 300)}
         page(tmp_path, worker, phase=state_page.ENDED)  # it began and ended between two scans
     record = json.loads((tmp_path / blocking_sampler.NAME).read_text())
-    assert [row[-1] for row in record["children"] if row[0] == main[0]] == [300]
+    assert [row[5] for row in record["children"] if row[0] == main[0]] == [300]
 
 
 def test_a_mistake_of_ours_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

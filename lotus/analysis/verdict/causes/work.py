@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from lotus.analysis.batches.components import off_cpu
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.random_names import is_random
+from lotus.analysis.machine.kernel_time import kernel_time
 from lotus.analysis.observations.looks import (
     LEAST_LOOKS,
     LOCAL_SOCKET,
@@ -35,6 +37,13 @@ from lotus.analysis.verdict.advice.remedy import CODE_NOT_WORKERS, Remedy
 from lotus.analysis.verdict.advice.worker_advice import worker_advice
 from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.component_looks import looks_of, place_of
+from lotus.analysis.verdict.causes.kernel_work import (
+    KEEPS_MEMORY,
+    KERNEL_FACTS,
+    against_new_memory,
+    kernel_evidence,
+    kernel_reason,
+)
 from lotus.analysis.verdict.causes.storage import against_reading
 from lotus.analysis.verdict.causes.waiting import (
     OVERLAPS,
@@ -68,6 +77,7 @@ _FACTS = (
     }
     | SLOWING_FACTS
     | DELAYED_FACTS
+    | KERNEL_FACTS
     | WAITING_FACTS
 )
 
@@ -77,6 +87,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
 
     def charges(ledger: Ledger) -> Iterable[Charge]:
         parts, fetch = ledger.made.components, total(ledger.made.components.fetch)
+        kernel = kernel_time(ledger.scope)
         for place, (name, its_kind) in enumerate(zip(parts.names, parts.kinds, strict=True)):
             if its_kind == kind:
                 made = total(parts.parts[:, place])
@@ -87,6 +98,8 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     "total_ns": made,
                     **look_evidence(looks),
                 }
+                if not evidence["waiting_share"] > _WAITING:
+                    evidence |= kernel_evidence(kernel, evidence["fetch_share"])
                 if (
                     looks.reason in (*_PACED, *_READING)
                     and evidence["fetch_share"] >= _MOST_OF_FETCH
@@ -159,7 +172,7 @@ def _reason(evidence: Evidence) -> str:
         )
     elif evidence["mutual_slowing"] <= SHARES_NONE:
         text += ". Samples took as long when fewer were made at a time"
-    return text + "."
+    return text + "." + kernel_reason(evidence)
 
 
 def _waits(charge: Charge, around: Circumstances) -> bool:
@@ -267,10 +280,12 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
 
 def _against_computing(charge: Charge, around: Circumstances) -> Advice:
     advised, place = worker_advice(around), _own_place(charge, around)
-    workers = so_many_workers(advised, around)
+    workers, kept = so_many_workers(advised, around), against_new_memory(charge)
     if not advised.advised or _dwarfs_the_cores(charge, around):
-        return workers.after(f"Make it cheaper{_ahead(charge)} ").or_code(place)
-    return workers.before(f" Or make it cheaper{_ahead(charge)}").or_code(place)
+        first = workers.after(f"{kept}Make it cheaper{_ahead(charge)} ").or_code(place)
+        tried = KEEPS_MEMORY if kept and not workers.remedy.setting else {}
+        return replace(first, remedy=replace(first.remedy, environment=tried))
+    return workers.after(kept).before(f" Or make it cheaper{_ahead(charge)}").or_code(place)
 
 
 def _own_place(charge: Charge, around: Circumstances) -> str:

@@ -1,0 +1,101 @@
+"""Work on batches that is mostly the kernel's: memory obtained anew, or files read."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from lotus.analysis.verdict.verdict import Cause
+from tests.unit.analysis.verdict.causes.test_causes import judged
+from tests.unit.simulated import Plan
+
+CPU_NS = 10_000_000_000
+
+
+def made_in_kernel(
+    system_share: float, faults: int = 50_000, copied: int = 0, workers: int = 2, cores: int = 2
+) -> SimpleNamespace:
+    """A loop that waits for its data set, whose makers spend this share of CPU time in the kernel.
+
+    `faults`: page faults a batch; `copied`: bytes that each maker read and wrote, -1: not known.
+    """
+    run = Plan(operations={}, own=20.0, cores=cores, workers=workers).run()
+    run.batches["minor_faults"] = faults
+    run.batches["process_cpu_ns"] = run.batches["fetch_ns"]
+    pids = run.batches["pid"].unique()
+    run.children = pd.DataFrame(
+        {
+            "pid": pids,
+            "worker": [*range(workers)] or -1,
+            "cpu_ns": 0,
+            "own_cpu_ns": CPU_NS,
+            "own_ns": CPU_NS,
+            "kept_cpu_ns": -1,
+            "own_system_ns": int(system_share * CPU_NS),
+            "own_copied_bytes": copied,
+            "own_copies": min(copied, 100),
+        }
+    )
+    return run
+
+
+def first(run: SimpleNamespace) -> Cause:
+    return judged(run).causes[0]
+
+
+def test_memory_that_is_obtained_anew_is_to_be_kept() -> None:
+    cause = first(made_in_kernel(0.7))
+    assert cause.kind == "dataset"
+    assert "70% of the CPU time of making batches was in the kernel" in cause.reason
+    assert "with 50,000 page faults a batch" in cause.reason
+    assert cause.advice.startswith("Memory is obtained anew for each sample")
+    assert "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184" in cause.advice
+    assert cause.remedy.environment == {
+        "MALLOC_MMAP_MAX_": "0",
+        "MALLOC_TRIM_THRESHOLD_": "17179869184",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "in_reason"),
+    [
+        ({"system_share": 0.1}, False),  # as of any other program
+        ({"system_share": 0.7, "faults": 20}, True),
+        ({"system_share": 0.7, "copied": 20_000_000_000}, True),  # 6 s at most, of 7 s
+        ({"system_share": 0.7, "copied": -1}, True),  # /proc/PID/io could not be read
+        ({"system_share": 0.7, "faults": 0}, True),
+    ],
+)
+def test_memory_is_not_blamed_without_proof(changes: dict[str, float], in_reason: bool) -> None:
+    cause = first(made_in_kernel(**changes))
+    assert ("in the kernel" in cause.reason) == in_reason
+    assert "MALLOC" not in cause.advice
+    assert not cause.remedy.environment
+
+
+def test_faults_of_the_memory_that_is_sent_do_not_count() -> None:
+    run = made_in_kernel(0.7)
+    run.batches["bytes"] = 49_500 * 4096
+    assert "MALLOC" not in first(run).advice
+
+
+def test_more_workers_are_tried_before_the_environment_where_cores_are_free() -> None:
+    cause = first(made_in_kernel(0.7, cores=8))
+    assert cause.advice.startswith("Memory is obtained anew")
+    assert "Raise num_workers from 2" in cause.advice
+    assert "num_workers" in cause.remedy.setting
+    assert not cause.remedy.environment
+
+
+def test_a_main_process_counts_if_it_does_hardly_anything_else() -> None:
+    run = made_in_kernel(0.7, workers=0)
+    run.batches["process_cpu_ns"] = CPU_NS // len(run.batches)
+    assert "MALLOC" in first(run).advice
+    run.batches["process_cpu_ns"] //= 2
+    assert "in the kernel" not in first(run).reason
+
+
+def test_runs_of_an_older_lotus_say_nothing_of_it() -> None:
+    run = made_in_kernel(0.7)
+    run.children = run.children.drop(columns=["own_system_ns", "own_copied_bytes", "own_copies"])
+    assert "in the kernel" not in first(run).reason
