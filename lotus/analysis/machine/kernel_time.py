@@ -42,7 +42,7 @@ def kernel_time(scope: Scope) -> KernelTime:
     mine = (in_worker == (scope.num_workers > 0)) & (used > 0) & (system >= 0)
     cpu_ns, system_ns = total(used[mine]), total(system[mine])
     made_ns = total(number(batches, "process_cpu_ns"))
-    if cpu_ns < _LEAST_CPU_NS or not scope.num_workers and made_ns < _MOSTLY * cpu_ns:
+    if cpu_ns < _LEAST_CPU_NS or (not scope.num_workers and made_ns < _MOSTLY * cpu_ns):
         return KernelTime()
     copied, copies = (number(readings, f"own_{name}")[mine] for name in ("copied_bytes", "copies"))
     known = (copied >= 0).all() and (copies >= 0).all()
