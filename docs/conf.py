@@ -35,7 +35,7 @@ default_role = "code"  # `name` in docstrings
 
 _SECTION = re.compile(r"^## ([A-Z][\w ]+)\n\n((?:- .+\n(?:  .+\n)*)+)", re.M)
 _PAGE = re.compile(r"\]\(([\w/-]+)\.md\)")
-_OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([\w/]+\.md)\)")
+_OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([\w/]+\.md)(?:#[\w-]+)?\)")
 # A list of names, each with its meaning beside it, as docstrings have them.
 _LIST = re.compile(r"[\w`().*,]+ {2,}\S")
 _REFERENCE = {

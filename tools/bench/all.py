@@ -23,10 +23,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS, OVERHEAD, RESULTS = "docs/benchmarks.md", "docs/overhead.md", "tools/bench/results"
-ACCURACY, GAINS = "docs/accuracy.md", "docs/gains.md"
+ACCURACY = "docs/accuracy.md"
+DIAGNOSIS, GAINS = f"{RESULTS}/diagnosis.md", f"{RESULTS}/gains.md"
 OVERHEADS, TUNE = "tools/bench/overhead/comparison.py", "tools/bench/tune/comparison.py"
-# Where figures of a record were up to 2026-11-26.
-BEFORE = {ACCURACY: BENCHMARKS, GAINS: BENCHMARKS}
+# Where figures of a record were up to 2026-11-29, and up to 2026-11-26.
+BEFORE = {
+    ACCURACY: [BENCHMARKS],
+    DIAGNOSIS: [ACCURACY, BENCHMARKS],
+    GAINS: ["docs/gains.md", BENCHMARKS],
+}
 NO_FIGURE = "none"
 # The contents of a table's cell, up to its end.
 CELL = r"[^|\n]*\|"
@@ -98,19 +103,19 @@ CLAIMS = [
     Claim(
         "diagnosis", "first cause right: seven corpora",
         "tools/bench/diagnosis.py --corpus own open blind sealed variants users night", VERDICT,
-        ACCURACY,
+        DIAGNOSIS,
         _row("all seven, again at [0-9a-f]+") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
         more_is_better=True,
     ),
     Claim(
         "diagnosis-shearwater", "the same in programs by somebody else, the newest",
-        "tools/bench/diagnosis.py --corpus shearwater", VERDICT, ACCURACY,
+        "tools/bench/diagnosis.py --corpus shearwater", VERDICT, DIAGNOSIS,
         _row("`shearwater`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
         more_is_better=True,
     ),
     Claim(
         "diagnosis-variants", "the same in programs by somebody else",
-        "tools/bench/diagnosis.py --corpus variants", VERDICT, ACCURACY,
+        "tools/bench/diagnosis.py --corpus variants", VERDICT, DIAGNOSIS,
         _row("`variants`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)", more_is_better=True,
     ),
     Claim(
@@ -127,7 +132,7 @@ CLAIMS = [
     ),
     Claim(
         "attach", "first cause right by lotus attach (by trace: `diagnosis`)",
-        "tools/bench/attach/first_causes.py", f"{VERDICT} lotus/attach", ACCURACY,
+        "tools/bench/attach/first_causes.py", f"{VERDICT} lotus/attach", DIAGNOSIS,
         DATED + r",\s+other work (?:beside|ran) all the time[\s\S]*?"
         r"Together (?P<figure>\d+ of \d+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),
@@ -274,7 +279,7 @@ def recorded(claim: Claim) -> Found:
 
 def before(claim: Claim, now: Found) -> Found:
     """Return the last different figure in the record's git history."""
-    paths = [claim.record, *filter(None, [BEFORE.get(claim.record)])]
+    paths = [claim.record, *BEFORE.get(claim.record, [])]
     commits = git("log", "--format=%h", "-n", "100", "--", *paths).split()
     for commit in commits if now.figure != NO_FIGURE else []:
         text = next(filter(None, (git("show", f"{commit}:{path}") for path in paths)), "")

@@ -51,8 +51,9 @@ def blocked_time(run: RunLike, scope: Scope) -> pd.DataFrame:
 
     The interval is Wilson's, of half as many looks. All of them would make it too narrow, as looks
     that follow each other often find the same call, and a run does not tell which did. Half of them
-    is what fits where CPU clocks tell the share as well (docs/accuracy.md). Where all cores are
-    busy, looks find threads blocked too often (docs/limits.md): then clocks contradict them.
+    is what fits where CPU clocks tell the share as well (tools/bench/results/accuracy.md). Where
+    all cores are busy, looks find threads blocked too often (docs/limits.md): then clocks
+    contradict them.
     """
     if not len(scope.blocking):
         return pd.DataFrame(columns=list(COLUMNS))

@@ -28,8 +28,8 @@ _SENDING_NS, _SENDING_NS_PER_BYTE = 1e6, 1.0
 _LEAST_HELPERS = 0.2  # cores that a step's other threads use: it computes in several
 # Times as long as before, of a step in several threads that wait for each other, beside workers
 # that share its cores: twice, as each of two that share a core has half of it. Measured were 2.3
-# and, on a busy machine, up to 4.6 (docs/gains.md, two workers beside torch's two threads on two
-# cores).
+# and, on a busy machine, up to 4.6 (tools/bench/results/gains.md, two workers beside torch's two
+# threads on two cores).
 _SHARED_STEP, _SHARED_STEP_AT_WORST = 2.0, 4.5
 
 

@@ -16,6 +16,12 @@ README = ROOT / "README.md"
 # `[text](target)`, also of a picture; code is left out before.
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.M | re.S)
+# Pages that others link to, and the records behind them.
+LINKING = [
+    *PAGES,
+    *sorted((ROOT / "tools" / "bench").rglob("*.md")),
+    *sorted((ROOT / "tests").rglob("*.md")),
+]
 MOST_WORDS = {"README.md": 900, "CONTRIBUTING.md": 700}
 
 
@@ -34,7 +40,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", LINKING, ids=name_of)
 def test_relative_links_resolve(page: Path) -> None:
     broken = []
     for link in links(page):

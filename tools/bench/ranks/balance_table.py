@@ -268,7 +268,7 @@ def searched(cell: Mapping[str, Any]) -> str:
 
 
 def markdown(conditions: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """Write the table behind the one in docs/gains.md: a line a cell."""
+    """Write the table behind the one in tools/bench/results/gains.md: a line a cell."""
     output = [
         "| cluster, model | " + " | ".join(STRATEGIES) + " | lotus of the oracle | predicted |",
         "|---|" + "---:|" * (len(STRATEGIES) + 2),

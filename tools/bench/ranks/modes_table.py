@@ -200,7 +200,7 @@ def foretold(conditions: Mapping[str, Any], table: Sequence[Line]) -> list[str]:
 
 
 def markdown(conditions: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """Write the table behind the one in docs/gains.md."""
+    """Write the table behind the one in tools/bench/results/gains.md."""
     output = [
         "| mode | seconds an epoch | of as written | loss at the end | more loss | right | learns "
         "|",
