@@ -121,7 +121,7 @@ def recorded(directory: Path, hosts: Mapping[str, str] | None = None) -> list[di
 
 
 def missing(ranks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a line on ranks of the job that are missing in `found`, the manifest's `ranks`."""
+    """Return a line on ranks of the job that are missing in `ranks`, those of the manifest."""
     entries = list(ranks)
     if not entries:
         return []

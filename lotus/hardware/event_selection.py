@@ -47,8 +47,8 @@ def choose_counters(
 
     `wanted` names sets or events (see `native_map.events.pmu.choose`); "auto" is always one group.
     Only events that count correctly here are included; it is empty if nothing can be counted.
-    `known` replaces our table of this CPU (see `native_map.events.perf_list`). Takes 0.1 to 0.2 s.
-    Raises LotusError for a name that is not understood.
+    `event_table` replaces our table of this CPU (see `native_map.events.perf_list`). Takes 0.1 to
+    0.2 s. Raises LotusError for a name that is not understood.
     """
     chosen = choose(wanted, event_table=event_table)
     return [list(group) for group in chosen.groups], list(chosen.notes)

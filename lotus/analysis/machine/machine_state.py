@@ -17,8 +17,9 @@ class MachineState:
 
     `own_share`, `others_share` and `stolen_share` are of the time of the `cores` that the program
     may use, 0 to 1; the rest was idle. Stalls are shares of the loops in which some thread of the
-    machine waited for a CPU, a disk or memory (the kernel's PSI, "some"). `disk_` is of local disks
-    and of all programs, as are swapped bytes. The frequency is that of the CPUs, in MHz.
+    machine waited for a CPU, a disk or memory (the kernel's PSI, "some"). `disk_read_bytes_per_s`
+    and `disk_written_bytes_per_s` are of local disks and of all programs, as are swapped bytes. The
+    frequency is that of the CPUs, in MHz.
     """
 
     cores: float

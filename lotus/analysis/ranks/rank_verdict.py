@@ -5,7 +5,7 @@ be if all were alike (one in so many as took part), beyond what chance does, and
 others by an amount that matters. Chance: in a number of blocks of neighbouring steps, as steps that
 follow each other are alike, the share of steps in which it was last is compared by Student's t, and
 over as many steps as theirs are worth if they were independent by Wilson's interval; the wider of
-both counts, at 5 % over all ranks (Bonferroni). Why it is so is said by `rank_why`.
+both counts, at 5 % over all ranks (Bonferroni). Why it is so is said by `rank_reasons`.
 """
 
 import math

@@ -103,7 +103,7 @@ ANSWERS["viztracer"]["delay"] = ("no", "nothing joins a fetch with the taking of
 
 
 def answers_of(tool: str, conditions: Mapping[str, Any]) -> Answers:
-    """Return what a tool answered on the machine that `known` (overhead.json) describes."""
+    """Return what a tool answered on the machine that `conditions` (overhead.json) describe."""
     if tool in conditions["not_run"]:
         return dict.fromkeys(QUESTIONS, ("not run", conditions["not_run"][tool]))
     answers = dict(ANSWERS[tool])

@@ -61,7 +61,7 @@ def measure(
 ) -> tuple[float, float]:
     """(instructions or user CPU seconds of the command and all its children, wall seconds).
 
-    `how` is `perf`, `valgrind` or `cpu`.
+    `counter` is `perf`, `valgrind` or `cpu`.
     """
     # Start-up varies with the seed of hashes, and with modules that are compiled each time.
     # Threads that spin while they wait count instructions by chance.
