@@ -1,29 +1,7 @@
 """A comparison on a terminal, and as a document for programs: `lotus compare A B --json`.
 
-{
-  "schema": 1, "lotus",
-  "comparisons": [{
-    "a": {"letter", "name", "runs": [paths]}, "b": the same,
-    "setting": of a sweep, or null,
-    "verdict": {"kind", "text", "commands"}, "other_machine",
-    "facts": [{"kind", "what", "a": [values], "b": [values]}],    # what differs besides speed
-    "lines": [...],                                               # of whole runs
-    "loaders": [{
-      "title", "loaders": [of a, of b], "verdict", "facts",
-      "lines": [{"id", "group", "label", "unit", "per", "better", "a", "b", "relative",
-                 "difference", "low", "high", "p", "p_adjusted", "different"}],
-      "other_operations": [...], "added": [...], "removed": [...], "causes": [...],
-      "paces": [...], "notes": [...],
-      "cpus": {"names", "operations", "gain", "gains_most", "saves_most", "notes"} or null
-    }],
-    "unmatched": [{"side", "loader", "count"}], "notes": [...]
-  }],
-  "gate": {"metric", "above", "failed", "texts": [...]} or null   # --fail-above
-}
-
-kind of a verdict: faster, slower, no difference, same run, unknown, not comparable. difference, low
+`lotus schema compare` has all keys, which are only ever added within one `schema`. difference, low
 and high are of b / a - 1 where `relative`, else of b - a in the line's unit; null: not known.
-`unit`: samples/s, ns, bytes, count, share, ratio. Keys are only ever added within one `schema`.
 """
 
 from collections.abc import Sequence

@@ -1,45 +1,8 @@
 """The report as a document for programs: `lotus report RUN --json`.
 
 Units are in the names: `_ns` nanoseconds, `_share` a fraction of 1, `_bytes`, `_per_s`. What was
-not measured is null. Keys are only ever added within one `schema`.
-
-{
-  "schema": 1,
-  "run": {"path", "command", "state", "exit_code", "signal", "elapsed_ns", "level", "batches",
-          "every", "max_log", "host", "ranks", "lotus", "threshold_ns"},
-  "verdict": the first loader's verdict, that more is spent outside of all loops, or null where no
-             loader was iterated,
-  "loaders": [{           # the one with the most samples first
-    "loader", "ranks", "settings": {...},
-    "verdict": {"kind", "degree", "summary", "input_share", "input_low", "input_high",
-                "startup_share", "step_share", "shutdown_share", "doubt", "flaws": [sentences],
-                "ruled_out": [words], "as_large": title, "without_others",
-                "causes": [{"kind", "title", "share", "wait_share", "ns", "evidence", "advice",
-                            "delay_ns", "at_once", "low", "high",
-                            "remedy": {"setting", "environment", "changes", "place",
-                                       "expected": {"gain", "low", "high", "at_best"}},
-                            "place": {"reason", "name", "file_system", "share"}, or null}]},
-    "times": {...}, "phases": {...}, "operations": [...], "other_time": [...],
-    "blocked": [...], "books": [...], "slowest_samples": [...], "slow_batches": [...],
-    "batches": [...], "order": {...}, "workers": [...], "rank_times": [...], "epochs": [...],
-    "passes": {...}, "coverage": {...}, "machine": {...},
-    "device": {"steps", "taken", "idle_ns", "busy_ns", "idle_share", "wait_share"}, or null
-  }],
-  "loaders_left_out": how many more there were,
-  "ranks": {              # a run of several ranks, else null
-    "verdict": [sentences], "remarks": [sentences], "synced", "world_size", "missing": [ranks],
-    "decided": steps, "undecided": steps, "mean_ns",
-    "stragglers": [{"ranks", "host", "last": {...}, "behind_ns", "cost_ns", "why": {...}}],
-    "table": [a rank], "steps": [a step], "loaders", "thinned"
-  },
-  "open_waits": [{"pid", "loader", "epoch", "batch", "start_ns", "wait_ns"}],
-  "lost": [{"what", "pid", "count", "bytes"}], "unseen": [...], "notes": [...],
-  "time": {"wall_ns", "pauses", "parts": [{"kind", "loader", "ns"}]},
-  "map": counters and functions as of `lotus map --json`, or null
-}
-
-kind of a verdict: input-bound, consumer-bound, start-up-bound, outside, unknown. kind of a cause:
-those of `lotus.analysis.verdict.causes`. The tables' columns are those of `lotus.analysis`.
+not measured is null. Keys are only ever added within one `schema`. `lotus schema report` has all
+keys; the tables' columns are those of `lotus.analysis`.
 """
 
 import dataclasses

@@ -1,21 +1,8 @@
 """A sweep on a terminal, and as a document for programs.
 
 The document: units are in the names (`_s` seconds, `_us` microseconds, `_share` and `_bound`
-fractions of 1, `_bytes`); what was not measured is null or absent.
-
-{
-  "schema": 1,
-  "sweep": {"path", "command", "host", "cpu", "cores", "memory_bytes", "kernel", "lotus", "torch",
-            "seed", "level", "counters", "varied", "loaders", "planned", "done", "pending"},
-  "settings": [{"label", "setting": what was set,
-                "measures": {name: {"mean", "low", "high", "repeats"}},
-                "operations": [{"kind", "operation", "measures": {...}}]}],
-  "series": [{"name", "settings": [places], "knee": {...} or null,
-              "limits": [{"kind", "text", "evidence": {...}}]}],     # the best series first
-  "runs": [{"setting", "repeat", measures}],
-  "failed": [{"label", "repeat", "exit_code", "signal", "problem", "log"}],
-  "notes": [...]
-}
+fractions of 1, `_bytes`); what was not measured is null or absent. `lotus schema report-sweep` has
+all keys, which are only ever added within one `schema`.
 
 low and high are the 95 % interval of the mean over repeats (Student's t), null with one repeat.
 The measures are those of `lotus.sweep.run_numbers`.
