@@ -40,7 +40,7 @@ _OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([\w/]+\.md)(?:#[\w-]+)?\)")
 _LIST = re.compile(r"[\w`().*,]+ {2,}\S")
 _REFERENCE = {
     "Recording and reading": ["lotus.load", "lotus.trace", "lotus.span", "lotus.Run"],
-    "Sweeps": ["lotus.sweep.Sweep"],
+    "Sweeps": ["lotus.Sweep"],
     "Tuning": ["lotus.tune.Result"],
 }
 

@@ -6,18 +6,21 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lotus.common.errors import LotusError
 from lotus.format import job_ranks, manifest
 from lotus.format import run_directory as directories
 from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
+
+if TYPE_CHECKING:  # which imports pandas
+    from lotus.reading.run import Run
 
 _INSIDE = Path(__file__).parents[1] / "inside"
 _current: Any = None  # the tracer of the block that is running
@@ -29,7 +32,7 @@ class Recording:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def load(self) -> Any:
+    def load(self) -> "Run":
         """Return the recorded `Run`."""
         from lotus.reading.run import load
 
@@ -44,7 +47,7 @@ def trace(  # noqa: PLR0913 - options of the public call, each by its name
     batches: str | None = None,
     every: int = 1,
     max_log: int | None = None,
-    ops: tuple[str, ...] = (),
+    ops: Sequence[str] = (),
     counters: str | None = None,
     nvtx: bool = False,
     itt: bool = False,
@@ -52,9 +55,12 @@ def trace(  # noqa: PLR0913 - options of the public call, each by its name
 ) -> Iterator[Recording]:
     """Record every DataLoader that is iterated inside the `with` block.
 
-    Arguments are those of `lotus trace`: `batches` is "FIRST:LAST" of each epoch, `max_log` bytes,
-    `ops` names such as "package.module:function", `counters` sets or events ("auto": the most
-    telling ones that this machine has), `nvtx` and `itt` whether other profilers get ranges.
+    Arguments are those of `lotus trace`. `level` says how much is recorded: "batch", "sample", "op"
+    or "op+cpu", each with what those before it have. `every` N records only each N-th batch,
+    `batches` only "FIRST:LAST" of each epoch; `max_log` is in bytes. `ops` are names such as
+    "package.module:function", `counters` sets or events ("auto": the most telling ones that this
+    machine has). `nvtx` and `itt` say whether other profilers get ranges. `force` overwrites an
+    earlier run in the directory.
     Loaders whose iterator was made before the block, and workers of a forkserver that was running
     before it, are not seen. In a program under `lotus trace` the block is recorded here and not
     there.

@@ -45,8 +45,9 @@ class Sweep:
               way), elapsed_ns (Int64), cpu_s (both of the whole command with all processes)
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], trust: bool = False) -> None:
         self.path = Path(path)
+        self._trust = trust
         self.manifest = _manifest(self.path)
         self._settings, self.runs = _checked(self.path, self.manifest)
 
@@ -72,7 +73,7 @@ class Sweep:
 
     def loaded(self, setting: Setting) -> list[Run]:
         """Load the completed runs of a setting, by repeat. Raises LotusError."""
-        return [load_run(path) for path in self.directories(setting)]
+        return [load_run(path, self._trust) for path in self.directories(setting)]
 
 
 def is_sweep(path: str | os.PathLike[str]) -> bool:
@@ -80,9 +81,9 @@ def is_sweep(path: str | os.PathLike[str]) -> bool:
     return os.path.isfile(Path(path) / NAME)
 
 
-def load(path: str | os.PathLike[str]) -> Sweep:
-    """Read the directory of a sweep. Raises LotusError."""
-    return Sweep(path)
+def load(path: str | os.PathLike[str], trust: bool = False) -> Sweep:
+    """Read the directory of a sweep; `trust`: as for its runs. Raises LotusError."""
+    return Sweep(path, trust)
 
 
 def write(path: Path, manifest: Mapping[str, Any]) -> None:
