@@ -339,7 +339,7 @@ class _Waits:
     rows: Ints
     start_ns: Ints
     at_home: bool  # batches are fetched in them
-    taken: int = 0
+    taken: int = field(default=0, init=False)
 
     def take(self, until_ns: int) -> Ints:
         first = self.taken

@@ -119,14 +119,6 @@ def summarise_functions(evidence: AttachEvidence) -> FunctionSummary | None:
     )
 
 
-def matched_samples(evidence: AttachEvidence) -> Ints:
-    """Return for each of `functions.moments` (n,) its row of `functions.samples`, or NONE."""
-    if evidence.functions is None:
-        return np.zeros(0, np.int64)
-    joined = _Join(_named(evidence.functions))
-    return joined.at(joined.offset()[0])
-
-
 def _named(seen: FunctionEvidence) -> FunctionEvidence:
     """Return the evidence with names as they are shown; functions of one name become one."""
     pairs = [

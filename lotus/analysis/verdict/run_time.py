@@ -17,6 +17,7 @@ STARTUP, WAIT, STEP, SHUTDOWN = "start-up", "wait", "step", "shut-down"
 FIRST_STEP = "first-step"
 OUTSIDE = (IMPORTS, SETUP, BETWEEN, AFTER)
 MOST_PARTS = 8  # of a short chart
+_LEAST_SHARE = 0.01  # of the wall time, of a part of it
 
 
 @dataclass(frozen=True)
@@ -188,11 +189,11 @@ def _without(parts: list[RunPart], over: float) -> list[RunPart]:
 START, EDGES, REST = "start", "edges", "rest"
 
 
-def condensed(time: RunTime, most: int = MOST_PARTS, least: float = 0.01) -> list[RunPart]:
+def condensed(time: RunTime, most: int = MOST_PARTS) -> list[RunPart]:
     """Return the parts for a short chart, in the order of a run; they add up to its wall time.
 
     `start` is imports and set-up, `edges` start-up and shut-down of a loader's loops. What is less
-    than `least` of the wall time, or beyond `most` parts, is `rest`.
+    than 1 % of the wall time, or beyond `most` parts, is `rest`.
     """
     merged = {IMPORTS: START, SETUP: START, STARTUP: EDGES, SHUTDOWN: EDGES}
     sums: dict[tuple[str, int], float] = {}
@@ -200,7 +201,7 @@ def condensed(time: RunTime, most: int = MOST_PARTS, least: float = 0.01) -> lis
         key = (merged.get(part.kind, part.kind), part.loader)
         sums[key] = sums.get(key, 0.0) + part.ns
     largest = sorted(sums, key=lambda key: -sums[key])[: most - 1]
-    kept = {key for key in largest if sums[key] >= least * time.wall_ns}
+    kept = {key for key in largest if sums[key] >= _LEAST_SHARE * time.wall_ns}
     parts = [RunPart(*key, ns=ns) for key, ns in sums.items() if key in kept]
     rest = sum(ns for key, ns in sums.items() if key not in kept)
     return [*parts, *([RunPart(REST, -1, rest)] if rest > 0 else [])]

@@ -335,11 +335,11 @@ def _below(pid: int, children: Mapping[int, list[int]]) -> list[int]:
     return result
 
 
-def read_processes(proc: Path = Path("/proc")) -> dict[int, ProcessFacts]:
+def read_processes() -> dict[int, ProcessFacts]:
     """Return all visible processes by process id."""
     result = {}
-    for name in os.listdir(proc):
-        if name.isdecimal() and (facts := read_process(int(name), proc)) is not None:
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and (facts := read_process(int(name))) is not None:
             result[facts.pid] = facts
     return result
 

@@ -85,20 +85,6 @@ class ManyFetcher(Fetcher):
         return self.collate_fn(self.dataset.__getitems__(indices))
 
 
-class StreamFetcher:
-    """What lotus uses of torch's _IterableDatasetFetcher."""
-
-    auto_collation = True
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-        self.dataset_iter = iter(dataset)
-        self.collate_fn = tuple
-
-    def fetch(self, indices: Any) -> Any:
-        return self.collate_fn([next(self.dataset_iter) for _ in indices])
-
-
 def recorded(path: Path, hooks: str) -> tuple[list[Any], dict[str, Any]]:
     """(batches, all of the record that does not tell times) of three loaders."""
     fetches = Fetches(path, hooks=hooks, every="3")
