@@ -21,13 +21,11 @@ from native_map.events.spelling import OTHER_EVENTS, SETS, parse
 class Choice:
     """Groups of events to count: those of a group are opened together, the first as leader.
 
-    `multiplexed` is the number of groups that need counters and so take turns: if above 1, each
-    counts about 1/multiplexed of the time, and an event of several groups is the mean of its scaled
-    counts. `notes` are sentences on what was left out, and why.
+    Several groups take turns: each of n counts about 1/n of the time, and an event of several is
+    the mean of its scaled counts. `notes` are sentences on what was left out, and why.
     """
 
     groups: tuple[tuple[Event, ...], ...]
-    multiplexed: int
     notes: tuple[str, ...]
 
     @property
@@ -100,7 +98,7 @@ def choose(
             reason = "no hardware counters" if fits <= 0 else "no hardware event counts correctly"
             notes.append(f"{reason}: software events only")
         return Choice(
-            (tuple(_unique([*software, *generic.SOFTWARE_SET.events])),), 1, (*_unique(notes),)
+            (tuple(_unique([*software, *generic.SOFTWARE_SET.events])),), (*_unique(notes),)
         )
     # Hardware leads: perf metrics need their own leader, and the kernel moves a group that
     # a software event leads.
@@ -111,7 +109,7 @@ def choose(
             f"{len(groups)} groups take turns on {fits} counters: each counts about "
             f"1/{len(groups)} of the time and is scaled; short operations get few of them"
         )
-    return Choice(tuple(groups), len(groups), (*_unique(notes),))
+    return Choice(tuple(groups), (*_unique(notes),))
 
 
 def _is_hardware(known: EventTable, word: str) -> bool:

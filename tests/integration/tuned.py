@@ -66,8 +66,8 @@ def search(program):
 done = None
 try:
     done = tuning.tune(sys.argv[2:], search, output=Path("tuned.json"), **asked["options"])
-    truth["problem"], truth["applied"] = done.problem, done.applied
-    truth["ended_by_us"], truth["found"] = done.ended_by_us, done.result is not None
+    truth["problem"], truth["ended_by_us"] = done.problem, done.ended_by_us
+    truth["found"] = done.result is not None
     if done.result is not None:
         truth["interrupted"] = done.result.interrupted
 except LotusError as error:

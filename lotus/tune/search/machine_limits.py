@@ -21,7 +21,6 @@ class MachineLimits:
     memory: Headroom | None  # None: not known
     shm: Headroom | None  # None: there is no /dev/shm
     descriptors: int | None  # that one process may still open; None: no limit
-    local_ranks: int = 1
 
 
 def read(
@@ -46,7 +45,6 @@ def read(
         memory=shared(memory_headroom.memory(root), ranks),
         shm=shared(shared_memory(root / "dev/shm"), ranks),
         descriptors=descriptors(pid),
-        local_ranks=ranks,
     )
 
 

@@ -48,7 +48,6 @@ class SafetyVerdict:
     """The reasons against trying a setting, and what could not be checked."""
 
     setting: Setting
-    need: Need | None  # None: not known
     reasons: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -67,7 +66,7 @@ def judge(setting: Setting, costs: ResourceCosts, limits: MachineLimits) -> Safe
             f"the memory of a worker under {setting.start_method} is not known: only workers "
             f"under {costs.start_method} were measured, and not the main process"
         )
-        return SafetyVerdict(setting, None, reasons=(why,))
+        return SafetyVerdict(setting, reasons=(why,))
     reasons, unknown = [], []
     if limits.memory is None:
         unknown.append("how much memory is free is not known")
@@ -83,7 +82,7 @@ def judge(setting: Setting, costs: ResourceCosts, limits: MachineLimits) -> Safe
             unknown.append("how many descriptors a batch needs is not known")
         elif need.descriptors > limits.descriptors - DESCRIPTOR_MARGIN:
             reasons.append(_descriptor_reason(setting, costs, need, limits.descriptors))
-    return SafetyVerdict(setting, need, tuple(reasons), tuple(unknown))
+    return SafetyVerdict(setting, tuple(reasons), tuple(unknown))
 
 
 def predict(setting: Setting, costs: ResourceCosts) -> Need | None:

@@ -81,7 +81,6 @@ class Tuning:
     outcome: ProgramOutcome
     problem: str = ""  # why there is no result, or why it is incomplete
     ended_by_us: bool = False
-    applied: bool = False
     written: Path | None = None  # the file of the result
     unwritten: str = ""  # why the file differs from the requested one, or there is none
 
@@ -332,7 +331,6 @@ class _Beside(threading.Thread):
             outcome,
             problem,
             ended_by_us=self._last == "end",
-            applied=self._last == "apply",
             written=self._written,
             unwritten=self._unwritten,
         )

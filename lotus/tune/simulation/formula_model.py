@@ -92,7 +92,6 @@ class SettingPrediction:
     batches_per_s: float
     low: float  # the worst case of scaling and queue
     high: float  # their best case: no trial can exceed it if the times are right
-    bottleneck: str  # "workers", "cores", "pipe", "pin thread" or "consumer"
     first_batch_s: float
     setup_s: float  # per epoch with new workers: the first batch and the end of the workers
     fetch_s: float = 0.0  # a worker's time for a batch
@@ -143,7 +142,6 @@ def predict(
         batches_per_s=expected,
         low=min(pessimist, expected),
         high=max(optimist, expected),
-        bottleneck=min(rates, key=lambda name: rates[name]),
         first_batch_s=first,
         setup_s=first + stages.shutdown_s * ends,
         fetch_s=fetch * slow + stages.wait_s,

@@ -96,8 +96,7 @@ class _Simulation:
         nan = math.nan
         self.worker_of = [-1] * total
         self.fetch_start, self.made = [nan] * total, [nan] * total
-        self.arrival, self.wait_start = [nan] * total, [nan] * total
-        self.taken = [nan] * total
+        self.arrival, self.taken = [nan] * total, [nan] * total
         self.order: list[int] = []
         self.in_flight = self.peak = 0
         self.in_flight_bytes = self.peak_bytes = 0.0
@@ -161,7 +160,7 @@ class _Simulation:
         """Run one epoch without workers."""
         loop, work = self.loop, self.work
         for batch in range(first, first + self.batches):
-            self.wait_start[batch] = self.fetch_start[batch] = loop.now
+            self.fetch_start[batch] = loop.now
             if fresh:
                 yield self.cpu, work.first_ns, 1.0
                 fresh = False
@@ -207,7 +206,6 @@ class _Simulation:
             give()
         early: set[int] = set()
         for wanted in range(first, end):
-            self.wait_start[wanted] = loop.now
             while True:
                 if wanted in early:
                     early.remove(wanted)
@@ -221,8 +219,6 @@ class _Simulation:
                 if batch == wanted or not in_order:
                     break
                 early.add(batch)
-            if batch != wanted:  # not in order: the wait belongs to the batch that came
-                self.wait_start[batch] = self.wait_start[wanted]
             tasks[self.worker_of[batch]] -= 1
             give()
             self._take(batch)
@@ -327,7 +323,6 @@ class _Simulation:
                 fetch_start_ns=np.array(self.fetch_start),
                 made_ns=np.array(self.made),
                 arrival_ns=np.array(self.arrival),
-                wait_start_ns=np.array(self.wait_start),
                 taken_ns=taken,
                 order=order,
             ),

@@ -97,7 +97,6 @@ class BatchTimeline:
     fetch_start_ns: Floats
     made_ns: Floats  # fetched, collated and pickled
     arrival_ns: Floats  # received by the main process
-    wait_start_ns: Floats
     taken_ns: Floats  # `next` returned it
     order: npt.NDArray[np.int64]  # batch numbers in the order in which they were taken
 
