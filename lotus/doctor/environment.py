@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,8 +103,6 @@ class OptionalTools:
 
     py_spy: str | None = None
     demangler: bool = False  # libstdc++ or another library that demangles C++ names
-    perf_binding: str | None = None  # of this interpreter's ABI
-    other_bindings: tuple[str, ...] = ()
     # Other distributions with a package `lotus`, and version: in the folder of lotus, elsewhere.
     namesakes: tuple[str, ...] = ()
     hidden_namesakes: tuple[str, ...] = ()
@@ -281,23 +278,7 @@ def library(package: str, path: Path, debug: Path = Path("/usr/lib/debug")) -> L
 
 def helpers() -> OptionalTools:
     """Return the optional programs and packages that are installed."""
-    bindings = [
-        file
-        for folder in (
-            "/usr/lib/python3/dist-packages",
-            *_list_paths("/usr/lib*/python3*/*-packages"),
-        )
-        for file in sorted(Path(folder).glob("perf*.so"))
-    ]
-    suffix = sysconfig.get_config_var("EXT_SUFFIX") or ""
-    own = next((str(file) for file in bindings if file.name == f"perf{suffix}"), None)
-    return OptionalTools(
-        py_spy_program.find(),
-        _has_demangler(),
-        own,
-        tuple(sorted({str(file) for file in bindings if str(file) != own})),
-        *namesakes(),
-    )
+    return OptionalTools(py_spy_program.find(), _has_demangler(), *namesakes())
 
 
 def namesakes(
@@ -342,10 +323,6 @@ def _free(folder: Path) -> int | None:
         return shutil.disk_usage(folder).free
     except OSError:
         return None
-
-
-def _list_paths(pattern: str) -> list[str]:
-    return sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")))
 
 
 def _ask(command: Sequence[str]) -> tuple[int | None, str, str]:

@@ -14,7 +14,7 @@ from lotus.hardware.event_selection import choose
 from lotus.hardware.sampling_probe import sampling_event
 from lotus.inside.common.perf_event import Event
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def test_it_says_first_what_can_be_measured_and_ends_well():
 
 def test_the_document_agrees_with_what_the_kernel_does():
     answer = document(doctor("--json"))
-    assert answer["schema"] == 1
+    assert answer["schema"] == 2
     try:
         os.close(perf_event.open_event(CPU_CLOCK))
         opens = True

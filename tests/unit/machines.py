@@ -56,7 +56,7 @@ WHOLE = MachineFacts(
     Chosen("amd_zen5", ((CYCLES,),), True, ()),
     ("cycles:u", 997, "hardware cycles"),
     Python("/usr/bin/python", "3.11.2", (Library("torch", "/t/libtorch_cpu.so", "all", True),)),
-    OptionalTools("/usr/bin/py-spy", True, "/usr/lib/python3/dist-packages/perf.so"),
+    OptionalTools("/usr/bin/py-spy", True),
     Room(8 << 30, 100 << 30, "/home/me"),
 )
 NO_PMU = dataclasses.replace(

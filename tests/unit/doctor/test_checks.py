@@ -452,7 +452,7 @@ def test_what_a_machine_calls_itself_cannot_steer_a_terminal():
 
 def test_the_document_is_json_with_the_facts():
     document = json.loads(json.dumps(examination.report(WHOLE).document()))
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert set(document["summary"]) == {"counting", "sampling", "top-down"}
     assert document["facts"]["survey"]["capacity"]["right"] == 6
     assert document["facts"]["survey"]["hardware"][0]["event"]["name"] == "cycles"

@@ -66,7 +66,7 @@ def test_a_root_with_nothing_in_it_is_no_error(tmp_path: Path):
     facts = environment.system(tmp_path, {})
     assert (facts.paranoid, facts.container, facts.virtual, facts.pmus) == (None, "", "", ())
     report = examination.report(dataclasses.replace(WHOLE, system=facts))
-    assert json.loads(json.dumps(report.document()))["schema"] == 1
+    assert json.loads(json.dumps(report.document()))["schema"] == 2
 
 
 def test_kubernetes_is_known_by_its_environment(tmp_path: Path):
