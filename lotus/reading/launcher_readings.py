@@ -42,6 +42,7 @@ COLUMNS = {
         "own_ns",
         "kept_cpu_ns",
         "own_system_ns",
+        "own_minor_faults",
         "own_copied_bytes",
         "own_copies",
     ),

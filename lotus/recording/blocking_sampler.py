@@ -157,6 +157,7 @@ class BlockingSampler:
             used.wall_ns,
             self._kept.cpu_ns(process, self._batch_processes),
             used.system_ns,
+            used.minor_faults,
             used.copied_bytes,
             used.copies,
         ]

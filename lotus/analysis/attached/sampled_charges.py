@@ -30,7 +30,7 @@ from lotus.analysis.verdict.advice.circumstances import Circumstances
 from lotus.analysis.verdict.advice.resources import Resources
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
-from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRAINING_STEP
+from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
 from lotus.analysis.verdict.causes.memory import charges_of
@@ -45,6 +45,7 @@ from lotus.analysis.verdict.causes.threads import (
     WORKER_THREADS,
     crowd_evidence,
 )
+from lotus.analysis.verdict.causes.training_step import TRAINING_STEP
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, SENDING
 from lotus.analysis.verdict.causes.work import COLLATE, DATASET, OPERATION
 from lotus.analysis.verdict.loop_time.ledger import COLD_SHARE

@@ -1,4 +1,4 @@
-"""The time that the processes which make batches spend in the kernel, and for what.
+"""The time that making batches, and training steps, spend in the kernel, and for what.
 
 A page of memory that malloc obtains from the kernel is mapped and cleared where it is first used: a
 page fault. malloc keeps what is freed, but for arrays above a threshold (32 MiB at most by default
@@ -6,7 +6,7 @@ in glibc), which it maps anew each time.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,37 +19,64 @@ _MOSTLY = 0.8  # of a process's CPU time: the rest hardly changes its share
 # What reading and writing takes at most. Of a file in the page cache, 0.1 ns a byte and 0.25 us a
 # call were measured (a virtual machine, Intel Xeon).
 _COPY_NS_PER_BYTE, _NS_PER_COPY = 0.3, 2000.0
+# What a page fault takes at least, with the clearing and the return of its page: 1.0 to 2.0 us were
+# measured there.
+_NS_PER_FAULT = 250.0
 
 
 @dataclass(frozen=True)
 class KernelTime:
-    """`share`: the kernel's part of the CPU time of the processes that make batches, 0 to 1.
+    """`share`: the kernel's part of the CPU time of the processes that do some work, 0 to 1.
 
-    `of_copies`: the part of that which reading and writing takes at most, 0 to 1; an estimate.
-    `faults`: page faults a batch, without those for the memory in which it is sent. NaN: not known.
+    `of_copies`: the part of that which reading and writing takes at most, 0 to 1; `of_faults`: that
+    which page faults take at least; both are estimates. `faults`: page faults in the making of a
+    batch, without those for the memory in which it is sent, or in a training step. NaN: not known.
     """
 
     share: float = math.nan
     of_copies: float = math.nan
+    of_faults: float = math.nan
     faults: float = math.nan
 
 
-def kernel_time(scope: Scope) -> KernelTime:
+def making_kernel_time(scope: Scope) -> KernelTime:
     """Return the kernel's part of the making of a loader's batches."""
-    batches, readings = scope.batches, scope.children
-    in_worker = integer(readings, "worker") >= 0
+    batches = scope.batches
+    in_workers = scope.num_workers > 0
+    own = None if in_workers else total(number(batches, "process_cpu_ns"))
+    kernel = _kernel_time(scope, in_workers, own)
+    sent = np.nan_to_num(number(batches, "bytes")) / _PAGE_BYTES
+    faults = mean(np.maximum(number(batches, "minor_faults") - sent, 0.0))
+    return replace(kernel, faults=faults)
+
+
+def step_kernel_time(scope: Scope) -> KernelTime:
+    """Return the kernel's part of a loop's training steps."""
+    cpu_ns = number(scope.waits, "step_process_cpu_ns")
+    kernel = _kernel_time(scope, False, total(cpu_ns))
+    return replace(kernel, faults=ratio(kernel.faults, int((cpu_ns >= 0).sum())))
+
+
+def _kernel_time(scope: Scope, in_workers: bool, own_ns: float | None) -> KernelTime:
+    """Return that of the workers or main processes, with all of their page faults.
+
+    `own_ns`: CPU time of the work in question, if the processes do something else as well: nothing
+    is known then of work that has not nearly all of their time.
+    """
+    readings = scope.children
     used, system = number(readings, "own_cpu_ns"), number(readings, "own_system_ns")
-    mine = (in_worker == (scope.num_workers > 0)) & (used > 0) & (system >= 0)
+    mine = ((integer(readings, "worker") >= 0) == in_workers) & (used > 0) & (system >= 0)
     cpu_ns, system_ns = total(used[mine]), total(system[mine])
-    made_ns = total(number(batches, "process_cpu_ns"))
-    if cpu_ns < _LEAST_CPU_NS or (not scope.num_workers and made_ns < _MOSTLY * cpu_ns):
+    if cpu_ns < _LEAST_CPU_NS or (own_ns is not None and not own_ns >= _MOSTLY * cpu_ns):
         return KernelTime()
-    copied, copies = (number(readings, f"own_{name}")[mine] for name in ("copied_bytes", "copies"))
+    faults, copied, copies = (
+        number(readings, f"own_{name}")[mine] for name in ("minor_faults", "copied_bytes", "copies")
+    )
     known = (copied >= 0).all() and (copies >= 0).all()
     copying = _COPY_NS_PER_BYTE * total(copied) + _NS_PER_COPY * total(copies)
-    sent = np.nan_to_num(number(batches, "bytes")) / _PAGE_BYTES
     return KernelTime(
         share=ratio(system_ns, cpu_ns),
         of_copies=min(ratio(copying, system_ns), 1.0) if known else math.nan,
-        faults=mean(np.maximum(number(batches, "minor_faults") - sent, 0.0)),
+        of_faults=min(ratio(_NS_PER_FAULT * total(faults), system_ns), 1.0),
+        faults=total(faults) if (faults >= 0).all() else math.nan,
     )

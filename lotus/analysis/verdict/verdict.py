@@ -28,12 +28,13 @@ from lotus.analysis.verdict.causes.cause_row import (
     Charge,
     Evidence,
 )
-from lotus.analysis.verdict.causes.edges import REST, TRACING, TRAINING_STEP
+from lotus.analysis.verdict.causes.edges import REST
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
 from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
+from lotus.analysis.verdict.causes.training_step import TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.analysis.verdict.causes.waiting import blocked_at
 from lotus.analysis.verdict.parts_of_loop import (

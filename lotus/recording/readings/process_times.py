@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-_USER_TIME = 11  # its place in /proc/PID/stat after the name; after it, system time
+# Their places in /proc/PID/stat after the name; after user time, system time.
+_MINOR_FAULTS, _USER_TIME = 7, 11
 _PERIOD_NS = 500_000_000
 
 
@@ -15,13 +16,14 @@ class Used:
     """What a process used between two readings; -1: it was not read twice, or is not known.
 
     `cpu_ns`: all threads' time on a core, `system_ns` of it in the kernel; `wall_ns`: by the clock.
-    `copied_bytes`, `copies`: what it read and wrote by system calls, whether or not from a disk,
-    and the number of these calls.
+    `minor_faults`: page faults that read from no storage. `copied_bytes`, `copies`: what it read
+    and wrote by system calls, whether or not from a disk, and the number of these calls.
     """
 
     cpu_ns: int = -1
     wall_ns: int = -1
     system_ns: int = -1
+    minor_faults: int = -1
     copied_bytes: int = -1
     copies: int = -1
 
@@ -29,7 +31,7 @@ class Used:
 @dataclass
 class _Readings:
     first_ns: int
-    first: tuple[int, ...]  # ns in user space, ns in the kernel, and as _copied returns
+    first: tuple[int, ...]  # as _counted and _copied return
     last_ns: int
     last: tuple[int, ...]
 
@@ -46,7 +48,7 @@ class ProcessTimes:
         if known is not None and now - known.last_ns < _PERIOD_NS:
             return False
         with contextlib.suppress(OSError, ValueError, IndexError):
-            used = *_cpu_times(process[0]), *_copied(process[0])
+            used = *_counted(process[0]), *_copied(process[0])
             if known is None:
                 self.processes[process] = _Readings(now, used, now, used)
             else:
@@ -59,25 +61,28 @@ class ProcessTimes:
         known = self.processes.get(process)
         if known is None or known.last_ns == known.first_ns:
             return Used()
-        user, system, copied, copies = (
+        user, system, faults, copied, copies = (
             last - first if min(first, last) >= 0 else -1
             for first, last in zip(known.first, known.last, strict=True)
         )
         wall = known.last_ns - known.first_ns
-        return Used(user + system, wall, system, copied, copies)
+        return Used(user + system, wall, system, faults, copied, copies)
 
 
 def cpu_ns(pid: int) -> int:
     """Return the CPU time of a process's threads, ns. Raises OSError, ValueError, IndexError."""
-    return sum(_cpu_times(pid))
+    user, system, _ = _counted(pid)
+    return user + system
 
 
-def _cpu_times(pid: int) -> tuple[int, int]:
-    """Return the same in two parts: in user space, and in the kernel."""
+def _counted(pid: int) -> tuple[int, int, int]:
+    """Return a process's time on a core in user space and in the kernel, ns, and minor faults."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b") ")[2].split()
-    user, system = fields[_USER_TIME], fields[_USER_TIME + 1]
-    return int(user) * _TICK_NS, int(system) * _TICK_NS
+    user, system, faults = (
+        int(fields[place]) for place in (_USER_TIME, _USER_TIME + 1, _MINOR_FAULTS)
+    )
+    return user * _TICK_NS, system * _TICK_NS, faults
 
 
 def _copied(pid: int) -> tuple[int, int]:

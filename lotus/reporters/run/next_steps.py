@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP, TRAINING_STEP
+from lotus.analysis.verdict.causes.edges import SHUTDOWN, STARTUP
 from lotus.analysis.verdict.causes.threads import OTHERS
+from lotus.analysis.verdict.causes.training_step import TRAINING_STEP
 from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.reporters.run import trial
 

@@ -11,6 +11,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -21,13 +22,21 @@ from tools.bench.provenance import header
 
 PROGRAM = Path(__file__).with_name("new_memory_train.py")
 CASES = [
-    [library, "--mib", mib, "--workers", workers]
-    for library in ("numpy", "torch")
-    for mib, workers in (("54", "2"), ("54", "0"), ("8", "2"))
+    (library, "--mib", mib, "--workers", workers)
+    for library, mib, workers in (
+        ("numpy", "54", "2"),
+        ("numpy", "54", "0"),
+        ("numpy", "8", "2"),
+        ("torch", "54", "2"),
+        ("torch", "54", "0"),
+        ("torch", "8", "2"),
+        ("steps", "98", "1"),
+        ("steps", "12", "1"),
+    )
 ]
 
 
-def seconds(words: list[str], variables: dict[str, str]) -> float:
+def seconds(words: Sequence[str], variables: dict[str, str]) -> float:
     completed = subprocess.run(
         [sys.executable, str(PROGRAM), *words],
         env={**os.environ, **variables},
@@ -38,7 +47,7 @@ def seconds(words: list[str], variables: dict[str, str]) -> float:
     return float(completed.stdout.split()[-1])
 
 
-def compare(words: list[str], rounds: int) -> str:
+def compare(words: Sequence[str], rounds: int) -> str:
     durations: dict[bool, list[float]] = {False: [], True: []}
     for turn in range(rounds):
         kinds = [False, True]
@@ -53,10 +62,13 @@ def compare(words: list[str], rounds: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=("numpy", "torch", "steps"))
     options = parser.parse_args()
     print(header(torch, f", load {os.getloadavg()[0]:.0f}"))
     print(f"{'library, MiB, workers':24} {'as it is, s':22} {'malloc keeps, s':22} times as fast")
     for words in CASES:
+        if options.only not in (None, words[0]):
+            continue
         name = f"{words[0]} {words[2]} {words[4]}"
         print(f"{name:24} {compare(words, options.rounds)}", flush=True)
 

@@ -1,6 +1,6 @@
-"""Iterates a loader whose samples are computed from large arrays, and prints its seconds.
+"""Computes samples, or training steps, with large arrays, and prints the seconds of its loop.
 
-python tools/bench/gains/new_memory_train.py numpy|torch [--mib 54] [--workers 2] [--epochs 3]
+python tools/bench/gains/new_memory_train.py numpy|torch|steps [--mib 54] [--workers 2]
 """
 
 import argparse
@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 SAMPLES, BATCH, STEP_S = 24, 2, 0.02
@@ -34,21 +35,40 @@ class Volumes(Dataset[torch.Tensor]):
         return torch.as_tensor(volume[::4, ::4, ::4]).clone()
 
 
+class Pictures(Dataset[torch.Tensor]):
+    """Pictures that take no time to make."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((3, 224, 224), float(index))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("library", choices=("numpy", "torch"))
-    parser.add_argument("--mib", type=float, default=54)
+    parser.add_argument("library", choices=("numpy", "torch", "steps"))
+    parser.add_argument("--mib", type=float, default=54, help="size of an array")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    data = Volumes(options.mib, options.library == "torch")
+    data: Dataset[torch.Tensor] = Pictures()
+    batch = max(1, round(options.mib / 6.125))  # a feature map of 32 x 224 x 224 is of 6.1 MiB
+    if options.library != "steps":
+        data, batch = Volumes(options.mib, options.library == "torch"), BATCH
     kept = options.workers > 0
-    loader = DataLoader(data, BATCH, num_workers=options.workers, persistent_workers=kept)
+    loader = DataLoader(data, batch, num_workers=options.workers, persistent_workers=kept)
+    model = nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU()
+    )
     begin = time.perf_counter()
     for _ in range(options.epochs):
-        for _ in loader:
-            time.sleep(STEP_S)  # in place of a model on an accelerator
+        for samples in loader:
+            if options.library == "steps":
+                model(samples).mean().backward()
+            else:
+                time.sleep(STEP_S)  # in place of a model on an accelerator
     print(f"seconds {time.perf_counter() - begin:.3f}")
 
 

@@ -8,7 +8,7 @@ which worker is slower.
 
 from lotus.analysis.verdict.causes.cause_row import CauseRow
 from lotus.analysis.verdict.causes.costly_batches import SLOW_BATCHES
-from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP, TRACING, TRAINING_STEP
+from lotus.analysis.verdict.causes.edges import REST, SHUTDOWN, STARTUP
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER, STEP_HELD
 from lotus.analysis.verdict.causes.loader_state import SNAPSHOTS
 from lotus.analysis.verdict.causes.memory import MEMORY
@@ -20,6 +20,7 @@ from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED, UNE
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES, STEP_DELAY
 from lotus.analysis.verdict.causes.storage import COLD_FILES, SWAPPED_OUT
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
+from lotus.analysis.verdict.causes.training_step import TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
 from lotus.analysis.verdict.causes.work import COLLATE, DATASET, FETCH, OPERATION
 

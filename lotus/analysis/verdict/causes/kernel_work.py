@@ -1,61 +1,82 @@
-"""Work on batches whose time is spent in the kernel: as evidence, in words, and what helps."""
+"""Work whose time is spent in the kernel, on batches or in steps: evidence, words and advice."""
 
-from lotus.analysis.machine.kernel_time import KernelTime
+from lotus.analysis.common.scope import Scope
+from lotus.analysis.machine.kernel_time import KernelTime, making_kernel_time, step_kernel_time
 from lotus.analysis.verdict.causes.cause_row import Charge, Evidence
 from lotus.common.formatting import amount, share
 
 _MUCH = 0.25  # of the CPU time
 _MOST = 0.5  # of the making of batches: less may not be what the kernel works for
 _LITTLE = 0.25  # of the kernel's time
-_MANY = 1000  # page faults a batch
-SHARE, OF_COPIES, FAULTS = "kernel_share", "copies_share", "page_faults"
+_MANY = 1000  # page faults a batch or step
+# Of the kernel's time in steps, which may wait for a device in it.
+_PART = 0.1
+SHARE, OF_COPIES, OF_FAULTS = "kernel_share", "copies_share", "page_faults_share"
+FAULTS = "page_faults"
 KERNEL_FACTS = {
-    SHARE: "The kernel's part of the CPU time of the processes that make batches, 0 to 1.",
+    SHARE: "The kernel's part of the CPU time of the processes that do this work, 0 to 1.",
     OF_COPIES: "The part of the kernel's time that reading and writing takes at most, 0 to 1.",
-    FAULTS: "Page faults a batch, without those for the memory in which it is sent.",
+    OF_FAULTS: "The part of the kernel's time that page faults take at least, 0 to 1.",
+    FAULTS: "Page faults a batch or step; of a batch, without those for the memory that is sent.",
 }
 # glibc's malloc then maps no array by itself, and returns memory only above 16 GiB.
 # What that gains: docs/gains.md.
 KEEPS_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 << 30)}
 
 
-def kernel_evidence(kernel: KernelTime, fetch_share: float) -> dict[str, float]:
+def of_making(scope: Scope, fetch_share: float) -> dict[str, float]:
     """Return evidence of work that takes `fetch_share` (0 to 1) of the making of batches.
 
     Empty where the kernel has little of the time, or where that may be for other work.
     """
-    if not (kernel.share >= _MUCH and fetch_share >= _MOST):
+    return _evidence(making_kernel_time(scope)) if fetch_share >= _MOST else {}
+
+
+def of_steps(scope: Scope) -> dict[str, float]:
+    """Return evidence of training steps; empty where the kernel has little of their time."""
+    kernel = step_kernel_time(scope)
+    return _evidence(kernel) if kernel.of_faults >= _PART else {}
+
+
+def _evidence(kernel: KernelTime) -> dict[str, float]:
+    if not kernel.share >= _MUCH:
         return {}
-    return {SHARE: kernel.share, OF_COPIES: kernel.of_copies, FAULTS: kernel.faults}
+    return {
+        SHARE: kernel.share,
+        OF_COPIES: kernel.of_copies,
+        OF_FAULTS: kernel.of_faults,
+        FAULTS: kernel.faults,
+    }
 
 
-def kernel_reason(evidence: Evidence) -> str:
-    """Return a sentence on the kernel's part of the work, after a space; "": it has little."""
+def kernel_reason(evidence: Evidence, work: str = "making batches", unit: str = "batch") -> str:
+    """Return a sentence on the kernel's part of the work; "" if it has little."""
     if not evidence.has(SHARE):
         return ""
-    text = f" {share(evidence[SHARE])} of the CPU time of making batches was in the kernel"
+    text = f"{share(evidence[SHARE])} of the CPU time of {work} was in the kernel"
     if evidence[FAULTS] >= _MANY:
-        text += f", with {amount(evidence[FAULTS])} page faults a batch"
+        text += f", with {amount(evidence[FAULTS])} page faults a {unit}"
     if evidence[OF_COPIES] <= _LITTLE:
         return f"{text}; reading and writing was {share(evidence[OF_COPIES])} of that at most."
     return f"{text}."
 
 
-def obtains_memory(evidence: Evidence) -> bool:
-    """Return True if most of what the kernel does can only be to provide new memory."""
+def obtains_memory(charge: Charge) -> bool:
+    """Return True if most of what the kernel does can only be to provide new memory.
+
+    What else it may do for a process that computes: start threads and processes, which is seen.
+    """
+    evidence = Evidence(charge.evidence)
     return evidence[OF_COPIES] <= _LITTLE and evidence[FAULTS] >= _MANY
 
 
-def against_new_memory(charge: Charge) -> str:
-    """Return advice where memory is obtained anew for each sample, "" where it is not known to be.
-
-    What else the kernel may do for a process that computes: start threads and processes, which is
-    seen as such.
-    """
-    if not obtains_memory(Evidence(charge.evidence)):
+def against_new_memory(charge: Charge, unit: str = "sample") -> str:
+    """Return advice where memory is obtained anew for each `unit`, "" where that is not known."""
+    if not obtains_memory(charge):
         return ""
     variables = " ".join(f"{name}={value}" for name, value in KEEPS_MEMORY.items())
     return (
-        "Memory is obtained anew for each sample, and the kernel clears it page by page: try "
-        f"{variables}, with which malloc keeps what is freed, or reuse arrays (NumPy's out=). "
+        f"Memory is obtained anew for each {unit}, and the kernel clears it page by page: try "
+        f"{variables}, with which malloc keeps what is freed, or reuse arrays"
+        f"{' (out= of NumPy and torch)' if unit == 'sample' else ''}. "
     )

@@ -9,7 +9,6 @@ import numpy as np
 from lotus.analysis.batches.components import off_cpu
 from lotus.analysis.common.columns import number, ratio, total
 from lotus.analysis.common.random_names import is_random
-from lotus.analysis.machine.kernel_time import kernel_time
 from lotus.analysis.observations.looks import (
     LEAST_LOOKS,
     LOCAL_SOCKET,
@@ -41,8 +40,8 @@ from lotus.analysis.verdict.causes.kernel_work import (
     KEEPS_MEMORY,
     KERNEL_FACTS,
     against_new_memory,
-    kernel_evidence,
     kernel_reason,
+    of_making,
 )
 from lotus.analysis.verdict.causes.storage import against_reading
 from lotus.analysis.verdict.causes.waiting import (
@@ -87,7 +86,6 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
 
     def charges(ledger: Ledger) -> Iterable[Charge]:
         parts, fetch = ledger.made.components, total(ledger.made.components.fetch)
-        kernel = kernel_time(ledger.scope)
         for place, (name, its_kind) in enumerate(zip(parts.names, parts.kinds, strict=True)):
             if its_kind == kind:
                 made = total(parts.parts[:, place])
@@ -99,7 +97,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     **look_evidence(looks),
                 }
                 if not evidence["waiting_share"] > _WAITING:
-                    evidence |= kernel_evidence(kernel, evidence["fetch_share"])
+                    evidence |= of_making(ledger.scope, evidence["fetch_share"])
                 if (
                     looks.reason in (*_PACED, *_READING)
                     and evidence["fetch_share"] >= _MOST_OF_FETCH
@@ -172,7 +170,7 @@ def _reason(evidence: Evidence) -> str:
         )
     elif evidence["mutual_slowing"] <= SHARES_NONE:
         text += ". Samples took as long when fewer were made at a time"
-    return text + "." + kernel_reason(evidence)
+    return " ".join(filter(None, (f"{text}.", kernel_reason(evidence))))
 
 
 def _waits(charge: Charge, around: Circumstances) -> bool:

@@ -1,5 +1,6 @@
 """CPU time of processes, read from outside."""
 
+import mmap
 import os
 import time
 
@@ -21,6 +22,17 @@ def test_what_a_process_computes_between_two_readings_is_known(monkeypatch) -> N
     assert between.wall_ns > 0
     assert abs(between.cpu_ns - used) <= 50_000_000  # clock ticks
     assert 0 <= between.system_ns <= between.cpu_ns
+
+
+def test_page_faults_are_counted(monkeypatch) -> None:
+    monkeypatch.setattr(process_times, "_PERIOD_NS", 0)
+    times, me = ProcessTimes(), (os.getpid(), -1)
+    times.read(me)
+    pages = mmap.mmap(-1, 1000 * mmap.PAGESIZE)
+    for page in range(1000):
+        pages[page * mmap.PAGESIZE] = 1
+    times.read(me)
+    assert times.between(me).minor_faults > 0  # a kernel may map many pages at a time
 
 
 def test_what_a_process_reads_is_counted(monkeypatch, tmp_path) -> None:
@@ -58,7 +70,7 @@ def test_a_process_is_not_read_more_often_than_twice_a_second(monkeypatch) -> No
     now = [0]
     monkeypatch.setattr(process_times.time, "monotonic_ns", lambda: now[0])
     read: list[int] = []
-    monkeypatch.setattr(process_times, "_cpu_times", lambda pid: read.append(pid) or (0, 0))
+    monkeypatch.setattr(process_times, "_counted", lambda pid: read.append(pid) or (0, 0, 0))
     times = ProcessTimes()
     for now[0] in range(0, 2_000_000_000, 100_000_000):
         times.read((7, 0))

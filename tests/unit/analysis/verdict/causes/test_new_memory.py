@@ -32,6 +32,7 @@ def made_in_kernel(
             "own_ns": CPU_NS,
             "kept_cpu_ns": -1,
             "own_system_ns": int(system_share * CPU_NS),
+            "own_minor_faults": faults * len(run.batches) // max(workers, 1),
             "own_copied_bytes": copied,
             "own_copies": min(copied, 100),
         }
@@ -97,5 +98,41 @@ def test_a_main_process_counts_if_it_does_hardly_anything_else() -> None:
 
 def test_runs_of_an_older_lotus_say_nothing_of_it() -> None:
     run = made_in_kernel(0.7)
-    run.children = run.children.drop(columns=["own_system_ns", "own_copied_bytes", "own_copies"])
+    run.children = run.children.drop(
+        columns=["own_system_ns", "own_minor_faults", "own_copied_bytes", "own_copies"]
+    )
     assert "in the kernel" not in first(run).reason
+
+
+def steps_in_kernel(faults: int, step_share: float = 1.0) -> SimpleNamespace:
+    """A loop of steps that have this share of the main process's CPU time, 60 % in the kernel."""
+    run = Plan(operations={}, own=1.0, step=50.0, cores=2).run()
+    count = len(run.waits)
+    run.waits["step_process_cpu_ns"] = int(step_share * CPU_NS / count)
+    row = {"pid": int(run.waits["pid"].iloc[0]), "worker": -1, "cpu_ns": 0, "kept_cpu_ns": -1}
+    row |= {"own_cpu_ns": CPU_NS, "own_ns": CPU_NS, "own_system_ns": int(0.6 * CPU_NS)}
+    row |= {"own_minor_faults": faults * count, "own_copied_bytes": 0, "own_copies": 0}
+    run.children = pd.DataFrame([row])
+    return run
+
+
+def test_memory_of_steps_is_to_be_kept() -> None:
+    cause = first(steps_in_kernel(faults=100_000))
+    assert cause.kind == "consumer"
+    assert "60% of the CPU time of the main process was in the kernel" in cause.reason
+    assert "with 100,000 page faults a step" in cause.reason
+    assert "Memory is obtained anew for each step" in cause.advice
+    assert "MALLOC_MMAP_MAX_" in cause.remedy.environment
+
+
+@pytest.mark.parametrize(
+    ("faults", "step_share"),
+    [
+        (2_000, 1.0),  # a step that waits for a device in the kernel
+        (100_000, 0.5),  # the process does much else
+    ],
+)
+def test_steps_are_not_told_to_keep_memory_without_proof(faults: int, step_share: float) -> None:
+    cause = first(steps_in_kernel(faults, step_share))
+    assert "MALLOC" not in cause.advice
+    assert not cause.remedy.environment
