@@ -238,22 +238,23 @@ def _open_waits(run: RunLike) -> pd.DataFrame:
 
 
 def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> LoaderSummary:
-    ledger = account(scope)
-    ranks = rank_table(scope, ledger)
+    loop_account = account(scope)
+    ranks = rank_table(scope, loop_account)
     last = held_up(scope, ranks)
     judged_scope = scope if last is None else _of_rank(run, scope, last.rank)
-    judged = ledger if last is None else account(judged_scope)
-    judged_ranks = ranks if last is None else rank_table(judged_scope, judged)
-    around = circumstances(judged_scope, judged.use, judged.shares)
-    verdict = judge(judged, around)
+    judged_account = loop_account if last is None else account(judged_scope)
+    judged_ranks = ranks if last is None else rank_table(judged_scope, judged_account)
+    around = circumstances(judged_scope, judged_account.use, judged_account.shares)
+    verdict = judge(judged_account, around)
     if last is not None:
         verdict = replace(verdict, flaws=(last.sentence(), *verdict.flaws))
     return LoaderSummary(
         scope=scope,
         verdict=verdict,
         held_up=last,
-        times=_times(scope, ledger, ranks) | _limits(judged_scope, judged, judged_ranks),
-        phases=ledger.phases,
+        times=_times(scope, loop_account, ranks)
+        | _limits(judged_scope, judged_account, judged_ranks),
+        phases=loop_account.phases,
         operations=operation_table(scope),
         other_time=worker_time_table(scope),
         blocked=blocked_time(run, scope),
@@ -262,16 +263,16 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
         slow_batches=slow_batches(scope, slowest),
         batches=batch_times.batch_table(scope, threshold_ns),
         order=batch_times.order(scope),
-        account=ledger,
+        account=loop_account,
         ranks=ranks,
-        epochs=_epochs(ledger),
+        epochs=_epochs(loop_account),
         passes=passes_of(scope),
         coverage=batch_times.coverage(scope),
         core_shared=around.shared,
         empty_workers=around.shares.empty,
         counted=sample_counts.counted(scope),
         by_first_dimension=sample_counts.by_first_dimension(scope),
-        machine=machine_state(judged_scope, judged.use),
+        machine=machine_state(judged_scope, judged_account.use),
         device=device_share(scope),
     )
 
@@ -283,18 +284,18 @@ def _of_rank(run: RunLike, scope: Scope, rank: int) -> Scope:
     return replace(part, ranks=scope.ranks, cores=scope.cores)
 
 
-def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, float]:
+def _times(scope: Scope, loop_account: Account, ranks: pd.DataFrame) -> dict[str, float]:
     """Return the loop in numbers: sums over epochs and ranks; samples_per_s is of all ranks."""
-    epochs = ledger.epochs
+    epochs = loop_account.epochs
     longest = float(ranks["loop_ns"].max()) if len(ranks) else 0.0
     samples = float(ranks["samples"].sum())
     startup = number(epochs, "startup_ns")
     return {
-        "loop_ns": ledger.loop_ns,
-        "iter_ns": ledger.iter_ns,
-        "wait_ns": ledger.wait_ns,
-        "step_ns": ledger.step_ns,
-        "tail_ns": ledger.tail_ns,
+        "loop_ns": loop_account.loop_ns,
+        "iter_ns": loop_account.iter_ns,
+        "wait_ns": loop_account.wait_ns,
+        "step_ns": loop_account.step_ns,
+        "tail_ns": loop_account.tail_ns,
         "startup_mean_ns": float(np.nanmean(startup)) if (~np.isnan(startup)).any() else np.nan,
         "startup_first_ns": float(startup[0]) if len(startup) else np.nan,
         "state_dict_ns": total(number(scope.epochs, "state_dict_ns")),
@@ -307,7 +308,7 @@ def _times(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, floa
     }
 
 
-def _limits(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, float]:
+def _limits(scope: Scope, loop_account: Account, ranks: pd.DataFrame) -> dict[str, float]:
     """Return the rate of all ranks with data always ready, and the rate of making batches alone.
 
     Both are as measured beside each other, without waits. `scope`: of all ranks, or of the one for
@@ -318,13 +319,15 @@ def _limits(scope: Scope, ledger: Account, ranks: pd.DataFrame) -> dict[str, flo
     made = number(scope.batches, "size")[number(scope.batches, "fetch_ns") > 0]
     fetching = making_time(scope) / max(scope.num_workers, 1)
     return {
-        "step_limit_samples_per_s": ratio(samples * 1e9 * several, ledger.step_ns - ledger.own_ns),
+        "step_limit_samples_per_s": ratio(
+            samples * 1e9 * several, loop_account.step_ns - loop_account.own_ns
+        ),
         "input_limit_samples_per_s": ratio(total(made) * 1e9 * several, fetching),
     }
 
 
-def _epochs(ledger: Account) -> pd.DataFrame:
+def _epochs(loop_account: Account) -> pd.DataFrame:
     """Return one row per rank and epoch: the sums of `loop_times`, start-up and shut-down."""
     names = ["rank", "epoch", "waits", "loop_ns", "iter_ns", "startup_ns", "wait_ns", "step_ns"]
     names += ["tail_ns", "shutdown_ns", "exhausted"]
-    return ledger.epochs[names].sort_values(["rank", "epoch"]).reset_index(drop=True)
+    return loop_account.epochs[names].sort_values(["rank", "epoch"]).reset_index(drop=True)
