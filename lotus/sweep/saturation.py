@@ -11,7 +11,7 @@ import numpy as np
 
 from lotus.analysis.verdict.causes.transport import HANDOVER, INDEX, PINNING, SENDING
 from lotus.analysis.verdict.loop_time.batch_making import CROWDED, SHARED
-from lotus.analysis.verdict.verdict import HIGH, MODERATE
+from lotus.analysis.verdict.parts_of_loop import HIGH, MODERATE
 from lotus.common.statistics import t_quantile
 from lotus.sweep.knee import Knee
 

@@ -36,6 +36,7 @@ from lotus.analysis.ranks.held_up import LEAST_BLOCKED, LEAST_MORE, which_rank_i
 from lotus.analysis.verdict.causes.cause_row import STEP as STEP_PART
 from lotus.analysis.verdict.causes.outliers import SLOW_WORKER
 from lotus.analysis.verdict.causes.repetition import STARVED
+from lotus.analysis.verdict.parts_of_loop import MODERATE
 from lotus.analysis.verdict.run_time import (
     AFTER,
     BETWEEN,
@@ -49,7 +50,7 @@ from lotus.analysis.verdict.run_time import (
     RunTime,
 )  # fmt: skip
 from lotus.analysis.verdict.time_outside import with_outside
-from lotus.analysis.verdict.verdict import MODERATE, STANDSTILL, Verdict, judge
+from lotus.analysis.verdict.verdict import STANDSTILL, Verdict, judge
 from lotus.common.errors import LotusError
 from lotus.common.formatting import duration, share
 from lotus.common.statistics import wilson, z_quantile

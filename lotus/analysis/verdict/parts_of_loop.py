@@ -9,6 +9,8 @@ from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import SHUTDOWN, STARTUP, STEP, WAITS
 from lotus.analysis.verdict.causes.threads import OTHERS
 
+# Waits of less than the first are no finding; of more than the second, they are a large one.
+MODERATE, HIGH = 0.05, 0.20
 _LEAST_FREE = 0.01  # of a loop: less of it is not judged by itself
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from lotus.analysis.observations.own_code import HotFunction
 from lotus.analysis.verdict.causes.outside import OUTSIDE, advice_at
+from lotus.analysis.verdict.parts_of_loop import HIGH
 from lotus.analysis.verdict.run_time import (
     AFTER,
     BETWEEN,
@@ -16,7 +17,7 @@ from lotus.analysis.verdict.run_time import (
     WAIT,
     RunTime,
 )  # fmt: skip
-from lotus.analysis.verdict.verdict import HIGH, Cause, Verdict
+from lotus.analysis.verdict.verdict import Cause, Verdict
 from lotus.common.formatting import duration, share
 
 _TITLES = {

@@ -5,7 +5,7 @@ not input-bound, up to 20 % moderately, more than 20 % highly.
 """
 
 import math
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -21,42 +21,39 @@ from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import (
     LOST_STEPS,
-    SHUTDOWN,
     STARTUP,
     STEP,
     WAITS,
     Charge,
     Evidence,
 )
-from lotus.analysis.verdict.causes.edges import REST
 from lotus.analysis.verdict.causes.interpreter import INTERPRETER
 from lotus.analysis.verdict.causes.outside import OUTSIDE_PART
-from lotus.analysis.verdict.causes.repetition import SAMPLES_TWICE, STARVED
 from lotus.analysis.verdict.causes.step_delay import KEPT_PROCESSES
-from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, STEP_THREADS, WORKER_THREADS
+from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS, WORKER_THREADS
 from lotus.analysis.verdict.causes.training_step import TRACING, TRAINING_STEP
 from lotus.analysis.verdict.causes.transport import SENDING
 from lotus.analysis.verdict.causes.waiting import blocked_at
 from lotus.analysis.verdict.parts_of_loop import (
+    HIGH,
+    MODERATE,
     PartsOfLoop,
     parts_of_loop,
     share_of,
     steady_wait_share,
     taken_ns,
 )
+from lotus.analysis.verdict.ranking import DEFECTS, ranked
 from lotus.analysis.verdict.ruled_out import LITTLE, ruled_out
 from lotus.analysis.verdict.summary_words import interval_words, summary, summary_of_hidden
 from lotus.common.formatting import duration, plural
 
-MODERATE, HIGH = 0.05, 0.20
 STANDSTILL = "standstill"  # kind of a program that was watched from outside, and did not move
 # Below this, the interval of the loop's own waits must lie above `MODERATE`, and so must these
 # waits without the time that batches are on their way from the workers: 1 to 2 ms in any loader.
 _NEAR_MODERATE = 0.10
 _WAY_NS = 2e6  # a batch: what its way from a worker takes, whatever the loader
 _BRIEF_NS = 2e9  # a start-up that comes once and takes less is no finding, however short the loop
-# Defects in how data are divided come first: what else is waited for is measured beside them.
-_DEFECTS = (SAMPLES_TWICE.kind, STARVED.kind)
 # Causes of less than this share of the loop are not worth a line.
 LEAST_SHARE = 0.002
 _OF_CORES = (WORKER_THREADS.kind, AFFINITY.kind, OTHERS.kind, KEPT_PROCESSES.kind)
@@ -200,8 +197,8 @@ def judge(books: Account, around: Circumstances) -> Verdict:
     kind, listed = decided.kind, decided.listed
     hidden = listed is not books
     # Of waits that are hidden, those at the edges are not.
-    ranked = _ranked(listed.charges, kind, 1.0 - listed.delay_share, decided.brief or hidden)
-    causes = _causes(ranked, listed, around, kind)
+    charges = ranked(listed.charges, kind, 1.0 - listed.delay_share, decided.brief or hidden)
+    causes = _causes(charges, listed, around, kind)
     return Verdict(
         kind,
         decided.degree,
@@ -217,7 +214,7 @@ def judge(books: Account, around: Circumstances) -> Verdict:
         ruled_out=tuple(ruled_out(listed, around, {cause.kind for cause in causes})),
         input_low=shares.low,
         input_high=shares.high,
-        as_large=_as_large(ranked, kind, listed, around),
+        as_large=_as_large(charges, kind, listed, around),
         without_others=hidden,
     )
 
@@ -264,9 +261,11 @@ def _decided(books: Account, around: Circumstances, shares: PartsOfLoop) -> _Pac
     return _Pacing(kind, degree, own, listed, brief, unclear)
 
 
-def _causes(ranked: list[Charge], listed: Account, around: Circumstances, kind: str) -> list[Cause]:
+def _causes(
+    charges: list[Charge], listed: Account, around: Circumstances, kind: str
+) -> list[Cause]:
     """Return the causes that are worth a line; at least one, if there is any."""
-    judged = [_cause(charge, listed, around, kind) for charge in ranked]
+    judged = [_cause(charge, listed, around, kind) for charge in charges]
     worth = [cause for cause in judged if cause.share >= LEAST_SHARE or cause.is_silent]
     return worth or judged[:1]
 
@@ -293,10 +292,10 @@ def _summary(shares: PartsOfLoop, decided: _Pacing, causes: list[Cause], hidden:
     return text
 
 
-def _as_large(ranked: list[Charge], kind: str, books: Account, around: Circumstances) -> str:
+def _as_large(charges: list[Charge], kind: str, books: Account, around: Circumstances) -> str:
     """Return the title of a second cause of waits that may be the largest; "" if none may."""
-    of_waits = [charge for charge in ranked[:2] if BY_KIND[charge.kind].part == WAITS]
-    if kind != "input-bound" or len(of_waits) < 2 or ranked[0].kind in _DEFECTS:
+    of_waits = [charge for charge in charges[:2] if BY_KIND[charge.kind].part == WAITS]
+    if kind != "input-bound" or len(of_waits) < 2 or charges[0].kind in DEFECTS:
         return ""
     first, second = of_waits
     if books.spread.larger(first, second) < _NOT_TOLD_APART:
@@ -413,54 +412,6 @@ def _came_once(epochs: pd.DataFrame) -> bool:
 def _mean(epochs: pd.DataFrame, name: str) -> float:
     """Return the mean of a time over the epochs."""
     return ratio(total(number(epochs, name)), len(epochs))
-
-
-def _ranked(charges: list[Charge], kind: str, own_part: float, brief: bool) -> list[Charge]:
-    """Sort the charges, the largest first.
-
-    The training step comes first where it sets the pace and last where it does not, except for
-    what its threads lose, which takes its place among the others. A brief start-up comes after the
-    waits. What has no record explains nothing and comes last, unless most of the waiting was broken
-    off: then nothing else is the cause.
-    """
-    waited = sum(charge.waited_ns for charge in charges if BY_KIND[charge.kind].part != STEP)
-    whole = sum(charge.ns for charge in charges)
-
-    def spent(kinds: Container[str]) -> float:
-        return sum(charge.ns for charge in charges if charge.kind in kinds)
-
-    def place(charge: Charge) -> tuple[int, float]:
-        group, part = 1, BY_KIND[charge.kind].part
-        if charge.kind in _DEFECTS and (charge.kind != STARVED.kind or kind == "input-bound"):
-            return (-1, -charge.ns)
-        if charge.kind == TRACING.kind:
-            return (3, 0.0)  # nothing that a user could change
-        row = BY_KIND[charge.kind]
-        grave = kind == "consumer-bound" and row.is_grave(charge)
-        if grave and 0.0 < HIGH * whole <= spent(row.gives_way_to):
-            grave = row.is_pressing(charge)
-        if row.silent or grave:
-            return (-1 if grave else 2, -charge.ns)
-        if kind == "start-up-bound":
-            group = 0 if part in (STARTUP, SHUTDOWN) else 1
-        if brief and part in (STARTUP, SHUTDOWN):
-            group = 2
-        if charge.kind == OTHERS.kind:
-            group = 2  # what it does to the figures is said first, as a doubt
-        if part == STEP and kind == "consumer-bound":
-            group = 0
-        elif part == STEP and charge.kind != STEP_THREADS.kind and not row.is_grave(charge):
-            group = 2
-        if charge.kind == REST.kind and charge.evidence.get("broken_off_ns", 0.0) <= waited / 2:
-            group = 3
-        # Only part of what others took of the edges and of the sending is known: assume the share
-        # that they took of the other waits.
-        partly = part in (STARTUP, SHUTDOWN) or charge.kind == SENDING.kind
-        stays = charge.kind == WORKER_THREADS.kind or (part == STEP and kind == "consumer-bound")
-        taken = 0.0 if stays else charge.taken_ns
-        return (group, (own_part if partly else 1.0) * (taken - charge.ns))
-
-    return sorted(charges, key=place)
 
 
 def _at_loader(advice: Advice, call_site: str) -> str:
