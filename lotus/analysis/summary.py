@@ -31,7 +31,7 @@ from lotus.analysis.samples.operation_statistics import (
 from lotus.analysis.samples.slow_batches import slow_batches
 from lotus.analysis.samples.slow_samples import slowest_samples
 from lotus.analysis.verdict.account import Account, account
-from lotus.analysis.verdict.advice.circumstances import circumstances
+from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes.cause_row import STEP
 from lotus.analysis.verdict.run_time import RunTime, run_time
 from lotus.analysis.verdict.time_outside import with_outside
@@ -244,8 +244,8 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
     judged_scope = scope if last is None else _of_rank(run, scope, last.rank)
     judged_account = loop_account if last is None else account(judged_scope)
     judged_ranks = ranks if last is None else rank_table(judged_scope, judged_account)
-    around = circumstances(judged_scope, judged_account.use, judged_account.shares)
-    verdict = judge(judged_account, around)
+    circumstances = circumstances_of(judged_scope, judged_account.use, judged_account.shares)
+    verdict = judge(judged_account, circumstances)
     if last is not None:
         verdict = replace(verdict, flaws=(last.sentence(), *verdict.flaws))
     return LoaderSummary(
@@ -268,8 +268,8 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
         epochs=_epochs(loop_account),
         passes=passes_of(scope),
         coverage=batch_times.coverage(scope),
-        core_shared=around.shared,
-        empty_workers=around.shares.empty,
+        core_shared=circumstances.shared,
+        empty_workers=circumstances.shares.empty,
         counted=sample_counts.counted(scope),
         by_first_dimension=sample_counts.by_first_dimension(scope),
         machine=machine_state(judged_scope, judged_account.use),

@@ -63,10 +63,10 @@ _SETTLED_NS = 2e9  # since a worker was seen first
 
 @dataclass(frozen=True)
 class SampledAccount:
-    """The account that `judge` takes, with its surroundings."""
+    """The account that `judge` takes, and the circumstances of its advice."""
 
     account: Account
-    around: Circumstances
+    circumstances: Circumstances
 
 
 def charged(seen: Sampled, shares: LoopShares, settings: LoaderSettings) -> SampledAccount:

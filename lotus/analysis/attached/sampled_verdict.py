@@ -170,7 +170,9 @@ def _loop(seen: Sampled, number: int, only: bool) -> LoopSummary:
     still = standstill(seen, whole)
     judged_part = (seen, whole) if still is None else (still.seen, still.shares)
     account = charged(*judged_part, settings)
-    judged = _cautious(_with_intervals(judge(account.account, account.around), judged_part[1]))
+    judged = _cautious(
+        _with_intervals(judge(account.account, account.circumstances), judged_part[1])
+    )
     if still is not None:
         judged = judged_still(judged, still, seen.evidence.facts)
     elif whole.begun:

@@ -45,12 +45,12 @@ class PartsOfLoop:
         return max(1.0 - self.others - self.edges_taken - self.step_taken, _LEAST_FREE)
 
 
-def parts_of_loop(books: Account, around: Circumstances) -> PartsOfLoop:
+def parts_of_loop(books: Account, circumstances: Circumstances) -> PartsOfLoop:
     """Return the shares of a loop whose time is accounted for."""
     loop, owed = books.loop_ns, _owed_ns(books)
     step, startup, shutdown = (ratio(ns, loop) for ns in owed.values())
     inputs = ratio(max(loop - sum(owed.values()), 0.0), loop)
-    low, high = (min(inputs * factor, 1.0) for factor in around.wait_spread)
+    low, high = (min(inputs * factor, 1.0) for factor in circumstances.wait_spread)
     return PartsOfLoop(
         inputs,
         startup,
@@ -59,7 +59,7 @@ def parts_of_loop(books: Account, around: Circumstances) -> PartsOfLoop:
         low,
         high,
         others=share_of(books, OTHERS.kind) + ratio(taken_ns(books, WAITS), loop),
-        step_taken=ratio(taken_ns(books, STEP), loop) if not around.workers else 0.0,
+        step_taken=ratio(taken_ns(books, STEP), loop) if not circumstances.workers else 0.0,
         edges_taken=ratio(taken_ns(books, STARTUP, SHUTDOWN), loop),
     )
 

@@ -39,21 +39,21 @@ def doubt(use: CoreUse) -> str:
     return f"The machine was busy: {others}{waited}. Measure again when it is not."
 
 
-def flaws(around: Circumstances, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:
+def flaws(circumstances: Circumstances, loop_ns: float, causes: Sequence[str]) -> Iterator[str]:
     """Yield a sentence for each flaw, whatever it costs: of processes, data, limits, memory."""
-    yield from _stolen(around.use)
-    yield from _kept_cores(around.use)
-    if around.times_read > 1:
-        yield f"Each sample comes {how_often(around.times_read, around.workers)}."
-    yield from _views(around, causes)
-    yield from _near_limits(around.resources)
-    yield from _short_memory(around.resources, loop_ns, causes)
-    yield from _few_cores(around, causes)
+    yield from _stolen(circumstances.use)
+    yield from _kept_cores(circumstances.use)
+    if circumstances.times_read > 1:
+        yield f"Each sample comes {how_often(circumstances.times_read, circumstances.workers)}."
+    yield from _views(circumstances, causes)
+    yield from _near_limits(circumstances.resources)
+    yield from _short_memory(circumstances.resources, loop_ns, causes)
+    yield from _few_cores(circumstances, causes)
 
 
-def _views(around: Circumstances, causes: Sequence[str]) -> Iterator[str]:
-    if around.views[0] > 0 and causes[:1] != [SENDING.kind]:
-        yield against_views(around)
+def _views(circumstances: Circumstances, causes: Sequence[str]) -> Iterator[str]:
+    if circumstances.views[0] > 0 and causes[:1] != [SENDING.kind]:
+        yield against_views(circumstances)
 
 
 def _stolen(use: CoreUse) -> Iterator[str]:
@@ -76,15 +76,15 @@ def _kept_cores(use: CoreUse) -> Iterator[str]:
         )
 
 
-def _few_cores(around: Circumstances, causes: Sequence[str]) -> Iterator[str]:
+def _few_cores(circumstances: Circumstances, causes: Sequence[str]) -> Iterator[str]:
     """Yield that the program waits for cores but may not use all, unless a cause says so."""
-    waits = (around.use.fetch.delay_share, around.use.step.delay_share)
+    waits = (circumstances.use.fetch.delay_share, circumstances.use.step.delay_share)
     waited = any(share >= LEAST_DELAY for share in waits)  # NaN: not measured
-    if waited and around.few_cores > 0 and _TELL_CORES.isdisjoint(causes):
+    if waited and circumstances.few_cores > 0 and _TELL_CORES.isdisjoint(causes):
         yield (
-            f"The program may use only {around.few_cores:.3g} of the machine's "
-            f"{plural(around.machine_cores, 'core')} (os.sched_setaffinity, taskset, or the CPU "
-            "limit of a container or job), and waits for these."
+            f"The program may use only {circumstances.few_cores:.3g} of the machine's "
+            f"{plural(circumstances.machine_cores, 'core')} (os.sched_setaffinity, taskset, or the "
+            "CPU limit of a container or job), and waits for these."
         )
 
 

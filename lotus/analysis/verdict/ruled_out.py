@@ -23,24 +23,26 @@ RULED_OUT = {
 }
 
 
-def ruled_out(books: Account, around: Circumstances, listed: Collection[str]) -> Iterator[str]:
+def ruled_out(
+    books: Account, circumstances: Circumstances, listed: Collection[str]
+) -> Iterator[str]:
     """Yield causes that were measured and take next to nothing, except those in `listed`."""
     charged: dict[str, float] = {}
     for charge in books.charges:
         charged[charge.kind] = charged.get(charge.kind, 0.0) + charge.ns
     unknown = set(listed)
-    if around.level == "batch" or around.partial:
+    if circumstances.level == "batch" or circumstances.partial:
         unknown.add("slow-samples")
     if PREFETCH_TOO_SMALL.kind in charged:
         unknown.add("slow-samples")  # it may be they that come in bursts
-    if around.use.full or not math.isfinite(around.use.own_share):
+    if circumstances.use.full or not math.isfinite(circumstances.use.own_share):
         unknown.add("cold-files")  # threads off their cores may wait for storage, or for a core
-    if not around.workers:
+    if not circumstances.workers:
         unknown |= set(_OF_WORKERS)
     for kind in dict.fromkeys(row.kind for row in CAUSES):
         words = "" if kind in unknown else RULED_OUT.get(kind)
         share = ratio(charged.get(kind, 0.0), books.loop_ns)
         if words and share < LITTLE:
             yield words
-    if math.isfinite(around.use.own_share) and around.use.fetch.delay_share < LITTLE:
+    if math.isfinite(circumstances.use.own_share) and circumstances.use.fetch.delay_share < LITTLE:
         yield "too few cores"

@@ -16,7 +16,7 @@ from lotus.analysis.observations.places import BlockedPlace
 from lotus.analysis.verdict import missing_cores, remarks
 from lotus.analysis.verdict.account import Account, account
 from lotus.analysis.verdict.advice.advice import Advice
-from lotus.analysis.verdict.advice.circumstances import Circumstances, circumstances
+from lotus.analysis.verdict.advice.circumstances import Circumstances, circumstances_of
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import (
@@ -181,40 +181,41 @@ class Verdict:
 def verdict(scope: Scope) -> Verdict:
     """Judge one loader's loop."""
     books = account(scope)
-    return judge(books, circumstances(scope, books.use))
+    return judge(books, circumstances_of(scope, books.use))
 
 
-def judge(books: Account, around: Circumstances) -> Verdict:
+def judge(books: Account, circumstances: Circumstances) -> Verdict:
     """Judge a loop whose time is accounted for."""
-    shares = parts_of_loop(books, around)
+    shares = parts_of_loop(books, circumstances)
     of_loop = (shares.inputs, shares.startup, shares.step, shares.shutdown)
     if not books.loop_ns > 0:
         return Verdict("unknown", "", "No batch was taken from this loader.", *of_loop, [])
-    if 0 < around.taken < _LEAST_BATCHES and not around.partial:
-        few = f"{plural(around.taken, 'batch')} {'was' if around.taken == 1 else 'were'} taken"
+    if 0 < circumstances.taken < _LEAST_BATCHES and not circumstances.partial:
+        were = "was" if circumstances.taken == 1 else "were"
+        few = f"{plural(circumstances.taken, 'batch')} {were} taken"
         return Verdict("unknown", "", f"Only {few}: too few to judge.", *of_loop, [])
-    decided = _decided(books, around, shares)
+    decided = _decided(books, circumstances, shares)
     kind, listed = decided.kind, decided.listed
     hidden = listed is not books
     # Of waits that are hidden, those at the edges are not.
     charges = ranked(listed.charges, kind, 1.0 - listed.delay_share, decided.brief or hidden)
-    causes = _causes(charges, listed, around, kind)
+    causes = _causes(charges, listed, circumstances, kind)
     return Verdict(
         kind,
         decided.degree,
         _summary(shares, decided, causes, hidden),
         *of_loop,
         causes,
-        doubt=remarks.doubt(around.use),
+        doubt=remarks.doubt(circumstances.use),
         flaws=(
             *_left_out(books),
-            *remarks.flaws(around, books.loop_ns, causes=[cause.kind for cause in causes]),
+            *remarks.flaws(circumstances, books.loop_ns, causes=[cause.kind for cause in causes]),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
-        ruled_out=tuple(ruled_out(listed, around, {cause.kind for cause in causes})),
+        ruled_out=tuple(ruled_out(listed, circumstances, {cause.kind for cause in causes})),
         input_low=shares.low,
         input_high=shares.high,
-        as_large=_as_large(charges, kind, listed, around),
+        as_large=_as_large(charges, kind, listed, circumstances),
         without_others=hidden,
     )
 
@@ -237,7 +238,7 @@ class _Pacing:
     unclear: str
 
 
-def _decided(books: Account, around: Circumstances, shares: PartsOfLoop) -> _Pacing:
+def _decided(books: Account, circumstances: Circumstances, shares: PartsOfLoop) -> _Pacing:
     """Decide what sets the pace of the loop."""
     listed, own = books, max(shares.inputs - shares.others, 0.0) / shares.free
     # Others that slow the steps down hide waits behind them: the loop without others is judged.
@@ -255,17 +256,17 @@ def _decided(books: Account, around: Circumstances, shares: PartsOfLoop) -> _Pac
     listed = listed if kind == "input-bound" else books
     unclear = ""
     if kind == "input-bound" and listed is books:
-        unclear = _unclear(degree, own, shares, books, around)
+        unclear = _unclear(degree, own, shares, books, circumstances)
     if unclear:
         kind, degree = "consumer-bound", "not"
     return _Pacing(kind, degree, own, listed, brief, unclear)
 
 
 def _causes(
-    charges: list[Charge], listed: Account, around: Circumstances, kind: str
+    charges: list[Charge], listed: Account, circumstances: Circumstances, kind: str
 ) -> list[Cause]:
     """Return the causes that are worth a line; at least one, if there is any."""
-    judged = [_cause(charge, listed, around, kind) for charge in charges]
+    judged = [_cause(charge, listed, circumstances, kind) for charge in charges]
     worth = [cause for cause in judged if cause.share >= LEAST_SHARE or cause.is_silent]
     return worth or judged[:1]
 
@@ -292,7 +293,9 @@ def _summary(shares: PartsOfLoop, decided: _Pacing, causes: list[Cause], hidden:
     return text
 
 
-def _as_large(charges: list[Charge], kind: str, books: Account, around: Circumstances) -> str:
+def _as_large(
+    charges: list[Charge], kind: str, books: Account, circumstances: Circumstances
+) -> str:
     """Return the title of a second cause of waits that may be the largest; "" if none may."""
     of_waits = [charge for charge in charges[:2] if BY_KIND[charge.kind].part == WAITS]
     if kind != "input-bound" or len(of_waits) < 2 or charges[0].kind in DEFECTS:
@@ -300,7 +303,7 @@ def _as_large(charges: list[Charge], kind: str, books: Account, around: Circumst
     first, second = of_waits
     if books.spread.larger(first, second) < _NOT_TOLD_APART:
         return ""
-    return BY_KIND[second.kind].full_title(second, around)
+    return BY_KIND[second.kind].full_title(second, circumstances)
 
 
 def _left_out(books: Account) -> Iterator[str]:
@@ -331,7 +334,7 @@ def _listed_ns(charge: Charge, books: Account) -> float:
 
 
 def _unclear(
-    degree: str, own: float, shares: PartsOfLoop, books: Account, around: Circumstances
+    degree: str, own: float, shares: PartsOfLoop, books: Account, circumstances: Circumstances
 ) -> str:
     """Return why waits of more than `MODERATE` are not said to hold up the loop; "" if they are.
 
@@ -344,12 +347,14 @@ def _unclear(
         return f", which is not significantly more than {MODERATE:.0%}"
     if moderate and _largest(books) / free < MODERATE:
         return f", and no single cause takes {MODERATE:.0%}"
-    if own - sent / free < MODERATE and (near or (moderate and _is_usual_way(books, around, free))):
+    if own - sent / free < MODERATE and (
+        near or (moderate and _is_usual_way(books, circumstances, free))
+    ):
         return f", of which {sent:.1%} is batches on their way from the workers"
     return ""
 
 
-def _is_usual_way(books: Account, around: Circumstances, free: float) -> bool:
+def _is_usual_way(books: Account, circumstances: Circumstances, free: float) -> bool:
     """Return True if sending takes its usual time and no loader setting is advised against it.
 
     Then no change of the loader makes these waits shorter. `free`: the part of the loop that other
@@ -358,7 +363,9 @@ def _is_usual_way(books: Account, around: Circumstances, free: float) -> bool:
     sent = [charge for charge in books.charges if charge.kind == SENDING.kind]
     taken = total(number(books.epochs, "waits"))
     usual = sum(charge.ns for charge in sent) * free < _WAY_NS * taken
-    return usual and not any(SENDING.advice(charge, around).remedy.setting for charge in sent)
+    return usual and not any(
+        SENDING.advice(charge, circumstances).remedy.setting for charge in sent
+    )
 
 
 def _largest(books: Account) -> float:
@@ -420,9 +427,9 @@ def _at_loader(advice: Advice, call_site: str) -> str:
     return f" The loader: {call_site}." if known and advice.remedy.of_loader else ""
 
 
-def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> Cause:
+def _cause(charge: Charge, books: Account, circumstances: Circumstances, kind: str) -> Cause:
     row = BY_KIND[charge.kind]
-    advice = row.advice(charge, around)
+    advice = row.advice(charge, circumstances)
     waited = books.loop_ns - books.step_ns
     ns = _listed_ns(charge, books) if kind == "input-bound" else charge.ns
     low, high = (ratio(of_it, books.loop_ns) for of_it in books.spread.interval(charge))
@@ -430,12 +437,13 @@ def _cause(charge: Charge, books: Account, around: Circumstances, kind: str) -> 
         low, high = (of_it * ratio(ns, charge.ns) for of_it in (low, high))
     return Cause(
         kind=charge.kind,
-        title=row.full_title(charge, around),
+        title=row.full_title(charge, circumstances),
         share=ratio(ns, books.loop_ns),
         wait_share=float("nan") if row.part == STEP else ratio(charge.waited_ns, waited),
         ns=ns,
         evidence=charge.evidence,
-        advice=advice.text + ("" if row.part == STEP else _at_loader(advice, around.call_site)),
+        advice=advice.text
+        + ("" if row.part == STEP else _at_loader(advice, circumstances.call_site)),
         delay_ns=charge.delay_ns,
         at_once=charge.at_once,
         low=low,

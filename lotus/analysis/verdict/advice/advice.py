@@ -27,16 +27,16 @@ class Advice:
         return replace(self, remedy=self.remedy.or_code(place))
 
 
-def more_workers(around: Circumstances, waits: bool = False, steady: bool = True) -> Advice:
+def more_workers(circumstances: Circumstances, waits: bool = False, steady: bool = True) -> Advice:
     """Advise a number of workers, or say that more will not help.
 
     `waits`: the cause needs no core; `steady`: a batch takes as long whatever their number.
     """
-    return so_many_workers(worker_advice(around, waits), around, waits, steady)
+    return so_many_workers(worker_advice(circumstances, waits), circumstances, waits, steady)
 
 
 def so_many_workers(
-    advised: WorkerAdvice, around: Circumstances, waits: bool = False, steady: bool = True
+    advised: WorkerAdvice, circumstances: Circumstances, waits: bool = False, steady: bool = True
 ) -> Advice:
     """Return what `worker_advice` advised as the advice of a cause."""
-    return Advice(advised.text, set_workers(advised, around, waits, steady))
+    return Advice(advised.text, set_workers(advised, circumstances, waits, steady))

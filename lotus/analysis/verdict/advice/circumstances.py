@@ -101,7 +101,7 @@ class Circumstances:
         return None if self.use.rivals else self.replayed
 
 
-def circumstances(scope: Scope, use: CoreUse, shares: DataShares | None = None) -> Circumstances:
+def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = None) -> Circumstances:
     """Gather the circumstances from a loader's tables; `use` and `shares` are of its account.
 
     `shares` None: they are computed.

@@ -69,7 +69,7 @@ DATA = Remedy(changes={"data": "other"})
 
 
 def set_workers(
-    advised: WorkerAdvice, around: Circumstances, waits: bool = False, steady: bool = True
+    advised: WorkerAdvice, circumstances: Circumstances, waits: bool = False, steady: bool = True
 ) -> Remedy:
     """Return the remedy of setting the advised number of workers, if there is one.
 
@@ -79,7 +79,11 @@ def set_workers(
     changes: dict[Part, Direction] = {"num_workers": advised.change} if advised.change else {}
     if count is None:
         return Remedy(changes=changes)
-    expected = around.predict.with_workers(count, kept) if steady and around.predict else UNKNOWN
+    expected = (
+        circumstances.predict.with_workers(count, kept)
+        if steady and circumstances.predict
+        else UNKNOWN
+    )
     if waits:  # whoever is waited for may answer only so many at once
         expected = replace(expected, at_best=True)
     setting: dict[str, int | bool] = {WORKERS: count}
@@ -89,22 +93,22 @@ def set_workers(
     return Remedy(setting, expected=expected, changes=changes)
 
 
-def no_workers(around: Circumstances) -> Remedy:
+def no_workers(circumstances: Circumstances) -> Remedy:
     """Return the remedy of making batches in the main process."""
-    expected = around.predict.with_workers(0) if around.predict else UNKNOWN
+    expected = circumstances.predict.with_workers(0) if circumstances.predict else UNKNOWN
     changes: dict[Part, Direction] = {"num_workers": "fewer", "persistent_workers": "off"}
     return Remedy({WORKERS: 0}, expected=expected, changes=changes)
 
 
-def set_prefetch(around: Circumstances, prefetch: int) -> Remedy:
+def set_prefetch(circumstances: Circumstances, prefetch: int) -> Remedy:
     """Return the remedy of another prefetch factor."""
-    expected = around.predict.with_prefetch(prefetch) if around.predict else UNKNOWN
+    expected = circumstances.predict.with_prefetch(prefetch) if circumstances.predict else UNKNOWN
     return Remedy({PREFETCH: prefetch}, expected=expected, changes={"prefetch_factor": "more"})
 
 
-def keep_workers(around: Circumstances) -> Remedy:
+def keep_workers(circumstances: Circumstances) -> Remedy:
     """Return the remedy of keeping workers from one epoch to the next."""
-    expected = around.predict.with_kept_workers() if around.predict else UNKNOWN
+    expected = circumstances.predict.with_kept_workers() if circumstances.predict else UNKNOWN
     return Remedy({PERSISTENT: True}, expected=expected, changes={"persistent_workers": "on"})
 
 

@@ -37,31 +37,40 @@ class WorkerAdvice:
     change: Literal["more", "not more", ""] = "more"
 
 
-def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
+def worker_advice(circumstances: Circumstances, waits: bool = False) -> WorkerAdvice:
     """Advise a number of workers; `waits`: the cause needs no core."""
-    if around.workers == 0:
-        return _first_workers(around, waits)
-    reason = _futile(around, waits)
+    if circumstances.workers == 0:
+        return _first_workers(circumstances, waits)
+    reason = _futile(circumstances, waits)
     if reason:
         return WorkerAdvice(reason, advised=False, change="not more")
-    if around.iterable and around.workers == 1:  # of one, it is not known whether it does
+    # Of one, it is not known whether it does.
+    if circumstances.iterable and circumstances.workers == 1:
         return WorkerAdvice(f"Raise num_workers from 1 only where {_DIVIDED}.", advised=False)
-    cores = _cores(around, waits)
-    wanted = _wanted(around)
-    if not wanted > around.workers:
+    cores = _cores(circumstances, waits)
+    wanted = _wanted(circumstances)
+    if not wanted > circumstances.workers:
         limit = "" if math.isinf(cores) else f" (there are {int(cores)} cores)"
-        return WorkerAdvice(f"Raise num_workers from {around.workers}{limit}.")
-    most = min(cores, around.resources.affordable, _most_for_waiting(around) if waits else math.inf)
-    count = _worth_their_start(around, int(min(math.ceil(wanted), max(most, around.workers + 1))))
-    if count == around.workers:
+        return WorkerAdvice(f"Raise num_workers from {circumstances.workers}{limit}.")
+    most = min(
+        cores,
+        circumstances.resources.affordable,
+        _most_for_waiting(circumstances) if waits else math.inf,
+    )
+    count = _worth_their_start(
+        circumstances, int(min(math.ceil(wanted), max(most, circumstances.workers + 1)))
+    )
+    if count == circumstances.workers:
         short = "Epochs are so short that starting more workers takes longer than it saves."
         return WorkerAdvice(short, advised=False, change="not more")
-    short = f"Raise num_workers from {around.workers} to"
+    short = f"Raise num_workers from {circumstances.workers} to"
     if count >= wanted:
         return WorkerAdvice(f"{short} about {count}.", count)
     why = "limited by the cores; " if count == cores else ""
     why = (
-        "limited by memory; " if count < cores and count >= around.resources.affordable - 1 else why
+        "limited by memory; "
+        if count < cores and count >= circumstances.resources.affordable - 1
+        else why
     )
     if wanted < 1000:
         why += f"keeping up would take about {math.ceil(wanted)}"
@@ -70,115 +79,133 @@ def worker_advice(around: Circumstances, waits: bool = False) -> WorkerAdvice:
     return WorkerAdvice(f"{short} {count} ({why}).", count)
 
 
-def _worth_their_start(around: Circumstances, count: int) -> int:
+def _worth_their_start(circumstances: Circumstances, count: int) -> int:
     """Return `count`, or fewer if starting so many workers costs more than they save."""
-    while around.replayed is not None and count > around.workers:
-        prediction = around.replayed.with_workers(count)
+    while circumstances.replayed is not None and count > circumstances.workers:
+        prediction = circumstances.replayed.with_workers(count)
         if not prediction.is_possible or prediction.gain >= 1.0:
             break
-        count = (count + around.workers) // 2
+        count = (count + circumstances.workers) // 2
     return count
 
 
-def _wanted(around: Circumstances) -> float:
+def _wanted(circumstances: Circumstances) -> float:
     """Return how many workers keep up with the training step; NaN: not known."""
-    return min(around.needed * HEADROOM, around.batches) if around.needed > 0 else math.nan
+    return (
+        min(circumstances.needed * HEADROOM, circumstances.batches)
+        if circumstances.needed > 0
+        else math.nan
+    )
 
 
-def _cores(around: Circumstances, waits: bool) -> float:
-    return math.inf if waits or math.isnan(around.cores) else max(int(around.cores), 1)
+def _cores(circumstances: Circumstances, waits: bool) -> float:
+    return (
+        math.inf if waits or math.isnan(circumstances.cores) else max(int(circumstances.cores), 1)
+    )
 
 
-def _most_for_waiting(around: Circumstances) -> float:
-    cores = around.cores if math.isfinite(around.cores) else 0.0
-    return max(_MOST_FOR_WAITING, _MOST_A_CORE * cores, 2.0 * around.workers)
+def _most_for_waiting(circumstances: Circumstances) -> float:
+    cores = circumstances.cores if math.isfinite(circumstances.cores) else 0.0
+    return max(_MOST_FOR_WAITING, _MOST_A_CORE * cores, 2.0 * circumstances.workers)
 
 
-def _first_workers(around: Circumstances, waits: bool) -> WorkerAdvice:
+def _first_workers(circumstances: Circumstances, waits: bool) -> WorkerAdvice:
     """Return advice for a loop that makes its batches itself."""
-    cores = _cores(around, waits)
-    wanted = _wanted(around)
-    most = min(cores, around.resources.affordable, _most_for_waiting(around))
-    most = 1 if around.iterable else most
+    cores = _cores(circumstances, waits)
+    wanted = _wanted(circumstances)
+    most = min(cores, circumstances.resources.affordable, _most_for_waiting(circumstances))
+    most = 1 if circumstances.iterable else most
     known = wanted < 1000 or math.isfinite(cores)
     count = max(1, int(min(math.ceil(wanted), most) if wanted < 1000 else most)) if known else None
     if count and not waits:
-        count = _surest(around, count)
-    kept = count is not None and _worth_keeping(around, count)
+        count = _surest(circumstances, count)
+    kept = count is not None and _worth_keeping(circumstances, count)
     shown = f"num_workers={count}" if count else "num_workers"
     shown += f" and {_KEPT}" if kept else ""
     why = "to overlap this with the step"
-    if around.needed > _LITTLE_STEP:
+    if circumstances.needed > _LITTLE_STEP:
         why = "to make batches in parallel" if count != 1 else "to make them during the step"
     text = "The main process makes every batch itself"
-    gain = around.replayed.with_workers(count, kept) if around.replayed and count else UNKNOWN
+    gain = (
+        circumstances.replayed.with_workers(count, kept)
+        if circumstances.replayed and count
+        else UNKNOWN
+    )
     if gain.is_possible and gain.gain < _LEAST_GAIN:
-        if around.use.much_taken:
+        if circumstances.use.much_taken:
             taken = "other programs leave no core for workers"
             text = f"{text}, and {taken}: when they are not running, try {shown}."
             return WorkerAdvice(text, advised=False, change="")
-        if around.iterable and wanted > 1:
+        if circumstances.iterable and wanted > 1:
             text = f"{text}: set num_workers to 2 or more, but only where {_DIVIDED}."
             return WorkerAdvice(text, advised=False)
         text = f"{text}, and workers would cost about what they save, or more."
         return WorkerAdvice(text, advised=False, change="not more")
     # Beside rivals, a worker may take from them what it gains, or not.
-    if around.replayed and not waits and not (gain.is_shown and not around.use.rivals):
+    if (
+        circumstances.replayed
+        and not waits
+        and not (gain.is_shown and not circumstances.use.rivals)
+    ):
         text = f"{text}, and workers are not shown to help: `lotus tune` measures it."
         return WorkerAdvice(text, advised=False, change="")
     doubt = "" if gain.is_shown or not gain.is_possible else _TRY_FIRST
-    more = f" More of them help only where {_DIVIDED}." if around.iterable and wanted > 1 else ""
+    more = (
+        f" More of them help only where {_DIVIDED}."
+        if circumstances.iterable and wanted > 1
+        else ""
+    )
     return WorkerAdvice(f"{text}: set {shown} {why}{doubt}.{more}", count, kept)
 
 
-def _surest(around: Circumstances, most: int) -> int:
+def _surest(circumstances: Circumstances, most: int) -> int:
     """Return the number of workers, up to `most`, that gains most at worst; `most`: not known."""
-    if around.replayed is None:
+    if circumstances.replayed is None:
         return most
     counts = sorted({most, *(2**power for power in range(most.bit_length()))})
-    lows = {count: around.replayed.with_workers(count).low for count in counts}
+    lows = {count: circumstances.replayed.with_workers(count).low for count in counts}
     best = max((low for low in lows.values() if math.isfinite(low)), default=math.nan)
     return next((count for count in counts if lows[count] >= _AS_GOOD * best), most)
 
 
-def _worth_keeping(around: Circumstances, workers: int) -> bool:
+def _worth_keeping(circumstances: Circumstances, workers: int) -> bool:
     """Return True if starting them anew would cost a noticeable part of each epoch."""
-    if around.replayed is None or around.epochs < 2 or around.made > 1:
+    if circumstances.replayed is None or circumstances.epochs < 2 or circumstances.made > 1:
         return False
-    kept, new = (around.replayed.with_workers(workers, each) for each in (True, False))
+    kept, new = (circumstances.replayed.with_workers(workers, each) for each in (True, False))
     return new.is_possible and kept.low >= _LEAST_GAIN * new.low
 
 
-def _futile(around: Circumstances, waits: bool) -> str:
+def _futile(circumstances: Circumstances, waits: bool) -> str:
     """Return why more workers would not help; "" if they may, or if there is none yet."""
-    workers, cores = around.workers, _cores(around, waits)
+    workers, cores = circumstances.workers, _cores(circumstances, waits)
     if workers == 0:
         return ""
-    if around.shares.empty:
+    if circumstances.shares.empty:
         return (
-            f"{around.shares.empty} of the {workers} workers had no data: split it into at "
+            f"{circumstances.shares.empty} of the {workers} workers had no data: split it into at "
             "least as many shards as there are workers. More workers will not help."
         )
-    if around.shares.lost:
+    if circumstances.shares.lost:
         return (
-            f"One of the {workers} workers made {around.shares.largest:.0%} of an epoch's samples: "
-            "divide the data evenly first."
+            f"One of the {workers} workers made {circumstances.shares.largest:.0%} of an epoch's "
+            "samples: divide the data evenly first."
         )
     if workers >= cores:
         who = "worker already has" if workers == 1 else f"{workers} workers already share"
         return (
-            f"The {who} {plural(around.cores, 'core')}: more workers will not help without more "
-            "cores."
+            f"The {who} {plural(circumstances.cores, 'core')}: more workers will not help without "
+            "more cores."
         )
-    if not waits and around.use.fetch.delay_share >= SHARED:
+    if not waits and circumstances.use.fetch.delay_share >= SHARED:
         who = "worker was" if workers == 1 else f"{workers} workers were"
         return (
             f"The {who} ready to run but had no core for "
-            f"{around.use.fetch.delay_share:.0%} of the time: more will not help."
+            f"{circumstances.use.fetch.delay_share:.0%} of the time: more will not help."
         )
-    if not waits and around.use.full:
+    if not waits and circumstances.use.full:
         return (
-            f"The program keeps {around.use.own_share:.0%} of its cores busy: more workers will "
-            "not help without more cores."
+            f"The program keeps {circumstances.use.own_share:.0%} of its cores busy: more workers "
+            "will not help without more cores."
         )
     return ""

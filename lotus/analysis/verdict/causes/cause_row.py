@@ -84,7 +84,7 @@ class CauseRow:
     charges: Callable[[Ledger], Iterable[Charge]]
     advice: Callable[[Charge, Circumstances], Advice]
     part: str = WAITS  # of the loop
-    full_title: Words = lambda charge, around: charge.name
+    full_title: Words = lambda charge, circumstances: charge.name
     facts: Mapping[str, str] = field(default_factory=dict)
     reason: Callable[[Evidence], str] = lambda evidence: ""
     silent: bool = False  # takes no time
@@ -97,9 +97,9 @@ class CauseRow:
 
 def fixed(text: str) -> Words:
     """Return a function of words that are the same for every charge."""
-    return lambda charge, around: text
+    return lambda charge, circumstances: text
 
 
 def always(text: str, remedy: Remedy = CODE) -> Callable[[Charge, Circumstances], Advice]:
     """Return a function of advice that is the same for every charge."""
-    return lambda charge, around: Advice(text, remedy)
+    return lambda charge, circumstances: Advice(text, remedy)

@@ -124,14 +124,14 @@ def _come_again(charge: Charge) -> bool:
     return charge.evidence.get("again_share", 0.0) >= _MOST_AGAIN
 
 
-def _slow_batches_title(charge: Charge, around: Circumstances) -> str:
+def _slow_batches_title(charge: Charge, circumstances: Circumstances) -> str:
     evidence = charge.evidence
     if "lone_share" in evidence:  # sampled: single batches are not known
         return "batches of unequal cost: some take far longer than the others"
     count = int(evidence["batches"])
     where = f"{int(evidence['slowest_epoch'])}/{int(evidence['slowest_batch'])}"
     if "usual_batch_ns" in evidence:
-        within = where_most(charge, around)
+        within = where_most(charge, circumstances)
         text = f"{plural(count, 'batch')} that cost far more than the others"
         return f"{text}, in {within}" if within else f"{text}, such as {where} (epoch/batch)"
     if count == 1:
@@ -152,8 +152,8 @@ def _ahead(charge: Charge) -> str:
     )
 
 
-def _in_own_code(around: Circumstances) -> str:
-    hot = around.hot
+def _in_own_code(circumstances: Circumstances) -> str:
+    hot = circumstances.hot
     return f" {hot[-1].share:.0%} of the data set's samples were in {hot[-1]}." if hot else ""
 
 
@@ -177,26 +177,28 @@ def _slow_batches_reason(evidence: Evidence) -> str:
     )
 
 
-def _against_slow_batches(charge: Charge, around: Circumstances) -> Advice:
+def _against_slow_batches(charge: Charge, circumstances: Circumstances) -> Advice:
     if "lone_share" in charge.evidence:
         ahead = _ahead(charge)
         return Advice(
             "Find the slow samples with lotus trace: it tells which they are, and whether they are "
             "slow each time. Reduce or re-encode them ahead of time, or give each batch its part "
-            f"of them.{ahead}{_in_own_code(around)}",
+            f"of them.{ahead}{_in_own_code(circumstances)}",
             MORE_PREFETCH.or_code() if ahead else CODE,
         )
     hidden = ""
     if "prefetch_factor" in charge.evidence:
         what = "hides" if charge.evidence["saved_share"] >= LEAST_SAVED else "hides a part of"
-        hidden = f"{raised(charge, around)}, which {what} them. "
+        hidden = f"{raised(charge, circumstances)}, which {what} them. "
     return Advice(
-        f"{hidden}{_against_their_cost(charge, around)}{_in_own_code(around)}",
-        hidden_by_prefetch(charge, around).or_code(around.hot[-1] if around.hot else ""),
+        f"{hidden}{_against_their_cost(charge, circumstances)}{_in_own_code(circumstances)}",
+        hidden_by_prefetch(charge, circumstances).or_code(
+            circumstances.hot[-1] if circumstances.hot else ""
+        ),
     )
 
 
-def _against_their_cost(charge: Charge, around: Circumstances) -> str:
+def _against_their_cost(charge: Charge, circumstances: Circumstances) -> str:
     if charge.evidence.keys() & {"prefetch_factor", "usual_batch_ns"}:
         start = "Or make" if "prefetch_factor" in charge.evidence else "Make"
         return (
@@ -209,7 +211,7 @@ def _against_their_cost(charge: Charge, around: Circumstances) -> str:
             "(length, size, file). Reduce or re-encode them ahead of time, or mix them with others "
             "in a batch."
         )
-    if around.epochs < 2:
+    if circumstances.epochs < 2:
         return (
             "All their samples were slow at once: either the machine or its storage was doing "
             "something else then, or these batches hold what takes long. Record a second epoch: "

@@ -71,52 +71,57 @@ def _epochs(evidence: Mapping[str, float]) -> float:
     return evidence.get("epochs", evidence.get("least_epochs", 1.0))
 
 
-def _startup_title(charge: Charge, around: Circumstances) -> str:
-    again = f", of a loader that was created {around.made} times" if around.made > 1 else ""
+def _startup_title(charge: Charge, circumstances: Circumstances) -> str:
+    again = (
+        f", of a loader that was created {circumstances.made} times"
+        if circumstances.made > 1
+        else ""
+    )
     text = "start-up: from iter() to the first batch" + again
     taken = ratio(charge.taken_ns, charge.ns)
     return text + (f" ({share(taken)} of it waiting for a core)" if taken >= _MUCH_TAKEN else "")
 
 
-def _against_startup(charge: Charge, around: Circumstances) -> Advice:
+def _against_startup(charge: Charge, circumstances: Circumstances) -> Advice:
     evidence = charge.evidence
-    again = _epochs(evidence) > 1 and around.workers > 0
-    starts_once = around.persistent and around.made <= 1 and not around.left
+    again = _epochs(evidence) > 1 and circumstances.workers > 0
+    starts_once = circumstances.persistent and circumstances.made <= 1 and not circumstances.left
     once = (charge.ns - charge.taken_ns) / (1.0 if starts_once else _epochs(evidence))
     if again and evidence.get("making_ns", math.nan) < _CLEARLY_LESS * once:
         return Advice(
             f"Making all batches takes {duration(evidence['making_ns'])} altogether, far less than "
             f"starting the workers once ({duration(once)}): set num_workers=0, and the main "
-            f"process makes them itself. For longer epochs, {_kept_instead(around)}.",
-            no_workers(around).or_code(around.call_site),
+            f"process makes them itself. For longer epochs, {_kept_instead(circumstances)}.",
+            no_workers(circumstances).or_code(circumstances.call_site),
         )
-    if again and around.made > 1:
-        where = f" at {around.call_site}" if around.call_site else ""
+    if again and circumstances.made > 1:
+        where = f" at {circumstances.call_site}" if circumstances.call_site else ""
         return Advice(
-            f"The program creates this loader {around.made} times{where}: create it once, before "
-            "the loop over epochs, with persistent_workers=True. If its data differ each time, use "
-            f"fewer workers, or none{', or start them with fork' if around.spawned else ''}.",
-            _MADE_ONCE.or_code(around.call_site),
+            f"The program creates this loader {circumstances.made} times{where}: create it once, "
+            "before the loop over epochs, with persistent_workers=True. If its data differ each "
+            "time, use fewer workers, or none"
+            f"{', or start them with fork' if circumstances.spawned else ''}.",
+            _MADE_ONCE.or_code(circumstances.call_site),
         )
-    if again and around.left:
+    if again and circumstances.left:
         return Advice(_AGAINST_LEAVING)
-    most = _against_most_of_startup(evidence, around)
-    if not again or around.persistent or _begins_each_epoch(evidence, around):
+    most = _against_most_of_startup(evidence, circumstances)
+    if not again or circumstances.persistent or _begins_each_epoch(evidence, circumstances):
         return most
-    kept = keep_workers(around).with_changes(most.remedy.changes)
+    kept = keep_workers(circumstances).with_changes(most.remedy.changes)
     return Advice(f"{_KEEP} {most.text}", kept)
 
 
-def _kept_instead(around: Circumstances) -> str:
+def _kept_instead(circumstances: Circumstances) -> str:
     """Return what keeps workers of which each epoch starts others."""
-    if around.made > 1:
+    if circumstances.made > 1:
         return "create the loader once instead, with persistent_workers=True"
-    if around.left:
+    if circumstances.left:
         return "take all batches from one iterator instead"
     return "keep the workers instead: persistent_workers=True"
 
 
-def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstances) -> Advice:
+def _against_most_of_startup(evidence: Mapping[str, float], circumstances: Circumstances) -> Advice:
     """Return advice against the largest part of the start-up."""
     parts = ("iter_ns", "workers_ns", "first_batch_ns", "first_send_ns")
     largest = max(parts, key=lambda part: evidence.get(part, 0.0))
@@ -125,10 +130,12 @@ def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstance
             "Most of it is the wait for the first batch of each epoch, as no batch was prefetched: "
             "epochs of more batches wait less often, and smaller batches are ready sooner."
         )
-    if largest == "first_batch_ns" and around.iterable:
-        hot = of_program(around.hot) if around.hot else ""
+    if largest == "first_batch_ns" and circumstances.iterable:
+        hot = of_program(circumstances.hot) if circumstances.hot else ""
         seen = (
-            f" {around.hot[-1].share:.0%} of its code's stack samples were in {hot}." if hot else ""
+            f" {circumstances.hot[-1].share:.0%} of its code's stack samples were in {hot}."
+            if hot
+            else ""
         )
         return Advice(
             "Most of it is making the first batch: do less in the data set's __iter__ before it "
@@ -137,10 +144,10 @@ def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstance
             CODE.or_code(hot),
         )
     if largest == "first_batch_ns":
-        before = "before the workers start" if around.workers else "before the loop"
+        before = "before the workers start" if circumstances.workers else "before the loop"
         return Advice(
             f"Most of it is making the first batch: open files and build indices once, {before}, "
-            f"not in the first __getitem__{' of each worker' if around.workers else ''}."
+            f"not in the first __getitem__{' of each worker' if circumstances.workers else ''}."
         )
     if largest == "first_send_ns":
         return Advice(
@@ -148,7 +155,7 @@ def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstance
             "use fewer workers or a newer torch.",
             FEWER_WORKERS,
         )
-    if around.spawned:
+    if circumstances.spawned:
         blocks = (
             "Most of it is iter(), which blocks if the pickled data set is larger than a pipe's "
             "buffer. "
@@ -159,7 +166,7 @@ def _against_most_of_startup(evidence: Mapping[str, float], around: Circumstance
             "Most of it is starting the workers: check worker_init_fn, what the data set does in "
             "a new worker, and the number of workers."
         )
-    if not around.workers:
+    if not circumstances.workers:
         return Advice(
             "Most of it is iter() itself, which without workers is the __iter__ of the sampler or "
             "of the data set: do what it does there once, before the loop."
@@ -181,14 +188,14 @@ _AGAINST_LEAVING = (
 )
 
 
-def _begins_each_epoch(evidence: Mapping[str, float], around: Circumstances) -> bool:
+def _begins_each_epoch(evidence: Mapping[str, float], circumstances: Circumstances) -> bool:
     """Return True if most of the start-up is the beginning of an iterable data set.
 
     Kept workers begin it again in each epoch, and save only what is needed to start them.
     """
     first = evidence.get("first_excess_ns", math.nan)
     saved = sum(evidence.get(part, 0.0) for part in ("iter_ns", "workers_ns", "first_send_ns"))
-    return around.iterable and first > _FAR_LONGER * saved
+    return circumstances.iterable and first > _FAR_LONGER * saved
 
 
 def _is_filling(evidence: Mapping[str, float]) -> bool:
@@ -237,21 +244,21 @@ def _shutdown(ledger: Ledger) -> Iterable[Charge]:
     yield Charge(SHUTDOWN.kind, SHUTDOWN.title, ledger.tail_ns, taken_ns=taken)
 
 
-def _against_shutdown(charge: Charge, around: Circumstances) -> Advice:
-    if around.made > 1:
+def _against_shutdown(charge: Charge, circumstances: Circumstances) -> Advice:
+    if circumstances.made > 1:
         return Advice(
             "Create the loader once, before the loop over epochs, with persistent_workers=True.",
-            _MADE_ONCE.or_code(around.call_site),
+            _MADE_ONCE.or_code(circumstances.call_site),
         )
-    if around.left and around.workers:
+    if circumstances.left and circumstances.workers:
         return Advice(_AGAINST_LEAVING)
-    if around.persistent:
+    if circumstances.persistent:
         text = "The workers already persist until the end; in a longer run this share is smaller."
         return Advice(text, NOTHING)
-    if around.epochs == 1:
+    if circumstances.epochs == 1:
         text = "The workers are shut down once; in a longer run this share is smaller."
         return Advice(text, NOTHING)
-    return Advice(_KEEP, keep_workers(around) if around.workers else NOTHING)
+    return Advice(_KEEP, keep_workers(circumstances) if circumstances.workers else NOTHING)
 
 
 SHUTDOWN = CauseRow(
@@ -282,8 +289,8 @@ def _rest_reason(evidence: Evidence) -> str:
     return f"{waited} of waiting was cut short by an error or a signal, before the batch arrived."
 
 
-def _against_rest(charge: Charge, around: Circumstances) -> Advice:
-    if around.partial:
+def _against_rest(charge: Charge, circumstances: Circumstances) -> Advice:
+    if circumstances.partial:
         text = (
             "Record every batch (no --batches, --every or --max-log) to see what they waited for."
         )

@@ -105,12 +105,12 @@ def _reason_in_step(evidence: Evidence) -> str:
     )
 
 
-def _advice(charge: Charge, around: Circumstances) -> Advice:
+def _advice(charge: Charge, circumstances: Circumstances) -> Advice:
     advice = (
         "Only one thread of a process runs Python code at a time: let the other thread do less, or "
         "move its work to another process."
     )
-    if not around.workers:
+    if not circumstances.workers:
         return Advice(advice)
     return Advice(f"{advice} More workers will not help.", CODE_NOT_WORKERS)
 

@@ -37,7 +37,7 @@ def _reason(evidence: Evidence) -> str:
     return " ".join(sentences)
 
 
-def _advice(charge: Charge, around: Circumstances) -> Advice:
+def _advice(charge: Charge, circumstances: Circumstances) -> Advice:
     return Advice(
         "Take snapshots less often: raise snapshot_every_n_steps of the StatefulDataLoader. A "
         "loader that resumes from a state then fetches up to that many batches again. Or leave "

@@ -45,7 +45,7 @@ def _fills_the_memory(charge: Charge) -> bool:
     return "left_ns" in charge.evidence
 
 
-def _title(charge: Charge, around: Circumstances) -> str:
+def _title(charge: Charge, circumstances: Circumstances) -> str:
     if charge.evidence["copied_bytes"] >= charge.evidence["allocated_bytes"]:
         return "the workers' memory grows, as they copy the data set's objects (copy-on-write)"
     return "the workers' memory grows"
@@ -70,7 +70,7 @@ def _reason(evidence: Evidence) -> str:
     return f"{text}, but each additional worker needs as much."
 
 
-def _advice(charge: Charge, around: Circumstances) -> Advice:
+def _advice(charge: Charge, circumstances: Circumstances) -> Advice:
     if charge.evidence["copied_bytes"] >= charge.evidence["allocated_bytes"]:
         return Advice(
             "Store the data set's records in numpy arrays, torch tensors or an Arrow table instead "

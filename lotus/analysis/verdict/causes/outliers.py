@@ -120,10 +120,10 @@ def _waiting_words(charge: Charge) -> str:
     return (mostly_blocked(charge) or "waits") if _is_waiting(charge) else ""
 
 
-def where_most(charge: Charge, around: Circumstances) -> str:
+def where_most(charge: Charge, circumstances: Circumstances) -> str:
     """Return the function or operation that most of it was in; "" if none is known."""
     if charge.within == OWN:
-        return str(of_program(around.hot)) if around.hot else ""
+        return str(of_program(circumstances.hot)) if circumstances.hot else ""
     return operation_name(charge.within) if charge.within else ""
 
 
@@ -156,12 +156,12 @@ def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
     yield charge
 
 
-def _slow_samples_title(charge: Charge, around: Circumstances) -> str:
+def _slow_samples_title(charge: Charge, circumstances: Circumstances) -> str:
     count, slowest = int(charge.evidence["samples"]), charge.evidence["slowest_sample"]
     text = f"{count} slow samples" if count > 1 else "one slow sample"
     if math.isfinite(slowest):  # samples of a stream have no index
         text += f", the slowest at index {slowest:.0f}" if count > 1 else f": index {slowest:.0f}"
-    where, words = where_most(charge, around), _waiting_words(charge)
+    where, words = where_most(charge, circumstances), _waiting_words(charge)
     text += f", in {where}" if where else ""
     if words:
         text += f", which {words}, not computing" if where else ": waiting, not computing"
@@ -181,9 +181,9 @@ def _slow_samples_reason(evidence: Evidence) -> str:
     return text
 
 
-def _against_slow_samples(charge: Charge, around: Circumstances) -> Advice:
+def _against_slow_samples(charge: Charge, circumstances: Circumstances) -> Advice:
     slowest = charge.evidence.get("slowest_sample", math.nan)
-    where = around.paths.get(int(slowest)) if math.isfinite(slowest) else None
+    where = circumstances.paths.get(int(slowest)) if math.isfinite(slowest) else None
     text = f"Look at {where}{_kept(where)}. " if where else "Look at these samples. "
     if _is_waiting(charge):
         words = mostly_blocked(charge)
@@ -194,15 +194,15 @@ def _against_slow_samples(charge: Charge, around: Circumstances) -> Advice:
         )
     else:
         text += "Reduce or re-encode them ahead of time"
-    spare = around.idle_share >= _SPARE
-    if around.workers > 1 and around.in_order and spare:
+    spare = circumstances.idle_share >= _SPARE
+    if circumstances.workers > 1 and circumstances.in_order and spare:
         text += "; later batches wait behind them, which in_order=False (torch >= 2.6) avoids"
     if "prefetch_factor" in charge.evidence:
         text += (
-            f"; or raise prefetch_factor from {around.prefetch} to "
+            f"; or raise prefetch_factor from {circumstances.prefetch} to "
             f"{charge.evidence['prefetch_factor']:.0f}, which hides them"
         )
-    hidden = hidden_by_prefetch(charge, around)
+    hidden = hidden_by_prefetch(charge, circumstances)
     changed = hidden.or_code() if _is_waiting(charge) else hidden.with_changes({"data": "other"})
     return Advice(text + ".", changed)
 
@@ -212,11 +212,11 @@ def _kept(path: str) -> str:
     return " (in a temporary folder, which may be gone)" if _TEMPORARY.search(path) else ""
 
 
-def hidden_by_prefetch(charge: Charge, around: Circumstances) -> Remedy:
+def hidden_by_prefetch(charge: Charge, circumstances: Circumstances) -> Remedy:
     """Return the remedy of the prefetch factor that hides them, if the evidence has one."""
     if "prefetch_factor" not in charge.evidence:
         return NOTHING
-    return set_prefetch(around, int(charge.evidence["prefetch_factor"]))
+    return set_prefetch(circumstances, int(charge.evidence["prefetch_factor"]))
 
 
 SLOW_SAMPLES = CauseRow(
@@ -242,9 +242,9 @@ def _stalls(ledger: Ledger) -> Iterable[Charge]:
         yield outlier_charge(STALLS, excess, _sample_facts(ledger, slow) | look_evidence(looks))
 
 
-def _stalls_title(charge: Charge, around: Circumstances) -> str:
+def _stalls_title(charge: Charge, circumstances: Circumstances) -> str:
     count = int(charge.evidence["times_fetched"])
-    where, words = where_most(charge, around), _waiting_words(charge)
+    where, words = where_most(charge, circumstances), _waiting_words(charge)
     text = f"stalls: {count} samples were slow in one epoch, not in others"
     if count == 1:
         text = "a stall: one sample was slow in one epoch, not in others"
@@ -265,7 +265,7 @@ def _stalls_reason(evidence: Evidence) -> str:
     )
 
 
-def _against_stalls(charge: Charge, around: Circumstances) -> Advice:
+def _against_stalls(charge: Charge, circumstances: Circumstances) -> Advice:
     # Workers that wait for what another one holds also hold it in turn: more workers wait longer.
     reason = blocked_reason(charge) if _is_waiting(charge) else ""
     if reason in _AWAITED:
@@ -302,18 +302,18 @@ def _slow_worker(ledger: Ledger) -> Iterable[Charge]:
         yield Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence)
 
 
-def _slow_worker_title(charge: Charge, around: Circumstances) -> str:
+def _slow_worker_title(charge: Charge, circumstances: Circumstances) -> str:
     evidence = charge.evidence
     rank = f" of rank {int(evidence['rank'])}" if evidence["rank"] > 0 else ""
     which = f"worker {int(evidence['worker'])}{rank}"
-    if _dealt_in_order(around):
+    if _dealt_in_order(circumstances):
         return f"one worker's batches are slow, because of their order or of the worker: {which}"
     return f"one slow worker: {which}"
 
 
-def _dealt_in_order(around: Circumstances) -> bool:
+def _dealt_in_order(circumstances: Circumstances) -> bool:
     """Return True if a worker has the same samples in each epoch: these or it may be slow."""
-    return around.in_sequence and not around.iterable
+    return circumstances.in_sequence and not circumstances.iterable
 
 
 def _slow_worker_reason(evidence: Evidence) -> str:
@@ -329,16 +329,16 @@ def _slow_worker_reason(evidence: Evidence) -> str:
     )
 
 
-def _against_slow_worker(charge: Charge, around: Circumstances) -> Advice:
+def _against_slow_worker(charge: Charge, circumstances: Circumstances) -> Advice:
     times = amount(charge.evidence.get("times", math.nan))
     text = f"Its samples take {times} times as long as others. "
-    if _dealt_in_order(around):
+    if _dealt_in_order(circumstances):
         text += (
-            f"Without shuffling it gets the same batches in each epoch, one in {around.workers}: "
-            "spread the slow samples over the workers, with shuffle=True or another order of the "
-            "data. "
+            "Without shuffling it gets the same batches in each epoch, one in "
+            f"{circumstances.workers}: spread the slow samples over the workers, with "
+            "shuffle=True or another order of the data. "
         )
-    see = "If that changes nothing, check" if _dealt_in_order(around) else "Check"
+    see = "If that changes nothing, check" if _dealt_in_order(circumstances) else "Check"
     return Advice(
         f"{text}{see} what only this worker does: its shard or files, worker_init_fn, CPU "
         "affinity, another process on its core. Batches are delivered in order, so all wait for it."

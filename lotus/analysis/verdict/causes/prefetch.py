@@ -55,7 +55,7 @@ def _is_sampled(evidence: Mapping[str, float]) -> bool:
     return "all_making_share" in evidence
 
 
-def _title(charge: Charge, around: Circumstances) -> str:
+def _title(charge: Charge, circumstances: Circumstances) -> str:
     if _is_sampled(charge.evidence):
         return "some training steps are long, and too few batches are made ahead meanwhile"
     what = "costly batches come in bursts"
@@ -64,7 +64,7 @@ def _title(charge: Charge, around: Circumstances) -> str:
         what = f"{count:,.0f} training steps are far longer than the others"
     if charge.evidence["slow_every"] > 0:
         what = f"one in {charge.evidence['slow_every']:,.0f} samples is slow, at regular intervals"
-    return f"{what}: a prefetch factor of {around.prefetch} is too small"
+    return f"{what}: a prefetch factor of {circumstances.prefetch} is too small"
 
 
 def _reason(evidence: Evidence) -> str:
@@ -87,7 +87,7 @@ def saved_words(evidence: Evidence) -> str:
     )
 
 
-def _advice(charge: Charge, around: Circumstances) -> Advice:
+def _advice(charge: Charge, circumstances: Circumstances) -> Advice:
     if _is_sampled(charge.evidence):
         return Advice(
             "Try a higher prefetch_factor (2, if it was not set), such as 8: more batches are then "
@@ -95,28 +95,27 @@ def _advice(charge: Charge, around: Circumstances) -> Advice:
             "spread what makes these steps long.",
             MORE_PREFETCH.or_code(),  # no number is known
         )
-    text = raised(charge, around)
-    if around.batch_bytes > 0:
-        held = int(charge.evidence["prefetch_factor"]) * max(around.workers, 1)
-        text += (
-            f": up to {plural(held, 'batch')} are then queued ({size(held * around.batch_bytes)})"
-        )
+    text = raised(charge, circumstances)
+    if circumstances.batch_bytes > 0:
+        held = int(charge.evidence["prefetch_factor"]) * max(circumstances.workers, 1)
+        queued_bytes = held * circumstances.batch_bytes
+        text += f": up to {plural(held, 'batch')} are then queued ({size(queued_bytes)})"
     regular = charge.evidence["slow_every"] > 0
-    if around.in_sequence and not regular:
+    if circumstances.in_sequence and not regular:
         text += ". Or spread the slow samples over the epoch, as with shuffle=True"
     if regular:
         text += ". Or do the extra work of that sample, such as opening a file, ahead in a thread"
-    if around.use.rivals:
+    if circumstances.use.rivals:
         text += ". The gain is smaller, or none, while other programs use the cores"
-    factor = set_prefetch(around, int(charge.evidence["prefetch_factor"]))
-    return Advice(f"{text}.", factor.or_code() if around.in_sequence or regular else factor)
+    factor = set_prefetch(circumstances, int(charge.evidence["prefetch_factor"]))
+    return Advice(f"{text}.", factor.or_code() if circumstances.in_sequence or regular else factor)
 
 
-def raised(charge: Charge, around: Circumstances) -> str:
+def raised(charge: Charge, circumstances: Circumstances) -> str:
     """Return the words that advise the prefetch factor that was found."""
-    tried = "Try to raise" if around.use.rivals else "Raise"
+    tried = "Try to raise" if circumstances.use.rivals else "Raise"
     return (
-        f"{tried} prefetch_factor from {around.prefetch} to "
+        f"{tried} prefetch_factor from {circumstances.prefetch} to "
         f"{charge.evidence['prefetch_factor']:.0f}"
     )
 

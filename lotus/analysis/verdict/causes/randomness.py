@@ -14,7 +14,7 @@ def _charges(ledger: Ledger) -> Iterable[Charge]:
         yield Charge(SAME_RANDOM.kind, name, 0.0, {"alike_workers": float(workers)})
 
 
-def _title(charge: Charge, around: Circumstances) -> str:
+def _title(charge: Charge, circumstances: Circumstances) -> str:
     workers = charge.evidence["alike_workers"]
     return f"{workers:.0f} workers draw the same random numbers (from {plain(charge.name)})"
 

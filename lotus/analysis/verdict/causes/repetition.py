@@ -31,8 +31,8 @@ def how_often(times: float, workers: int) -> str:
     return f"{amount(times)} times per epoch: each worker reads all of the data"
 
 
-def _repeated_title(charge: Charge, around: Circumstances) -> str:
-    return f"samples come {how_often(charge.evidence['times_read'], around.workers)}"
+def _repeated_title(charge: Charge, circumstances: Circumstances) -> str:
+    return f"samples come {how_often(charge.evidence['times_read'], circumstances.workers)}"
 
 
 def _repeated_reason(evidence: Evidence) -> str:
@@ -43,8 +43,8 @@ def _repeated_reason(evidence: Evidence) -> str:
     )
 
 
-def _against_repeated(charge: Charge, around: Circumstances) -> Advice:
-    again = "some of it" if around.times_read < around.workers else "everything"
+def _against_repeated(charge: Charge, circumstances: Circumstances) -> Advice:
+    again = "some of it" if circumstances.times_read < circumstances.workers else "everything"
     return Advice(
         "Divide the data among the workers: in __iter__, torch.utils.data.get_worker_info() gives "
         "each worker its id and how many there are. With n workers, each should read every n-th "
@@ -88,9 +88,9 @@ def _unequal(ledger: Ledger) -> Iterable[Charge]:
         yield Charge(STARVED.kind, STARVED.title, ns, evidence)
 
 
-def _starved_title(charge: Charge, around: Circumstances) -> str:
+def _starved_title(charge: Charge, circumstances: Circumstances) -> str:
     empty = charge.evidence["workers_without_data"]
-    workers = plural(around.workers, "worker")
+    workers = plural(circumstances.workers, "worker")
     if "largest_making_share" in charge.evidence:
         largest = charge.evidence["largest_making_share"]
         return (
@@ -111,7 +111,7 @@ def _starved_reason(evidence: Evidence) -> str:
     return f"All batches came from {plural(made, 'worker')}; the others made none in the whole run."
 
 
-def _against_starved(charge: Charge, around: Circumstances) -> Advice:
+def _against_starved(charge: Charge, circumstances: Circumstances) -> Advice:
     if not charge.evidence["workers_without_data"]:
         return Advice(
             "Divide the data evenly: use shards of equal size, or let each worker read every "

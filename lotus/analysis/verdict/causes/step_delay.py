@@ -86,7 +86,7 @@ def who_has_the_cores(evidence: Evidence) -> str:
     return "threads that the workers keep running" if _beside(evidence) else "the workers"
 
 
-def _title(charge: Charge, around: Circumstances) -> str:
+def _title(charge: Charge, circumstances: Circumstances) -> str:
     return (
         "the training step waits for cores, which "
         f"{who_has_the_cores(Evidence(charge.evidence))} use"
@@ -115,7 +115,7 @@ def _reason(evidence: Evidence) -> str:
     return text + "."
 
 
-def _advice(charge: Charge, around: Circumstances) -> Advice:
+def _advice(charge: Charge, circumstances: Circumstances) -> Advice:
     evidence = Evidence(charge.evidence)
     if _kept(evidence):
         return Advice(_AGAINST_KEPT)

@@ -67,7 +67,7 @@ def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
         yield Charge(kind, name, sum(ns for ns, *_ in parts), evidence, place=at)
 
 
-def _title(charge: Charge, around: Circumstances) -> str:
+def _title(charge: Charge, circumstances: Circumstances) -> str:
     return f"reading cold files from storage (in {operation_name(charge.name)})"
 
 
@@ -82,14 +82,16 @@ def _reason(evidence: Evidence) -> str:
     )
 
 
-def _advice(charge: Charge, around: Circumstances) -> Advice:
+def _advice(charge: Charge, circumstances: Circumstances) -> Advice:
     evidence = Evidence(charge.evidence)
     came = "The data came from storage, not from the page cache"
-    return against_reading(came, evidence["mutual_slowing"], around, evidence["read_bytes_per_s"])
+    return against_reading(
+        came, evidence["mutual_slowing"], circumstances, evidence["read_bytes_per_s"]
+    )
 
 
 def against_reading(
-    why: str, slowing: float, around: Circumstances, bytes_per_s: float = math.nan
+    why: str, slowing: float, circumstances: Circumstances, bytes_per_s: float = math.nan
 ) -> Advice:
     """Return the advice on samples that wait for storage.
 
@@ -102,13 +104,13 @@ def against_reading(
     if slowing >= SHARES_LIMIT:
         alone = "A sample takes less time while fewer are read at a time: more workers do not help."
         return Advice(f"{text} {alone}", DATA.with_changes({"num_workers": "not more"}))
-    if around.workers > 1 and not slowing <= SHARES_NONE:
+    if circumstances.workers > 1 and not slowing <= SHARES_NONE:
         # With more workers, two programs of two read at 0.7 and at 0.9 of their speed.
         measured = "Whether more workers read faster or slower, `lotus tune` measures."
         return Advice(f"{text} {measured}", DATA)
     unless = f" unless {size(bytes_per_s)} a second is all that it gives" if bytes_per_s > 0 else ""
     # First workers read while the steps compute: as for any other work, a replay must show that.
-    more = more_workers(around, waits=around.workers > 0, steady=False)
+    more = more_workers(circumstances, waits=circumstances.workers > 0, steady=False)
     return Advice(
         f"{text} More workers read more files at once, which is faster{unless}. {more.text}",
         more.remedy.with_changes({"data": "other"}),
@@ -133,7 +135,7 @@ COLD_FILES = CauseRow(
 )
 
 
-def _swap_title(charge: Charge, around: Circumstances) -> str:
+def _swap_title(charge: Charge, circumstances: Circumstances) -> str:
     return f"pages come back from swap, as memory is full (in {operation_name(charge.name)})"
 
 

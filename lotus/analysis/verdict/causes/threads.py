@@ -120,9 +120,9 @@ def _lost_at_locks(threads: Threads, scope: Scope) -> float:
     return min(threads.delay_share + threads.blocked_share * at_locks, 1.0)
 
 
-def _not_torch(charge: Charge, around: Circumstances) -> bool:
+def _not_torch(charge: Charge, circumstances: Circumstances) -> bool:
     """Return True if the workers' threads are of another library: torch computes in one there."""
-    return around.workers > 0 and charge.evidence.get("torch_threads", math.nan) == 1
+    return circumstances.workers > 0 and charge.evidence.get("torch_threads", math.nan) == 1
 
 
 def _go_on(evidence: Evidence) -> bool:
@@ -131,14 +131,14 @@ def _go_on(evidence: Evidence) -> bool:
     return evidence["beside_cores"] >= MUCH_KEPT
 
 
-def _workers_title(charge: Charge, around: Circumstances) -> str:
+def _workers_title(charge: Charge, circumstances: Circumstances) -> str:
     allowed = _allowed(charge)
     cores = "with too few cores for them" + (f" (the program may use {allowed})" if allowed else "")
-    if around.workers == 0:
+    if circumstances.workers == 0:
         return f"making batches in several threads, {cores}"
     if _go_on(Evidence(charge.evidence)):
         return f"threads that the workers also run between batches, {cores}"
-    if _not_torch(charge, around):
+    if _not_torch(charge, circumstances):
         return (
             "several threads in each worker, of numpy's BLAS or another library than torch, "
             f"{cores}"
@@ -174,9 +174,9 @@ def _reason(evidence: Evidence) -> str:
     )
 
 
-def _against_workers(charge: Charge, around: Circumstances) -> Advice:
-    if around.workers == 0:
-        fewer = _with_fewer(around.use.fetch.affordable, around)
+def _against_workers(charge: Charge, circumstances: Circumstances) -> Advice:
+    if circumstances.workers == 0:
+        fewer = _with_fewer(circumstances.use.fetch.affordable, circumstances)
         return Advice(
             f"{fewer.text} Or set num_workers to 1 or more: a worker computes in one thread, if "
             "there is a core left for it."
@@ -187,15 +187,15 @@ def _against_workers(charge: Charge, around: Circumstances) -> Advice:
             ),
             fewer.remedy.with_changes({"num_workers": "more"}),
         )
-    if _not_torch(charge, around) and around.library_threads_set:
-        place = around.library_threads_set
+    if _not_torch(charge, circumstances) and circumstances.library_threads_set:
+        place = circumstances.library_threads_set
         return Advice(
             f"Let each worker compute in one thread: the program itself gives a library more "
             f"({place}), which overrides a variable of its environment: set 1 there. Torch uses "
             "one thread in a worker.",
             _FEWER_IN_CODE.or_code(place),
         )
-    if _not_torch(charge, around):
+    if _not_torch(charge, circumstances):
         first = "Let each worker compute in one thread. "
         return Advice(
             (_GO_ON if _go_on(Evidence(charge.evidence)) else first)
@@ -208,32 +208,32 @@ def _against_workers(charge: Charge, around: Circumstances) -> Advice:
     return Advice(
         "Let each worker compute in one thread: torch.set_num_threads(1), cv2.setNumThreads(0) or "
         f"OMP_NUM_THREADS=1 if worker_init_fn or the data set sets more"
-        f"{f' (see {around.threads_set_at})' if around.threads_set_at else ''}, and "
+        f"{f' (see {circumstances.threads_set_at})' if circumstances.threads_set_at else ''}, and "
         f"{_OF_NUMPY}=1 for numpy's BLAS, which uses all cores by default.",
-        _FEWER_IN_CODE.or_code(around.threads_set_at),
+        _FEWER_IN_CODE.or_code(circumstances.threads_set_at),
     )
 
 
-def _with_fewer(count: int, around: Circumstances) -> Advice:
-    if around.threads_are_set and around.threads_set_at:
+def _with_fewer(count: int, circumstances: Circumstances) -> Advice:
+    if circumstances.threads_are_set and circumstances.threads_set_at:
         return Advice(
             f"Compute in fewer threads: torch.set_num_threads({count}) instead of what "
-            f"{around.threads_set_at} sets; such a call overrides OMP_NUM_THREADS.",
-            _FEWER_IN_CODE.or_code(around.threads_set_at),
+            f"{circumstances.threads_set_at} sets; such a call overrides OMP_NUM_THREADS.",
+            _FEWER_IN_CODE.or_code(circumstances.threads_set_at),
         )
-    if around.threads_are_set:
+    if circumstances.threads_are_set:
         return Advice(
-            f"Compute in fewer threads: torch uses {around.torch_threads}, more than the machine "
-            f"has cores, so something sets them. Call torch.set_num_threads({count}) there "
+            f"Compute in fewer threads: torch uses {circumstances.torch_threads}, more than the "
+            f"machine has cores, so something sets them. Call torch.set_num_threads({count}) there "
             "instead; such a call overrides OMP_NUM_THREADS.",
             _FEWER_IN_CODE.or_code(),
         )
-    if around.library_threads_set:
+    if circumstances.library_threads_set:
         return Advice(
             f"Compute in fewer threads: call torch.set_num_threads({count}), or set {count} where "
-            f"the program itself sets more ({around.library_threads_set}), which overrides a "
-            "variable of its environment.",
-            _FEWER_IN_CODE.or_code(around.library_threads_set),
+            f"the program itself sets more ({circumstances.library_threads_set}), which overrides "
+            "a variable of its environment.",
+            _FEWER_IN_CODE.or_code(circumstances.library_threads_set),
         )
     return Advice(
         f"Compute in fewer threads: start the program with OMP_NUM_THREADS={count} in its "
@@ -276,7 +276,7 @@ def _of_cores(ledger: Ledger) -> Iterable[Charge]:
         yield Charge(AFFINITY.kind, AFFINITY.title, ns, evidence, step_ns=of_step)
 
 
-def _cores_title(charge: Charge, around: Circumstances) -> str:
+def _cores_title(charge: Charge, circumstances: Circumstances) -> str:
     cores, whole = (charge.evidence[name] for name in ("cores", "machine_cores"))
     who = "workers" if charge.evidence.get("bound_workers") else "program"
     if _has_quota(charge):
@@ -301,9 +301,9 @@ def _has_quota(charge: Charge) -> bool:
     return evidence["throttled_ns"] > 0 and not evidence["bound_workers"] > 0
 
 
-def _against_few_cores(charge: Charge, around: Circumstances) -> Advice:
+def _against_few_cores(charge: Charge, circumstances: Circumstances) -> Advice:
     also, workers = "", "Workers would share these cores."
-    if around.workers:
+    if circumstances.workers:
         also, workers = " (also in worker_init_fn)", "More workers will not help."
     if _has_quota(charge):
         return Advice(
@@ -362,11 +362,11 @@ def _is_stolen(charge: Charge) -> bool:
     return stolen >= _MOSTLY * others
 
 
-def _others_title(charge: Charge, around: Circumstances) -> str:
+def _others_title(charge: Charge, circumstances: Circumstances) -> str:
     return "the hypervisor withholds cores (steal time)" if _is_stolen(charge) else OTHERS.title
 
 
-def _against_others(charge: Charge, around: Circumstances) -> Advice:
+def _against_others(charge: Charge, circumstances: Circumstances) -> Advice:
     if _is_stolen(charge):
         text = "Measure again when the host has free cores, or on a machine that does not share its"
         return Advice(f"{text} cores; no loader setting helps.", NOTHING)
@@ -453,9 +453,9 @@ def _kept_by_others(ledger: Ledger) -> bool:
     return fits and ledger.made.use.much_taken
 
 
-def _step_title(charge: Charge, around: Circumstances) -> str:
-    workers = plural(around.workers, "worker")
-    rivals = f"they and the {workers} need" if around.workers else "they need"
+def _step_title(charge: Charge, circumstances: Circumstances) -> str:
+    workers = plural(circumstances.workers, "worker")
+    rivals = f"they and the {workers} need" if circumstances.workers else "they need"
     allowed = _allowed(charge)
     cores = f"the {allowed} that the program may use" if allowed else "there are"
     return f"the training step's threads: {rivals} more cores than {cores}"
@@ -469,13 +469,13 @@ def _more_than_cores(charge: Charge) -> bool:
     return threads > cores
 
 
-def _against_step(charge: Charge, around: Circumstances) -> Advice:
+def _against_step(charge: Charge, circumstances: Circumstances) -> Advice:
     allowed = _allowed(charge)
     more = (
         f" Or allow the program more cores than {allowed}: the CPU limit of its container or job, "
         "or taskset, holds it to them."
     )
-    fewer = _with_fewer(around.use.step.affordable, around)
+    fewer = _with_fewer(circumstances.use.step.affordable, circumstances)
     return fewer.before(more) if allowed else fewer
 
 

@@ -51,8 +51,8 @@ def _step_waits(charge: Charge) -> bool:
     return charge.evidence.get("waiting_share", math.nan) >= _STEP_WAITS
 
 
-def _step_title(charge: Charge, around: Circumstances) -> str:
-    text, lines = TRAINING_STEP.title, around.hot_in_step
+def _step_title(charge: Charge, circumstances: Circumstances) -> str:
+    text, lines = TRAINING_STEP.title, circumstances.hot_in_step
     if lines and lines[0].share >= _MOST_OF_STEP:
         text += f", most of it at {lines[0]}"
     if not _step_waits(charge):
@@ -78,14 +78,14 @@ def _least(lower: float) -> str:
     return text if text == "100%" else f"at least {text}"
 
 
-def _against_step(charge: Charge, around: Circumstances) -> Advice:
-    enough = _enough_workers(around)
-    text = _loading_keeps_up(around, enough)
-    if around.hot_in_step:
-        lines = (f"{share(line.share)} at {line.quoted}" for line in around.hot_in_step)
+def _against_step(charge: Charge, circumstances: Circumstances) -> Advice:
+    enough = _enough_workers(circumstances)
+    text = _loading_keeps_up(circumstances, enough)
+    if circumstances.hot_in_step:
+        lines = (f"{share(line.share)} at {line.quoted}" for line in circumstances.hot_in_step)
         text += f" Stack samples: {', '.join(lines)}."
-    elif around.stacks_fix:
-        text += f" To see which lines take the time: {around.stacks_fix}; then trace again."
+    elif circumstances.stacks_fix:
+        text += f" To see which lines take the time: {circumstances.stacks_fix}; then trace again."
     else:
         text += " While it runs, `lotus attach PID` shows which lines take the time."
     if _step_waits(charge):
@@ -98,28 +98,28 @@ def _against_step(charge: Charge, around: Circumstances) -> Advice:
     kept = against_new_memory(charge, "step")
     remedy = FEWER_WORKERS if enough else NOTHING
     remedy = replace(remedy, environment=KEEPS_MEMORY if kept else {})
-    place = around.hot_in_step[0] if around.hot_in_step else ""
+    place = circumstances.hot_in_step[0] if circumstances.hot_in_step else ""
     return Advice(f"{text} {kept}".strip(), remedy.or_code(place))
 
 
-def _enough_workers(around: Circumstances) -> int:
+def _enough_workers(circumstances: Circumstances) -> int:
     """Return how many workers are enough, if these are fewer than there are; else 0."""
-    if not around.workers:
+    if not circumstances.workers:
         return 0
-    enough = math.ceil(around.needed * HEADROOM) if around.needed > 0 else 0
+    enough = math.ceil(circumstances.needed * HEADROOM) if circumstances.needed > 0 else 0
     # If work lacks cores, fewer workers would not do as much of it in the same time.
-    used = around.workers * (1.0 - around.idle_share)
-    return enough if enough < around.workers and used <= enough else 0
+    used = circumstances.workers * (1.0 - circumstances.idle_share)
+    return enough if enough < circumstances.workers and used <= enough else 0
 
 
-def _loading_keeps_up(around: Circumstances, enough: int) -> str:
+def _loading_keeps_up(circumstances: Circumstances, enough: int) -> str:
     text = "Loading keeps up"
-    if around.workers:
-        text += f": the workers are idle {around.idle_share:.0%} of the time"
+    if circumstances.workers:
+        text += f": the workers are idle {circumstances.idle_share:.0%} of the time"
         if enough:
             text += f", and {enough} would be enough"
     text += ". To go faster, speed up the training step itself."
-    if around.workers and around.idle_share >= _MOSTLY_IDLE:
+    if circumstances.workers and circumstances.idle_share >= _MOSTLY_IDLE:
         text += " Work on data in it, such as transforms, can move to the workers."
     return text
 

@@ -67,9 +67,9 @@ def _sending_reason(evidence: Evidence) -> str:
     return text + "."
 
 
-def against_views(around: Circumstances) -> str:
+def against_views(circumstances: Circumstances) -> str:
     """Return advice against sending views; there are some."""
-    tensors, storages = around.views
+    tensors, storages = circumstances.views
     return (
         f"The {size(tensors)} of a batch's tensors are views of {size(storages)}, all of which a "
         "worker copies to shared memory to send it, and the main process frees in the training "
@@ -77,21 +77,26 @@ def against_views(around: Circumstances) -> str:
     )
 
 
-def _against_sending(charge: Charge, around: Circumstances) -> Advice:
-    if around.views[0] > 0:
-        return Advice(against_views(around), CODE)
+def _against_sending(charge: Charge, circumstances: Circumstances) -> Advice:
+    if circumstances.views[0] > 0:
+        return Advice(against_views(circumstances), CODE)
     evidence = Evidence(charge.evidence)
     of_tensors = evidence["mean_pickle_ns"] > _OF_TENSORS_NS * evidence["mean_pipe_bytes"]
-    piped = around.pipe_bytes > 0.5 * around.batch_bytes and around.pipe_bytes > 65_536
-    if (piped and not (of_tensors and _has_many_parts(charge))) or not around.batch_bytes > 0:
+    piped = (
+        circumstances.pipe_bytes > 0.5 * circumstances.batch_bytes
+        and circumstances.pipe_bytes > 65_536
+    )
+    if (
+        piped and not (of_tensors and _has_many_parts(charge))
+    ) or not circumstances.batch_bytes > 0:
         text = (
             "Batches go through a pipe as pickled Python objects or arrays: return torch tensors "
             "(they are passed in shared memory), fewer and larger ones, of a smaller dtype."
         )
-        if not (_quicker_alone(charge, around) and around.batch_bytes < _SMALL_BATCH):
+        if not (_quicker_alone(charge, circumstances) and circumstances.batch_bytes < _SMALL_BATCH):
             return Advice(text)
         alone = f" Or do without workers: {_quicker_words(evidence)}."
-        return Advice(text + alone, no_workers(around).or_code())
+        return Advice(text + alone, no_workers(circumstances).or_code())
     if _has_many_parts(charge):
         text = (
             f"Pickling takes longer than copying {size(evidence['mean_batch_bytes'])} does, as it "
@@ -99,14 +104,14 @@ def _against_sending(charge: Charge, around: Circumstances) -> Advice:
             "memory. Concatenate them in collate_fn (torch.cat, with their lengths), or return "
             "numpy arrays, which are pickled directly."
         )
-        return _or_without_sending(text, charge, around)
-    if around.batch_bytes < _SMALL_BATCH:
+        return _or_without_sending(text, charge, circumstances)
+    if circumstances.batch_bytes < _SMALL_BATCH:
         text = (
             "Batches are small: the time goes to communication between processes, not to copying. "
             "Use fewer and larger batches, or batches of fewer parts."
         )
-        return _or_without_sending(text, charge, around)
-    if _sampled_quicker(charge, around):
+        return _or_without_sending(text, charge, circumstances)
+    if _sampled_quicker(charge, circumstances):
         return Advice(
             f"Making all batches takes {share(evidence['making_over_sending'])} of the time spent "
             "on sending them: with num_workers=0 the main process makes them itself.",
@@ -129,7 +134,7 @@ def _has_many_parts(charge: Charge) -> bool:
     )
 
 
-def _quicker_alone(charge: Charge, around: Circumstances) -> bool:
+def _quicker_alone(charge: Charge, circumstances: Circumstances) -> bool:
     """Return True if the main process would make a batch in less time than receiving it takes.
 
     While other programs have the cores, receiving takes longer, but its CPU time does not.
@@ -137,29 +142,29 @@ def _quicker_alone(charge: Charge, around: Circumstances) -> bool:
     evidence = Evidence(charge.evidence)
     if evidence["making_over_receiving"] < _LESS:
         return True
-    least = _FAR_LESS if around.use.rivals else _CLEARLY_LESS
+    least = _FAR_LESS if circumstances.use.rivals else _CLEARLY_LESS
     return evidence["mean_fetch_ns"] < least * evidence["mean_receive_ns"]
 
 
-def _sampled_quicker(charge: Charge, around: Circumstances) -> bool:
+def _sampled_quicker(charge: Charge, circumstances: Circumstances) -> bool:
     """Return the same for a loop that was sampled, by sums over all batches."""
-    least = _FAR_LESS if around.use.rivals else _CLEARLY_LESS
+    least = _FAR_LESS if circumstances.use.rivals else _CLEARLY_LESS
     return Evidence(charge.evidence)["making_over_sending"] < least
 
 
-def _or_without_sending(text: str, charge: Charge, around: Circumstances) -> Advice:
+def _or_without_sending(text: str, charge: Charge, circumstances: Circumstances) -> Advice:
     """Return advice on small batches, with that of using no workers where this is quicker."""
-    if not _quicker_alone(charge, around):
+    if not _quicker_alone(charge, circumstances):
         return Advice(text)
     quicker = _quicker_words(Evidence(charge.evidence)).capitalize()
     text += (
         f" {quicker}: set num_workers=0, which avoids sending"
-        + (" (without persistent_workers)" if around.persistent else "")
+        + (" (without persistent_workers)" if circumstances.persistent else "")
         + "."
     )
     # The mean of all batches may be small where the median is not.
-    small = around.batch_bytes < _SMALL_BATCH or _has_many_parts(charge)
-    return Advice(text, (no_workers(around) if small else FEWER_WORKERS).or_code())
+    small = circumstances.batch_bytes < _SMALL_BATCH or _has_many_parts(charge)
+    return Advice(text, (no_workers(circumstances) if small else FEWER_WORKERS).or_code())
 
 
 def _quicker_words(evidence: Evidence) -> str:
@@ -167,7 +172,7 @@ def _quicker_words(evidence: Evidence) -> str:
     return f"making a batch takes {made}, receiving it {received}"
 
 
-def _sending_title(charge: Charge, around: Circumstances) -> str:
+def _sending_title(charge: Charge, circumstances: Circumstances) -> str:
     of = "batches of many small parts" if _has_many_parts(charge) else "batches"
     return f"sending {of} from the workers (pickle, pipe, unpickle)"
 
@@ -240,18 +245,18 @@ def _handover_reason(evidence: Evidence) -> str:
     return f"The sampler took {duration(evidence['sampler_ns'])}{of_it}."
 
 
-def _handover_title(charge: Charge, around: Circumstances) -> str:
+def _handover_title(charge: Charge, circumstances: Circumstances) -> str:
     if _draws_first(charge):
         return "the sampler, in the main process, before the first batch of each epoch"
     is_sampler = _is_sampler(charge)
-    if around.hot_in_sampler and is_sampler is not False:
-        return f"the sampler, in the main process: {of_program(around.hot_in_sampler)}"
+    if circumstances.hot_in_sampler and is_sampler is not False:
+        return f"the sampler, in the main process: {of_program(circumstances.hot_in_sampler)}"
     if is_sampler is None:
         return HANDOVER.title
     return "the sampler, in the main process" if is_sampler else _OTHER_WORK
 
 
-def _against_handover(charge: Charge, around: Circumstances) -> Advice:
+def _against_handover(charge: Charge, circumstances: Circumstances) -> Advice:
     if _draws_first(charge):
         return Advice(
             "Look at what the sampler's __iter__ does before it yields its first index: read "
@@ -262,19 +267,23 @@ def _against_handover(charge: Charge, around: Circumstances) -> Advice:
         return Advice(
             "It is neither the sampler nor the making of a batch: look for other threads of the "
             "main process, which may hold the interpreter"
-            + (", and at pin_memory." if around.pinned and not around.workers else ".")
+            + (
+                ", and at pin_memory."
+                if circumstances.pinned and not circumstances.workers
+                else "."
+            )
         )
-    if around.hot_in_sampler:
-        hot = around.hot_in_sampler[-1]
+    if circumstances.hot_in_sampler:
+        hot = circumstances.hot_in_sampler[-1]
         return Advice(
             f"Make the sampler faster: {hot.share:.0%} of its stack samples were in {hot}. It "
             "runs in the main process: draw many indices at a time, ahead of the epoch, with "
             "numpy or torch.",
-            CODE.or_code(of_program(around.hot_in_sampler)),
+            CODE.or_code(of_program(circumstances.hot_in_sampler)),
         )
     look = "Look for a slow sampler or batch sampler: it runs in the main process."
-    if around.stacks_fix:
-        look += f" To see its functions: {around.stacks_fix}; then trace again."
+    if circumstances.stacks_fix:
+        look += f" To see its functions: {circumstances.stacks_fix}; then trace again."
     return Advice(look)
 
 
@@ -296,10 +305,10 @@ def _index(ledger: Ledger) -> Iterable[Charge]:
     yield Charge(INDEX.kind, INDEX.title, ledger.take_phase("index"))
 
 
-def _against_index(charge: Charge, around: Circumstances) -> Advice:
+def _against_index(charge: Charge, circumstances: Circumstances) -> Advice:
     return Advice(
         "The workers were idle while the loop waited: raise prefetch_factor "
-        f"(now {around.prefetch}) and look for a slow sampler.",
+        f"(now {circumstances.prefetch}) and look for a slow sampler.",
         MORE_PREFETCH.or_code(),
     )
 

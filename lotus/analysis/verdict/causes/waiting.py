@@ -27,13 +27,13 @@ REASONS = {
 }
 
 
-def read_again(reason: str, around: Circumstances) -> str:
+def read_again(reason: str, circumstances: Circumstances) -> str:
     """Return what saves asking other machines for the same samples in each epoch; "": nothing."""
-    if reason not in ("socket", "events") or around.iterable or around.epochs < 2:
+    if reason not in ("socket", "events") or circumstances.iterable or circumstances.epochs < 2:
         return ""
     return (
-        f" If each of the {around.epochs} epochs asks for the same again, keep a copy on a local "
-        "disk."
+        f" If each of the {circumstances.epochs} epochs asks for the same again, keep a copy on a "
+        "local disk."
     )
 
 

@@ -173,33 +173,37 @@ def _reason(evidence: Evidence) -> str:
     return " ".join(filter(None, (f"{text}.", kernel_reason(evidence))))
 
 
-def _waits(charge: Charge, around: Circumstances) -> bool:
+def _waits(charge: Charge, circumstances: Circumstances) -> bool:
     """Return True if it waits by itself, and not because others have the cores."""
-    return _off_cpu(charge) and around.shared <= _WAITING and not _starts_programs(charge, around)
+    return (
+        _off_cpu(charge)
+        and circumstances.shared <= _WAITING
+        and not _starts_programs(charge, circumstances)
+    )
 
 
-def _starts_programs(charge: Charge, around: Circumstances) -> bool:
+def _starts_programs(charge: Charge, circumstances: Circumstances) -> bool:
     """Return True if it waits for processes of its own, which compute."""
     for_processes = looked(charge).reason in ("child", "pipe", "events")
-    return for_processes and around.use.children_share >= _IN_CHILDREN
+    return for_processes and circumstances.use.children_share >= _IN_CHILDREN
 
 
 def _off_cpu(charge: Charge) -> bool:
     return charge.evidence.get("waiting_share", math.nan) > _WAITING
 
 
-def _against_work(charge: Charge, around: Circumstances, look: str = "") -> Advice:
+def _against_work(charge: Charge, circumstances: Circumstances, look: str = "") -> Advice:
     against = (
-        _against_shared(charge, around)
-        or _against_waiting(charge, around)
-        or _against_computing(charge, around)
+        _against_shared(charge, circumstances)
+        or _against_waiting(charge, circumstances)
+        or _against_computing(charge, circumstances)
     )
     return against.before(look)
 
 
-def _against_shared(charge: Charge, around: Circumstances) -> Advice | None:
+def _against_shared(charge: Charge, circumstances: Circumstances) -> Advice | None:
     """Return advice if all workers ask for what serves them one at a time."""
-    if _takes_turns(looked(charge).reason, around):
+    if _takes_turns(looked(charge).reason, circumstances):
         return Advice(
             "Processes wait for each other at a lock, so more workers will not help. Hold it for "
             "less time, give each worker its own file or connection, or avoid the lock.",
@@ -212,13 +216,13 @@ def _against_shared(charge: Charge, around: Circumstances) -> Advice | None:
             "fewer bytes, keep a copy nearby, or raise the limit.",
             CODE_NOT_WORKERS,
         )
-    if _asks_who_computes(charge, around):
+    if _asks_who_computes(charge, circumstances):
         computes = (
             "which computes the answers for all workers: more workers will not help"
-            if around.use.kept_cores >= _ANSWERS_CORES
+            if circumstances.use.kept_cores >= _ANSWERS_CORES
             else "and if it computes the answers for all workers, more workers will not help"
         )
-        of_workers = f", {computes}" if around.workers else ""
+        of_workers = f", {computes}" if circumstances.workers else ""
         return Advice(
             f"Each access is a message to that process{of_workers}. If it is a "
             "multiprocessing.Manager(), whose dict() and list() do this, keep the data in an array "
@@ -229,12 +233,12 @@ def _against_shared(charge: Charge, around: Circumstances) -> Advice | None:
     return None
 
 
-def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
+def _against_waiting(charge: Charge, circumstances: Circumstances) -> Advice | None:
     """Return advice if it waits; None if it computes."""
     reason = looked(charge).reason
-    if _starts_programs(charge, around):
+    if _starts_programs(charge, circumstances):
         return (
-            more_workers(around)
+            more_workers(circumstances)
             .after(
                 "It starts a program for each sample or batch: do its work in the worker with a "
                 "library, for many samples at a time, or once, ahead of time. "
@@ -243,13 +247,13 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
         )
     if not _off_cpu(charge):
         return None
-    if not _waits(charge, around):
+    if not _waits(charge, circumstances):
         return Advice(
             "It was off the CPU while other programs used the cores, and more workers will not "
             "help: measure again when the cores are free.",
             Remedy(changes={"num_workers": "not more"}),
         )
-    if reason in ("child", "pipe") and around.use.all_used:
+    if reason in ("child", "pipe") and circumstances.use.all_used:
         return Advice(
             "It waits for another process while all cores are in use: if that process computes, "
             "more workers will not help. Do its work in the worker with a library, or once, ahead "
@@ -259,11 +263,11 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
     words, helps = REASONS.get(reason, ("waits (network, lock, sleep)", OVERLAPS))
     slowing = Evidence(charge.evidence)["mutual_slowing"]
     if reason in _READING:
-        return against_reading(f"It {words}", slowing, around)
+        return against_reading(f"It {words}", slowing, circumstances)
     if slowing <= SHARES_NONE:
         helps = OVERLAPS
-    computes = reason == LOCK and around.use.fetch.crowded  # what it waits for
-    workers = more_workers(around, waits=not computes, steady=reason != LOCAL_SOCKET)
+    computes = reason == LOCK and circumstances.use.fetch.crowded  # what it waits for
+    workers = more_workers(circumstances, waits=not computes, steady=reason != LOCAL_SOCKET)
     delayed = Evidence(charge.evidence)[DELAYED_SHARE]
     if reason in _OF_NETWORK and delayed >= MOST_DELAYED:
         return workers.after(
@@ -272,24 +276,24 @@ def _against_waiting(charge: Charge, around: Circumstances) -> Advice | None:
             "pieces, set TCP_NODELAY there, or send it at once. Otherwise, it "
             f"{words}: {helps}"
         ).or_code()
-    advice, again = workers.after(f"It {words}: {helps}"), read_again(reason, around)
+    advice, again = workers.after(f"It {words}: {helps}"), read_again(reason, circumstances)
     return advice.before(again).or_code() if again else advice
 
 
-def _against_computing(charge: Charge, around: Circumstances) -> Advice:
-    advised, place = worker_advice(around), _own_place(charge, around)
-    workers, kept = so_many_workers(advised, around), against_new_memory(charge)
-    if not advised.advised or _dwarfs_the_cores(charge, around):
+def _against_computing(charge: Charge, circumstances: Circumstances) -> Advice:
+    advised, place = worker_advice(circumstances), _own_place(charge, circumstances)
+    workers, kept = so_many_workers(advised, circumstances), against_new_memory(charge)
+    if not advised.advised or _dwarfs_the_cores(charge, circumstances):
         first = workers.after(f"{kept}Make it cheaper{_ahead(charge)} ").or_code(place)
         tried = KEEPS_MEMORY if kept and not workers.remedy.setting else {}
         return replace(first, remedy=replace(first.remedy, environment=tried))
     return workers.after(kept).before(f" Or make it cheaper{_ahead(charge)}").or_code(place)
 
 
-def _own_place(charge: Charge, around: Circumstances) -> str:
+def _own_place(charge: Charge, circumstances: Circumstances) -> str:
     """Return the data set's code that most of its stack samples were in; "": not known."""
-    of_dataset = charge.kind == DATASET.kind and around.hot
-    return str(of_program(around.hot)) if of_dataset else ""
+    of_dataset = charge.kind == DATASET.kind and circumstances.hot
+    return str(of_program(circumstances.hot)) if of_dataset else ""
 
 
 def _ahead(charge: Charge) -> str:
@@ -302,22 +306,24 @@ def _ahead(charge: Charge) -> str:
     return ", or do it once, ahead of time."
 
 
-def _dwarfs_the_cores(charge: Charge, around: Circumstances) -> bool:
+def _dwarfs_the_cores(charge: Charge, circumstances: Circumstances) -> bool:
     """Return True if doing without it gains far more than all cores could."""
     part = charge.evidence.get("fetch_share", math.nan)
-    return part * around.needed > _FAR_MORE * around.cores and part >= _NEARLY_ALL
+    return part * circumstances.needed > _FAR_MORE * circumstances.cores and part >= _NEARLY_ALL
 
 
-def _takes_turns(reason: str, around: Circumstances) -> bool:
+def _takes_turns(reason: str, circumstances: Circumstances) -> bool:
     """Return True if it waits for what only one process at a time can have."""
-    return reason == SHARED_LOCK and around.workers > 1
+    return reason == SHARED_LOCK and circumstances.workers > 1
 
 
-def _asks_who_computes(charge: Charge, around: Circumstances) -> bool:
+def _asks_who_computes(charge: Charge, circumstances: Circumstances) -> bool:
     """Return True if it asks a process that computes its answers rather than waits itself."""
     looks = looked(charge)
     packs = 1.0 - looks.blocked_share >= _PACKS
-    return looks.reason == LOCAL_SOCKET and (packs or around.use.kept_cores >= _ANSWERS_CORES)
+    return looks.reason == LOCAL_SOCKET and (
+        packs or circumstances.use.kept_cores >= _ANSWERS_CORES
+    )
 
 
 def _is_paced(charge: Charge) -> bool:
@@ -335,22 +341,22 @@ def _how_paced(charge: Charge) -> str:
     return "A sample takes less time while fewer are made at a time"
 
 
-def _waiting_words(charge: Charge, around: Circumstances) -> str:
+def _waiting_words(charge: Charge, circumstances: Circumstances) -> str:
     """Return what it does instead of computing; "" if it computes."""
     reason = looked(charge).reason
-    if _takes_turns(reason, around) or reason == LOCAL_SOCKET:
+    if _takes_turns(reason, circumstances) or reason == LOCAL_SOCKET:
         words = REASONS[reason][0]  # whoever answers, or who has the lock, may compute meanwhile
-    elif _starts_programs(charge, around):
+    elif _starts_programs(charge, circumstances):
         words = "waits for programs that it starts"
-    elif _waits(charge, around):
+    elif _waits(charge, circumstances):
         words = REASONS[reason][0] if reason in REASONS else "waits"
     else:
         return ""
     return f"{words}, not computing" if _off_cpu(charge) else words
 
 
-def _operation_title(charge: Charge, around: Circumstances) -> str:
-    words, inner = _waiting_words(charge, around), around.inner.get(charge.name, "")
+def _operation_title(charge: Charge, circumstances: Circumstances) -> str:
+    words, inner = _waiting_words(charge, circumstances), circumstances.inner.get(charge.name, "")
     name = operation_name(charge.name)
     name += f", most of it {operation_name(inner)}" if inner else ""
     return name + (f" ({words})" if words else "")
@@ -367,29 +373,29 @@ OPERATION = CauseRow(
 )
 
 
-def _dataset_title(charge: Charge, around: Circumstances) -> str:
-    method = "next" if around.iterable else "__getitem__"
+def _dataset_title(charge: Charge, circumstances: Circumstances) -> str:
+    method = "next" if circumstances.iterable else "__getitem__"
     text = f"the data set's own code ({method}, outside its operations)"
-    if around.hot:
-        text = f"the data set's own code: {of_program(around.hot)}"
-    words = _waiting_words(charge, around)
+    if circumstances.hot:
+        text = f"the data set's own code: {of_program(circumstances.hot)}"
+    words = _waiting_words(charge, circumstances)
     return text + (f", which {words}" if words else "")
 
 
-def _against_dataset(charge: Charge, around: Circumstances) -> Advice:
-    if around.level == "sample":
-        return _record_operations(around)
-    first = f"{around.stacks_fix}; then " if around.stacks_fix else ""
+def _against_dataset(charge: Charge, circumstances: Circumstances) -> Advice:
+    if circumstances.level == "sample":
+        return _record_operations(circumstances)
+    first = f"{circumstances.stacks_fix}; then " if circumstances.stacks_fix else ""
     look = f" To see its functions: {first}lotus trace --py-spy, then lotus map."
-    if around.hot:
-        chain = " > ".join(map(str, _shown(around.hot)))
-        look = f" {around.hot[-1].share:.0%} of its stack samples were in {chain}."
-    return _against_work(charge, around, look + _whole_batches(around))
+    if circumstances.hot:
+        chain = " > ".join(map(str, _shown(circumstances.hot)))
+        look = f" {circumstances.hot[-1].share:.0%} of its stack samples were in {chain}."
+    return _against_work(charge, circumstances, look + _whole_batches(circumstances))
 
 
-def _whole_batches(around: Circumstances) -> str:
+def _whole_batches(circumstances: Circumstances) -> str:
     """Return how to take a batch from tensors at once, where it is taken sample by sample."""
-    if around.dataset != "TensorDataset":
+    if circumstances.dataset != "TensorDataset":
         return ""
     return (
         " A TensorDataset is indexed once for each sample and its samples are then stacked: take "
@@ -408,8 +414,10 @@ def _shown(chain: list[HotFunction]) -> list[HotFunction]:
     return [of_program(chain), *chain[1 - _CHAIN :]]
 
 
-def _record_operations(around: Circumstances) -> Advice:
-    return more_workers(around).after("Record with --level op to see which operation it is. ")
+def _record_operations(circumstances: Circumstances) -> Advice:
+    return more_workers(circumstances).after(
+        "Record with --level op to see which operation it is. "
+    )
 
 
 DATASET = CauseRow(
@@ -423,34 +431,34 @@ DATASET = CauseRow(
 )
 
 
-def _collate_title(charge: Charge, around: Circumstances) -> str:
-    words, hot = _waiting_words(charge, around), _hot_in_collate(around)
+def _collate_title(charge: Charge, circumstances: Circumstances) -> str:
+    words, hot = _waiting_words(charge, circumstances), _hot_in_collate(circumstances)
     text = "collate: putting samples together into a batch"
     if hot:
         text += f", most of it in {hot}"
     return text + (f", which {words}" if words else "")
 
 
-def _hot_in_collate(around: Circumstances) -> HotFunction | None:
+def _hot_in_collate(circumstances: Circumstances) -> HotFunction | None:
     """Return the program's own function in which collate spends its time; None: not known."""
-    hot = of_program(around.hot_in_collate) if around.hot_in_collate else None
+    hot = of_program(circumstances.hot_in_collate) if circumstances.hot_in_collate else None
     return hot if hot and is_of_program(hot) else None
 
 
-def _against_collate(charge: Charge, around: Circumstances) -> Advice:
-    if _waiting_words(charge, around):
-        return _against_work(charge, around)
-    hot = _hot_in_collate(around)
+def _against_collate(charge: Charge, circumstances: Circumstances) -> Advice:
+    if _waiting_words(charge, circumstances):
+        return _against_work(charge, circumstances)
+    hot = _hot_in_collate(circumstances)
     seen = f" {hot.share:.0%} of its stack samples were in {hot}." if hot else ""
-    if not around.hot_in_collate and around.stacks_fix:
-        seen = f" To see its functions: {around.stacks_fix}; then trace again."
+    if not circumstances.hot_in_collate and circumstances.stacks_fix:
+        seen = f" To see its functions: {circumstances.stacks_fix}; then trace again."
     cheaper = (
         f"Make collate_fn cheaper.{seen} Stack tensors once instead of copying or padding in "
         "Python, and do once, ahead of time, what is the same in each epoch. "
     )
-    if not hot and around.dataset == "TensorDataset":
-        cheaper = f"{_whole_batches(around).strip()} "
-    return more_workers(around).after(cheaper).or_code(hot or "")
+    if not hot and circumstances.dataset == "TensorDataset":
+        cheaper = f"{_whole_batches(circumstances).strip()} "
+    return more_workers(circumstances).after(cheaper).or_code(hot or "")
 
 
 COLLATE = CauseRow(
@@ -464,16 +472,16 @@ COLLATE = CauseRow(
 )
 
 
-def _fetch_title(charge: Charge, around: Circumstances) -> str:
-    if around.level == "batch":
+def _fetch_title(charge: Charge, circumstances: Circumstances) -> str:
+    if circumstances.level == "batch":
         return "making the samples (not split at --level batch)"
     return "the rest of the fetch, outside samples and collate"
 
 
-def _against_fetch(charge: Charge, around: Circumstances) -> Advice:
-    if around.level == "batch":
-        return _record_operations(around)
-    return _against_work(charge, around)
+def _against_fetch(charge: Charge, circumstances: Circumstances) -> Advice:
+    if circumstances.level == "batch":
+        return _record_operations(circumstances)
+    return _against_work(charge, circumstances)
 
 
 FETCH = CauseRow(

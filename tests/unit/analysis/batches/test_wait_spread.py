@@ -10,7 +10,7 @@ from lotus.analysis.batches.wait_spread import wait_spread
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.summary import summarise
 from lotus.analysis.verdict.account import account
-from lotus.analysis.verdict.advice.circumstances import circumstances
+from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes import BY_KIND
 from lotus.analysis.verdict.causes.cause_row import WAITS, Charge
 from lotus.analysis.verdict.causes.threads import OTHERS
@@ -85,7 +85,7 @@ def test_what_others_kept_it_from_does_not_count() -> None:
         replace(each, ns=0.3 * each.ns) if BY_KIND[each.kind].part == WAITS else each
         for each in books.charges
     ]
-    judged = judge(replace(books, charges=[*rest, others]), circumstances(scope, books.use))
+    judged = judge(replace(books, charges=[*rest, others]), circumstances_of(scope, books.use))
     assert judged.input_low > 0.05
     assert judged.kind == "consumer-bound"
     assert "which is not significantly more than 5%" in judged.summary

@@ -8,7 +8,7 @@ import pytest
 
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
-from lotus.analysis.verdict.advice.circumstances import Circumstances, circumstances
+from lotus.analysis.verdict.advice.circumstances import Circumstances, circumstances_of
 from lotus.analysis.verdict.causes import storage, work
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.work import OPERATION
@@ -43,9 +43,9 @@ def on_shared_cores(batches: int = 20, epochs: int = 1, **changes: int) -> Simpl
     return run
 
 
-def around(run: SimpleNamespace) -> Circumstances:
+def circumstances_in(run: SimpleNamespace) -> Circumstances:
     scope = scopes(run)[0]
-    return circumstances(scope, core_use(scope))
+    return circumstances_of(scope, core_use(scope))
 
 
 def cold_share(run: SimpleNamespace) -> float:
@@ -111,15 +111,15 @@ def test_only_what_a_batch_read_itself_counts() -> None:
 
 def test_shared_cores_are_told_and_call_for_no_more_workers() -> None:
     run = on_shared_cores()
-    assert around(run).shared == pytest.approx(20 / 24)
+    assert circumstances_in(run).shared == pytest.approx(20 / 24)
     assert "less certain" in report(run)
     # 27% on a CPU and a sixth of the rest waiting: 40% of the fetch is the worker's own.
     own = 0.27 + 0.73 * 4 / 24
-    assert around(run).needed == pytest.approx(80.7 * own, rel=0.01)
+    assert circumstances_in(run).needed == pytest.approx(80.7 * own, rel=0.01)
     assert judged(run).causes[0].evidence["waiting_share"] < 0.5
 
     alone = on_shared_cores(involuntary_switches=0)
-    assert around(alone).shared == 0
+    assert circumstances_in(alone).shared == 0
     assert "less certain" not in report(alone)
     assert judged(alone).causes[0].evidence["waiting_share"] > 0.5
 
@@ -128,18 +128,18 @@ def test_what_others_took_is_not_called_waiting_of_an_operation() -> None:
     """GIVEN an operation that was off the CPU, of a program whose cores others had
     THEN it is not said to wait, and no workers are advised against it."""
     charge = Charge(OPERATION.kind, "Decode", 100.0, {"waiting_share": 0.9})
-    shared = around(on_shared_cores())
+    shared = circumstances_in(on_shared_cores())
     assert OPERATION.full_title(charge, shared) == "Decode"
     assert "other programs used the cores" in OPERATION.advice(charge, shared).text
     assert "num_workers" not in OPERATION.advice(charge, shared).text
-    alone = around(on_shared_cores(involuntary_switches=0))
+    alone = circumstances_in(on_shared_cores(involuntary_switches=0))
     assert OPERATION.full_title(charge, alone) == "Decode (waits, not computing)"
 
 
 def test_workers_that_crowd_one_another_share_with_nobody() -> None:
     run = Plan(workers=8, operations={"Loader": 20.0}, cpu=0.25, cores=2).run()
     run.batches["voluntary_switches"], run.batches["involuntary_switches"] = 1, 50
-    assert around(run).shared == 0
+    assert circumstances_in(run).shared == 0
 
 
 def test_the_rate_at_which_files_came_is_told_as_more_workers_may_not_raise_it() -> None:

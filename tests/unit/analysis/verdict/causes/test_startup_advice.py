@@ -8,7 +8,7 @@ import pytest
 from lotus.analysis.common.columns import number
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.core_use import core_use
-from lotus.analysis.verdict.advice.circumstances import circumstances
+from lotus.analysis.verdict.advice.circumstances import circumstances_of
 from lotus.analysis.verdict.causes.cause_row import Charge
 from lotus.analysis.verdict.causes.edges import STARTUP
 from lotus.analysis.verdict.verdict import verdict
@@ -186,7 +186,7 @@ def test_what_an_iterable_does_before_its_first_sample_is_done_by_kept_workers_t
     evidence = {"iter_ns": 5e7, "workers_ns": 1e8, "first_send_ns": 3e7, "epochs": 4.0}
     evidence |= {"first_batch_ns": 1.1 * excess_ns, "first_excess_ns": excess_ns}
     charge = Charge(STARTUP.kind, STARTUP.title, sum(evidence.values()), evidence)
-    advice = STARTUP.advice(charge, circumstances(scope, core_use(scope)))
+    advice = STARTUP.advice(charge, circumstances_of(scope, core_use(scope)))
     assert "making the first batch" in advice.text
     assert bool(advice.remedy.setting) == ("set persistent_workers=True" in advice.text) == kept
     assert ("also by workers that are kept" in advice.text) == (kind == "iterable")
