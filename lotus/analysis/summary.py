@@ -23,7 +23,7 @@ from lotus.analysis.ranks.held_up import HeldUp, held_up
 from lotus.analysis.ranks.rank_run import RankRun
 from lotus.analysis.ranks.rank_verdict import RankSummary, rank_summary
 from lotus.analysis.samples.operation_statistics import (
-    books,
+    fetch_sums,
     making_time,
     operation_table,
     worker_time_table,
@@ -258,7 +258,7 @@ def _loader(run: RunLike, scope: Scope, threshold_ns: float, slowest: int) -> Lo
         operations=operation_table(scope),
         other_time=worker_time_table(scope),
         blocked=blocked_time(run, scope),
-        books=books(scope),
+        books=fetch_sums(scope),
         slowest=slowest_samples(scope, slowest),
         slow_batches=slow_batches(scope, slowest),
         batches=batch_times.batch_table(scope, threshold_ns),

@@ -388,11 +388,11 @@ def _causes(mine: Scope, theirs: Scope, known: Sequence[SideOperations]) -> pd.D
         return pd.DataFrame(columns=columns)
     shares: list[dict[tuple[str, str], float]] = []
     for scope in (mine, theirs):
-        books = account(scope)
+        loop_account = account(scope)
         owed: dict[tuple[str, str], float] = {}
-        for charge in books.charges:
+        for charge in loop_account.charges:
             key = (charge.kind, charge.name)
-            owed[key] = owed.get(key, 0.0) + charge.ns / max(books.loop_ns, 1.0)
+            owed[key] = owed.get(key, 0.0) + charge.ns / max(loop_account.loop_ns, 1.0)
         shares.append(owed)
     keys = list(dict.fromkeys([*shares[0], *shares[1]]))
     keys.sort(key=lambda key: -max(side.get(key, 0.0) for side in shares))

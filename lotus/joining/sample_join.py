@@ -170,14 +170,14 @@ def _map(
     if kernel and not (functions["library"] == "[kernel]").any():
         notes.append("no sample is of the kernel: record with lotus trace --perf-kernel")
     in_file = dict(zip(recording.events, recording.sampled, strict=True))
-    books = interval_join.books(sums, in_file, _lost_samples(recording))
+    reconciled = interval_join.sample_reconciliation(sums, in_file, _lost_samples(recording))
     return Mapped(
         events=list(recording.events),
         functions=functions,
         operations=operations,
         calibration=factors if factors is not None else pd.DataFrame(columns=["pid", "tid"]),
         compared=_compared(validation.exact_totals(index, intervals, own, counted), calibrated),
-        books=books,
+        books=reconciled,
         facts={**recording.facts, "clock": recording.clock, "reader": recording.reader},
         notes=[*dict.fromkeys([*notes, *symbols.notes])],
     )

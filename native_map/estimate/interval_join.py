@@ -239,7 +239,7 @@ def classify(attributed: pd.DataFrame, functions: pd.DataFrame) -> pd.Series:
     )
 
 
-def books(
+def sample_reconciliation(
     tally: pd.DataFrame, in_file: dict[str, int], lost: dict[str, int] | None = None
 ) -> pd.DataFrame:
     """Check that every sample is accounted for: a row per event.

@@ -1,4 +1,4 @@
-"""Per-operation statistics and the books of a fetch."""
+"""Per-operation statistics and how the parts of a fetch add up."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from lotus.analysis.common.operation_sums import known_sum
 from lotus.analysis.common.scope import Scope
 
 IDLE = "idle"
-BOOK = ["whole", "total_ns", "parts_ns", "own_ns", "remainder_ns", "remainder_share"]
+SUMS_COLUMNS = ["whole", "total_ns", "parts_ns", "own_ns", "remainder_ns", "remainder_share"]
 STATISTICS = ("total", "mean", "p50", "p95", "p99", "std", "max")
 
 
@@ -111,7 +111,7 @@ def worker_time_table(scope: Scope) -> pd.DataFrame:
     )
 
 
-def books(scope: Scope) -> pd.DataFrame:
+def fetch_sums(scope: Scope) -> pd.DataFrame:
     """Return how the parts add up: rows for "sample" and "fetch".
 
     Columns: whole total_ns parts_ns own_ns remainder_ns remainder_share. A sample's parts are its
@@ -120,7 +120,7 @@ def books(scope: Scope) -> pd.DataFrame:
     """
     batches, fetched, cells = scope.batches, scope.fetched, scope.calls.cells
     if not fetched.count:
-        return pd.DataFrame(columns=BOOK)
+        return pd.DataFrame(columns=SUMS_COLUMNS)
     in_batches = total(fetched.in_batches(batches, "duration_ns"))
     made = ~np.isnan(number(batches, "fetch_ns"))
     collate, own = number(batches, "collate_ns"), number(batches, "self_ns")
@@ -129,13 +129,13 @@ def books(scope: Scope) -> pd.DataFrame:
         inside = flag(cells, "in_sample") & ~flag(cells, "nested")
         operations = total(number(cells, "duration_ns")[inside])
         took, alone = fetched.total("duration_ns"), fetched.total("self_ns")
-        rows.append(_book("sample", took, operations, alone))
+        rows.append(_sums_row("sample", took, operations, alone))
     parts = in_batches + total(collate[made])
-    rows.append(_book("fetch", total(number(batches, "fetch_ns")), parts, total(own[made])))
-    return pd.DataFrame(rows, columns=BOOK)
+    rows.append(_sums_row("fetch", total(number(batches, "fetch_ns")), parts, total(own[made])))
+    return pd.DataFrame(rows, columns=SUMS_COLUMNS)
 
 
-def _book(whole: str, total_ns: float, parts_ns: float, own_ns: float) -> dict[str, object]:
+def _sums_row(whole: str, total_ns: float, parts_ns: float, own_ns: float) -> dict[str, object]:
     remainder = total_ns - parts_ns - own_ns
     return {
         "whole": whole,

@@ -57,13 +57,13 @@ def account(scope: Scope) -> Account:
     """Charge the time of the loader's loop, and that of its replay without other programs."""
     made = BatchMaking(scope)
     loop = undisturbed_loop(scope, made.use)
-    books = _account(Ledger(made))
+    loop_account = _account(Ledger(made))
     if loop is None or not loop.waits_for_data:
-        return _with_spread(books, scope.batches)
+        return _with_spread(loop_account, scope.batches)
     without_others = _account(Ledger(made, loop))
     del made  # its matrices take as much memory as what follows
     return replace(
-        _with_spread(books, scope.batches),
+        _with_spread(loop_account, scope.batches),
         without_others=_with_spread(without_others, loop.batches),
     )
 
@@ -99,9 +99,11 @@ def _account(ledger: Ledger) -> Account:
     )
 
 
-def _with_spread(books: Account, batches: pd.DataFrame) -> Account:
-    large = [charge for charge in books.charges if charge.ns > _LEAST_SHARE * books.loop_ns]
-    return replace(books, spread=cause_spread(batches, large))
+def _with_spread(loop_account: Account, batches: pd.DataFrame) -> Account:
+    large = [
+        charge for charge in loop_account.charges if charge.ns > _LEAST_SHARE * loop_account.loop_ns
+    ]
+    return replace(loop_account, spread=cause_spread(batches, large))
 
 
 def _taken(row: CauseRow, ledger: Ledger) -> Iterator[Charge]:

@@ -45,9 +45,9 @@ class PartsOfLoop:
         return max(1.0 - self.others - self.edges_taken - self.step_taken, _LEAST_FREE)
 
 
-def parts_of_loop(books: Account, circumstances: Circumstances) -> PartsOfLoop:
+def parts_of_loop(loop_account: Account, circumstances: Circumstances) -> PartsOfLoop:
     """Return the shares of a loop whose time is accounted for."""
-    loop, owed = books.loop_ns, _owed_ns(books)
+    loop, owed = loop_account.loop_ns, _owed_ns(loop_account)
     step, startup, shutdown = (ratio(ns, loop) for ns in owed.values())
     inputs = ratio(max(loop - sum(owed.values()), 0.0), loop)
     low, high = (min(inputs * factor, 1.0) for factor in circumstances.wait_spread)
@@ -58,16 +58,16 @@ def parts_of_loop(books: Account, circumstances: Circumstances) -> PartsOfLoop:
         shutdown,
         low,
         high,
-        others=share_of(books, OTHERS.kind) + ratio(taken_ns(books, WAITS), loop),
-        step_taken=ratio(taken_ns(books, STEP), loop) if not circumstances.workers else 0.0,
-        edges_taken=ratio(taken_ns(books, STARTUP, SHUTDOWN), loop),
+        others=share_of(loop_account, OTHERS.kind) + ratio(taken_ns(loop_account, WAITS), loop),
+        step_taken=ratio(taken_ns(loop_account, STEP), loop) if not circumstances.workers else 0.0,
+        edges_taken=ratio(taken_ns(loop_account, STARTUP, SHUTDOWN), loop),
     )
 
 
-def _owed_ns(books: Account) -> dict[str, float]:
+def _owed_ns(loop_account: Account) -> dict[str, float]:
     """Return how much is charged to training steps, start-ups and shut-downs, ns by part."""
     owed = dict.fromkeys((STEP, STARTUP, SHUTDOWN), 0.0)
-    for charge in books.charges:
+    for charge in loop_account.charges:
         part = BY_KIND[charge.kind].part
         if part in owed:
             owed[part] += charge.ns
@@ -75,18 +75,23 @@ def _owed_ns(books: Account) -> dict[str, float]:
     return owed
 
 
-def steady_wait_share(books: Account) -> float:
+def steady_wait_share(loop_account: Account) -> float:
     """Return the share of waits in the loop between its start-ups and its shut-downs."""
-    owed = _owed_ns(books)
-    steady = books.loop_ns - owed[STARTUP] - owed[SHUTDOWN]
+    owed = _owed_ns(loop_account)
+    steady = loop_account.loop_ns - owed[STARTUP] - owed[SHUTDOWN]
     return ratio(steady - owed[STEP], steady)
 
 
-def share_of(books: Account, kind: str) -> float:
+def share_of(loop_account: Account, kind: str) -> float:
     """Return the share of the loop that causes of this kind take together."""
-    return ratio(sum(charge.ns for charge in books.charges if charge.kind == kind), books.loop_ns)
+    return ratio(
+        sum(charge.ns for charge in loop_account.charges if charge.kind == kind),
+        loop_account.loop_ns,
+    )
 
 
-def taken_ns(books: Account, *parts: str) -> float:
+def taken_ns(loop_account: Account, *parts: str) -> float:
     """Return how long other programs had the cores during these parts of the loop, ns."""
-    return sum(charge.taken_ns for charge in books.charges if BY_KIND[charge.kind].part in parts)
+    return sum(
+        charge.taken_ns for charge in loop_account.charges if BY_KIND[charge.kind].part in parts
+    )

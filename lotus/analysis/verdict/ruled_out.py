@@ -24,11 +24,11 @@ RULED_OUT = {
 
 
 def ruled_out(
-    books: Account, circumstances: Circumstances, listed: Collection[str]
+    loop_account: Account, circumstances: Circumstances, listed: Collection[str]
 ) -> Iterator[str]:
     """Yield causes that were measured and take next to nothing, except those in `listed`."""
     charged: dict[str, float] = {}
-    for charge in books.charges:
+    for charge in loop_account.charges:
         charged[charge.kind] = charged.get(charge.kind, 0.0) + charge.ns
     unknown = set(listed)
     if circumstances.level == "batch" or circumstances.partial:
@@ -41,7 +41,7 @@ def ruled_out(
         unknown |= set(_OF_WORKERS)
     for kind in dict.fromkeys(row.kind for row in CAUSES):
         words = "" if kind in unknown else RULED_OUT.get(kind)
-        share = ratio(charged.get(kind, 0.0), books.loop_ns)
+        share = ratio(charged.get(kind, 0.0), loop_account.loop_ns)
         if words and share < LITTLE:
             yield words
     if math.isfinite(circumstances.use.own_share) and circumstances.use.fetch.delay_share < LITTLE:

@@ -180,23 +180,23 @@ class Verdict:
 
 def verdict(scope: Scope) -> Verdict:
     """Judge one loader's loop."""
-    books = account(scope)
-    return judge(books, circumstances_of(scope, books.use))
+    loop_account = account(scope)
+    return judge(loop_account, circumstances_of(scope, loop_account.use))
 
 
-def judge(books: Account, circumstances: Circumstances) -> Verdict:
+def judge(loop_account: Account, circumstances: Circumstances) -> Verdict:
     """Judge a loop whose time is accounted for."""
-    shares = parts_of_loop(books, circumstances)
+    shares = parts_of_loop(loop_account, circumstances)
     of_loop = (shares.inputs, shares.startup, shares.step, shares.shutdown)
-    if not books.loop_ns > 0:
+    if not loop_account.loop_ns > 0:
         return Verdict("unknown", "", "No batch was taken from this loader.", *of_loop, [])
     if 0 < circumstances.taken < _LEAST_BATCHES and not circumstances.partial:
         were = "was" if circumstances.taken == 1 else "were"
         few = f"{plural(circumstances.taken, 'batch')} {were} taken"
         return Verdict("unknown", "", f"Only {few}: too few to judge.", *of_loop, [])
-    decided = _decided(books, circumstances, shares)
+    decided = _decided(loop_account, circumstances, shares)
     kind, listed = decided.kind, decided.listed
-    hidden = listed is not books
+    hidden = listed is not loop_account
     # Of waits that are hidden, those at the edges are not.
     charges = ranked(listed.charges, kind, 1.0 - listed.delay_share, decided.brief or hidden)
     causes = _causes(charges, listed, circumstances, kind)
@@ -208,8 +208,10 @@ def judge(books: Account, circumstances: Circumstances) -> Verdict:
         causes,
         doubt=remarks.doubt(circumstances.use),
         flaws=(
-            *_left_out(books),
-            *remarks.flaws(circumstances, books.loop_ns, causes=[cause.kind for cause in causes]),
+            *_left_out(loop_account),
+            *remarks.flaws(
+                circumstances, loop_account.loop_ns, causes=[cause.kind for cause in causes]
+            ),
             *(cause.reason for cause in causes if cause.is_silent),
         ),
         ruled_out=tuple(ruled_out(listed, circumstances, {cause.kind for cause in causes})),
@@ -238,25 +240,25 @@ class _Pacing:
     unclear: str
 
 
-def _decided(books: Account, circumstances: Circumstances, shares: PartsOfLoop) -> _Pacing:
+def _decided(loop_account: Account, circumstances: Circumstances, shares: PartsOfLoop) -> _Pacing:
     """Decide what sets the pace of the loop."""
-    listed, own = books, max(shares.inputs - shares.others, 0.0) / shares.free
+    listed, own = loop_account, max(shares.inputs - shares.others, 0.0) / shares.free
     # Others that slow the steps down hide waits behind them: the loop without others is judged.
-    if books.without_others and own < steady_wait_share(books.without_others):
-        listed = books.without_others
+    if loop_account.without_others and own < steady_wait_share(loop_account.without_others):
+        listed = loop_account.without_others
         own = steady_wait_share(listed)
     # A job of many epochs has a start-up that comes once among the waits of all of them.
-    once = _came_once(books.epochs)
-    brief = once or _is_brief(books, shares.edges * books.loop_ns)
+    once = _came_once(loop_account.epochs)
+    brief = once or _is_brief(loop_account, shares.edges * loop_account.loop_ns)
     # Both shares with what other programs took: that is part of both.
     at_edges = shares.edges > shares.inputs and not brief and not once
     edges = (shares.edges - shares.edges_taken) / shares.free if at_edges else 0.0
     # A replay has no edges: its waits are a share of what lies between them.
-    kind, degree = _kind(own, edges, own if listed is books else own * (1.0 - edges))
-    listed = listed if kind == "input-bound" else books
+    kind, degree = _kind(own, edges, own if listed is loop_account else own * (1.0 - edges))
+    listed = listed if kind == "input-bound" else loop_account
     unclear = ""
-    if kind == "input-bound" and listed is books:
-        unclear = _unclear(degree, own, shares, books, circumstances)
+    if kind == "input-bound" and listed is loop_account:
+        unclear = _unclear(degree, own, shares, loop_account, circumstances)
     if unclear:
         kind, degree = "consumer-bound", "not"
     return _Pacing(kind, degree, own, listed, brief, unclear)
@@ -294,24 +296,24 @@ def _summary(shares: PartsOfLoop, decided: _Pacing, causes: list[Cause], hidden:
 
 
 def _as_large(
-    charges: list[Charge], kind: str, books: Account, circumstances: Circumstances
+    charges: list[Charge], kind: str, loop_account: Account, circumstances: Circumstances
 ) -> str:
     """Return the title of a second cause of waits that may be the largest; "" if none may."""
     of_waits = [charge for charge in charges[:2] if BY_KIND[charge.kind].part == WAITS]
     if kind != "input-bound" or len(of_waits) < 2 or charges[0].kind in DEFECTS:
         return ""
     first, second = of_waits
-    if books.spread.larger(first, second) < _NOT_TOLD_APART:
+    if loop_account.spread.larger(first, second) < _NOT_TOLD_APART:
         return ""
     return BY_KIND[second.kind].full_title(second, circumstances)
 
 
-def _left_out(books: Account) -> Iterator[str]:
-    if books.warm_up_ns >= LITTLE * books.loop_ns:
+def _left_out(loop_account: Account) -> Iterator[str]:
+    if loop_account.warm_up_ns >= LITTLE * loop_account.loop_ns:
         yield (
-            f"The first training step took {duration(books.warm_up_ns)} longer than a typical "
-            "one (warm-up: compilation, late set-up). It happens once per job; these shares leave "
-            "it out."
+            f"The first training step took {duration(loop_account.warm_up_ns)} longer than a "
+            "typical one (warm-up: compilation, late set-up). It happens once per job; these "
+            "shares leave it out."
         )
 
 
@@ -323,80 +325,84 @@ def _kind(inputs: float, edges: float, of_loop: float) -> tuple[str, str]:
     return ("consumer-bound" if degree == "not" else "input-bound"), degree
 
 
-def _listed_ns(charge: Charge, books: Account) -> float:
+def _listed_ns(charge: Charge, loop_account: Account) -> float:
     """Return the time that a cause is listed with if the loop is input-bound, ns.
 
     What other programs took of the step is listed with what they took of the waits.
     """
     if charge.kind == OTHERS.kind:
-        return charge.ns + taken_ns(books, STEP)
+        return charge.ns + taken_ns(loop_account, STEP)
     return charge.ns - (charge.taken_ns if BY_KIND[charge.kind].part == STEP else 0.0)
 
 
 def _unclear(
-    degree: str, own: float, shares: PartsOfLoop, books: Account, circumstances: Circumstances
+    degree: str,
+    own: float,
+    shares: PartsOfLoop,
+    loop_account: Account,
+    circumstances: Circumstances,
 ) -> str:
     """Return why waits of more than `MODERATE` are not said to hold up the loop; "" if they are.
 
     `own`: the waits, as a share of the time that other programs left the loop.
     """
     free = shares.free
-    sent, least = share_of(books, SENDING.kind), (shares.low - shares.others) / free
+    sent, least = share_of(loop_account, SENDING.kind), (shares.low - shares.others) / free
     near, moderate = own < _NEAR_MODERATE, degree == "moderately"
     if moderate and near and least < MODERATE:
         return f", which is not significantly more than {MODERATE:.0%}"
-    if moderate and _largest(books) / free < MODERATE:
+    if moderate and _largest(loop_account) / free < MODERATE:
         return f", and no single cause takes {MODERATE:.0%}"
     if own - sent / free < MODERATE and (
-        near or (moderate and _is_usual_way(books, circumstances, free))
+        near or (moderate and _is_usual_way(loop_account, circumstances, free))
     ):
         return f", of which {sent:.1%} is batches on their way from the workers"
     return ""
 
 
-def _is_usual_way(books: Account, circumstances: Circumstances, free: float) -> bool:
+def _is_usual_way(loop_account: Account, circumstances: Circumstances, free: float) -> bool:
     """Return True if sending takes its usual time and no loader setting is advised against it.
 
     Then no change of the loader makes these waits shorter. `free`: the part of the loop that other
     programs left; it takes longer beside them.
     """
-    sent = [charge for charge in books.charges if charge.kind == SENDING.kind]
-    taken = total(number(books.epochs, "waits"))
+    sent = [charge for charge in loop_account.charges if charge.kind == SENDING.kind]
+    taken = total(number(loop_account.epochs, "waits"))
     usual = sum(charge.ns for charge in sent) * free < _WAY_NS * taken
     return usual and not any(
         SENDING.advice(charge, circumstances).remedy.setting for charge in sent
     )
 
 
-def _largest(books: Account) -> float:
+def _largest(loop_account: Account) -> float:
     """Return the largest share of the loop that one cause of waits has, except other programs.
 
     With what the steps lose to it: without it, both are gone.
     """
     waits = [
         charge.waited_ns - charge.taken_ns + charge.evidence.get(LOST_STEPS, 0.0)
-        for charge in books.charges
+        for charge in loop_account.charges
         if BY_KIND[charge.kind].part == WAITS and charge.kind != OTHERS.kind
     ]
-    return ratio(max(waits, default=0.0), books.loop_ns)
+    return ratio(max(waits, default=0.0), loop_account.loop_ns)
 
 
-def _is_brief(books: Account, edges_ns: float) -> bool:
+def _is_brief(loop_account: Account, edges_ns: float) -> bool:
     """Return True if start-up and shut-down come once and are short, but for usual imports.
 
     Their share of a longer run is smaller.
     """
-    if "rank" not in books.epochs:  # sampled: epochs are not known
+    if "rank" not in loop_account.epochs:  # sampled: epochs are not known
         return False
-    of_ranks = books.epochs["rank"].value_counts()
+    of_ranks = loop_account.epochs["rank"].value_counts()
     if not len(of_ranks) or of_ranks.max() > 1:
         return False
     least = _BRIEF_NS * len(of_ranks)
-    startup = [charge for charge in books.charges if BY_KIND[charge.kind].part == STARTUP]
+    startup = [charge for charge in loop_account.charges if BY_KIND[charge.kind].part == STARTUP]
     importing = sum(min(each.evidence.get("importing_ns", 0.0), each.ns) for each in startup)
     if importing > 0:  # once, by each worker that is spawned
         edges_ns -= importing
-        least = max(least, HIGH * books.loop_ns)
+        least = max(least, HIGH * loop_account.loop_ns)
     return edges_ns < least
 
 
@@ -427,18 +433,20 @@ def _at_loader(advice: Advice, call_site: str) -> str:
     return f" The loader: {call_site}." if known and advice.remedy.of_loader else ""
 
 
-def _cause(charge: Charge, books: Account, circumstances: Circumstances, kind: str) -> Cause:
+def _cause(charge: Charge, loop_account: Account, circumstances: Circumstances, kind: str) -> Cause:
     row = BY_KIND[charge.kind]
     advice = row.advice(charge, circumstances)
-    waited = books.loop_ns - books.step_ns
-    ns = _listed_ns(charge, books) if kind == "input-bound" else charge.ns
-    low, high = (ratio(of_it, books.loop_ns) for of_it in books.spread.interval(charge))
+    waited = loop_account.loop_ns - loop_account.step_ns
+    ns = _listed_ns(charge, loop_account) if kind == "input-bound" else charge.ns
+    low, high = (
+        ratio(of_it, loop_account.loop_ns) for of_it in loop_account.spread.interval(charge)
+    )
     if ns != charge.ns:
         low, high = (of_it * ratio(ns, charge.ns) for of_it in (low, high))
     return Cause(
         kind=charge.kind,
         title=row.full_title(charge, circumstances),
-        share=ratio(ns, books.loop_ns),
+        share=ratio(ns, loop_account.loop_ns),
         wait_share=float("nan") if row.part == STEP else ratio(charge.waited_ns, waited),
         ns=ns,
         evidence=charge.evidence,

@@ -12,7 +12,7 @@ from lotus.analysis.samples.operation_statistics import making_time
 from lotus.analysis.verdict.account import Account
 
 
-def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
+def worker_table(scope: Scope, loop_account: Account) -> pd.DataFrame:
     """Return one row per worker and rank, all its processes together.
 
     Columns: rank worker processes batches samples fetch_ns (total) batch_mean_ns sample_ns (typical
@@ -27,7 +27,7 @@ def worker_table(scope: Scope, books: Account) -> pd.DataFrame:
     spent = table["fetch_ns"].where(table["fetch_ns"] > 0)
     table["cpu_share"] = table.pop("cpu_ns") / spent
     table["run_delay_share"] = table.pop("run_delay_ns") / spent
-    typical = books.workers[["rank", "worker", "own_ns", "times"]]
+    typical = loop_account.workers[["rank", "worker", "own_ns", "times"]]
     table = table.merge(typical.rename(columns={"own_ns": "sample_ns"}), on=keys, how="left")
     started = pd.DataFrame(
         {
@@ -72,13 +72,13 @@ def _sums(batches: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def rank_table(scope: Scope, books: Account) -> pd.DataFrame:
+def rank_table(scope: Scope, loop_account: Account) -> pd.DataFrame:
     """Return one row per rank: rank samples batches loop_ns wait_share step_share samples_per_s.
 
     wait_share: blocked in `iter()`, in `next` or at the end, of the rank's own loop.
     """
     names = ["loop_ns", "wait_ns", "iter_ns", "step_ns", "tail_ns", "waits"]
-    table = books.epochs.groupby("rank", as_index=False)[names].sum()
+    table = loop_account.epochs.groupby("rank", as_index=False)[names].sum()
     taken = ~np.isnan(number(scope.batches, "wait_ns"))
     size = number(scope.batches, "size")
     # A batch that was taken but whose making was not recorded is as large as the others.

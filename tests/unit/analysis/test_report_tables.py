@@ -9,7 +9,7 @@ from lotus.analysis.batches.components import REST
 from lotus.analysis.common.scope import scopes
 from lotus.analysis.machine.memory_readings import NEVER_READ, READ_ONCE
 from lotus.analysis.samples.operation_statistics import (
-    books,
+    fetch_sums,
     operation_table,
     worker_time_table,
     workers_time,
@@ -61,7 +61,7 @@ def test_time_between_two_epochs_is_no_idle_time() -> None:
 
 
 def test_the_books_close() -> None:
-    table = books(scopes(Plan().run())[0])
+    table = fetch_sums(scopes(Plan().run())[0])
     assert table["whole"].tolist() == ["sample", "fetch"]
     assert (table["remainder_share"].abs() < 1e-6).all()
 
@@ -69,7 +69,7 @@ def test_the_books_close() -> None:
 def test_the_books_show_what_is_missing() -> None:
     run = Plan().run()
     run.ops = run.ops[run.ops["operation"] != "Normalize"]
-    table = books(scopes(run)[0]).set_index("whole")
+    table = fetch_sums(scopes(run)[0]).set_index("whole")
     assert table.loc["sample", "remainder_ns"] == 0.5 * MS * len(run.samples)
     assert table.loc["sample", "remainder_share"] == pytest.approx(0.5 / 2.55)
 
@@ -80,7 +80,7 @@ def test_parts_that_overlap_leave_no_share_below_zero_over() -> None:
     run.ops = run.ops.assign(duration_ns=run.ops["duration_ns"] * 2)
     run.samples = run.samples.assign(self_ns=-1000)
     scope = scopes(run)[0]
-    table = books(scope).set_index("whole")
+    table = fetch_sums(scope).set_index("whole")
     assert table.loc["sample", "remainder_ns"] < 0
     assert table.loc["sample", "remainder_share"] == 0
     assert (worker_time_table(scope)["workers_share"] >= 0).all()
@@ -90,7 +90,7 @@ def test_nested_operations_are_counted_once_in_the_books() -> None:
     run = Plan().run()
     inner = run.ops[run.ops["operation"] == "Loader"].assign(operation="Inner", nested=True)
     run.ops = pd.concat([run.ops, inner], ignore_index=True)
-    assert (books(scopes(run)[0])["remainder_share"].abs() < 1e-6).all()
+    assert (fetch_sums(scopes(run)[0])["remainder_share"].abs() < 1e-6).all()
     table = operation_table(scopes(run)[0]).set_index("operation")
     assert table["nested"].to_dict() == {"Loader": False, "Inner": True, "Normalize": False}
 
@@ -241,7 +241,7 @@ def test_lower_levels_have_the_books_that_can_be_kept(level: str, wholes: list[s
     if level == "batch":
         run.samples = run.samples.iloc[:0]
     scope = scopes(run)[0]
-    assert books(scope)["whole"].tolist() == wholes
+    assert fetch_sums(scope)["whole"].tolist() == wholes
     assert worker_time_table(scope)["workers_share"].sum() == pytest.approx(1)
 
 

@@ -90,7 +90,9 @@ def once(path: str) -> None:
     sums = tally.table()
     lap("sum")
     took, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
-    books = interval_join.books(sums, dict(zip(recording.events, recording.sampled, strict=True)))
+    reconciled = interval_join.sample_reconciliation(
+        sums, dict(zip(recording.events, recording.sampled, strict=True))
+    )
     print(
         json.dumps(
             {
@@ -99,8 +101,8 @@ def once(path: str) -> None:
                 "seconds": took,
                 "cpu_s": cpu,
                 "spent": spent,
-                "missing": int(books["missing"].abs().sum()),
-                "attributed": int(books["attributed"].sum()),
+                "missing": int(reconciled["missing"].abs().sum()),
+                "attributed": int(reconciled["attributed"].sum()),
                 "peak_bytes": peak_bytes(),
                 "before_bytes": before,
             }

@@ -79,13 +79,15 @@ def test_what_others_kept_it_from_does_not_count() -> None:
     run.waits["wait_ns"] = np.where(waits, 20_000_000, 0)
     run.waits["step_ns"] = 20_000_000
     scope = scopes(run)[0]
-    books = account(scope)
-    others = Charge(OTHERS.kind, OTHERS.title, 0.7 * books.wait_ns)
+    loop_account = account(scope)
+    others = Charge(OTHERS.kind, OTHERS.title, 0.7 * loop_account.wait_ns)
     rest = [
         replace(each, ns=0.3 * each.ns) if BY_KIND[each.kind].part == WAITS else each
-        for each in books.charges
+        for each in loop_account.charges
     ]
-    judged = judge(replace(books, charges=[*rest, others]), circumstances_of(scope, books.use))
+    judged = judge(
+        replace(loop_account, charges=[*rest, others]), circumstances_of(scope, loop_account.use)
+    )
     assert judged.input_low > 0.05
     assert judged.kind == "consumer-bound"
     assert "which is not significantly more than 5%" in judged.summary

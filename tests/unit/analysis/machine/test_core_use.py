@@ -495,6 +495,6 @@ def test_what_others_took_of_the_main_process_is_charged_once() -> None:
     plan = Plan(operations={"Slow": 5.0}, pickle=10, batches=100, workers=2, cores=8, step=1)
     run = cores(plan.run(), (0.3, 0.6, 0.0), QUIET)
     run.waits["wait_run_delay_ns"] = 0.3 * run.waits["wait_ns"]
-    books = account(scopes(run)[0])
-    assert "other-programs" in {charge.kind for charge in books.charges}
-    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+    charged = account(scopes(run)[0])
+    assert "other-programs" in {charge.kind for charge in charged.charges}
+    assert sum(charge.ns for charge in charged.charges) == pytest.approx(charged.loop_ns, rel=1e-6)

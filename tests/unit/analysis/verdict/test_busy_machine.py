@@ -96,15 +96,15 @@ def test_what_threads_took_of_a_step_is_not_taken_again() -> None:
     run = on_busy_cores(plan, delay=0.4)
     run.waits["step_run_delay_ns"] = (0.4 * run.waits["step_ns"]).astype(np.int64)
     run.waits["step_process_cpu_ns"] = 4 * run.waits["step_cpu_ns"]
-    books = account(scopes(used_by_others(run))[0])
+    loop_account = account(scopes(used_by_others(run))[0])
     # THEN the step itself, of which the threads have taken more than that, has no more to give
-    charges = {charge.kind: charge for charge in books.charges}
-    assert charges["step-threads"].ns > 0.4 * books.step_ns
+    charges = {charge.kind: charge for charge in loop_account.charges}
+    assert charges["step-threads"].ns > 0.4 * loop_account.step_ns
     assert charges["consumer"].taken_ns == 0.0
     # Without such threads all of it is the step's.
     run.waits["step_process_cpu_ns"] = run.waits["step_cpu_ns"]
     (step,) = (charge for charge in account(scopes(run)[0]).charges if charge.kind == "consumer")
-    assert step.taken_ns == pytest.approx(0.4 * books.step_ns, rel=1e-6)
+    assert step.taken_ns == pytest.approx(0.4 * loop_account.step_ns, rel=1e-6)
 
 
 def test_a_step_of_which_no_delay_is_known_has_none_taken() -> None:
@@ -146,8 +146,10 @@ def test_late_batches_are_owed_to_others_also_where_making_them_had_its_cores() 
     assert "unseen" not in shares
     others = next(cause for cause in judged.causes if cause.kind == "other-programs")
     assert others.reason.startswith("Batches that were ready arrived later than")
-    books = account(scope)
-    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+    loop_account = account(scope)
+    assert sum(charge.ns for charge in loop_account.charges) == pytest.approx(
+        loop_account.loop_ns, rel=1e-6
+    )
 
 
 def test_sending_of_a_few_bytes_that_takes_long_had_no_core() -> None:
@@ -211,8 +213,10 @@ def test_batches_that_are_slow_as_a_whole_are_found_beside_other_programs() -> N
     assert charges.get("operation", 0.0) < 0.2 * first.ns
     # AND on cores of its own the loop would gain as much as it does without them
     assert first.gain == pytest.approx(alone.gain, rel=0.15)
-    books = account(scope)
-    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+    loop_account = account(scope)
+    assert sum(charge.ns for charge in loop_account.charges) == pytest.approx(
+        loop_account.loop_ns, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(("helpers", "told"), [(0.5, False), (0.0, True)])
@@ -242,8 +246,8 @@ def test_what_more_prefetch_saves_is_charged_without_what_others_took() -> None:
     alone = account(scopes(on_busy_cores(plan, 0.0))[0])
     beside = account(scopes(used_by_others(on_busy_cores(plan, 1 / 3)))[0])
 
-    def ns(books: Account, kind: str) -> float:
-        return sum(charge.ns for charge in books.charges if charge.kind == kind)
+    def ns(loop_account: Account, kind: str) -> float:
+        return sum(charge.ns for charge in loop_account.charges if charge.kind == kind)
 
     # THEN two thirds of what is owed to the prefetch factor otherwise are, and others have the rest
     assert ns(beside, "prefetch") == pytest.approx(2 / 3 * ns(alone, "prefetch"), rel=0.02)

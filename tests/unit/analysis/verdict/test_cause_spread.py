@@ -34,8 +34,8 @@ def judged(plan: Plan) -> Verdict:
 
 
 def test_each_batch_of_each_cause_adds_up_to_its_time() -> None:
-    books = account(scopes(varied(1).run())[0])
-    for charge in books.charges:
+    loop_account = account(scopes(varied(1).run())[0])
+    for charge in loop_account.charges:
         assert charge.by_batch is not None
         if BY_KIND[charge.kind].part in (WAITS, STEP):
             assert charge.by_batch.sum() == pytest.approx(charge.ns, rel=1e-6), charge.kind
@@ -73,8 +73,8 @@ def test_the_training_step_has_one() -> None:
 
 @pytest.mark.parametrize("looks", [20, 2000])
 def test_what_was_inferred_from_few_observations_is_as_unsure_as_they_are(looks: int) -> None:
-    books = account(scopes(varied(5).run())[0])
-    measured = next(charge for charge in books.charges if charge.name == "Decode")
+    loop_account = account(scopes(varied(5).run())[0])
+    measured = next(charge for charge in loop_account.charges if charge.name == "Decode")
     inferred = dataclasses.replace(measured, looks=(0.3, looks))
     low, high = CauseSpread((), np.empty((1, 0))).interval(inferred)
     about = 1.96 * math.sqrt(0.3 * 0.7 / looks) / 0.3  # relative to the share

@@ -116,21 +116,24 @@ def test_each_cause_has_its_part_of_the_waits_that_slowed_steps_hide(
 ) -> None:
     # GIVEN a loop whose steps, slowed down by others, hide more than its usual code
     run = loop(120.0, 0.95, workers=workers, operations={"Read": read}, epochs=2)
-    books = account(scopes(run)[0])
+    loop_account = account(scopes(run)[0])
     # THEN the loop without others is charged as any other: the charges add up to its time
-    without = books.without_others
+    without = loop_account.without_others
     assert without is not None
     assert sum(charge.ns for charge in without.charges) == pytest.approx(without.loop_ns)
     # and the verdict lists what they are of that loop, and of no other
     found = judged(run)
     assert found.without_others
     assert found.causes[0].kind == kind
-    assert found.causes[0].share > 2 * ratio_of(books, kind)
+    assert found.causes[0].share > 2 * ratio_of(loop_account, kind)
     assert sum(cause.share for cause in found.causes) == pytest.approx(1.0, abs=0.01)
 
 
-def ratio_of(books: Account, kind: str) -> float:
-    return sum(charge.ns for charge in books.charges if charge.kind == kind) / books.loop_ns
+def ratio_of(loop_account: Account, kind: str) -> float:
+    return (
+        sum(charge.ns for charge in loop_account.charges if charge.kind == kind)
+        / loop_account.loop_ns
+    )
 
 
 def test_bursts_that_slowed_steps_hide_need_a_larger_prefetch_factor() -> None:

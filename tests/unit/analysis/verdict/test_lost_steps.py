@@ -72,9 +72,11 @@ def test_waits_of_many_small_causes_count_with_what_steps_lose_to_these(parts: i
 
 def test_nothing_is_lost_or_charged_twice() -> None:
     run = full(helpers=0.3, of_workers=1.2, slow=24.0)
-    books = account(scopes(run)[0])
-    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
-    (work,) = (charge for charge in books.charges if charge.name == "Slow")
+    loop_account = account(scopes(run)[0])
+    assert sum(charge.ns for charge in loop_account.charges) == pytest.approx(
+        loop_account.loop_ns, rel=1e-6
+    )
+    (work,) = (charge for charge in loop_account.charges if charge.name == "Slow")
     assert work.step_ns == pytest.approx(work.evidence["lost_steps_ns"])
     assert work.by_batch is not None
     assert work.by_batch.sum() == pytest.approx(work.ns, rel=1e-6)

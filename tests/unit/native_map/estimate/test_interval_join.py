@@ -219,7 +219,7 @@ def test_the_books_balance(rows, drawn, lost):
     # WHEN they are attributed
     attributed = interval_join.index(intervals_of(rows)).attribute(samples)
     tally = pd.DataFrame({"event": events, "attributed": attributed["interval"] >= 0, "samples": 1})
-    table = interval_join.books(tally, in_file, lost)
+    table = interval_join.sample_reconciliation(tally, in_file, lost)
     # THEN every sample is in one column, and none is missing
     assert (table["missing"] == 0).all()
     total = table["attributed"] + table["unattributed"] + table["lost"]
@@ -229,5 +229,5 @@ def test_the_books_balance(rows, drawn, lost):
 
 def test_a_sample_that_vanished_shows_in_the_books():
     tally = pd.DataFrame({"event": ["cycles"], "attributed": [True], "samples": [9]})
-    table = interval_join.books(tally, {"cycles": 10}, {"cycles": 3})
+    table = interval_join.sample_reconciliation(tally, {"cycles": 10}, {"cycles": 3})
     assert table.iloc[0].tolist() == ["cycles", 9, 0, 3, 13, 1]

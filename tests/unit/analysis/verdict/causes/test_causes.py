@@ -79,10 +79,12 @@ def test_the_planted_cause_comes_first(name: str) -> None:
 @pytest.mark.parametrize("name", PLANTED)
 def test_every_nanosecond_of_the_loop_is_charged_once(name: str) -> None:
     plan, _ = PLANTED[name]
-    books = account(scopes(plan.run())[0])
-    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
-    assert all(charge.ns > 0 for charge in books.charges)
-    assert not [charge for charge in books.charges if charge.kind == "unseen"]
+    loop_account = account(scopes(plan.run())[0])
+    assert sum(charge.ns for charge in loop_account.charges) == pytest.approx(
+        loop_account.loop_ns, rel=1e-6
+    )
+    assert all(charge.ns > 0 for charge in loop_account.charges)
+    assert not [charge for charge in loop_account.charges if charge.kind == "unseen"]
 
 
 @pytest.mark.parametrize(
@@ -176,8 +178,10 @@ def test_a_stall_in_one_of_several_epochs_is_no_slow_sample(epochs: int) -> None
     assert "no sample is to blame" in causes[0].advice
     assert "when fetched again, they were not slow" in causes[0].reason
     assert not [cause for cause in causes if cause.kind == "slow-samples"]
-    books = account(scopes(run)[0])
-    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+    loop_account = account(scopes(run)[0])
+    assert sum(charge.ns for charge in loop_account.charges) == pytest.approx(
+        loop_account.loop_ns, rel=1e-6
+    )
 
 
 def test_one_epoch_cannot_tell_a_slow_sample_from_a_stall() -> None:
@@ -299,10 +303,12 @@ def test_a_worker_whose_log_is_lost_leaves_a_remainder() -> None:
     run.batches.loc[lost, ["fetch_start_ns", "fetch_ns"]] = np.nan
     run.ops = run.ops[run.ops["worker"] == 1]
     run.samples = run.samples[run.samples["worker"] == 1]
-    books = account(scopes(run)[0])
-    unseen = sum(charge.ns for charge in books.charges if charge.kind == "unseen")
+    loop_account = account(scopes(run)[0])
+    unseen = sum(charge.ns for charge in loop_account.charges if charge.kind == "unseen")
     assert unseen > 0
-    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+    assert sum(charge.ns for charge in loop_account.charges) == pytest.approx(
+        loop_account.loop_ns, rel=1e-6
+    )
     assert verdict(scopes(run)[0]).causes[-1].kind == "unseen"
 
 
@@ -346,8 +352,8 @@ def test_ranks_are_added_up() -> None:
     loaders = scopes(first)
     assert len(loaders) == 1
     assert loaders[0].ranks == [0, 1]
-    books = account(loaders[0])
-    assert books.loop_ns == pytest.approx(2 * account(scopes(other)[0]).loop_ns)
+    loop_account = account(loaders[0])
+    assert loop_account.loop_ns == pytest.approx(2 * account(scopes(other)[0]).loop_ns)
     assert verdict(loaders[0]).causes[0].title == "Slow"
 
 

@@ -87,8 +87,10 @@ def test_steps_that_lack_cores_which_the_program_may_not_use(beside: float, kind
     if not beside:  # the making of batches keeps the cores busy
         run.batches[["fetch_ns", "cpu_ns", "process_cpu_ns"]] *= 100
     run.manifest["cpu"] = {"logical": 8, "affinity": 2}
-    books = account(scopes(run)[0])
-    assert sum(charge.ns for charge in books.charges) == pytest.approx(books.loop_ns, rel=1e-6)
+    loop_account = account(scopes(run)[0])
+    assert sum(charge.ns for charge in loop_account.charges) == pytest.approx(
+        loop_account.loop_ns, rel=1e-6
+    )
     judgement = verdict(scopes(run)[0])
     first = judgement.causes[0]
     assert (judgement.kind, first.kind) == ("consumer-bound", kind)
