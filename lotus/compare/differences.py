@@ -121,7 +121,7 @@ def _of_loader(scope: Scope) -> _Facts:
                 facts[kind, name.replace("_", " ")] = scope.settings[name]
     epochs = np.unique(integer(scope.waits, "epoch"))
     if len(epochs) > 1:  # else it is not known
-        facts[SETTINGS, "created anew"] = scope.made > 1
+        facts[SETTINGS, "created anew"] = scope.times_created > 1
     facts[COMMAND, "ranks of this loader"] = max(len(scope.ranks), 1)
     bytes_read = total(number(scope.batches, "read_bytes"))
     facts[CIRCUMSTANCES, "read from storage"] = (

@@ -465,7 +465,7 @@ def _circumstances(
         persistent=bool(settings.persistent_workers),
         in_order=True,
         # Workers that are kept end with their loader.
-        made=shares.starts if settings.persistent_workers else 1,
+        times_created=shares.starts if settings.persistent_workers else 1,
         call_site="",
         hot=hot_functions(stacks_of(seen, shares.loop, phases.DATASET, "fetch"), "fetch"),
         hot_in_sampler=hot_functions(

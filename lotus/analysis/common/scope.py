@@ -55,7 +55,7 @@ class Scope:
     ranks: list[int]
     level: str
     partial: bool  # not every batch was to be recorded
-    made: int  # how many times the program created it, one loader after the other
+    times_created: int  # how many times the program created it, one loader after the other
     cores: float  # that this loader's processes may use on one rank; NaN: not known
     worker_cores: float  # that its workers may use together, all ranks; 0.0: not known, or none
     machine_cores: float  # of the whole machine; NaN: not known
@@ -203,7 +203,7 @@ def _scope(
         str(name): plain_value(value)
         for name, value in (rows.iloc[0].to_dict() if len(rows) else {}).items()
     }
-    made = int(settings.pop("made", 1))
+    times_created = int(settings.pop("made", 1))
     ranks = sorted({int(rank) for rank in integer(batches, "rank")})
     paths, resources = tables["paths"], tables["resources"]
     manifest, spent = run.manifest, getattr(run, "program_cpu_ns", None)
@@ -213,7 +213,7 @@ def _scope(
         ranks=ranks,
         level=str(manifest.get("level") or "op"),
         partial=bool(manifest.get("batches")) or (manifest.get("every") or 1) != 1,
-        made=made,
+        times_created=times_created,
         cores=_cores(
             manifest,
             len(ranks),

@@ -55,13 +55,13 @@ class Account:
 
 def account(scope: Scope) -> Account:
     """Charge the time of the loader's loop, and that of its replay without other programs."""
-    made = BatchMaking(scope)
-    loop = undisturbed_loop(scope, made.use)
-    loop_account = _account(Ledger(made))
+    batch_making = BatchMaking(scope)
+    loop = undisturbed_loop(scope, batch_making.use)
+    loop_account = _account(Ledger(batch_making))
     if loop is None or not loop.waits_for_data:
         return _with_spread(loop_account, scope.batches)
-    without_others = _account(Ledger(made, loop))
-    del made  # its matrices take as much memory as what follows
+    without_others = _account(Ledger(batch_making, loop))
+    del batch_making  # its matrices take as much memory as what follows
     return replace(
         _with_spread(loop_account, scope.batches),
         without_others=_with_spread(without_others, loop.batches),
@@ -91,10 +91,10 @@ def _account(ledger: Ledger) -> Account:
         tail_ns=ledger.tail_ns,
         epochs=ledger.loop,
         phases=ledger.phases,
-        workers=ledger.made.workers,
+        workers=ledger.batch_making.workers,
         charges=sorted(charges, key=lambda charge: -charge.ns),
         use=ledger.use,
-        shares=ledger.made.shares,
+        shares=ledger.batch_making.shares,
         delay_share=ledger.delay_share,
     )
 

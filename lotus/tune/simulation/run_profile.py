@@ -192,7 +192,8 @@ def _profile(scope: Scope, resources: pd.DataFrame, step_cores: float) -> RunPro
         )
     cores = _cores(scope, notes)
     setting = _setting(scope.settings, scope.num_workers)
-    if scope.made > 1 and scope.made >= scope.epoch_count:  # its workers end with each
+    # Its workers end with each.
+    if scope.times_created > 1 and scope.times_created >= scope.epoch_count:
         setting = dataclasses.replace(setting, persistent_workers=False)
     workers = setting.num_workers
     parts, wall, cpu, nested = costs(own["ops"], batches, notes)
@@ -318,10 +319,10 @@ def _assumptions(scope: Scope, step_cores: float) -> Iterator[str]:
     """Say what a replay takes for granted of this loader."""
     if scope.partial:
         yield "not every batch was recorded, so the run's own rates are not known"
-    if scope.made > 1 and scope.num_workers:
+    if scope.times_created > 1 and scope.num_workers:
         yield (
-            f"the program creates this loader {scope.made} times, and its workers start each time; "
-            "--persistent-workers assumes that it creates it once"
+            f"the program creates this loader {scope.times_created} times, and its workers start "
+            "each time; --persistent-workers assumes that it creates it once"
         )
     if scope.settings.get("dataset_kind") == "iterable":
         yield (

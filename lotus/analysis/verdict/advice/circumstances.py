@@ -46,7 +46,7 @@ class Circumstances:
     pinned: bool
     persistent: bool
     in_order: bool
-    made: int  # how many times the program created it
+    times_created: int  # how many times the program created it
     call_site: str  # file:line that made it; "": not known
     hot: list[HotFunction]  # in the data set's own code, as hot_functions has them
     hot_in_sampler: list[HotFunction]
@@ -124,7 +124,7 @@ def circumstances_of(scope: Scope, use: CoreUse, shares: DataShares | None = Non
         pinned=bool(settings.get("pin_memory")),
         persistent=bool(settings.get("persistent_workers")),
         in_order=settings.get("in_order") is not False,
-        made=scope.made,
+        times_created=scope.times_created,
         call_site=str(settings.get("call_site") or ""),
         hot=hot_functions(scope.own_code, "fetch"),
         hot_in_sampler=hot_functions(scope.own_code, "sampler"),

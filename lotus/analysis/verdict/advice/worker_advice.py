@@ -170,7 +170,11 @@ def _surest(circumstances: Circumstances, most: int) -> int:
 
 def _worth_keeping(circumstances: Circumstances, workers: int) -> bool:
     """Return True if starting them anew would cost a noticeable part of each epoch."""
-    if circumstances.replayed is None or circumstances.epochs < 2 or circumstances.made > 1:
+    if (
+        circumstances.replayed is None
+        or circumstances.epochs < 2
+        or circumstances.times_created > 1
+    ):
         return False
     kept, new = (circumstances.replayed.with_workers(workers, each) for each in (True, False))
     return new.is_possible and kept.low >= _LEAST_GAIN * new.low

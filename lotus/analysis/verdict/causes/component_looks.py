@@ -19,13 +19,13 @@ from lotus.analysis.verdict.loop_time.ledger import Ledger
 
 def looks_within(ledger: Ledger, name: str) -> Looks:
     """Return the observations of threads in the component of this name."""
-    names = ledger.made.components.names
+    names = ledger.batch_making.components.names
     return looks_of(ledger, names.index(name)) if name in names else Looks()
 
 
 def looks_of(ledger: Ledger, component: int) -> Looks:
     """Return the observations of its threads; none if there are none of such a component."""
-    parts, operation = ledger.made.components, _operation(ledger, component)
+    parts, operation = ledger.batch_making.components, _operation(ledger, component)
     if operation is None:
         return Looks()
     time_share = ratio(total(parts.parts[:, component]), total(parts.fetch))
@@ -50,7 +50,7 @@ def place_of_step(scope: Scope, looks: Looks) -> BlockedPlace | None:
 
 def _operation(ledger: Ledger, component: int) -> str | None:
     """Return what a component is called in the table of observations; None: it is not there."""
-    parts = ledger.made.components
+    parts = ledger.batch_making.components
     names = {"operation": parts.names[component], "dataset": OWN_CODE, "collate": COLLATE}
     return names.get(parts.kinds[component])
 

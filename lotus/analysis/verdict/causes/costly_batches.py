@@ -30,12 +30,12 @@ _MOST_AGAIN = 0.5  # again_share: the samples are slow, not the moment
 
 
 def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
-    together = ledger.made.outliers.together
-    if ledger.made.stalls_held:
+    together = ledger.batch_making.outliers.together
+    if ledger.batch_making.stalls_held:
         return
     costly = _costly(ledger)
     if costly.any():
-        fetch = ledger.made.components.fetch
+        fetch = ledger.batch_making.components.fetch
         worst = int(np.argmax(np.where(costly, fetch, -1.0)))
         batches = ledger.scope.batches
         evidence = {
@@ -43,7 +43,7 @@ def _slow_batches(ledger: Ledger) -> Iterable[Charge]:
             "slowest_epoch": float(integer(batches, "epoch")[worst]),
             "slowest_batch": float(integer(batches, "batch")[worst]),
             "slowest_batch_ns": float(fetch[worst]),
-            "usual_batch_ns": float(np.median(fetch[ledger.made.known])),
+            "usual_batch_ns": float(np.median(fetch[ledger.batch_making.known])),
             **_hiding(ledger, ledger.better_prefetch.helps),
         }
         yield outlier_charge(SLOW_BATCHES, ledger.take_beyond_usual(costly), evidence)
@@ -70,9 +70,9 @@ def _costly(ledger: Ledger) -> Bools:
     them, if single samples or the prefetch factor are to blame.
     """
     none = np.zeros(len(ledger.scope.batches), np.bool_)
-    if comes_first(ledger) or ledger.made.outliers.alone.any():
+    if comes_first(ledger) or ledger.batch_making.outliers.alone.any():
         return none
-    fetch, known = ledger.made.components.fetch, ledger.made.known
+    fetch, known = ledger.batch_making.components.fetch, ledger.batch_making.known
     usual = float(np.median(fetch[known])) if known.any() else math.inf
     # A batch may also be late because its worker could not send it.
     costly = costly_batches(ledger.scope.batches) & known & (fetch > COSTLY_TIMES * usual)
@@ -81,17 +81,17 @@ def _costly(ledger: Ledger) -> Bools:
 
 def _take_most(ledger: Ledger, costly: Bools) -> bool:
     """Return True if these batches (n,), made all at once, are few and take most of the making."""
-    fetch, known = ledger.made.components.fetch, ledger.made.known
+    fetch, known = ledger.batch_making.components.fetch, ledger.batch_making.known
     few = _LEAST_FEW <= costly.sum() <= _FEW * known.sum()
     if not few or not all(flag(each, "many").all() for each in ledger.scope.fetched.times()):
         return False
-    own = fetch * ledger.made.own_part
+    own = fetch * ledger.batch_making.own_part
     beyond = own[costly] - float(np.median(own[known]))
     return total(beyond) >= _MOST_OF_MAKING * total(own[known])
 
 
 def _together(ledger: Ledger, together: Bools) -> dict[str, float]:
-    samples = ledger.made.outliers.samples
+    samples = ledger.batch_making.outliers.samples
     keys = {name: integer(samples, name)[together] for name in ("rank", "epoch", "batch")}
     took = {
         "took": number(samples, "duration_ns")[together],

@@ -46,7 +46,9 @@ def _making_all(ledger: Ledger) -> float:
     iter_ns = ledger.startup["iter_ns"]
     if ledger.scope.partial or not ledger.drawn_in_iter_ns < _PART * iter_ns + _LEAST_DRAWN_NS:
         return math.nan
-    return total(ledger.made.took_ns * ledger.made.own_part * ledger.made.known)
+    return total(
+        ledger.batch_making.took_ns * ledger.batch_making.own_part * ledger.batch_making.known
+    )
 
 
 _OF_SPAWN = ("import_ns", "unpickle_ns")  # of workers that were spawned
@@ -73,8 +75,8 @@ def _epochs(evidence: Mapping[str, float]) -> float:
 
 def _startup_title(charge: Charge, circumstances: Circumstances) -> str:
     again = (
-        f", of a loader that was created {circumstances.made} times"
-        if circumstances.made > 1
+        f", of a loader that was created {circumstances.times_created} times"
+        if circumstances.times_created > 1
         else ""
     )
     text = "start-up: from iter() to the first batch" + again
@@ -85,7 +87,9 @@ def _startup_title(charge: Charge, circumstances: Circumstances) -> str:
 def _against_startup(charge: Charge, circumstances: Circumstances) -> Advice:
     evidence = charge.evidence
     again = _epochs(evidence) > 1 and circumstances.workers > 0
-    starts_once = circumstances.persistent and circumstances.made <= 1 and not circumstances.left
+    starts_once = (
+        circumstances.persistent and circumstances.times_created <= 1 and not circumstances.left
+    )
     once = (charge.ns - charge.taken_ns) / (1.0 if starts_once else _epochs(evidence))
     if again and evidence.get("making_ns", math.nan) < _CLEARLY_LESS * once:
         return Advice(
@@ -94,12 +98,12 @@ def _against_startup(charge: Charge, circumstances: Circumstances) -> Advice:
             f"process makes them itself. For longer epochs, {_kept_instead(circumstances)}.",
             no_workers(circumstances).or_code(circumstances.call_site),
         )
-    if again and circumstances.made > 1:
+    if again and circumstances.times_created > 1:
         where = f" at {circumstances.call_site}" if circumstances.call_site else ""
         return Advice(
-            f"The program creates this loader {circumstances.made} times{where}: create it once, "
-            "before the loop over epochs, with persistent_workers=True. If its data differ each "
-            "time, use fewer workers, or none"
+            f"The program creates this loader {circumstances.times_created} times{where}: create "
+            "it once, before the loop over epochs, with persistent_workers=True. If its data "
+            "differ each time, use fewer workers, or none"
             f"{', or start them with fork' if circumstances.spawned else ''}.",
             _MADE_ONCE.or_code(circumstances.call_site),
         )
@@ -114,7 +118,7 @@ def _against_startup(charge: Charge, circumstances: Circumstances) -> Advice:
 
 def _kept_instead(circumstances: Circumstances) -> str:
     """Return what keeps workers of which each epoch starts others."""
-    if circumstances.made > 1:
+    if circumstances.times_created > 1:
         return "create the loader once instead, with persistent_workers=True"
     if circumstances.left:
         return "take all batches from one iterator instead"
@@ -245,7 +249,7 @@ def _shutdown(ledger: Ledger) -> Iterable[Charge]:
 
 
 def _against_shutdown(charge: Charge, circumstances: Circumstances) -> Advice:
-    if circumstances.made > 1:
+    if circumstances.times_created > 1:
         return Advice(
             "Create the loader once, before the loop over epochs, with persistent_workers=True.",
             _MADE_ONCE.or_code(circumstances.call_site),

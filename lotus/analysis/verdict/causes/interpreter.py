@@ -16,19 +16,19 @@ from lotus.common.formatting import amount, duration, plural, share
 
 
 def _interpreter(ledger: Ledger) -> Iterable[Charge]:
-    looks = ledger.made.looks_of_main
+    looks = ledger.batch_making.looks_of_main
     if not looks.tell:
         return
     evidence = _evidence(looks, python_threads(ledger.scope))
     title, ns = INTERPRETER.title, ledger.take_held(looks.shares[LOCK])
     # To receive a batch takes several turns of the interpreter, each of which it waits for again.
     ns += ledger.take_late_sending()
-    if ledger.made.stalls_held:
+    if ledger.batch_making.stalls_held:
         stalls = sum(ledger.take_excess(kind).ns for kind in (BY_CHANCE, TOGETHER))
         ns += stalls
         if stalls > 0:
             evidence["stalls_ns"] = stalls
-    step_ns, of_step = 0.0, ledger.made.step_lock
+    step_ns, of_step = 0.0, ledger.batch_making.step_lock
     if of_step is not None:
         evidence["step_held_looks_share"] = of_step.share
         title = _with_function(title, of_step)
@@ -79,8 +79,8 @@ def _reason_of_step(evidence: Evidence) -> str:
 
 
 def _of_step(ledger: Ledger) -> Iterable[Charge]:
-    lock = ledger.made.step_lock
-    if lock is None or ledger.made.looks_of_main.tell:  # `_interpreter` has it
+    lock = ledger.batch_making.step_lock
+    if lock is None or ledger.batch_making.looks_of_main.tell:  # `_interpreter` has it
         return
     evidence = {
         "step_held_looks_share": lock.share,

@@ -18,11 +18,13 @@ def _snapshots(ledger: Ledger) -> Iterable[Charge]:
     if not (total(in_workers) > 0 or total(in_main) > 0):
         return
     ns = ledger.take_handover(total(in_main))
-    ns += ledger.take_component(ledger.made.components.snapshot)
+    ns += ledger.take_component(ledger.batch_making.components.snapshot)
     evidence = {
         "mean_worker_snapshot_ns": mean(np.where(in_workers > 0, in_workers, np.nan)),
         "mean_main_snapshot_ns": mean(np.where(in_main > 0, in_main, np.nan)),
-        "snapshot_making_share": ratio(total(in_workers), total(ledger.made.components.making)),
+        "snapshot_making_share": ratio(
+            total(in_workers), total(ledger.batch_making.components.making)
+        ),
     }
     yield Charge(SNAPSHOTS.kind, SNAPSHOTS.title, ns, evidence)
 

@@ -75,10 +75,10 @@ def outlier_charge(row: CauseRow, excess: Excess, evidence: dict[str, float]) ->
 
 
 def _sample_facts(ledger: Ledger, slow: Bools) -> dict[str, float]:
-    samples = ledger.made.outliers.samples
+    samples = ledger.batch_making.outliers.samples
     duration_ns, typical = number(samples, "duration_ns"), number(samples, "typical_ns")
     worst = int(np.argmax(np.where(slow, duration_ns, -1.0)))
-    index = integer(samples, "sample")[costliest(ledger.made.outliers, slow)]
+    index = integer(samples, "sample")[costliest(ledger.batch_making.outliers, slow)]
     distinct = len(set(index.tolist())) if (index != -1).all() else len(index)
     slowest = integer(samples, "sample")[worst]
     return {
@@ -129,18 +129,18 @@ def where_most(charge: Charge, circumstances: Circumstances) -> str:
 
 def _times_uneven(ledger: Ledger, slow: Bools) -> float:
     """Return the long times of these samples (0.9 quantile) over the short (0.1); NaN: few."""
-    took = number(ledger.made.outliers.samples, "duration_ns")[
-        costliest(ledger.made.outliers, slow)
+    took = number(ledger.batch_making.outliers.samples, "duration_ns")[
+        costliest(ledger.batch_making.outliers, slow)
     ]
     return float(ratio(*np.quantile(took, [0.9, 0.1]))) if len(took) >= _LEAST_UNEVEN else math.nan
 
 
 def _slow_samples(ledger: Ledger) -> Iterable[Charge]:
-    slow = ledger.made.outliers.alone
-    if not slow.any() or (ledger.made.slow_every and ledger.better_prefetch.hides):
+    slow = ledger.batch_making.outliers.alone
+    if not slow.any() or (ledger.batch_making.slow_every and ledger.better_prefetch.hides):
         return
     evidence = _sample_facts(ledger, slow)
-    evidence["most_fetches"] = float(ledger.made.outliers.fetches[slow].max())
+    evidence["most_fetches"] = float(ledger.batch_making.outliers.fetches[slow].max())
     if ledger.better_prefetch.hides:
         evidence["prefetch_factor"] = float(ledger.better_prefetch.prefetch_factor)
         evidence["saved_share"] = ledger.better_prefetch.saved_share
@@ -235,8 +235,8 @@ SLOW_SAMPLES = CauseRow(
 
 
 def _stalls(ledger: Ledger) -> Iterable[Charge]:
-    slow = ledger.made.outliers.by_chance
-    if slow.any() and not ledger.made.stalls_held:
+    slow = ledger.batch_making.outliers.by_chance
+    if slow.any() and not ledger.batch_making.stalls_held:
         excess = ledger.take_excess(BY_CHANCE)
         looks = looks_within(ledger, excess.within)
         yield outlier_charge(STALLS, excess, _sample_facts(ledger, slow) | look_evidence(looks))
@@ -291,13 +291,13 @@ STALLS = CauseRow(
 
 
 def _slow_worker(ledger: Ledger) -> Iterable[Charge]:
-    slow = ledger.made.workers[ledger.made.workers["slow"]].sort_values("times")
+    slow = ledger.batch_making.workers[ledger.batch_making.workers["slow"]].sort_values("times")
     if len(slow):
         facts = ("rank", "worker", "own_ns", "others_ns", "times")
         evidence = {name: float(slow.iloc[-1][name]) for name in facts}
-        lag = ledger.made.lag()
+        lag = ledger.batch_making.lag()
         ns = ledger.take(
-            lambda rows: (ledger.making[rows] - ledger.storage(rows)) * lag[rows, None]
+            lambda rows: (ledger.making_waits[rows] - ledger.storage(rows)) * lag[rows, None]
         )
         yield Charge(SLOW_WORKER.kind, SLOW_WORKER.title, ns, evidence)
 

@@ -22,7 +22,7 @@ def comes_first(ledger: Ledger) -> bool:
     """
     better = ledger.better_prefetch
     low = ledger.scope.prefetch_factor < _DEFAULT
-    return better.hides and (low or better.long_steps > 0 or ledger.made.slow_every > 0)
+    return better.hides and (low or better.long_steps > 0 or ledger.batch_making.slow_every > 0)
 
 
 def _charges(ledger: Ledger) -> Iterable[Charge]:
@@ -44,7 +44,7 @@ def _charge(ledger: Ledger) -> Charge:
     evidence = {
         "prefetch_factor": float(better.prefetch_factor),
         "saved_share": better.saved_share,
-        "slow_every": float(ledger.made.slow_every or math.nan),
+        "slow_every": float(ledger.batch_making.slow_every or math.nan),
         "long_steps": float(better.long_steps or math.nan),
     }
     return Charge(PREFETCH.kind, PREFETCH.title, ledger.take_share_with_core(part), evidence)

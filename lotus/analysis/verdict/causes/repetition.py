@@ -13,7 +13,7 @@ from lotus.common.formatting import amount, plural
 
 def _repeated(ledger: Ledger) -> Iterable[Charge]:
     """Charge the waits and training steps that are spent on samples that came before."""
-    times = ledger.made.shares.times_read
+    times = ledger.batch_making.shares.times_read
     if times > 1:
         again = 1.0 - 1.0 / times
         step = ledger.step_left_ns * again
@@ -66,18 +66,18 @@ SAMPLES_TWICE = CauseRow(
 
 
 def _starved(ledger: Ledger) -> Iterable[Charge]:
-    if ledger.made.shares.empty:
+    if ledger.batch_making.shares.empty:
         yield from _unequal(ledger)
 
 
 def _uneven(ledger: Ledger) -> Iterable[Charge]:
-    if not ledger.made.shares.empty:
+    if not ledger.batch_making.shares.empty:
         yield from _unequal(ledger)
 
 
 def _unequal(ledger: Ledger) -> Iterable[Charge]:
     """Charge what would have been saved of the making if all workers had made equal parts."""
-    shares = ledger.made.shares
+    shares = ledger.batch_making.shares
     if shares.lost:
         ns = ledger.take_share(shares.lost)
         evidence = {

@@ -155,7 +155,7 @@ def _of_made(ledger: Ledger) -> Iterable[Charge]:
     use = ledger.use
     others = float(np.nan_to_num(use.others_share)) * ledger.scope.cores
     if use.kept and use.kept_cores > others:
-        ns, ledger.made_without_core = ledger.made_without_core, 0.0
+        ns, ledger.waits_without_core = ledger.waits_without_core, 0.0
         evidence = {"kept_cores": use.kept_cores}
         yield Charge(KEPT_PROCESSES.kind, KEPT_PROCESSES.title, ns, evidence)
 

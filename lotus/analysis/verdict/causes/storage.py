@@ -46,7 +46,7 @@ def _swapped_out(ledger: Ledger) -> Iterable[Charge]:
 
 def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
     """Charge all components that wait for storage, as one charge named after the largest."""
-    batches, names = ledger.scope.batches, ledger.made.components.names
+    batches, names = ledger.scope.batches, ledger.batch_making.components.names
     cold = np.flatnonzero(ledger.cold).tolist()
     parts = [(ledger.take_component(place), names[place], place) for place in cold]
     if parts:
@@ -58,7 +58,7 @@ def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
             "read_bytes": read,
             "read_bytes_per_s": ratio(read * 1e9, ledger.loop_ns) if known else math.nan,
             "major_faults": total(number(batches, "major_faults")),
-            "fetch_ns": total(ledger.made.components.fetch),
+            "fetch_ns": total(ledger.batch_making.components.fetch),
             "cpu_ns": total(number(batches, "cpu_ns")),
             "mutual_slowing": mutual_slowing(ledger.scope),
             **more,

@@ -89,7 +89,7 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
     if allowed_cores(ledger.scope) < 1:
         return  # one thread would lack a core as well
-    if threads.crowded and not (of_main and ledger.made.looks_of_main.tell):
+    if threads.crowded and not (of_main and ledger.batch_making.looks_of_main.tell):
         evidence = crowd_evidence(threads) | _limits(ledger.scope)
         workers = ledger.scope.workers
         for name in () if of_main else ("threads", "torch_threads"):
@@ -339,7 +339,7 @@ AFFINITY = CauseRow(
 
 def _of_others(ledger: Ledger) -> Iterable[Charge]:
     """Charge waits in which the maker or taker of the batch was ready, and others had the cores."""
-    use, ns = ledger.use, ledger.made_without_core
+    use, ns = ledger.use, ledger.waits_without_core
     if use.rivals:
         # Threads that wait for each other do so because one of them has no core: charged once.
         beyond = max(use.fetch.delay_share - ledger.lost_to_threads, 0.0)
@@ -416,7 +416,7 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     if _kept_by_others(ledger):
         return
     # Threads that hold the interpreter lock are the program's own, not those of a library.
-    are_own = ledger.made.looks_of_main.tell or ledger.made.step_lock is not None
+    are_own = ledger.batch_making.looks_of_main.tell or ledger.batch_making.step_lock is not None
     if threads.crowded and not are_own:
         lost = ledger.step_left_ns * threads.lost_share
         ledger.step_left_ns -= lost
@@ -450,7 +450,7 @@ def _kept_by_others(ledger: Ledger) -> bool:
     shares = np.nan_to_num([busy, ratio(cpu, step_cpu * scope.num_workers)])
     workers = scope.num_workers * min(max(shares), 1.0)
     fits = of_torch > 0 and of_torch + workers <= scope.cores + _HALF_A_CORE
-    return fits and ledger.made.use.much_taken
+    return fits and ledger.batch_making.use.much_taken
 
 
 def _step_title(charge: Charge, circumstances: Circumstances) -> str:

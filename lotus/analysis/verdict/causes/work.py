@@ -85,7 +85,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
     """Charge what is left of the components of one kind, each by itself."""
 
     def charges(ledger: Ledger) -> Iterable[Charge]:
-        parts, fetch = ledger.made.components, total(ledger.made.components.fetch)
+        parts, fetch = ledger.batch_making.components, total(ledger.batch_making.components.fetch)
         for place, (name, its_kind) in enumerate(zip(parts.names, parts.kinds, strict=True)):
             if its_kind == kind:
                 made = total(parts.parts[:, place])
@@ -131,17 +131,17 @@ def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
     By observations if there are enough, else by its CPU time; a lower bound if only the CPU time of
     its batches is known. NaN if it is not known: time off the CPU may be waiting for one.
     """
-    parts, batches = ledger.made.components, ledger.scope.batches
+    parts, batches = ledger.batch_making.components, ledger.scope.batches
     if looks.tell:
         return looks.blocked_share
-    if ledger.made.crowded and np.isnan(number(batches, "run_delay_ns")).all():
+    if ledger.batch_making.crowded and np.isnan(number(batches, "run_delay_ns")).all():
         return float("nan")
     if parts.kinds[place] == OPERATION.kind and not np.isnan(parts.operations.cpu_ns[place]):
         took = float(parts.operations.took_ns[place])
         return 1.0 - min(ratio(float(parts.operations.cpu_ns[place]), took), 1.0)
     if np.isnan(number(batches, "cpu_ns")).all():
         return float("nan")
-    off = np.maximum(off_cpu(batches, parts.fetch) - ledger.made.held, 0.0)
+    off = np.maximum(off_cpu(batches, parts.fetch) - ledger.batch_making.held, 0.0)
     others = parts.fetch - parts.parts[:, place]
     return ratio(total(np.maximum(off - others, 0.0)), total(parts.parts[:, place]))
 

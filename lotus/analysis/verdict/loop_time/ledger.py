@@ -47,30 +47,36 @@ class Excess(NamedTuple):
 class Ledger:
     """The time of a loop that is not charged yet: ns per batch (n,), or batch and component (n, c).
 
-    `making`: waits in which a batch was being made. The other waits are `sending`, `pinning`,
-    `handover`, `index`, and in `startup` the parts of the start-up. `take` hands out what is left
-    of `making`, `take_phase` what is left of the others. `sampler_ns`: what the sampler took in
-    `iter()` and `next` (NaN: not known), `drawn_ns`: of it, before the first batches. `phases`:
-    sums of `wait_phases`.
+    `making_waits`: waits in which a batch was being made. The other waits are `sending`,
+    `pinning`, `handover`, `index`, and in `startup` the parts of the start-up. `take` hands out
+    what is left of `making_waits`, `take_phase` what is left of the others. `sampler_ns`: what the
+    sampler took in `iter()` and `next` (NaN: not known), `drawn_ns`: of it, before the first
+    batches. `phases`: sums of `wait_phases`.
 
-    `made` is the recorded making of batches, `use` the use of the cores in this loop.
+    `batch_making` is the recorded making of batches, `use` the use of the cores in this loop.
     `undisturbed`: the loop to charge; None: the recorded one.
 
     A matrix of a million batches takes 100 MB: none is built that is not kept.
     """
 
-    def __init__(self, made: BatchMaking, undisturbed: UndisturbedLoop | None = None) -> None:
-        self.made, self.scope = made, made.scope
+    def __init__(
+        self, batch_making: BatchMaking, undisturbed: UndisturbedLoop | None = None
+    ) -> None:
+        self.batch_making, self.scope = batch_making, batch_making.scope
         self.undisturbed = undisturbed
-        self.batches, self.loop, self.use = made.scope.batches, made.loop, made.use
+        self.batches, self.loop, self.use = (
+            batch_making.scope.batches,
+            batch_making.loop,
+            batch_making.use,
+        )
         sent_part: Floats | float = 0.0
-        took, self._own_part = made.took_ns, made.own_part
+        took, self._own_part = batch_making.took_ns, batch_making.own_part
         if undisturbed is not None:
-            self.batches, self.use = undisturbed.batches, made.use.without_others
-            self.loop = _loop_of(made.loop, self.batches)
+            self.batches, self.use = undisturbed.batches, batch_making.use.without_others
+            self.loop = _loop_of(batch_making.loop, self.batches)
             took, sent_part = took * undisturbed.own_part, undisturbed.sent_part
-            self._own_part = np.minimum(made.own_part / undisturbed.own_part, 1.0)
-        waits = split_waits(self.batches, made, sent_part)
+            self._own_part = np.minimum(batch_making.own_part / undisturbed.own_part, 1.0)
+        waits = split_waits(self.batches, batch_making, sent_part)
         self.sending, self.pinning = waits.sending, waits.pinning
         self.handover, self.index = waits.handover, waits.index
         self.phases = waits.phases
@@ -90,22 +96,23 @@ class Ledger:
             "first_send_ns": waits.first_send_ns,
         }
         # The wait for each nanosecond of making: of all of it, and of it without delays by others.
-        rate = waits.making / made.took_ns
+        rate = waits.making / batch_making.took_ns
         self._rate = long_arrays.kept(waits.making / took)[:, None]
-        self.making = long_arrays.zeros(made.components.parts.shape)
-        for rows in blocks(len(self.making)):
-            self.making[rows] = rate[rows, None] * made.components.parts[rows]
-        self.all_making_ns = total(waits.making)  # of `making`, before any cause took its part
-        self.delay_share = 0.0  # of `making`, that was taken for other programs
+        self.making_waits = long_arrays.zeros(batch_making.components.parts.shape)
+        for rows in blocks(len(self.making_waits)):
+            self.making_waits[rows] = rate[rows, None] * batch_making.components.parts[rows]
+        # Of `making_waits`, before any cause took its part.
+        self.all_making_ns = total(waits.making)
+        self.delay_share = 0.0  # of `making_waits`, that was taken for other programs
         self.step_short_ns = 0.0  # of the step, waiting for the few cores that the program may use
-        self.lost_to_threads = 0.0  # of `making`, that threads which compete for cores lost
+        self.lost_to_threads = 0.0  # of `making_waits`, that threads which compete for cores lost
         self.sent_late = 0.0  # of the sending, for the same reason
         self._excess_without_core: list[Floats] = []  # of outliers of each kind (r, c)
         self.charged_ns = 0.0  # of waits and start-up, `iter()` included
         self.step_left_ns = self.step_ns  # that no cause has taken
         self.crowded_first_ns = self._crowded_first()
         self.start_without_core = self._start_without_core()
-        self.made_without_core = self._made_without_core()
+        self.waits_without_core = self._delivery_without_core()
 
     @property
     def iter_ns(self) -> float:
@@ -138,17 +145,19 @@ class Ledger:
         return total(number(self.loop, "loop_ns"))
 
     def storage(self, rows: slice) -> Floats:
-        """Return how much is left of `making` in which these batches waited for storage (n, c)."""
-        if self.made.storage is None:
-            return np.zeros_like(self.making[rows])
-        return np.minimum(self._rate[rows] * self.made.storage[rows], self.making[rows])
+        """Return what is left of `making_waits` in which batches waited for storage (n, c)."""
+        if self.batch_making.storage is None:
+            return np.zeros_like(self.making_waits[rows])
+        return np.minimum(
+            self._rate[rows] * self.batch_making.storage[rows], self.making_waits[rows]
+        )
 
     @property
     def cold(self) -> Bools:
         """The components that wait for storage (c,)."""
-        own, waited = (np.zeros(self.making.shape[1]) for _ in range(2))
-        for rows in blocks(len(self.making)):
-            own += (self.making[rows] * self._own_part[rows, None]).sum(axis=0)
+        own, waited = (np.zeros(self.making_waits.shape[1]) for _ in range(2))
+        for rows in blocks(len(self.making_waits)):
+            own += (self.making_waits[rows] * self._own_part[rows, None]).sum(axis=0)
             waited += self.storage(rows).sum(axis=0)
         return np.asarray((waited > 0) & (waited >= COLD_SHARE * own), np.bool_)
 
@@ -191,7 +200,7 @@ class Ledger:
         started = self.startup["iter_ns"] + self.startup["workers_ns"]
         return self.tail_ns * min(self.start_without_core / started, 1.0) if started > 0 else 0.0
 
-    def _made_without_core(self) -> float:
+    def _delivery_without_core(self) -> float:
         """Take the waits for batches that were made, in which others had the main process's core.
 
         This comes before sending and hand-over are charged, which these waits would be part of. If
@@ -201,15 +210,15 @@ class Ledger:
         taken = self.use.kept or (self.use.others and not self.use.full)
         if not taken or not self.scope.num_workers:
             return 0.0
-        return self.take_made(total(number(self.scope.waits, "wait_run_delay_ns")))
+        return self.take_delivery(total(number(self.scope.waits, "wait_run_delay_ns")))
 
     @property
     def left(self) -> Floats:
         """The part of each batch's wait and of the step after it that is not charged (n,), ns."""
         step = np.nan_to_num(number(self.batches, "step_ns"))
         step = step * ratio(self.step_left_ns, self.step_ns)
-        made = self.sending + self.pinning + self.handover + self.index
-        return np.asarray(self.making.sum(axis=1) + made + step, np.float64)
+        other_waits = self.sending + self.pinning + self.handover + self.index
+        return np.asarray(self.making_waits.sum(axis=1) + other_waits + step, np.float64)
 
     def take_step(self) -> float:
         """Take what is left of the training step."""
@@ -252,7 +261,7 @@ class Ledger:
             # The workers' threads cause the share that they cause of the making, others the rest.
             lost = self.use.fetch.lost_share if crowded and self.use.rivals else 1.0 * crowded
             self.sent_late += late * lost
-            self.made_without_core += late * (1.0 - lost)
+            self.waits_without_core += late * (1.0 - lost)
         return self.take_phase("sending")
 
     def take_late_sending(self) -> float:
@@ -266,42 +275,42 @@ class Ledger:
         return late
 
     def take(self, part: Callable[[slice], Floats]) -> float:
-        """Take from `making`, as far as there is as much; return how much it was.
+        """Take from `making_waits`, as far as there is as much; return how much it was.
 
         `part` returns how much to take from a slice of the batches (n, c).
         """
         ns = 0.0
-        for rows in blocks(len(self.making)):
-            taken = np.minimum(part(rows), self.making[rows])
-            self.making[rows] -= taken
+        for rows in blocks(len(self.making_waits)):
+            taken = np.minimum(part(rows), self.making_waits[rows])
+            self.making_waits[rows] -= taken
             ns += total(taken)
         return ns
 
     def take_share(self, share: float) -> float:
-        """Take this share of `making`; return how much it was."""
-        return self.take(lambda rows: self.making[rows] * share)
+        """Take this share of `making_waits`; return how much it was."""
+        return self.take(lambda rows: self.making_waits[rows] * share)
 
     def take_share_with_core(self, share: float) -> float:
-        """Take this share of `making`; return the part in which others did not have its core.
+        """Take this share of `making_waits`; return the part in which others did not have its core.
 
         The other part is charged to those who had it.
         """
         own = 0.0
-        for rows in blocks(len(self.making)):
-            own += total(self.making[rows] * self._own_part[rows, None]) * share
+        for rows in blocks(len(self.making_waits)):
+            own += total(self.making_waits[rows] * self._own_part[rows, None]) * share
         ns = self.take_share(share)
         if not self.use.rivals:
             return ns
-        self.made_without_core += ns - own
+        self.waits_without_core += ns - own
         return own
 
-    def take_made(self, ns: float) -> float:
+    def take_delivery(self, ns: float) -> float:
         """Take from the waits for batches that were made; return how much it was."""
-        made = total(self.sending) + total(self.handover)
-        part = min(ratio(ns, made), 1.0) if made > 0 else 0.0
+        delivery = total(self.sending) + total(self.handover)
+        part = min(ratio(ns, delivery), 1.0) if delivery > 0 else 0.0
         self.sending = self.sending * (1.0 - part)
         self.handover = self.handover * (1.0 - part)
-        return part * made
+        return part * delivery
 
     def take_handover(self, ns: float) -> float:
         """Take from the work of the main process in `next`; return how much it was."""
@@ -315,18 +324,18 @@ class Ledger:
 
         It is first taken from waits for batches that were already made: work of the main process.
         """
-        made = total(self.sending) + total(self.handover)
-        making = total(self.making)
-        wanted = share * (made + making)
-        of_made = self.take_made(wanted)
-        of_making = min(ratio(wanted - of_made, making), 1.0) if making > 0 else 0.0
-        self.making = self.making * (1.0 - of_making)
-        return of_made + of_making * making
+        delivery = total(self.sending) + total(self.handover)
+        making = total(self.making_waits)
+        wanted = share * (delivery + making)
+        of_delivery = self.take_delivery(wanted)
+        of_making = min(ratio(wanted - of_delivery, making), 1.0) if making > 0 else 0.0
+        self.making_waits = self.making_waits * (1.0 - of_making)
+        return of_delivery + of_making * making
 
     def take_component(self, place: int) -> float:
         """Take all that is left of a component."""
-        ns = total(self.making[:, place])
-        self.making[:, place] = 0.0
+        ns = total(self.making_waits[:, place])
+        self.making_waits[:, place] = 0.0
         return ns
 
     @cached_property
@@ -339,8 +348,8 @@ class Ledger:
             return NOTHING
         epochs = None
         if self.undisturbed is not None:
-            epochs = undisturbed_epochs(self.scope, self.made.use)
-        return enough_prefetch(self.scope, self.made.slow_every > 0, epochs)
+            epochs = undisturbed_epochs(self.scope, self.batch_making.use)
+        return enough_prefetch(self.scope, self.batch_making.slow_every > 0, epochs)
 
     def take_excess(self, kind: int) -> Excess:
         """Take what outliers of a kind took beyond what is typical of their worker.
@@ -348,33 +357,35 @@ class Ledger:
         `kind`: ALONE, BY_CHANCE or TOGETHER. Their time without a core is left for
         `take_excess_without_core`.
         """
-        affected, of_kinds = self.made.excess
+        affected, of_kinds = self.batch_making.excess
         parts, without_core = of_kinds[kind], 0.0
-        if self.made.use.rivals:
-            own = self.made.with_core(parts)
+        if self.batch_making.use.rivals:
+            own = self.batch_making.with_core(parts)
             lacking, parts = parts * (1.0 - own), parts * own
             if self.use.rivals:
                 self._excess_without_core.append(lacking)
                 waited = self._rate[affected] * lacking
-                without_core = total(np.minimum(waited, self.making[affected]))
+                without_core = total(np.minimum(waited, self.making_waits[affected]))
         return self._excess(self._take_of_affected(parts), parts.sum(axis=0), without_core)
 
     def take_beyond_usual(self, costly: Bools) -> Excess:
         """Take what these batches (n,) took beyond a usual one, as far as it is left."""
-        fetch, known = self.made.components.fetch, self.made.known & costly
-        usual = float(np.median(fetch[self.made.known])) if known.any() else 0.0
+        fetch, known = self.batch_making.components.fetch, self.batch_making.known & costly
+        usual = float(np.median(fetch[self.batch_making.known])) if known.any() else 0.0
         beyond = np.zeros(len(fetch))
         beyond[known] = np.maximum(1.0 - usual / fetch[known], 0.0) * self._own_part[known]
-        each = np.zeros(self.making.shape[1])
-        for rows in blocks(len(self.making)):
-            each += (self.making[rows] * beyond[rows, None]).sum(axis=0)
-        return self._excess(self.take(lambda rows: self.making[rows] * beyond[rows, None]), each)
+        each = np.zeros(self.making_waits.shape[1])
+        for rows in blocks(len(self.making_waits)):
+            each += (self.making_waits[rows] * beyond[rows, None]).sum(axis=0)
+        return self._excess(
+            self.take(lambda rows: self.making_waits[rows] * beyond[rows, None]), each
+        )
 
     def _excess(self, taken_ns: float, each: Floats, without_core: float = 0.0) -> Excess:
         """Return the excess that was taken; `each`: how much of it each component had (c,)."""
         most = int(np.argmax(each)) if each.size else 0
         named = each.size and each[most] > 0.5 * each.sum()
-        within = self.made.components.names[most] if named else ""
+        within = self.batch_making.components.names[most] if named else ""
         return Excess(taken_ns, within, without_core)
 
     def take_excess_without_core(self) -> float:
@@ -384,11 +395,11 @@ class Ledger:
 
     def _take_of_affected(self, parts: Floats) -> float:
         """Take from the batches that have outliers, as far as they were waited for (r, c)."""
-        affected = self.made.excess[0]
+        affected = self.batch_making.excess[0]
 
         def taken(rows: slice) -> Floats:
             mine = slice(*np.searchsorted(affected, (rows.start, rows.stop)))
-            result = np.zeros(self.making[rows].shape)
+            result = np.zeros(self.making_waits[rows].shape)
             result[affected[mine] - rows.start] = self._rate[affected[mine]] * parts[mine]
             return result
 

@@ -37,25 +37,27 @@ class SplitWaits:
 
 
 def split_waits(
-    batches: pd.DataFrame, made: BatchMaking, sent_part: Floats | float = 0.0
+    batches: pd.DataFrame, batch_making: BatchMaking, sent_part: Floats | float = 0.0
 ) -> SplitWaits:
-    """Divide the waits of these batches, which are those of `made` with their times in a loop.
+    """Divide the waits of these batches.
 
+    They are the batches of `batch_making`, with their times in a loop.
     `sent_part`: the part of the time that each keeps its worker in which it is sent.
     """
-    workers = made.scope.num_workers
-    phases = wait_phases(batches, made.scope.workers)
+    workers = batch_making.scope.num_workers
+    phases = wait_phases(batches, batch_making.scope.workers)
     sums = {name: total(number(phases, name)) for name in PHASES}
     charged = {
-        name: column.to_numpy() for name, column in paced(phases, batches, made.first).items()
+        name: column.to_numpy()
+        for name, column in paced(phases, batches, batch_making.first).items()
     }
     del phases
-    making = np.where(made.known, charged["making"], 0.0)
-    unknown = total(np.where(made.known, 0.0, charged["making"]))
-    lazily = making * made.first_excess / made.took_ns
+    making = np.where(batch_making.known, charged["making"], 0.0)
+    unknown = total(np.where(batch_making.known, 0.0, charged["making"]))
+    lazily = making * batch_making.first_excess / batch_making.took_ns
     making = making - lazily
     # The first pickling of a process imports what it needs.
-    pickle_excess = first_excess(batches, number(batches, "pickle_ns"), made.first)
+    pickle_excess = first_excess(batches, number(batches, "pickle_ns"), batch_making.first)
     late = np.minimum(charged["sending"], pickle_excess)
     charged["sending"] = charged["sending"] - late
 
@@ -72,7 +74,7 @@ def split_waits(
     rest = making + charged["sending"] + charged["pinning"] + charged["handover"]
     later = ~first & ~np.isnan(number(batches, "wait_ns"))
     fill, steady = mean(rest[first]), mean((rest - charged["handover"])[later])
-    shared = 1 if made.scope.each_is_left else max(workers, 1)
+    shared = 1 if batch_making.scope.each_is_left else max(workers, 1)
     alike = min(float(np.nan_to_num(steady)) * shared / fill, 1.0) if fill > 0 else 1.0
     weight = np.where(first, alike, 1.0)
     making, sending, pinning, handover = (
@@ -80,7 +82,7 @@ def split_waits(
         for part in (making, charged["sending"], charged["pinning"], charged["handover"])
     )
     # Pickling that stopped a fetch belongs to the sending.
-    held = making * np.minimum(made.held / made.took_ns + sent_part, 1.0)
+    held = making * np.minimum(batch_making.held / batch_making.took_ns + sent_part, 1.0)
     return SplitWaits(
         making=kept(making - held),
         sending=kept(sending + held),

@@ -18,7 +18,7 @@ def test_where_no_batch_was_waited_for_while_it_was_made_nothing_is_charged() ->
     ledger = SimpleNamespace(
         better_prefetch=NOTHING,
         all_making_ns=0.0,
-        made=SimpleNamespace(slow_every=0),
+        batch_making=SimpleNamespace(slow_every=0),
         take_share_with_core=take,
     )
     assert _charge(cast(Ledger, ledger)).ns == 0.0
