@@ -243,9 +243,9 @@ def _loader(
     totals_of_sides: list[list[Totals]] = []
     for number_, (side, counted) in enumerate(zip((mine, theirs), counters, strict=True)):
         side_total, parts = None, []
-        for place, (scope, rows) in enumerate(zip(side, counted, strict=True)):
+        for index, (scope, rows) in enumerate(zip(side, counted, strict=True)):
             # The same recording on both sides gets the same replicates, so the difference is 0.
-            seeds = (seed, place) if same else (seed, number_, place)
+            seeds = (seed, index) if same else (seed, number_, index)
             sums_of_run = totals(scope, rows, chosen.wanted[number_], seeds)
             parts.append(sums_of_run.measured())
             side_total = sums_of_run if side_total is None else side_total + sums_of_run
@@ -405,7 +405,7 @@ def _paces(mine: Sequence[Scope], theirs: Sequence[Scope]) -> pd.DataFrame:
     """Return throughput over batches of every run; if there are many, a point covers several."""
     frames = []
     for side, loops in (("a", mine), ("b", theirs)):
-        for place, scope in enumerate(loops):
+        for index, scope in enumerate(loops):
             batches = scope.batches[~np.isnan(number(scope.batches, "wait_ns"))]
             batches = batches.sort_values("wait_start_ns", kind="stable")
             batch_ns = number(batches, "wait_ns") + np.nan_to_num(number(batches, "step_ns"))
@@ -427,7 +427,7 @@ def _paces(mine: Sequence[Scope], theirs: Sequence[Scope]) -> pd.DataFrame:
                 pd.DataFrame(
                     {
                         "side": side,
-                        "run": place,
+                        "run": index,
                         "batch": edges // max(len(scope.ranks), 1),
                         "samples_per_s": per_s,
                     }

@@ -206,17 +206,17 @@ def _of_samples(labels: Labels) -> Iterator[_Row]:
     for name, label, unit in _OF_MADE:
         better = 0 if name in _NEITHER else -1
         yield _ratio(Quantity(name, MADE, label, unit, better), name, f"{name}:made")
-    for place, label in enumerate(labels.operations):
+    for index, label in enumerate(labels.operations):
         taken = Quantity(f"operation:{label}", OPERATIONS, label)
-        yield _ratio(taken, f"operation:{place}", "operations:made")
-    for place, label in enumerate(labels.operations):
-        yield _ratio(Quantity(f"cpu:{label}", CPU, label), f"cpu:{place}", "cpu:made")
-    for place, label in enumerate(labels.counted):
+        yield _ratio(taken, f"operation:{index}", "operations:made")
+    for index, label in enumerate(labels.operations):
+        yield _ratio(Quantity(f"cpu:{label}", CPU, label), f"cpu:{index}", "cpu:made")
+    for index, label in enumerate(labels.counted):
         for event in labels.events:
             unit, better = ("ns", -1) if event in ("task_clock", "cpu_clock") else ("count", 0)
             name = f"counter:{label}:{event}"
             counted = Quantity(name, COUNTERS, f"{label}: {event}", unit, better)
-            yield _ratio(counted, f"event:{place}:{event}", "counted:made")
+            yield _ratio(counted, f"event:{index}:{event}", "counted:made")
 
 
 def _metrics(
@@ -232,10 +232,10 @@ def _metrics(
         counts = {event: sums.count(place, event) for event in sums.wanted.events}
         return formulas.metrics(pd.DataFrame(counts), *cpu)
 
-    for place, label in enumerate(labels.counted):
+    for index, label in enumerate(labels.counted):
         sides_of = list(zip((a, b), cpus, strict=True))
-        wholes = [metrics(side.whole, place, cpu) for side, cpu in sides_of]
-        runs = [[metrics(run, place, cpu) for run in side.runs] for side, cpu in sides_of]
+        wholes = [metrics(side.whole, index, cpu) for side, cpu in sides_of]
+        runs = [[metrics(run, index, cpu) for run in side.runs] for side, cpu in sides_of]
         for metric in wholes[0].columns:
             unit = METRICS[str(metric)].unit
             if metric not in wholes[1].columns or unit == "ns":  # a sum: its event has a line

@@ -46,8 +46,8 @@ def pairs_of(
     matches = [_matched(a[0], loops) for loops in (*a, *b)]
     pairs: list[_Pair] = []
     unmatched: list[tuple[str, str]] = []
-    for place, loop in enumerate(a[0]):
-        matched = [match.get(place) for match in matches]
+    for index, loop in enumerate(a[0]):
+        matched = [match.get(index) for match in matches]
         if None in matched:
             unmatched.append(("a", loop.title))
             continue
@@ -71,12 +71,12 @@ def _matched(first: Sequence[Scope], loops: Sequence[Scope]) -> dict[int, Scope]
     if len(first) == len(loops) == 1:
         return {0: loops[0]}
     for key in keys:
-        for place, scope in enumerate(first):
-            if place in matched:
+        for index, scope in enumerate(first):
+            if index in matched:
                 continue
             like = next((loop for loop in unmatched if key(loop) == key(scope)), None)
             if like is not None:
-                matched[place] = like
+                matched[index] = like
                 unmatched = [loop for loop in unmatched if loop is not like]
     return matched
 
@@ -148,7 +148,7 @@ class SideOperations:
         counted: list[tuple[str, str]] = []
         events: list[str] = []
         partial: set[str] = set()
-        for place, rows in enumerate(counter_rows(runs, loops)):
+        for index, rows in enumerate(counter_rows(runs, loops)):
             if not len(rows):
                 return SideOperations(operations, [], [])
             sums = counter_table(rows, "generic")
@@ -160,8 +160,8 @@ class SideOperations:
             complete = sums[names].notna().all(axis=1).tolist()
             mine = [pair for pair, whole in zip(mine, complete, strict=True) if whole]
             of_run = set(mine)  # thousands, where a run has as many operations
-            counted = mine if place == 0 else [pair for pair in counted if pair in of_run]
-            events = names if place == 0 else [event for event in events if event in names]
+            counted = mine if index == 0 else [pair for pair in counted if pair in of_run]
+            events = names if index == 0 else [event for event in events if event in names]
         some = [event for event in events if event in partial]
         return SideOperations(operations.sort_values(ascending=False), counted, events, some)
 
@@ -203,12 +203,12 @@ class PairedOperations:
         top = self.pairs[:MOST_OPERATIONS]
         self.wanted = [
             Wanted(
-                [pair[place] for pair in top],
+                [pair[index] for pair in top],
                 counted,
                 side.events if counted else [],
                 side.turned if counted else [],
             )
-            for place, side in enumerate((a, b))
+            for index, side in enumerate((a, b))
         ]
         names = [mine[1] for mine, _ in top]
         self.labels = measures.Labels(

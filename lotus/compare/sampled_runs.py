@@ -72,8 +72,8 @@ def compare(a: Side, b: Side, same: bool, seed: int = 0) -> Comparison:
     first, second = ([run for run in side.runs if isinstance(run, SampledRun)] for side in (a, b))
     matches = [_matched(first[0], run) for run in (*first, *second)]
     loaders, unmatched = [], []
-    for place, loop in enumerate(first[0].summary.loops):
-        likes = [match.get(place) for match in matches]
+    for index, loop in enumerate(first[0].summary.loops):
+        likes = [match.get(index) for match in matches]
         found = [like for like in likes if like is not None]
         if len(found) < len(likes):
             unmatched.append(("a", loop.title))
@@ -97,7 +97,7 @@ def _matched(first: SampledRun, run: SampledRun) -> dict[int, LoopSummary]:
         return {0: unmatched[0]}
     matched: dict[int, LoopSummary] = {}
     for parts in (4, 3, 2):
-        for place, loop in enumerate(first.summary.loops):
+        for index, loop in enumerate(first.summary.loops):
             like = next(
                 (
                     other
@@ -106,8 +106,8 @@ def _matched(first: SampledRun, run: SampledRun) -> dict[int, LoopSummary]:
                 ),
                 None,
             )
-            if place not in matched and like is not None:
-                matched[place] = like
+            if index not in matched and like is not None:
+                matched[index] = like
                 unmatched = [other for other in unmatched if other is not like]
     return matched
 
@@ -130,9 +130,9 @@ def _loop(
         # The same recording on both sides gets the same replicates, so the difference is 0.
         [
             share_replicates(
-                run.summary.evidence, loop, (seed, place) if same else (seed, number, place)
+                run.summary.evidence, loop, (seed, index) if same else (seed, number, index)
             )
-            for place, (run, loop) in enumerate(zip(of_side, its, strict=True))
+            for index, (run, loop) in enumerate(zip(of_side, its, strict=True))
         ]
         for number, (of_side, its) in enumerate(zip(runs, loops, strict=True))
     ]

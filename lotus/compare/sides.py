@@ -42,7 +42,7 @@ def comparisons(
     pattern. `partials` reads the pieces of a run; `advance` is called with the number read and the
     total. Raises LotusError if a text names nothing that can be compared.
     """
-    sides = [resolve(text, _letter(place)) for place, text in enumerate(texts)]
+    sides = [resolve(text, _letter(index)) for index, text in enumerate(texts)]
     kinds = {side.sweep is not None for side in sides}
     if len(kinds) > 1:
         lone = next(side for side in sides if side.sweep is not None)

@@ -72,14 +72,14 @@ class Wanted:
         names = [*_TAKEN, *_EPOCHS, "loop_ns", "longest_ns", "made", "own", "own:made"]
         for name in MADE:
             names += [name, f"{name}:made"]
-        for place in range(len(self.operations)):
-            names += [f"operation:{place}", f"cpu:{place}", f"calls:{place}"]
+        for index in range(len(self.operations)):
+            names += [f"operation:{index}", f"cpu:{index}", f"calls:{index}"]
         names += ["operations:made", "cpu:made", "counted:made"]
-        for place in range(len(self.counted)):
-            names += [f"event:{place}:{event}" for event in self.events]
-            names += [f"seen:{place}:{event}" for event in self.turned]
-            names += [f"weight:{place}"] if self.turned else []
-        object.__setattr__(self, "columns", {name: place for place, name in enumerate(names)})
+        for index in range(len(self.counted)):
+            names += [f"event:{index}:{event}" for event in self.events]
+            names += [f"seen:{index}:{event}" for event in self.turned]
+            names += [f"weight:{index}"] if self.turned else []
+        object.__setattr__(self, "columns", {name: index for index, name in enumerate(names)})
 
 
 @dataclass(frozen=True)
@@ -99,16 +99,16 @@ class Totals:
     def __call__(self, name: str) -> Floats:
         return np.asarray(self.table[:, self.wanted.columns[name]], np.float64)
 
-    def count(self, place: int, event: str) -> Floats:
+    def count(self, index: int, event: str) -> Floats:
         """Return the sum of an event in a counted interval, and its replicates.
 
         A replicate may contain more or fewer of the batches in which the event had its turn; it is
         scaled accordingly.
         """
-        counts = self(f"event:{place}:{event}")
+        counts = self(f"event:{index}:{event}")
         if event not in self.wanted.turned:
             return counts
-        seen, weight = self(f"seen:{place}:{event}"), self(f"weight:{place}")
+        seen, weight = self(f"seen:{index}:{event}"), self(f"weight:{index}")
         with np.errstate(divide="ignore", invalid="ignore"):
             scale = weight / seen
             return np.where(seen > 0, counts * scale / scale[0], np.nan)
@@ -346,17 +346,17 @@ class _MadeBatches:
             return
         first, last = int(bins[known].min()), int(bins[known].max()) + 1
         key = (bins[known] - first) * width + code[known]
-        for place, values in enumerate(
+        for index, values in enumerate(
             (number(ops, "duration_ns"), np.nan_to_num(number(ops, "cpu_ns")), np.ones(len(ops)))
         ):
             sums = np.bincount(key, values[known], (last - first) * width)
-            self.operations[first:last, place::3] += sums.reshape(last - first, width)
+            self.operations[first:last, index::3] += sums.reshape(last - first, width)
 
     def _codes(self, ops: pd.DataFrame) -> Ints:
         """Return the column of each operation; -1 if it has none."""
         if not len(ops):
             return np.zeros(0, np.int64)
-        codes = {operation: place for place, operation in enumerate(self.wanted.operations)}
+        codes = {operation: index for index, operation in enumerate(self.wanted.operations)}
         parents, operations = (
             _text(ops, column).astype("category") for column in ("parent", "operation")
         )
@@ -385,7 +385,7 @@ class _MadeBatches:
         kind = counters["kind"].astype(str).to_numpy(object)
         name = np.where(kind == "operation", counters["operation"].astype(str), COUNTED_COLLATE)
         name = np.where(kind == "fetch", COUNTED_REST, name)
-        places = {key: place for place, key in enumerate(wanted.counted)}
+        places = {key: index for index, key in enumerate(wanted.counted)}
         pair, known = pd.factorize(pd.MultiIndex.from_arrays([kind, name]))
         code = np.array([places.get(tuple(key), -1) for key in known], np.int64)[pair]
         values = counters[events].to_numpy(np.float64)
@@ -401,14 +401,14 @@ class _MadeBatches:
         self.counts = np.zeros((count, width * len(events)))
         inner = usable & (kind != "fetch") & ~flag(counters, "nested")
         rest = places.get(("fetch", COUNTED_REST), -1)
-        for place in range(len(events)):
+        for index in range(len(events)):
             mine = usable & (code >= 0)
-            known = np.nan_to_num(values[:, place])
+            known = np.nan_to_num(values[:, index])
             sums = np.bincount(row[mine] * width + code[mine], known[mine], count * width)
             sums = sums.reshape(count, width)
             if rest >= 0:
                 sums[:, rest] -= np.bincount(row[inner], known[inner], count)
-            self.counts[:, place :: len(events)] = sums
+            self.counts[:, index :: len(events)] = sums
         self._scale_turns(events, turns, good, [row[(row >= 0) & rows] for rows in unknown.T])
 
     def _scale_turns(
@@ -423,13 +423,13 @@ class _MadeBatches:
         weight = size * good[:, None]
         if "cycles" in events and not turns[events.index("cycles")]:
             weight = self.counts[:, events.index("cycles") :: len(events)] * good[:, None]
-        for place in np.flatnonzero(turns).tolist():
+        for index in np.flatnonzero(turns).tolist():
             seen = good.copy()
-            seen[unknown[place]] = False
+            seen[unknown[index]] = False
             whole, covered = weight.sum(axis=0), weight[seen].sum(axis=0)
             scale = np.where(covered > 0, whole / np.where(covered > 0, covered, 1.0), 0.0)
-            self.counts[:, place :: len(events)] *= seen[:, None] * scale
-            self.seen[events[place]] = weight * seen[:, None]
+            self.counts[:, index :: len(events)] *= seen[:, None] * scale
+            self.seen[events[index]] = weight * seen[:, None]
         self.weight = weight
 
     def of(self, rank: int) -> _Part:
@@ -450,15 +450,15 @@ class _MadeBatches:
             rows.table[:, first : first + sums.shape[1]] += sums
         rows.add(columns["counted:made"], self.with_counts)
         for at in range(self.counts.shape[1]):
-            place, event = divmod(at, len(wanted.events))
-            rows.add(columns[f"event:{place}:{wanted.events[event]}"], self.counts[:, at])
+            index, event = divmod(at, len(wanted.events))
+            rows.add(columns[f"event:{index}:{wanted.events[event]}"], self.counts[:, at])
         if wanted.turned and self.counts.shape[1]:
-            for place in range(len(wanted.counted)):
-                rows.add(columns[f"weight:{place}"], self.weight[:, place])
+            for index in range(len(wanted.counted)):
+                rows.add(columns[f"weight:{index}"], self.weight[:, index])
                 for name in wanted.turned:
                     seen = self.seen.get(name, self.weight)
-                    rows.add(columns[f"seen:{place}:{name}"], seen[:, place])
-        further = [columns[f"operation:{place}"] for place in range(min(len(wanted.operations), 4))]
+                    rows.add(columns[f"seen:{index}:{name}"], seen[:, index])
+        further = [columns[f"operation:{index}"] for index in range(min(len(wanted.operations), 4))]
         return rows.part(columns["fetch"], columns["made"], further)
 
 

@@ -385,13 +385,13 @@ def _time(seen: Sampled, loops: list[LoopSummary]) -> RunTime | None:
     parts: dict[tuple[str, int], float] = {}
     in_loop = np.flatnonzero(loop >= 0)
     first, last = int(in_loop[0]), int(in_loop[-1])
-    for place, (its, number, ns) in enumerate(zip(phase, loop, weight, strict=True)):
+    for index, (its, number, ns) in enumerate(zip(phase, loop, weight, strict=True)):
         if its == phases.IMPORTS:
             key = (IMPORTS, -1)
         elif its in kinds and number >= 0:
             key = (kinds[its], int(number))
         else:
-            key = (SETUP if place < first else AFTER if place > last else BETWEEN, -1)
+            key = (SETUP if index < first else AFTER if index > last else BETWEEN, -1)
         parts[key] = parts.get(key, 0.0) + float(ns)
     for each in loops:  # of all ranks: its share serves for this one
         waited = parts.get((WAIT, each.loop), 0.0)

@@ -147,10 +147,10 @@ def turn_shares(counters: pd.DataFrame) -> list[tuple[list[str], float]]:
     known = ~np.isnan(fetches[events].to_numpy(np.float64))
     known = known[known.any(axis=1)]
     groups: dict[bytes, tuple[list[str], float]] = {}
-    for place, event in enumerate(events):
-        share = float(known[:, place].mean()) if len(known) else 1.0
+    for index, event in enumerate(events):
+        share = float(known[:, index].mean()) if len(known) else 1.0
         if 0 < share < 1:
-            groups.setdefault(known[:, place].tobytes(), ([], share))[0].append(event)
+            groups.setdefault(known[:, index].tobytes(), ([], share))[0].append(event)
     return list(groups.values())
 
 

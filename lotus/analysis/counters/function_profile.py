@@ -192,7 +192,7 @@ def _operations(
     table = pd.concat(
         [table, derived[[column for column in derived if column not in table]]], axis=1
     )
-    rank = table["kind"].map({kind: place for place, kind in enumerate(OPERATION_KINDS)})
+    rank = table["kind"].map({kind: index for index, kind in enumerate(OPERATION_KINDS)})
     table = table.assign(_rank=rank).sort_values(
         ["_rank", "total_ns"], ascending=[True, False], kind="stable"
     )
@@ -264,8 +264,8 @@ def _functions(mapped: "Mapped | None", event: str, operations: pd.DataFrame) ->
         rows["kind"] == "operation", rows["kind"].map(names).fillna("")
     )
     order = {
-        (str(kind), str(name)): place
-        for place, (kind, name) in enumerate(
+        (str(kind), str(name)): index
+        for index, (kind, name) in enumerate(
             zip(operations["kind"], operations["operation"], strict=True)
         )
     }

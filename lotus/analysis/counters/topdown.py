@@ -89,8 +89,8 @@ def nodes(operations: pd.DataFrame) -> Nodes:
             if (parent == "retiring" or _crosses(row, parent)) and _crosses(row, node)
         ]
         crossing.sort(reverse=True)
-        for place, (share, node, parent) in enumerate(crossing):
-            cells = (row["operation"], node, parent, share, place == 0)
+        for index, (share, node, parent) in enumerate(crossing):
+            cells = (row["operation"], node, parent, share, index == 0)
             rows.append(dict(zip(COLUMNS, cells, strict=True)))
         if _crosses(row, SMT):
             cells = (row["operation"], SMT, "", row[SMT], False)

@@ -104,8 +104,8 @@ def _times_had(each: list[set[int]], same: float) -> float:
     limit = min((max(digests) for digests in each if len(digests) >= KEPT), default=_CHECKSUMS)
     known = [{digest for digest in digests if digest <= limit} for digests in each]
     common = [
-        max(len(mine & other) for at, other in enumerate(known) if at != place) >= same * len(mine)
-        for place, mine in enumerate(known)
+        max(len(mine & other) for at, other in enumerate(known) if at != index) >= same * len(mine)
+        for index, mine in enumerate(known)
         if len(mine) >= _LEAST_DIGESTS
     ]
     if not any(common):

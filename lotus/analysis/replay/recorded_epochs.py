@@ -113,8 +113,8 @@ def _blocks(batches: pd.DataFrame, waits: pd.DataFrame) -> Iterator[tuple[Ints, 
     first, last = (np.searchsorted(key_of_taken, key[begins], side) for side in ("left", "right"))
     parts: list[tuple[Ints, Ints]] = []
     held = 0  # batches in `parts`
-    for place, mine in enumerate(np.split(made, begins[1:]) if len(begins) else ()):
-        their = taken[first[place] : last[place]]
+    for index, mine in enumerate(np.split(made, begins[1:]) if len(begins) else ()):
+        their = taken[first[index] : last[index]]
         if len(mine) > _MOST_BATCHES:
             further = mine[_MOST_BATCHES:]
             later = further[np.isin(number_of[further], number_taken[their[known[their]]])]

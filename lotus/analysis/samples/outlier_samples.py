@@ -262,7 +262,7 @@ def outlier_parts(split: Components, scope: Scope, outliers: Outliers) -> tuple[
     )
     batches = scope.batches.iloc[affected]
     places = BatchPlaces(batches)
-    column = {name: place for place, name in enumerate(split.operations.names)}
+    column = {name: index for index, name in enumerate(split.operations.names)}
 
     def add(frame: pd.DataFrame, code: Ints, took: Floats) -> None:
         """Add how much these times exceed the typical."""

@@ -101,7 +101,7 @@ class _Kinds:
         took = took[took > 0].sort_values(ascending=False, kind="stable")
         longest = [str(name) for name in took.index[:most]]
         self.names = longest + ([OTHER_OPERATIONS] if len(took) > most else [])
-        self._operations = {name: place for place, name in enumerate(longest)}
+        self._operations = {name: index for index, name in enumerate(longest)}
         self._rest = max(len(self.names) - 1, 0)
         occur = set(others["kind"].unique())
         self.others = {}
@@ -227,7 +227,7 @@ class _Filled:
             fresh.sort(key=lambda name: -lengths[name])
             self.left_out.update(fresh[room:])
         kept = [name for name in lengths if name not in self.left_out]
-        return {name: place for place, name in enumerate(kept)}
+        return {name: index for index, name in enumerate(kept)}
 
     def _binned(self, code: Ints, sign: Floats, times: tuple[Ints, Ints], lanes: int) -> Floats:
         bins = len(self.edges) - 1

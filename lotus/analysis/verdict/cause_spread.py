@@ -65,9 +65,9 @@ def cause_spread(batches: pd.DataFrame, charges: Sequence[Charge]) -> CauseSprea
 
     def parts(some: slice) -> Floats:
         result = np.empty((some.stop - some.start, len(known) + 1))
-        for place, charge in enumerate(known):
+        for index, charge in enumerate(known):
             assert charge.by_batch is not None
-            result[:, place] = np.maximum(np.nan_to_num(charge.by_batch[rows[some]]), 0.0)
+            result[:, index] = np.maximum(np.nan_to_num(charge.by_batch[rows[some]]), 0.0)
         result[:, -1] = whole[rows[some]]
         sums[:] += result[:, :-1].sum(axis=0)
         return result

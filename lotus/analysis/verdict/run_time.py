@@ -154,9 +154,9 @@ def _of_loops(loop: pd.DataFrame, spans: Floats, of: Ints) -> list[RunPart]:
     loaders = integer(loop, "loader")
     lengths = pd.Series(spans[:, 1] - spans[:, 0]).groupby(of).sum().sort_values()
     parts, before = [], 0.0
-    for place, loader in enumerate(lengths.index):
+    for index, loader in enumerate(lengths.index):
         mine = loaders == loader
-        reached = covered(*spans[np.isin(of, lengths.index[: place + 1])].T)
+        reached = covered(*spans[np.isin(of, lengths.index[: index + 1])].T)
         own, before = reached - before, reached
         first, wait, begun, tail, warm = (
             float(number(loop, name)[mine & np.isfinite(number(loop, name))].sum())

@@ -169,13 +169,13 @@ class Verdict:
     def largest_causes(self, most: int) -> list[Cause]:
         """Return `most` causes in their order: the first, those without a share, the largest."""
 
-        def rank(place: int) -> tuple[bool, float]:
-            cause = self.causes[place]
-            named = place == 0 or math.isnan(cause.share) or cause.is_silent
+        def rank(index: int) -> tuple[bool, float]:
+            cause = self.causes[index]
+            named = index == 0 or math.isnan(cause.share) or cause.is_silent
             return not named, -cause.share if not named else 0.0
 
         chosen = sorted(range(len(self.causes)), key=rank)[:most]
-        return [self.causes[place] for place in sorted(chosen)]
+        return [self.causes[index] for index in sorted(chosen)]
 
 
 def verdict(scope: Scope) -> Verdict:

@@ -48,7 +48,7 @@ def _storage(ledger: Ledger, kind: str, **more: float) -> Iterable[Charge]:
     """Charge all components that wait for storage, as one charge named after the largest."""
     batches, names = ledger.scope.batches, ledger.batch_making.components.names
     cold = np.flatnonzero(ledger.cold).tolist()
-    parts = [(ledger.take_component(place), names[place], place) for place in cold]
+    parts = [(ledger.take_component(column), names[column], column) for column in cold]
     if parts:
         _, name, largest = max(parts)
         read = total(number(batches, "read_bytes"))

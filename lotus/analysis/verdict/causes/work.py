@@ -86,13 +86,13 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
 
     def charges(ledger: Ledger) -> Iterable[Charge]:
         parts, fetch = ledger.batch_making.components, total(ledger.batch_making.components.fetch)
-        for place, (name, its_kind) in enumerate(zip(parts.names, parts.kinds, strict=True)):
+        for column, (name, its_kind) in enumerate(zip(parts.names, parts.kinds, strict=True)):
             if its_kind == kind:
-                made = total(parts.parts[:, place])
-                looks = looks_of(ledger, place)
+                made = total(parts.parts[:, column])
+                looks = looks_of(ledger, column)
                 evidence = {
                     "fetch_share": ratio(made, fetch),
-                    "waiting_share": _waiting_share(ledger, place, looks),
+                    "waiting_share": _waiting_share(ledger, column, looks),
                     "total_ns": made,
                     **look_evidence(looks),
                 }
@@ -105,7 +105,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     evidence["shared_pace_ns"] = shared_pace_ns(ledger.scope)
                     evidence["mutual_slowing"] = mutual_slowing(ledger.scope)
                     evidence[DELAYED_SHARE] = delayed_share(ledger.scope)
-                ns = ledger.take_component(place)
+                ns = ledger.take_component(column)
                 own = max(1.0 - ledger.delay_share, 0.01)
                 yield Charge(
                     kind,
@@ -114,7 +114,7 @@ def _components(kind: str) -> Callable[[Ledger], Iterable[Charge]]:
                     evidence,
                     delay_ns=ns * ledger.delay_share / own,
                     at_once=_at_once(ledger, looks),
-                    place=place_of(ledger, place, looks, looks.reason),
+                    place=place_of(ledger, column, looks, looks.reason),
                 )
 
     return charges
@@ -125,7 +125,7 @@ def _at_once(ledger: Ledger, looks: Looks) -> float:
     return float(ledger.scope.num_workers) if looks.reason == SHARED_LOCK else math.nan
 
 
-def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
+def _waiting_share(ledger: Ledger, column: int, looks: Looks) -> float:
     """Return the share of a component's time in which it waited.
 
     By observations if there are enough, else by its CPU time; a lower bound if only the CPU time of
@@ -136,14 +136,14 @@ def _waiting_share(ledger: Ledger, place: int, looks: Looks) -> float:
         return looks.blocked_share
     if ledger.batch_making.crowded and np.isnan(number(batches, "run_delay_ns")).all():
         return float("nan")
-    if parts.kinds[place] == OPERATION.kind and not np.isnan(parts.operations.cpu_ns[place]):
-        took = float(parts.operations.took_ns[place])
-        return 1.0 - min(ratio(float(parts.operations.cpu_ns[place]), took), 1.0)
+    if parts.kinds[column] == OPERATION.kind and not np.isnan(parts.operations.cpu_ns[column]):
+        took = float(parts.operations.took_ns[column])
+        return 1.0 - min(ratio(float(parts.operations.cpu_ns[column]), took), 1.0)
     if np.isnan(number(batches, "cpu_ns")).all():
         return float("nan")
     off = np.maximum(off_cpu(batches, parts.fetch) - ledger.batch_making.held, 0.0)
-    others = parts.fetch - parts.parts[:, place]
-    return ratio(total(np.maximum(off - others, 0.0)), total(parts.parts[:, place]))
+    others = parts.fetch - parts.parts[:, column]
+    return ratio(total(np.maximum(off - others, 0.0)), total(parts.parts[:, column]))
 
 
 def _reason(evidence: Evidence) -> str:

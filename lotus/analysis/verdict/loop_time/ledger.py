@@ -332,10 +332,10 @@ class Ledger:
         self.making_waits = self.making_waits * (1.0 - of_making)
         return of_delivery + of_making * making
 
-    def take_component(self, place: int) -> float:
+    def take_component(self, column: int) -> float:
         """Take all that is left of a component."""
-        ns = total(self.making_waits[:, place])
-        self.making_waits[:, place] = 0.0
+        ns = total(self.making_waits[:, column])
+        self.making_waits[:, column] = 0.0
         return ns
 
     @cached_property
