@@ -28,7 +28,7 @@ class Looks:
     shares: dict[str, float] = field(default_factory=dict)
 
     @property
-    def tell(self) -> bool:
+    def are_enough(self) -> bool:
         """True if there are enough of them."""
         return self.count >= LEAST_LOOKS
 
@@ -44,7 +44,7 @@ class Looks:
         A thread that takes turns at a lock is as often observed in what it does while it holds the
         lock.
         """
-        if not self.tell or not self.shares:
+        if not self.are_enough or not self.shares:
             return ""
         if self.shares.get(SHARED_LOCK, 0.0) >= LEAST_LOCKED:
             return SHARED_LOCK

@@ -59,7 +59,7 @@ def _mostly_at(
     places: pd.DataFrame, operation: str, looks: Looks, reasons: tuple[str, ...]
 ) -> BlockedPlace | None:
     found = [reason for reason in reasons if reason in looks.shares]
-    if not looks.tell or not found:
+    if not looks.are_enough or not found:
         return None
     reason = max(found, key=lambda each: looks.shares[each])
     place = most_frequent(places, operation, reason, looks.shares[reason] * looks.count)

@@ -17,7 +17,7 @@ from lotus.common.formatting import amount, duration, plural, share
 
 def _interpreter(ledger: Ledger) -> Iterable[Charge]:
     looks = ledger.batch_making.looks_of_main
-    if not looks.tell:
+    if not looks.are_enough:
         return
     evidence = _evidence(looks, python_threads(ledger.scope))
     title, ns = INTERPRETER.title, ledger.take_held(looks.shares[LOCK])
@@ -80,7 +80,7 @@ def _reason_of_step(evidence: Evidence) -> str:
 
 def _of_step(ledger: Ledger) -> Iterable[Charge]:
     lock = ledger.batch_making.step_lock
-    if lock is None or ledger.batch_making.looks_of_main.tell:  # `_interpreter` has it
+    if lock is None or ledger.batch_making.looks_of_main.are_enough:  # `_interpreter` has it
         return
     evidence = {
         "step_held_looks_share": lock.share,

@@ -89,7 +89,7 @@ def _of_workers(ledger: Ledger) -> Iterable[Charge]:
     threads, of_main = ledger.use.fetch, ledger.scope.num_workers == 0
     if allowed_cores(ledger.scope) < 1:
         return  # one thread would lack a core as well
-    if threads.crowded and not (of_main and ledger.batch_making.looks_of_main.tell):
+    if threads.crowded and not (of_main and ledger.batch_making.looks_of_main.are_enough):
         evidence = crowd_evidence(threads) | _limits(ledger.scope)
         workers = ledger.scope.workers
         for name in () if of_main else ("threads", "torch_threads"):
@@ -116,7 +116,7 @@ def _lost_at_locks(threads: Threads, scope: Scope) -> float:
     for longer than it does.
     """
     looks = looks_of_makers(scope)
-    at_locks = ratio(looks.shares.get(LOCK, 0.0), looks.blocked_share) if looks.tell else 0.0
+    at_locks = ratio(looks.shares.get(LOCK, 0.0), looks.blocked_share) if looks.are_enough else 0.0
     return min(threads.delay_share + threads.blocked_share * at_locks, 1.0)
 
 
@@ -416,7 +416,9 @@ def _of_step(ledger: Ledger) -> Iterable[Charge]:
     if _kept_by_others(ledger):
         return
     # Threads that hold the interpreter lock are the program's own, not those of a library.
-    are_own = ledger.batch_making.looks_of_main.tell or ledger.batch_making.step_lock is not None
+    are_own = (
+        ledger.batch_making.looks_of_main.are_enough or ledger.batch_making.step_lock is not None
+    )
     if threads.crowded and not are_own:
         lost = ledger.step_left_ns * threads.lost_share
         ledger.step_left_ns -= lost

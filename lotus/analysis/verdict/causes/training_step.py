@@ -33,7 +33,7 @@ _STEP_WAITS = 0.15  # of the step: one that computes on the CPU is off it for le
 def _step(ledger: Ledger) -> Iterable[Charge]:
     threads, looks = ledger.use.step, looks_at_step(ledger.scope)
     waiting = max(1.0 - threads.delay_share - threads.cores, 0.0)
-    if looks.tell:  # what a hypervisor takes from a running thread is counted nowhere
+    if looks.are_enough:  # what a hypervisor takes from a running thread is counted nowhere
         waiting = min(waiting, looks.blocked_share)
     evidence = {"waiting_share": waiting} | look_evidence(looks) | of_steps(ledger.scope)
     ns = ledger.take_step()

@@ -132,7 +132,7 @@ def _waiting_share(ledger: Ledger, column: int, looks: Looks) -> float:
     its batches is known. NaN if it is not known: time off the CPU may be waiting for one.
     """
     parts, batches = ledger.batch_making.components, ledger.scope.batches
-    if looks.tell:
+    if looks.are_enough:
         return looks.blocked_share
     if ledger.batch_making.crowded and np.isnan(number(batches, "run_delay_ns")).all():
         return float("nan")

@@ -57,7 +57,7 @@ class BatchMaking:
         self.use = core_use(scope)
         self.shares = divided_data(scope)
         self.looks_of_main = looks_of_main(scope)
-        self.step_lock = step_lock(scope, self.looks_of_main.tell)
+        self.step_lock = step_lock(scope, self.looks_of_main.are_enough)
         self.loop = loop_times(scope.epochs, scope.waits)
         self.components = components(batches, scope.fetched, scope.calls)
         self.first = first_of_process(batches, scope.workers)
@@ -84,7 +84,7 @@ class BatchMaking:
 
         Another thread keeps that for 5 ms at a time.
         """
-        return self.looks_of_main.tell and not self.scope.num_workers
+        return self.looks_of_main.are_enough and not self.scope.num_workers
 
     @cached_property
     def storage(self) -> Floats | None:
