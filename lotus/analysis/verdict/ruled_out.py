@@ -44,5 +44,7 @@ def ruled_out(
         share = ratio(charged.get(kind, 0.0), loop_account.loop_ns)
         if words and share < LITTLE:
             yield words
-    if math.isfinite(circumstances.use.own_share) and circumstances.use.fetch.delay_share < LITTLE:
+    use = circumstances.use
+    enough = use.fetch.delay_share < LITTLE and not use.step.delay_share >= LITTLE
+    if math.isfinite(use.own_share) and enough:
         yield "too few cores"

@@ -19,6 +19,13 @@ def test_a_step_whose_threads_fight_for_cores_is_not_only_called_not_input_bound
     assert f"{lost}, because the training step's threads have fewer cores" in judgement.summary
 
 
+@pytest.mark.parametrize(("delay", "enough"), [(0.0, True), (0.5, False)])
+def test_cores_are_not_ruled_out_where_steps_lack_them(delay: float, enough: bool) -> None:
+    plan = Plan(operations={"Slow": 8.0}, workers=2, step=100.0, cores=2)
+    judgement = judged(cores(plan.run(), (1.0, 0.0, 0.0), (1.0 - delay, delay, 0.0)))
+    assert ("too few cores" in judgement.ruled_out) == enough
+
+
 def test_a_step_that_workers_keep_from_the_cores_is_said_to_be() -> None:
     delayed, quiet = judged(loop(beside=1.6)), judged(loop(beside=0.0))
     assert delayed.causes[0].kind == "step-delay"
