@@ -61,6 +61,7 @@ class Scope:
     machine_cores: float  # of the whole machine; NaN: not known
     shm_bytes: float  # size of /dev/shm; NaN: not known
     memory_bytes: float  # of the machine; NaN: not known
+    preloaded: str  # libraries by LD_PRELOAD, as the environment names them; "": none
     program_cpu_ns: float  # of all that ran in the program, until its end; NaN: not known
     worker_start_ns: float  # usual start of a worker, of whichever loader; NaN: none had workers
     operations: pd.DataFrame
@@ -224,6 +225,7 @@ def _scope(
         machine_cores=float((manifest.get("cpu") or {}).get("logical") or "nan"),
         shm_bytes=float(manifest.get("shm_bytes") or "nan"),
         memory_bytes=float(manifest.get("memory_bytes") or "nan"),
+        preloaded=str((manifest.get("environment") or {}).get("LD_PRELOAD") or ""),
         program_cpu_ns=spent if isinstance(spent, float) else math.nan,
         worker_start_ns=median(number(workers, "ready_ns") - number(workers, "start_ns")),
         operations=table(run, "operations"),

@@ -1,9 +1,12 @@
-"""Computes samples, or training steps, with large arrays, and prints the seconds of its loop.
+"""Computes samples, or training steps, with large arrays.
+
+It prints the seconds of its loop, and the most memory that one of its processes had.
 
 python tools/bench/gains/new_memory_train.py numpy|torch|steps [--mib 54] [--workers 2]
 """
 
 import argparse
+import resource
 import time
 
 import numpy as np
@@ -70,6 +73,9 @@ def main() -> None:
             else:
                 time.sleep(STEP_S)  # in place of a model on an accelerator
     print(f"seconds {time.perf_counter() - begin:.3f}")
+    del loader  # its workers end
+    of_all = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    print(f"MiB {max(resource.getrusage(each).ru_maxrss for each in of_all) / 1024:.0f}")
 
 
 if __name__ == "__main__":

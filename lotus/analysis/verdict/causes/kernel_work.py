@@ -2,6 +2,8 @@
 
 from lotus.analysis.common.scope import Scope
 from lotus.analysis.machine.kernel_time import KernelTime, making_kernel_time, step_kernel_time
+from lotus.analysis.verdict.advice.advice import Advice
+from lotus.analysis.verdict.advice.remedy import NOTHING, Remedy
 from lotus.analysis.verdict.causes.cause_row import Charge, Evidence
 from lotus.common.formatting import amount, share
 
@@ -12,16 +14,17 @@ _MANY = 1000  # page faults a batch or step
 # Of the kernel's time in steps, which may wait for a device in it.
 _PART = 0.1
 SHARE, OF_COPIES, OF_FAULTS = "kernel_share", "copies_share", "page_faults_share"
-FAULTS = "page_faults"
+FAULTS, REPLACED = "page_faults", "malloc_replaced"
 KERNEL_FACTS = {
     SHARE: "The kernel's part of the CPU time of the processes that do this work, 0 to 1.",
     OF_COPIES: "The part of the kernel's time that reading and writing takes at most, 0 to 1.",
     OF_FAULTS: "The part of the kernel's time that page faults take at least, 0 to 1.",
     FAULTS: "Page faults a batch or step; of a batch, without those for the memory that is sent.",
+    REPLACED: "1 if the program was started with another malloc than the system's, else 0.",
 }
-# glibc's malloc then maps no array by itself, and returns memory only above 16 GiB.
-# What that gains: docs/gains.md.
-KEEPS_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(16 << 30)}
+# It keeps what is freed. glibc's would do so with MALLOC_MMAP_MAX_=0 and a large
+# MALLOC_TRIM_THRESHOLD_, but with torch's aligned arrays its heap grows (docs/gains.md).
+OTHER_MALLOC = {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}
 
 
 def of_making(scope: Scope, fetch_share: float) -> dict[str, float]:
@@ -29,16 +32,16 @@ def of_making(scope: Scope, fetch_share: float) -> dict[str, float]:
 
     Empty where the kernel has little of the time, or where that may be for other work.
     """
-    return _evidence(making_kernel_time(scope)) if fetch_share >= _MOST else {}
+    return _evidence(scope, making_kernel_time(scope)) if fetch_share >= _MOST else {}
 
 
 def of_steps(scope: Scope) -> dict[str, float]:
     """Return evidence of training steps; empty where the kernel has little of their time."""
     kernel = step_kernel_time(scope)
-    return _evidence(kernel) if kernel.of_faults >= _PART else {}
+    return _evidence(scope, kernel) if kernel.of_faults >= _PART else {}
 
 
-def _evidence(kernel: KernelTime) -> dict[str, float]:
+def _evidence(scope: Scope, kernel: KernelTime) -> dict[str, float]:
     if not kernel.share >= _MUCH:
         return {}
     return {
@@ -46,6 +49,7 @@ def _evidence(kernel: KernelTime) -> dict[str, float]:
         OF_COPIES: kernel.of_copies,
         OF_FAULTS: kernel.of_faults,
         FAULTS: kernel.faults,
+        REPLACED: float("malloc" in scope.preloaded),  # tcmalloc, jemalloc, mimalloc
     }
 
 
@@ -61,22 +65,22 @@ def kernel_reason(evidence: Evidence, work: str = "making batches", unit: str = 
     return f"{text}."
 
 
-def obtains_memory(charge: Charge) -> bool:
-    """Return True if most of what the kernel does can only be to provide new memory.
+def against_new_memory(charge: Charge, unit: str = "sample") -> Advice:
+    """Return advice where memory is obtained anew for each `unit`; no words where it is not known.
 
-    What else it may do for a process that computes: start threads and processes, which is seen.
+    Where most of the kernel's work can only be to provide memory: what else it may do for a process
+    that computes is to start threads and processes, which is seen.
     """
     evidence = Evidence(charge.evidence)
-    return evidence[OF_COPIES] <= _LITTLE and evidence[FAULTS] >= _MANY
-
-
-def against_new_memory(charge: Charge, unit: str = "sample") -> str:
-    """Return advice where memory is obtained anew for each `unit`, "" where that is not known."""
-    if not obtains_memory(charge):
-        return ""
-    variables = " ".join(f"{name}={value}" for name, value in KEEPS_MEMORY.items())
-    return (
-        f"Memory is obtained anew for each {unit}, and the kernel clears it page by page: try "
-        f"{variables}, with which malloc keeps what is freed, or reuse arrays"
-        f"{' (out= of NumPy and torch)' if unit == 'sample' else ''}. "
+    if not (evidence[OF_COPIES] <= _LITTLE and evidence[FAULTS] >= _MANY):
+        return Advice("", NOTHING)
+    why = f"Memory is obtained anew for each {unit}, and the kernel clears it page by page"
+    reuse = "reuse arrays" + (" (out= of NumPy and torch)" if unit == "sample" else "")
+    if evidence[REPLACED]:
+        return Advice(f"{why}: {reuse}. ")
+    variables = " ".join(f"{name}={value}" for name, value in OTHER_MALLOC.items())
+    text = (
+        f"{why}: try another malloc, which keeps what is freed, with {variables} (package "
+        f"libtcmalloc-minimal4 of Debian and Ubuntu, gperftools-libs of Fedora), or {reuse}. "
     )
+    return Advice(text, Remedy(environment=OTHER_MALLOC))

@@ -15,7 +15,6 @@ from lotus.analysis.verdict.causes import cause_row
 from lotus.analysis.verdict.causes.cause_row import CauseRow, Charge, Evidence, always
 from lotus.analysis.verdict.causes.component_looks import place_of_step
 from lotus.analysis.verdict.causes.kernel_work import (
-    KEEPS_MEMORY,
     KERNEL_FACTS,
     against_new_memory,
     kernel_reason,
@@ -97,9 +96,9 @@ def _against_step(charge: Charge, circumstances: Circumstances) -> Advice:
         )
     kept = against_new_memory(charge, "step")
     remedy = FEWER_WORKERS if enough else NOTHING
-    remedy = replace(remedy, environment=KEEPS_MEMORY if kept else {})
+    remedy = replace(remedy, environment=kept.remedy.environment)
     place = circumstances.hot_in_step[0] if circumstances.hot_in_step else ""
-    return Advice(f"{text} {kept}".strip(), remedy.or_code(place))
+    return Advice(f"{text} {kept.text}".strip(), remedy.or_code(place))
 
 
 def _enough_workers(circumstances: Circumstances) -> int:

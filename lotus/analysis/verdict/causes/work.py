@@ -37,7 +37,6 @@ from lotus.analysis.verdict.advice.worker_advice import worker_advice
 from lotus.analysis.verdict.causes.cause_row import OF_LOST_STEPS, CauseRow, Charge, Evidence
 from lotus.analysis.verdict.causes.component_looks import looks_of, place_of
 from lotus.analysis.verdict.causes.kernel_work import (
-    KEEPS_MEMORY,
     KERNEL_FACTS,
     against_new_memory,
     kernel_reason,
@@ -284,10 +283,10 @@ def _against_computing(charge: Charge, circumstances: Circumstances) -> Advice:
     advised, place = worker_advice(circumstances), _own_place(charge, circumstances)
     workers, kept = so_many_workers(advised, circumstances), against_new_memory(charge)
     if not advised.advised or _dwarfs_the_cores(charge, circumstances):
-        first = workers.after(f"{kept}Make it cheaper{_ahead(charge)} ").or_code(place)
-        tried = KEEPS_MEMORY if kept and not workers.remedy.setting else {}
+        first = workers.after(f"{kept.text}Make it cheaper{_ahead(charge)} ").or_code(place)
+        tried = {} if workers.remedy.setting else kept.remedy.environment
         return replace(first, remedy=replace(first.remedy, environment=tried))
-    return workers.after(kept).before(f" Or make it cheaper{_ahead(charge)}").or_code(place)
+    return workers.after(kept.text).before(f" Or make it cheaper{_ahead(charge)}").or_code(place)
 
 
 def _own_place(charge: Charge, circumstances: Circumstances) -> str:

@@ -50,11 +50,8 @@ def test_memory_that_is_obtained_anew_is_to_be_kept() -> None:
     assert "70% of the CPU time of making batches was in the kernel" in cause.reason
     assert "with 50,000 page faults a batch" in cause.reason
     assert cause.advice.startswith("Memory is obtained anew for each sample")
-    assert "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184" in cause.advice
-    assert cause.remedy.environment == {
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": "17179869184",
-    }
+    assert "LD_PRELOAD=libtcmalloc_minimal.so.4" in cause.advice
+    assert cause.remedy.environment == {"LD_PRELOAD": "libtcmalloc_minimal.so.4"}
 
 
 @pytest.mark.parametrize(
@@ -70,14 +67,14 @@ def test_memory_that_is_obtained_anew_is_to_be_kept() -> None:
 def test_memory_is_not_blamed_without_proof(changes: dict[str, float], in_reason: bool) -> None:
     cause = first(made_in_kernel(**changes))
     assert ("in the kernel" in cause.reason) == in_reason
-    assert "MALLOC" not in cause.advice
+    assert "LD_PRELOAD" not in cause.advice
     assert not cause.remedy.environment
 
 
 def test_faults_of_the_memory_that_is_sent_do_not_count() -> None:
     run = made_in_kernel(0.7)
     run.batches["bytes"] = 49_500 * 4096
-    assert "MALLOC" not in first(run).advice
+    assert "LD_PRELOAD" not in first(run).advice
 
 
 def test_more_workers_are_tried_before_the_environment_where_cores_are_free() -> None:
@@ -91,9 +88,18 @@ def test_more_workers_are_tried_before_the_environment_where_cores_are_free() ->
 def test_a_main_process_counts_if_it_does_hardly_anything_else() -> None:
     run = made_in_kernel(0.7, workers=0)
     run.batches["process_cpu_ns"] = CPU_NS // len(run.batches)
-    assert "MALLOC" in first(run).advice
+    assert "LD_PRELOAD" in first(run).advice
     run.batches["process_cpu_ns"] //= 2
     assert "in the kernel" not in first(run).reason
+
+
+def test_another_malloc_is_not_advised_twice() -> None:
+    run = made_in_kernel(0.7)
+    run.manifest["environment"] = {"LD_PRELOAD": "/usr/lib/libtcmalloc_minimal.so.4"}
+    cause = first(run)
+    assert "reuse arrays" in cause.advice
+    assert "LD_PRELOAD" not in cause.advice
+    assert not cause.remedy.environment
 
 
 def test_runs_of_an_older_lotus_say_nothing_of_it() -> None:
@@ -122,7 +128,7 @@ def test_memory_of_steps_is_to_be_kept() -> None:
     assert "60% of the CPU time of the main process was in the kernel" in cause.reason
     assert "with 100,000 page faults a step" in cause.reason
     assert "Memory is obtained anew for each step" in cause.advice
-    assert "MALLOC_MMAP_MAX_" in cause.remedy.environment
+    assert "LD_PRELOAD" in cause.remedy.environment
 
 
 @pytest.mark.parametrize(
@@ -134,5 +140,5 @@ def test_memory_of_steps_is_to_be_kept() -> None:
 )
 def test_steps_are_not_told_to_keep_memory_without_proof(faults: int, step_share: float) -> None:
     cause = first(steps_in_kernel(faults, step_share))
-    assert "MALLOC" not in cause.advice
+    assert "LD_PRELOAD" not in cause.advice
     assert not cause.remedy.environment
