@@ -108,9 +108,9 @@ CLAIMS = [
         more_is_better=True,
     ),
     Claim(
-        "diagnosis-shearwater", "the same in programs by somebody else, the newest",
-        "tools/bench/diagnosis.py --corpus shearwater", VERDICT, DIAGNOSIS,
-        _row("`shearwater`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
+        "diagnosis-ibis", "the same in programs by somebody else, the newest",
+        "tools/bench/diagnosis.py --corpus ibis", VERDICT, DIAGNOSIS,
+        _row("`ibis`") + f" *{DATED}{CELL}" + r" *(?P<figure>\d+ of \d+)",
         more_is_better=True,
     ),
     Claim(
@@ -184,10 +184,10 @@ CLAIMS = [
         r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),
     Claim(
-        "new-memory", "what malloc's keeping of memory gains, torch, 54 MiB a volume",
+        "new-memory", "what another malloc gains, torch, 54 MiB a volume, two workers",
         "tools/bench/gains/new_memory.py",
         "lotus/analysis/verdict/causes/kernel_work.py", f"{RESULTS}/new_memory.txt",
-        DATED + r"[\s\S]*?torch 54 2 +[\d.]+ \([^)]*\) +[\d.]+ \([^)]*\) +"
+        DATED + r"[\s\S]*?torch 54 2 +tcmalloc +[\d.]+ \([^)]*\) +"
         r"(?P<figure>[\d.]+) \((?P<spread>[^)]*)\)", more_is_better=True,
     ),
     Claim(

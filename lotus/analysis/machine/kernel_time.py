@@ -19,23 +19,25 @@ _MOSTLY = 0.8  # of a process's CPU time: the rest hardly changes its share
 # What reading and writing takes at most. Of a file in the page cache, 0.1 ns a byte and 0.25 us a
 # call were measured (a virtual machine, Intel Xeon).
 _COPY_NS_PER_BYTE, _NS_PER_COPY = 0.3, 2000.0
-# What a page fault takes at least, with the clearing and the return of its page: 1.0 to 2.0 us were
-# measured there.
-_NS_PER_FAULT = 250.0
+# What a page fault takes, with the clearing and the return of its page: at least, where 1.0 to 2.0
+# us were measured there, and at most, of a page of 2 MiB, where 250 us were.
+_LEAST_NS_PER_FAULT, _MOST_NS_PER_FAULT = 250.0, 400_000.0
 
 
 @dataclass(frozen=True)
 class KernelTime:
     """`share`: the kernel's part of the CPU time of the processes that do some work, 0 to 1.
 
-    `of_copies`: the part of that which reading and writing takes at most, 0 to 1; `of_faults`: that
-    which page faults take at least; both are estimates. `faults`: page faults in the making of a
-    batch, without those for the memory in which it is sent, or in a training step. NaN: not known.
+    `of_copies`: the part of that which reading and writing takes at most, 0 to 1;
+    `least_of_faults`, `most_of_faults`: that which page faults take; all three are estimates.
+    `faults`: page faults in the making of a batch, without those for the memory in which it is
+    sent, or in a training step. NaN: not known.
     """
 
     share: float = math.nan
     of_copies: float = math.nan
-    of_faults: float = math.nan
+    least_of_faults: float = math.nan
+    most_of_faults: float = math.nan
     faults: float = math.nan
 
 
@@ -43,18 +45,28 @@ def making_kernel_time(scope: Scope) -> KernelTime:
     """Return the kernel's part of the making of a loader's batches."""
     batches = scope.batches
     in_workers = scope.num_workers > 0
-    own = None if in_workers else total(number(batches, "process_cpu_ns"))
-    kernel = _kernel_time(scope, in_workers, own)
+    cpu_ns = number(batches, "process_cpu_ns")
+    kernel = _kernel_time(scope, in_workers, None if in_workers else total(cpu_ns))
     sent = np.nan_to_num(number(batches, "bytes")) / _PAGE_BYTES
     faults = mean(np.maximum(number(batches, "minor_faults") - sent, 0.0))
-    return replace(kernel, faults=faults)
+    return _with_faults(kernel, faults, mean(cpu_ns))
 
 
 def step_kernel_time(scope: Scope) -> KernelTime:
     """Return the kernel's part of a loop's training steps."""
     cpu_ns = number(scope.waits, "step_process_cpu_ns")
     kernel = _kernel_time(scope, False, total(cpu_ns))
-    return replace(kernel, faults=ratio(kernel.faults, int((cpu_ns >= 0).sum())))
+    steps = int((cpu_ns >= 0).sum())
+    return _with_faults(kernel, ratio(kernel.faults, steps), ratio(total(cpu_ns), steps))
+
+
+def _with_faults(kernel: KernelTime, faults: float, cpu_ns: float) -> KernelTime:
+    """Return the same with the page faults of a batch or step, which uses so much CPU time."""
+    least, most = (
+        min(ratio(faults * each, kernel.share * cpu_ns), 1.0)
+        for each in (_LEAST_NS_PER_FAULT, _MOST_NS_PER_FAULT)
+    )
+    return replace(kernel, faults=faults, least_of_faults=least, most_of_faults=most)
 
 
 def _kernel_time(scope: Scope, in_workers: bool, own_ns: float | None) -> KernelTime:
@@ -77,6 +89,5 @@ def _kernel_time(scope: Scope, in_workers: bool, own_ns: float | None) -> Kernel
     return KernelTime(
         share=ratio(system_ns, cpu_ns),
         of_copies=min(ratio(copying, system_ns), 1.0) if known else math.nan,
-        of_faults=min(ratio(_NS_PER_FAULT * total(faults), system_ns), 1.0),
         faults=total(faults) if (faults >= 0).all() else math.nan,
     )

@@ -5,20 +5,23 @@ from lotus.analysis.machine.kernel_time import KernelTime, making_kernel_time, s
 from lotus.analysis.verdict.advice.advice import Advice
 from lotus.analysis.verdict.advice.remedy import NOTHING, Remedy
 from lotus.analysis.verdict.causes.cause_row import Charge, Evidence
+from lotus.analysis.verdict.causes.waiting import looked
 from lotus.common.formatting import amount, share
 
 _MUCH = 0.25  # of the CPU time
 _MOST = 0.5  # of the making of batches: less may not be what the kernel works for
 _LITTLE = 0.25  # of the kernel's time
-_MANY = 1000  # page faults a batch or step
+_MANY = 100  # page faults a batch or step
 # Of the kernel's time in steps, which may wait for a device in it.
 _PART = 0.1
+_BY_KERNEL = ("socket", "local-socket", "events", "pipe", "child", "lock", "shared-lock")
+_ELSEWHERE = 0.1  # of the observations: what it waits for is the kernel's work, too
 SHARE, OF_COPIES, OF_FAULTS = "kernel_share", "copies_share", "page_faults_share"
 FAULTS, REPLACED = "page_faults", "malloc_replaced"
 KERNEL_FACTS = {
     SHARE: "The kernel's part of the CPU time of the processes that do this work, 0 to 1.",
     OF_COPIES: "The part of the kernel's time that reading and writing takes at most, 0 to 1.",
-    OF_FAULTS: "The part of the kernel's time that page faults take at least, 0 to 1.",
+    OF_FAULTS: "The part of the kernel's time that page faults take at most, 0 to 1.",
     FAULTS: "Page faults a batch or step; of a batch, without those for the memory that is sent.",
     REPLACED: "1 if the program was started with another malloc than the system's, else 0.",
 }
@@ -38,7 +41,7 @@ def of_making(scope: Scope, fetch_share: float) -> dict[str, float]:
 def of_steps(scope: Scope) -> dict[str, float]:
     """Return evidence of training steps; empty where the kernel has little of their time."""
     kernel = step_kernel_time(scope)
-    return _evidence(scope, kernel) if kernel.of_faults >= _PART else {}
+    return _evidence(scope, kernel) if kernel.least_of_faults >= _PART else {}
 
 
 def _evidence(scope: Scope, kernel: KernelTime) -> dict[str, float]:
@@ -47,7 +50,7 @@ def _evidence(scope: Scope, kernel: KernelTime) -> dict[str, float]:
     return {
         SHARE: kernel.share,
         OF_COPIES: kernel.of_copies,
-        OF_FAULTS: kernel.of_faults,
+        OF_FAULTS: kernel.most_of_faults,
         FAULTS: kernel.faults,
         REPLACED: float("malloc" in scope.preloaded),  # tcmalloc, jemalloc, mimalloc
     }
@@ -68,11 +71,14 @@ def kernel_reason(evidence: Evidence, work: str = "making batches", unit: str = 
 def against_new_memory(charge: Charge, unit: str = "sample") -> Advice:
     """Return advice where memory is obtained anew for each `unit`; no words where it is not known.
 
-    Where most of the kernel's work can only be to provide memory: what else it may do for a process
-    that computes is to start threads and processes, which is seen.
+    Where the kernel can only provide memory: it copies little, the thread is hardly seen to wait
+    for other processes, and page faults may take most of the kernel's time.
     """
     evidence = Evidence(charge.evidence)
-    if not (evidence[OF_COPIES] <= _LITTLE and evidence[FAULTS] >= _MANY):
+    looks = looked(charge)
+    elsewhere = sum(looks.shares.get(reason, 0.0) for reason in _BY_KERNEL)
+    provides = evidence[OF_COPIES] <= _LITTLE and evidence[OF_FAULTS] >= _MOST
+    if not (provides and evidence[FAULTS] >= _MANY and elsewhere < _ELSEWHERE):
         return Advice("", NOTHING)
     why = f"Memory is obtained anew for each {unit}, and the kernel clears it page by page"
     reuse = "reuse arrays" + (" (out= of NumPy and torch)" if unit == "sample" else "")

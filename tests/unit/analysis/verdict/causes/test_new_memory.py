@@ -13,13 +13,18 @@ CPU_NS = 10_000_000_000
 
 
 def made_in_kernel(
-    system_share: float, faults: int = 50_000, copied: int = 0, workers: int = 2, cores: int = 2
+    system_share: float,
+    faults: int = 50_000,
+    copied: int = 0,
+    workers: int = 2,
+    cores: int = 2,
+    own_ms: float = 20.0,
 ) -> SimpleNamespace:
     """A loop that waits for its data set, whose makers spend this share of CPU time in the kernel.
 
     `faults`: page faults a batch; `copied`: bytes that each maker read and wrote, -1: not known.
     """
-    run = Plan(operations={}, own=20.0, cores=cores, workers=workers).run()
+    run = Plan(operations={}, own=own_ms, cores=cores, workers=workers).run()
     run.batches["minor_faults"] = faults
     run.batches["process_cpu_ns"] = run.batches["fetch_ns"]
     pids = run.batches["pid"].unique()
@@ -62,6 +67,7 @@ def test_memory_that_is_obtained_anew_is_to_be_kept() -> None:
         ({"system_share": 0.7, "copied": 20_000_000_000}, True),  # 6 s at most, of 7 s
         ({"system_share": 0.7, "copied": -1}, True),  # /proc/PID/io could not be read
         ({"system_share": 0.7, "faults": 0}, True),
+        ({"system_share": 0.7, "faults": 99, "own_ms": 1.0}, True),
     ],
 )
 def test_memory_is_not_blamed_without_proof(changes: dict[str, float], in_reason: bool) -> None:
@@ -71,9 +77,24 @@ def test_memory_is_not_blamed_without_proof(changes: dict[str, float], in_reason
     assert not cause.remedy.environment
 
 
+def test_few_faults_may_be_of_large_pages() -> None:
+    assert "LD_PRELOAD" in first(made_in_kernel(0.7, faults=200)).advice
+
+
+def test_the_kernel_may_work_for_other_processes_that_are_waited_for() -> None:
+    run = made_in_kernel(0.7)
+    looks = [(pid, "", reason, count) for pid in run.batches["pid"].unique()
+             for reason, count in (("computing", 80), ("socket", 20))]  # fmt: skip
+    run.blocking = pd.DataFrame(looks, columns=["pid", "operation", "reason", "looks"])
+    run.blocking["worker"] = 0
+    cause = first(run)
+    assert "in the kernel" in cause.reason
+    assert "LD_PRELOAD" not in cause.advice
+
+
 def test_faults_of_the_memory_that_is_sent_do_not_count() -> None:
     run = made_in_kernel(0.7)
-    run.batches["bytes"] = 49_500 * 4096
+    run.batches["bytes"] = 49_950 * 4096
     assert "LD_PRELOAD" not in first(run).advice
 
 
