@@ -140,6 +140,7 @@ def _map(
         notes.append(how)
     intervals = run.intervals
     index = interval_join.index(intervals)
+    notes += _defects(index)
     partners = exact_partners(run, recording, notes)
     exact_rows, counted = _exact_rows(run, recording, partners)
     tally = count_estimates.Tally(index, intervals, recording.events, counted)
@@ -181,6 +182,17 @@ def _map(
         facts={**recording.facts, "clock": recording.clock, "reader": recording.reader},
         notes=[*dict.fromkeys([*notes, *symbols.notes])],
     )
+
+
+def _defects(index: interval_join.Index) -> list[str]:
+    """Return what to say of intervals that contradict each other, which a sound clock makes not."""
+    wrong = index.crossing + index.reversed
+    if not wrong:
+        return []
+    return [
+        f"a clock is defective: {wrong:,} of the run's intervals cross others or end before they "
+        "start, so that samples may be in the wrong operation"
+    ]
 
 
 def _exact_rows(

@@ -66,8 +66,8 @@ class Index:
     parent: Ints  # per position: of the interval around it, -1 for none
     kinds: tuple[str, ...]  # those of the intervals and OUTSIDE, each once
     kind: npt.NDArray[np.int16]  # per row of the table, into `kinds`
-    crossing: int
-    reversed: int
+    crossing: int  # intervals that are cut
+    reversed: int  # intervals that end before they start
 
     def find(self, pid: Ints, tid: Ints, time_ns: Ints) -> Ints:
         """Return the row of the innermost interval of each sample, -1 for none."""

@@ -45,9 +45,10 @@ class ClockAlignment:
         return aligned
 
     def __str__(self) -> str:
+        left_out = f"; left out as contradicting them: {self.rejected}" if self.rejected else ""
         return (
             f"clocks aligned through {self.matched} events: {self.offset_ns / 1e9:+.6f} s,"
-            f" drift {self.drift * 1e6:+.1f} ppm, within {self.error_ns / 1e3:.0f} us"
+            f" drift {self.drift * 1e6:+.1f} ppm, within {self.error_ns / 1e3:.0f} us{left_out}"
         )
 
 

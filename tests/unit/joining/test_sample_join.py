@@ -103,6 +103,22 @@ def test_samples_fall_into_the_operations_that_ran(builder):
     assert decode["within_ci"]
 
 
+def test_intervals_of_a_defective_clock_are_told(builder):
+    # GIVEN a run, and the same with an operation that begins in the one before, and one reversed
+    batch(builder.process(pid=100))
+    run = lotus.load(builder.end())
+    sound = sample_join.map_run(run, recording(every_ms()))
+    flip, collate = (run.intervals[name] == what for name, what in
+                     (("operation", "Flip"), ("kind", "collate")))  # fmt: skip
+    run.intervals.loc[flip, "start_ns"] -= 10 * MS
+    run.intervals.loc[collate, "end_ns"] -= 30 * MS
+    # WHEN samples are joined, THEN only the notes of the latter say so
+    broken = sample_join.map_run(run, recording(every_ms()))
+    told = [[note for note in each.notes if "defective" in note] for each in (sound, broken)]
+    assert told[0] == []
+    assert told[1][0].startswith("a clock is defective: 2 of the run's intervals ")
+
+
 def test_the_time_in_which_the_kernel_throttled_sampling_is_kept(builder):
     batch(builder.process(pid=100))
     made = recording([AT - MS, *every_ms(), AT + 70 * MS])

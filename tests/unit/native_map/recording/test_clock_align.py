@@ -63,6 +63,7 @@ def test_many_events_give_a_sharp_answer() -> None:
     assert alignment.drift == pytest.approx(2e-5, abs=1e-6)
     assert str(alignment).startswith("clocks aligned through 400 events: ")
     assert alignment.rejected == 0
+    assert "left out" not in str(alignment)
 
 
 def test_a_real_recording_on_the_kernels_clock_is_aligned() -> None:
@@ -114,6 +115,7 @@ def test_a_number_used_again_misleads_nobody() -> None:
         59,
         1,
     )  # an exit that late bounds nothing: no harm
+    assert str(alignment).endswith("; left out as contradicting them: 1")
     assert errors(alignment, ours, theirs).max() <= alignment.error_ns
 
 
