@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from lotus.common.rank_launchers import LAUNCHERS
+
 
 def program_of(command: Sequence[str]) -> str:
     """Return the script or module that a command runs, without launcher and arguments."""
@@ -21,11 +23,8 @@ def program_of(command: Sequence[str]) -> str:
     for at, word in enumerate(command):
         if re.fullmatch(r"python[\d.]*", os.path.basename(word)):
             return _of_python(command[at + 1 :])
-    is_launcher = os.path.basename(command[0]) in _LAUNCHERS
+    is_launcher = os.path.basename(command[0]) in LAUNCHERS
     return (_launched(command[1:]) if is_launcher else "") or _script(command) or command[0]
-
-
-_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "mpiexec", "srun")
 
 
 def _of_python(words: Sequence[str]) -> str:

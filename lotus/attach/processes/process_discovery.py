@@ -13,11 +13,12 @@ from lotus.attach.processes.thread_numbers import process_of
 from lotus.common import redaction
 from lotus.common.errors import LotusError
 from lotus.common.formatting import brief_command, plain, plural
+from lotus.common.rank_launchers import OF_PYTHON
 
 _PYTHON = re.compile(r"(^|/)(python|pypy)[\d.]*[a-z]*$|libpython\d")
 _TORCH = re.compile(r"/torch/lib/libtorch|/libtorch_(cpu|python)|/torch/_C\.")
 _AGENT = re.compile(
-    r"(^|[/\s])(torchrun|accelerate|deepspeed)(\s|$)|torch\.distributed\.(run|launch)|"
+    rf"(^|[/\s])({'|'.join(OF_PYTHON)})(\s|$)|torch\.distributed\.(run|launch)|"
     r"torch/distributed/(run|launch)\.py"
 )
 _SPAWNED = re.compile(r"multiprocessing\.(spawn|forkserver)|multiprocessing-fork")

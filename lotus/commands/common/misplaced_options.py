@@ -7,10 +7,10 @@ import shlex
 import shutil
 from collections.abc import Sequence
 
+from lotus.common.rank_launchers import LAUNCHERS
+
 # Words that begin the program's command: those before are options and their values.
-_STARTS = re.compile(
-    r"(.*/)?(python[\d.]*|torchrun|accelerate|deepspeed|bash|sh|srun|mpirun|mpiexec)|.*\.(py|sh|bash)"
-)
+_STARTS = re.compile(rf"(.*/)?(python[\d.]*|{'|'.join(LAUNCHERS)}|bash|sh)|.*\.(py|sh|bash)")
 
 
 def message(

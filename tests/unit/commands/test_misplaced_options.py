@@ -28,6 +28,7 @@ from lotus.recording.launcher import CannotStart
         ("trace --epochs", "trace -- python train.py --epochs"),
         ("tune --epochs 3 -- python train.py", "tune -- python train.py --epochs 3"),
         ("run --epochs 3 -- torchrun train.py", "run -- torchrun train.py --epochs 3"),
+        ("trace --epochs 3 horovodrun train.py", "trace -- horovodrun train.py --epochs 3"),
         (
             "sweep --workers 1,2 --epochs 3 -- python train.py",
             "sweep --workers 1,2 -- python train.py --epochs 3",
