@@ -10,12 +10,20 @@ from typing import Any
 import pytest
 
 from lotus import cli
+from lotus.commands import tune as verb
 from lotus.common.errors import LotusError
 from lotus.recording import launcher
 from lotus.settings import tuned_file
-from lotus.tune.search import search, step_check, trial_recording
+from lotus.tune import strategies
+from lotus.tune.search import default_space, search, step_check, trial_recording
 from lotus.tune.session import subprocess_tuning
 from tests.unit.trained_program import Trains, result_of
+
+
+def test_what_it_takes_is_what_the_search_knows() -> None:
+    # The command does not import the search to say so.
+    assert sorted(verb._STRATEGIES) == sorted(strategies.NAMES)
+    assert verb._VARIED == default_space.VARIED
 
 
 @pytest.mark.parametrize(("options", "given"), [([], None), (["--check", "10s"], 10.0)])

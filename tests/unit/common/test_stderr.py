@@ -3,18 +3,27 @@
 import contextlib
 import io
 import os
+import pkgutil
 import pty
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+import lotus.commands
+from lotus.common import stderr
 from lotus.common.stderr import say
 
 LONG = (
     "lotus: an epoch of the loader of Waits (40 samples) at loop.py:12 takes 200 ms, which is too "
     "short to gain from another setting, so none was tried"
 )
+
+
+def test_every_command_stays_on_one_line() -> None:
+    files = pkgutil.iter_modules(lotus.commands.__path__)
+    verbs = {each.name.partition("_")[0] for each in files if not each.ispkg}
+    assert set(stderr._VERBS.split("|")) == verbs
 
 
 @contextlib.contextmanager
