@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotus.analysis.common.columns import plain_value
 from lotus.balance.mode_prediction import WAITS, Modes, PredictedMode
 from lotus.balance.more_workers import MoreWorkers
 from lotus.balance.split import BatchSplit, RankShare
@@ -30,49 +29,38 @@ def document(balance: BatchSplit) -> dict[str, Any]:
         "schema": SCHEMA,
         "title": balance.job.title,
         "plan": share_plan.document(balance.plan()),
-        "ranks": [_known(dataclasses.asdict(rank)) for rank in balance.shares],
-        "tuned": [_known(dataclasses.asdict(rank)) for rank in balance.tuned],
-        "step_after_tuned_s": _known(dataclasses.asdict(balance.after_tuned))
+        "ranks": [dataclasses.asdict(rank) for rank in balance.shares],
+        "tuned": [dataclasses.asdict(rank) for rank in balance.tuned],
+        "step_after_tuned_s": dataclasses.asdict(balance.after_tuned)
         if balance.after_tuned
         else None,
         "quantities": dict(balance.quantities),
-        "weights": [_known(dict(weights)) for weights in balance.weights],
+        "weights": [dict(weights) for weights in balance.weights],
         "modes": None if balance.modes is None else _modes_document(balance.modes),
     }
 
 
 def _modes_document(modes: Modes) -> dict[str, Any]:
-    return _known(
-        {
-            "batches": modes.batches,
-            "every": modes.every,
-            "staleness": modes.staleness,
-            "rows": [
-                _known(
-                    {
-                        "mode": mode.name,
-                        "epoch_s": dataclasses.asdict(mode.epoch),
-                        "times": mode.times,
-                        "learns_the_same": mode.learns_the_same,
-                        "groups": [list(group) for group in mode.groups],
-                    }
-                )
-                for mode in modes.rows
-            ],
-            "waiting_share": modes.waiting,
-            "persistent_share": modes.persistent,
-            "recommended": modes.recommended,
-            "option": modes.option,
-            "option_saves_share": modes.gain,
-            "notes": list(modes.notes),
-        }
-    )
-
-
-def _known(fields: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: _known(value) if isinstance(value, dict) else plain_value(value)
-        for name, value in fields.items()
+        "batches": modes.batches,
+        "every": modes.every,
+        "staleness": modes.staleness,
+        "rows": [
+            {
+                "mode": mode.name,
+                "epoch_s": dataclasses.asdict(mode.epoch),
+                "times": mode.times,
+                "learns_the_same": mode.learns_the_same,
+                "groups": [list(group) for group in mode.groups],
+            }
+            for mode in modes.rows
+        ],
+        "waiting_share": modes.waiting,
+        "persistent_share": modes.persistent,
+        "recommended": modes.recommended,
+        "option": modes.option,
+        "option_saves_share": modes.gain,
+        "notes": list(modes.notes),
     }
 
 

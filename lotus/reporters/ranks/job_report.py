@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lotus.analysis.common.columns import plain_value
 from lotus.balance.job_whatif import JobPrediction
 from lotus.common.formatting import MISSING, amount, duration, plain, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
@@ -31,13 +30,13 @@ def document(answer: JobPrediction) -> dict[str, Any]:
         "title": answer.job.title,
         "measured": {
             "ranks": len(answer.job.ranks),
-            "step_s": plain_value(answer.measured_s),
+            "step_s": answer.measured_s,
             "batch_sizes": list(answer.job.batch_sizes),
         },
         "today": _outcome(answer.today),
         "whatif": _outcome(answer.then),
         "times_the_samples_per_second": answer.times,
-        "error_of_today": plain_value(answer.error),
+        "error_of_today": answer.error,
         "collective": answer.collective,
         "notes": list(answer.notes),
     }
@@ -45,7 +44,7 @@ def document(answer: JobPrediction) -> dict[str, Any]:
 
 def _outcome(outcome: JobOutcome) -> dict[str, Any]:
     fields = {
-        field.name: plain_value(getattr(outcome, field.name))
+        field.name: getattr(outcome, field.name)
         for field in dataclasses.fields(outcome)
         if field.name != "last"
     }

@@ -29,13 +29,13 @@ def document(answer: WhatIfAnswer) -> dict[str, Any]:
         "schema": SCHEMA,
         "loader": answer.profile.loader,
         "title": answer.profile.title,
-        "measured": _known(dataclasses.asdict(answer.measured)),
+        "measured": dataclasses.asdict(answer.measured),
         "today": _outcome(answer.today, answer.today_binding),
         "whatif": _outcome(answer.then, answer.then_binding),
         "times_as_fast": answer.times,
-        "error_of_today": _finite(answer.error),
-        "machine": _known(dataclasses.asdict(answer.machine)),
-        "machine_of_run": _known(dataclasses.asdict(answer.profile.machine(answer.contention))),
+        "error_of_today": answer.error,
+        "machine": dataclasses.asdict(answer.machine),
+        "machine_of_run": dataclasses.asdict(answer.profile.machine(answer.contention)),
         "notes": answer.notes,
     }
 
@@ -48,22 +48,11 @@ def _outcome(outcome: LoaderOutcome, bound: Binding) -> dict[str, Any]:
     }
     return {
         "setting": outcome.setting.as_json(),
-        **_known(fields),
+        **fields,
         "binds": bound.resource or None,
         "reason": bound.reason,
         "gains": [dataclasses.asdict(gain) for gain in bound.gains],
     }
-
-
-def _known(fields: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: _finite(value) if isinstance(value, float) else value
-        for name, value in fields.items()
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def write(console: "Console", answer: WhatIfAnswer) -> None:
