@@ -4,11 +4,11 @@ import math
 import re
 import shlex
 import signal
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lotus.common.decoder_name import STORED, decoder_name
+from lotus.common.stderr import printable
 
 MISSING = "-"
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
@@ -29,6 +29,11 @@ def duration(ns: float) -> str:
     # 999.6 µs is 1.00 ms, not 1000 µs.
     scale, unit = next((entry for entry in _TIMES if abs(ns) >= entry[0] * 0.9995), _TIMES[-1])
     return f"{_three(ns / scale)} {unit}"
+
+
+def seconds(value: float) -> str:
+    """Format seconds as `duration` formats nanoseconds."""
+    return duration(value * 1e9)
 
 
 def size(count: float) -> str:
@@ -74,12 +79,7 @@ def plain(text: object) -> str:
 
     Of one that is longer than any path (a name of a megabyte) the middle is left out.
     """
-    return "".join(
-        character
-        if unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in shorten(str(text), _LONGEST)
-    )
+    return printable(shorten(str(text), _LONGEST)).replace("\n", "\\n")
 
 
 def shorten(text: str, width: int) -> str:
@@ -122,8 +122,8 @@ def plural(count: float, noun: str) -> str:
 
 def big(value: float) -> str:
     """Return a count with three digits and a unit: 1.23 G."""
-    if value != value:
-        return "-"
+    if math.isnan(value):
+        return MISSING
     for scale, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= scale * 0.9995:
             return f"{value / scale:.3g}{unit}"

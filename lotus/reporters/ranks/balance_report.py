@@ -11,7 +11,7 @@ from lotus.balance.mode_prediction import WAITS, Modes, PredictedMode
 from lotus.balance.more_workers import MoreWorkers
 from lotus.balance.split import BatchSplit, RankShare
 from lotus.balance.step_prediction import Predicted
-from lotus.common.formatting import MISSING, amount, duration, plain, plural, share
+from lotus.common.formatting import MISSING, amount, plain, plural, seconds, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.settings import share_plan
 
@@ -78,10 +78,10 @@ def write(
             plain(row.host) or MISSING,
             amount(row.before),
             amount(row.after),
-            _seconds(row.step_before_s),
-            _seconds(row.input_before_s),
+            seconds(row.step_before_s),
+            seconds(row.input_before_s),
             "input" if row.input_binds else "step",
-            _seconds(row.own_after_s),
+            seconds(row.own_after_s),
         ]
         for row in rows
     ]
@@ -106,7 +106,7 @@ def write(
     measured = balance.job.measured_ns / 1e9
     now = f"{_interval(balance.before)} a step"
     if not math.isnan(measured):
-        now += f"; measured {_seconds(measured)}"
+        now += f"; measured {seconds(measured)}"
     sizes = f", a global batch of {amount(balance.job.global_batch)}"
     print_paragraph(console, "now", now + sizes)
     total = sum(balance.batch_sizes)
@@ -164,10 +164,10 @@ def _modes(console: Any, balance: BatchSplit) -> None:
     cells = [
         [
             _named(mode, balance),
-            _seconds(mode.epoch.seconds),
+            seconds(mode.epoch.seconds),
             MISSING
             if math.isnan(mode.epoch.low)
-            else f"{_seconds(mode.epoch.low)} to {_seconds(mode.epoch.high)}",
+            else f"{seconds(mode.epoch.low)} to {seconds(mode.epoch.high)}",
             share(mode.times),
             "as now" if mode.learns_the_same else "otherwise",
         ]
@@ -247,15 +247,11 @@ def _workers(count: int) -> str:
     return {0: "no workers", 1: "1 worker"}.get(count, f"{count} workers")
 
 
-def _seconds(value: float) -> str:
-    return duration(value * 1e9)
-
-
 def _interval(predicted: Predicted) -> str:
     if math.isnan(predicted.low):
-        return f"{_seconds(predicted.seconds)} (too few steps for an interval)"
-    low, high = _seconds(predicted.low), _seconds(predicted.high)
-    return f"{_seconds(predicted.seconds)} (95 %: {low} to {high})"
+        return f"{seconds(predicted.seconds)} (too few steps for an interval)"
+    low, high = seconds(predicted.low), seconds(predicted.high)
+    return f"{seconds(predicted.seconds)} (95 %: {low} to {high})"
 
 
 def _times(times: float) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lotus.balance.job_whatif import JobPrediction
-from lotus.common.formatting import MISSING, amount, duration, plain, share
+from lotus.common.formatting import MISSING, amount, plain, seconds, share
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.job_simulation import JobOutcome
@@ -67,12 +67,12 @@ def write(console: "Console", answer: JobPrediction) -> None:
     rows = [
         row("ranks", amount, "ranks", amount(len(answer.job.ranks))),
         row("samples_per_s", amount, "samples/s", amount(rate)),
-        row("step_s", _seconds, "step", _seconds(measured)),
-        row("step_p95_s", _seconds, "  slowest of 20"),
-        row("input_s", _seconds, "  waits for its batch"),
-        row("own_s", _seconds, "  its own"),
-        row("waiting_s", _seconds, "  waits for the last rank"),
-        row("collective_s", _seconds, "  collective"),
+        row("step_s", seconds, "step", seconds(measured)),
+        row("step_p95_s", seconds, "  slowest of 20"),
+        row("input_s", seconds, "  waits for its batch"),
+        row("own_s", seconds, "  its own"),
+        row("waiting_s", seconds, "  waits for the last rank"),
+        row("collective_s", seconds, "  collective"),
         row("straggler_share", share, "straggler's share"),
         row("efficiency", share, "efficiency"),
     ]
@@ -112,7 +112,3 @@ def _last(outcome: JobOutcome) -> str:
     if not often:
         return "no rank more often than others"
     return ", ".join(f"rank {rank} in {share(float(outcome.last[rank]))}" for rank in often)
-
-
-def _seconds(value: float) -> str:
-    return duration(value * 1e9)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from lotus.common.formatting import MISSING, amount, duration, plain, share, size
+from lotus.common.formatting import MISSING, amount, plain, seconds, share, size
 from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_table
 from lotus.tune.simulation import model_error
 from lotus.tune.simulation.bottleneck import Binding
@@ -63,9 +63,9 @@ def write(console: "Console", answer: WhatIfAnswer) -> None:
     rows = [
         ["samples/s", *_row(answer, "samples_per_s", amount)],
         ["  after warm-up", *_row(answer, "steady_samples_per_s", amount)],
-        ["first batch", *_row(answer, "first_batch_s", _seconds)],
+        ["first batch", *_row(answer, "first_batch_s", seconds)],
         ["waiting, start-up, shut-down", *_row(answer, "wait_share", share)],
-        ["whole loop", *_row(answer, "seconds", _seconds)],
+        ["whole loop", *_row(answer, "seconds", seconds)],
         ["cores busy", MISSING, f"{today.cores:.1f}", f"{then.cores:.1f}"],
         ["workers idle", MISSING, *(share(outcome.idle_share) for outcome in (today, then))],
         [
@@ -117,10 +117,6 @@ def _memory(answer: WhatIfAnswer) -> str:
 def _row(answer: WhatIfAnswer, name: str, words: Any) -> list[str]:
     figures: tuple[Figures | LoaderOutcome, ...] = (answer.measured, answer.today, answer.then)
     return [words(getattr(figure, name)) for figure in figures]
-
-
-def _seconds(value: float) -> str:
-    return duration(value * 1e9)
 
 
 def _compared(answer: WhatIfAnswer) -> str:
