@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from lotus.attach import left_over
 from lotus.attach.attach_recorders import AttachRecorders
 from lotus.attach.files import attached_run, function_file
 from lotus.attach.processes import process_discovery
@@ -85,7 +86,8 @@ def _sentences(session: Observation, end: WatchEnd) -> list[str]:
     readings = session.readings
     sentences = [session.refused, readings.problem, readings.stopped.sentence, session.left_over]
     if end.state == "ended":
-        sentences.append(_left_over(session))
+        workers = [each.pid for each in session.alive if each.worker >= 0]
+        sentences.append(left_over.sentence(workers, just_now=True))
     return [text for text in sentences if text]
 
 
@@ -97,18 +99,6 @@ def _cost_ns(session: Observation) -> int:
     if session.counters is not None:
         cost_ns += session.counters.cost_ns
     return cost_ns
-
-
-def _left_over(session: Observation) -> str:
-    """Return what to do about workers that outlive their program; "" if there are none."""
-    left = [str(each.pid) for each in session.alive if each.worker >= 0]
-    if not left:
-        return ""
-    noun = "Worker" if len(left) == 1 else "Workers"
-    return (
-        f"{noun} {', '.join(left)} still ran when the program had ended. If that lasts for longer "
-        f"than some seconds, end what is left with: kill {' '.join(left)}"
-    )
 
 
 def _stacks(

@@ -37,16 +37,22 @@ def left_over(
     return result
 
 
-def sentence(workers: Iterable[ProcessFacts]) -> str:
-    """Return a sentence that names these workers and the command that ends them; "" if none."""
-    pids = [str(each.pid) for each in workers]
+def sentence(workers: Iterable[int], *, just_now: bool = False) -> str:
+    """Return a sentence that names these workers and the command that ends them; "" if none.
+
+    `workers`: process ids. `just_now`: their program has just ended, so they may end by themselves.
+    """
+    pids = [str(pid) for pid in workers]
     if not pids:
         return ""
     are, their = ("is", "its") if len(pids) == 1 else ("are", "their")
-    return (
-        f"{plural(len(pids), 'worker')} ({', '.join(pids)}) {are} left over: {their} program has "
-        f"ended. End what is left with: kill {' '.join(pids)}"
-    )
+    text = f"{plural(len(pids), 'worker')} ({', '.join(pids)}) "
+    if just_now:
+        text += f"still ran when {their} program had ended. If that lasts for longer than some "
+        text += "seconds, end"
+    else:
+        text += f"{are} left over: {their} program has ended. End"
+    return f"{text} what is left with: kill {' '.join(pids)}"
 
 
 def _is_adopted(facts: ProcessFacts, processes: Mapping[int, ProcessFacts]) -> bool:

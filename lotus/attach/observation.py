@@ -95,7 +95,7 @@ def _programs(pid: int | None) -> tuple[list[Program], str]:
     """
     processes = process_discovery.read_processes()
     orphans = {facts.pid: facts for facts in left_over.left_over(processes, pid)}
-    left = left_over.sentence(orphans.values())
+    left = left_over.sentence(orphans)
     if pid in orphans:
         raise LotusError(f"process {pid} trains nothing. {left}")
     if pid is not None:

@@ -43,9 +43,12 @@ def test_of_other_adopted_processes_the_stack_decides() -> None:
     ("count", "words"), [(1, "1 worker (11) is"), (2, "2 workers (11, 12) are")]
 )
 def test_the_command_that_ends_them_is_told(count: int, words: str) -> None:
-    text = left_over.sentence([process(11), process(12)][:count])
+    text = left_over.sentence([11, 12][:count])
     assert text.startswith(f"{words} left over")
-    assert text.endswith(f"kill {' '.join(['11', '12'][:count])}")
+    just_now = left_over.sentence([11, 12][:count], just_now=True)
+    assert just_now.startswith(f"{words.rpartition(' ')[0]} still ran when ")
+    for each in (text, just_now):
+        assert each.endswith(f"what is left with: kill {' '.join(['11', '12'][:count])}")
     assert left_over.sentence([]) == ""
 
 
