@@ -306,7 +306,7 @@ def _limited(scope: Scope, epochs: int) -> Scope:
     contents = scope.calls.contents.of_epochs(kept_epochs)
     calls = scope.calls.of_epochs(kept_epochs, contents)
     fetched = scope.fetched.of_epochs(kept_epochs, contents)
-    return Scope(**{**vars(scope), **tables, "calls": calls, "fetched": fetched})
+    return replace(scope, **tables, calls=calls, fetched=fetched)
 
 
 def _cpu(run: RunLike) -> tuple[str, Any]:

@@ -245,20 +245,17 @@ def busy_within(
         mine, rows = busy[name], asked[name]
         mine = mine[np.argsort(busy_start[mine], kind="stable")]
         begins, lengths = busy_start[mine], busy_ns[mine]
-        before = np.concatenate(([0.0], np.cumsum(lengths)))
-
-        def busy_until(
-            time: Floats,
-            begins: Floats = begins,
-            lengths: Floats = lengths,
-            before: Floats = before,
-        ) -> Floats:
-            place = np.searchsorted(begins, time, side="right") - 1
-            inside = np.minimum(time - begins[place], lengths[place])
-            return np.where(place < 0, 0.0, before[np.maximum(place, 0)] + inside)
-
-        result[rows] = busy_until(end[rows]) - busy_until(start[rows])
+        until = [_busy_until(times[rows], begins, lengths) for times in (start, end)]
+        result[rows] = until[1] - until[0]
     return np.maximum(result, 0.0)
+
+
+def _busy_until(times: Floats, begins: Floats, lengths: Floats) -> Floats:
+    """Return how much of the intervals, which are in their order, lies before each time."""
+    before = np.concatenate(([0.0], np.cumsum(lengths)))
+    place = np.searchsorted(begins, times, side="right") - 1
+    inside = np.minimum(times - begins[place], lengths[place])
+    return np.where(place < 0, 0.0, before[np.maximum(place, 0)] + inside)
 
 
 def rows_by(groups: Ints, chosen: Bools) -> dict[int, Ints]:
