@@ -1,8 +1,6 @@
 """`lotus.trace(path)`: record a part of the running program, in a notebook or a script."""
 
 import contextlib
-import importlib
-import importlib.util
 import os
 import sys
 import time
@@ -18,11 +16,11 @@ from lotus.format import job_ranks, manifest
 from lotus.format import run_directory as directories
 from lotus.format.manifest import TraceSettings
 from lotus.recording import launcher
+from lotus.recording.inside_package import load_inside
 
 if TYPE_CHECKING:  # which imports pandas
     from lotus.reading.run import Run
 
-_INSIDE = Path(__file__).parents[1] / "inside"
 _current: Any = None  # the tracer of the block that is running
 
 
@@ -69,7 +67,7 @@ def trace(  # noqa: PLR0913 - options of the public call, each by its name
     """
     if level not in manifest.LEVELS:
         raise LotusError(f"level {level!r} is none of {', '.join(manifest.LEVELS)}")
-    inside = _load_inside()
+    inside = load_inside()
     outer = inside.active.tracer
     if outer is not None and not outer.on:
         outer = None
@@ -131,17 +129,3 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-
-
-def _load_inside() -> ModuleType:
-    """Import the code that runs inside traced programs, under its private name."""
-    if "_lotus_inside" not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            "_lotus_inside", _INSIDE / "__init__.py", submodule_search_locations=[str(_INSIDE)]
-        )
-        if spec is None or spec.loader is None:
-            raise LotusError(f"{_INSIDE} is incomplete; install lotus-profiler again")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["_lotus_inside"] = module
-        spec.loader.exec_module(module)
-    return importlib.import_module("_lotus_inside.trace.tracer")

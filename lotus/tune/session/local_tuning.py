@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from lotus.common.errors import LotusError
 from lotus.inside.tune.candidates.trial_requests import Close, Measure, Open, Opened, Reply, Request
-from lotus.recording.session import _load_inside
+from lotus.recording.inside_package import load_inside
 from lotus.settings.space import Setting
 from lotus.tune.program.program import TrialFailed, TrialsForbidden
 from lotus.tune.program.remote_program import RemoteProgram, watched_from
@@ -143,7 +143,7 @@ class LocalProgram(RemoteProgram):
     """
 
     def __init__(self, loader: Any, step: float | Callable[[Any], object] | None) -> None:
-        _load_inside()
+        load_inside()
         self._inside: Any = importlib.import_module("_lotus_inside.tune.candidates.trials")
         self._requests: Any = importlib.import_module(
             "_lotus_inside.tune.candidates.trial_requests"
@@ -262,7 +262,7 @@ class WithThreads:
         self.threads, self.function = threads, function
 
     def __call__(self, worker: int) -> None:
-        _load_inside()
+        load_inside()
         importlib.import_module("_lotus_inside.common.worker_threads").fix_threads(self.threads)
         if self.function is not None:
             self.function(worker)
