@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lotus.common.array_types import Floats as Floats
 from lotus.inside.isolate import access_order
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

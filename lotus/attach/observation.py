@@ -3,7 +3,6 @@
 import contextlib
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from lotus.attach import left_over
@@ -15,13 +14,12 @@ from lotus.attach.stacks.frame_locals import LocalsReader
 from lotus.attach.stacks.stack_recorder import StackRecorder
 from lotus.attach.watched_processes import Observation, WatchEnd
 from lotus.common.errors import LotusError
+from lotus.common.progress import Advance
 from lotus.format import manifest, run_claim, run_directory
 
 _RESCAN_S = 1.0
 _FIND_S = 0.2  # between searches for new workers: those of short epochs live for less than a second
 _LONGEST_S = 600
-
-Advance = Callable[[int, int], None]
 
 
 def attach(

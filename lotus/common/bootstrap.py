@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from lotus.common.array_types import Floats
 
 REPLICATES = 2000
 MOST_BINS = 1024  # longer series are summed into this many rows: blocks are longer than that anyway

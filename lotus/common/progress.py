@@ -2,11 +2,13 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 TYPE_CHECKING = False  # as in `typing`
 if TYPE_CHECKING:
     import threading
+
+Advance = Callable[[int, int], None]  # told what is done, of how much
 
 _NOTICED_S = 2.0  # of work without any output
 _REFRESHED_S = 0.2

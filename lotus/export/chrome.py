@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lotus.common.formatting import shorten
+from lotus.common.progress import Advance
 from lotus.export import torch_trace
 from lotus.export.counter_tracks import Points
-from lotus.export.export_request import ExportRequest, Progress
+from lotus.export.export_request import ExportRequest
 from lotus.export.spreadsheet_cells import LONGEST_REPEATED
 from lotus.export.timeline import FETCH, KINDS, OPERATION, SAMPLE, WAIT, Slices, Timeline
 from lotus.export.tracks import Track
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def pieces(
-    run: "Run", request: ExportRequest, notes: list[str], progress: Progress
+    run: "Run", request: ExportRequest, notes: list[str], progress: Advance
 ) -> Iterator[bytes | memoryview]:
     """Yield the JSON text in pieces; `notes` gets what could not be shown, and how it was aligned.
 

@@ -1,14 +1,14 @@
 """The interface between the formats of an export: descriptions of formats, requests for exports."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from lotus.common.progress import Advance
+
 if TYPE_CHECKING:
     from lotus.reading.run import Run
-
-Progress = Callable[[int, int], None]  # what is done, of how much
 
 
 class Format(NamedTuple):
@@ -43,7 +43,7 @@ class FileFormat(Protocol):
     """A module that makes a file."""
 
     def pieces(
-        self, run: "Run", request: ExportRequest, notes: list[str], progress: Progress
+        self, run: "Run", request: ExportRequest, notes: list[str], progress: Advance
     ) -> Iterator[bytes | memoryview]:
         """Yield the content in pieces; add to `notes` what could not be shown."""
 
@@ -51,9 +51,7 @@ class FileFormat(Protocol):
 class DirectoryFormat(Protocol):
     """A module that makes a directory."""
 
-    def fill(
-        self, run: "Run", request: ExportRequest, notes: list[str], progress: Progress
-    ) -> None:
+    def fill(self, run: "Run", request: ExportRequest, notes: list[str], progress: Advance) -> None:
         """Make the directory at `request.output`; add to `notes` what could not be shown."""
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.common.formatting import plain
+from lotus.common.progress import Advance
 from lotus.common.version import __version__
-from lotus.export.export_request import ExportRequest, Progress
+from lotus.export.export_request import ExportRequest
 from lotus.export.profile_stacks import NS, TIME, EventStacks, StackRow, Weight
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 
 def pieces(
-    run: "Run", request: ExportRequest, notes: list[str], progress: Progress
+    run: "Run", request: ExportRequest, notes: list[str], progress: Advance
 ) -> Iterator[bytes | memoryview]:
     """Yield the file in one piece. Raises LotusError if the run does not have the event."""
     stacks, event = EventStacks(run, notes), request.weight

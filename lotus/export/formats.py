@@ -16,13 +16,13 @@ from typing import IO, TYPE_CHECKING, cast
 from lotus.common import files
 from lotus.common.errors import LotusError
 from lotus.common.formatting import duration, plain
+from lotus.common.progress import Advance
 from lotus.export.export_request import (
     DirectoryFormat,
     Export,
     ExportRequest,
     FileFormat,
     Format,
-    Progress,
 )
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def check(request: ExportRequest) -> None:
         )
 
 
-def export(run: "Run", request: ExportRequest, progress: Progress) -> Export:
+def export(run: "Run", request: ExportRequest, progress: Advance) -> Export:
     """Write `run` in a format. Raises LotusError, after which nothing of the export remains."""
     check(request)
     format, path = FORMATS[request.format], request.output

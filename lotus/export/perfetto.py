@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lotus.common.progress import Advance
 from lotus.export.counter_tracks import Points
-from lotus.export.export_request import ExportRequest, Progress
+from lotus.export.export_request import ExportRequest
 from lotus.export.interval_nesting import nest
 from lotus.export.protobuf import (
     Bytes,
@@ -53,7 +54,7 @@ _AT_ONCE = 1 << 18  # names in one packet
 
 
 def pieces(
-    run: "Run", request: ExportRequest, notes: list[str], progress: Progress
+    run: "Run", request: ExportRequest, notes: list[str], progress: Advance
 ) -> Iterator[bytes | memoryview]:
     """Yield the trace in pieces; remarks on what could not be shown are added to `notes`."""
     timeline = Timeline(run, notes)

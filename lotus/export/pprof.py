@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lotus.common.errors import LotusError
 from lotus.common.formatting import command, plain
-from lotus.export.export_request import ExportRequest, Progress
+from lotus.common.progress import Advance
+from lotus.export.export_request import ExportRequest
 from lotus.export.profile_stacks import EventStacks, StackRow
 from lotus.export.protobuf import message, number, packed
 from lotus.reading.process_tree import is_a
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def pieces(
-    run: "Run", request: ExportRequest, notes: list[str], progress: Progress
+    run: "Run", request: ExportRequest, notes: list[str], progress: Advance
 ) -> Iterator[bytes | memoryview]:
     """Yield the compressed profile in one piece. Raises LotusError if it would be empty."""
     weights = list(EventStacks(run, notes).all(progress))

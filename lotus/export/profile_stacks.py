@@ -13,7 +13,7 @@ import pandas as pd
 
 from lotus.common.errors import LotusError
 from lotus.common.formatting import operation_name, plain
-from lotus.export.export_request import Progress
+from lotus.common.progress import Advance
 from lotus.export.interval_nesting import Nested, nest
 from lotus.export.timeline import (
     BACKWARD,
@@ -87,7 +87,7 @@ class EventStacks:
         """The events that were sampled."""
         return [str(event) for event in pd.unique(self.functions["event"])]
 
-    def chosen(self, event: str | None, progress: Progress) -> Weight:
+    def chosen(self, event: str | None, progress: Advance) -> Weight:
         """Return the stacks of an event; None: the first sampled event, else time.
 
         Raises LotusError if the run does not have the event.
@@ -103,7 +103,7 @@ class EventStacks:
         events = ", ".join(plain(name) for name in [TIME, *self.sampled, *self.counted])
         raise LotusError(f"this run has no {plain(event)}: --weight takes one of {events}")
 
-    def all(self, progress: Progress) -> Iterator[Weight]:
+    def all(self, progress: Advance) -> Iterator[Weight]:
         """Return stacks for every sampled event, for time, and for every counted event."""
         for event in self.sampled:
             yield self.samples(event)
@@ -131,7 +131,7 @@ class EventStacks:
         name = event.partition(":")[0]
         return Weight(event, NS if name in _CLOCKS else COUNT, rows, sampled=True)
 
-    def time(self, progress: Progress) -> Weight:
+    def time(self, progress: Advance) -> Weight:
         """Return stacks of workers and operations, weighted by their own time in nanoseconds."""
         timeline = Timeline(self.run, self.notes)
         total = table_pieces.whole(self.run)

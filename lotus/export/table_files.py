@@ -16,8 +16,9 @@ import pandas as pd
 
 from lotus.analysis.ranks.rank_steps import long_table, rank_steps
 from lotus.common.errors import LotusError
+from lotus.common.progress import Advance
 from lotus.export import spreadsheet_cells
-from lotus.export.export_request import ExportRequest, Progress
+from lotus.export.export_request import ExportRequest
 from lotus.reading import table_pieces
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _ROWS = 1 << 18
 _LISTS = {"notes": ["text"], "unseen": ["what", "why"]}
 
 
-def fill(run: "Run", request: ExportRequest, notes: list[str], progress: Progress) -> None:
+def fill(run: "Run", request: ExportRequest, notes: list[str], progress: Advance) -> None:
     """Make the directory; tables that cannot be read are added to `notes`. Raises LotusError."""
     path = request.output
     if path is None:
@@ -77,7 +78,7 @@ def _names() -> tuple[str, ...]:
 
 
 def _write_tables(
-    run: "Run", folder: Path, format: str, notes: list[str], progress: Progress
+    run: "Run", folder: Path, format: str, notes: list[str], progress: Advance
 ) -> None:
     kind: type[_File] = _Csv if format == "csv" else _Parquet
     total, done = table_pieces.whole(run), 0

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from lotus.common.errors import LotusError
+from lotus.common.progress import Advance
 from lotus.format import job_ranks
 from lotus.joining import perf_clock
 from lotus.joining.recorded_run import RecordedRun
@@ -23,7 +24,6 @@ from native_map.symbols.symbolizer import Symbols
 PERF_DATA = "perf.data"
 CHUNK = 1 << 20
 _SOFTWARE, _CPU_CLOCK, _TASK_CLOCK = 1, 0, 1
-Progress = Callable[[int, int], None]
 UNTRUSTED = (
     "this run was recorded by another user, on another machine, or by an earlier version of lotus, "
     "so no file that it names was opened: --trust opens them"
@@ -59,7 +59,7 @@ class Mapped:
     notes: list[str] = field(default_factory=list)
 
 
-def map_if_sampled(run: RecordedRun, progress: Progress | None = None) -> Mapped | None:
+def map_if_sampled(run: RecordedRun, progress: Advance | None = None) -> Mapped | None:
     """Join the run's own samples; returns None if there are none. Raises LotusError."""
     sampled = (Path(run.path) / PERF_DATA).exists()
     return map_run(run, progress=progress) if sampled else None
@@ -69,7 +69,7 @@ def map_run(
     run: RecordedRun,
     recording: "PerfRecording | None" = None,
     kernel: bool = False,
-    progress: Progress | None = None,
+    progress: Advance | None = None,
 ) -> Mapped:
     """Join the samples of `recording` (default: the run's own perf.data) with the run's intervals.
 
@@ -126,7 +126,7 @@ def _as_lotus_errors() -> Iterator[None]:
 
 
 def _map(
-    run: RecordedRun, recording: PerfRecording, kernel: bool, progress: Progress | None
+    run: RecordedRun, recording: PerfRecording, kernel: bool, progress: Advance | None
 ) -> Mapped:
     notes = [*recording.notes, *recording.damage]
     if not len(recording):
@@ -216,7 +216,7 @@ def _add_samples(
     index: interval_join.Index,
     recording: PerfRecording,
     symbols: Symbols,
-    progress: Progress | None,
+    progress: Advance | None,
 ) -> None:
     """Count all samples by interval and function, in bounded memory."""
     done = 0

@@ -13,15 +13,14 @@ from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from lotus.common import decoder_name, long_arrays
+from lotus.common.array_types import Ints as Ints
 from lotus.format import job_ranks
 from lotus.reading.event_log import EventLog, Lost
 from lotus.reading.frame_scanner import EXPECTED, Array, join
 
-Ints = npt.NDArray[np.int64]
 _PIDS = 1 << 22  # the kernel assigns no larger pids
 _DRIFTED = 1_000_000  # ns
 _MOST_ODD = 20  # kinds of events that are not understood and are reported by name

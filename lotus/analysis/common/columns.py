@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from lotus.common import long_arrays
+from lotus.common.array_types import Bools as Bools
+from lotus.common.array_types import Floats as Floats
+from lotus.common.array_types import Ints as Ints
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 ShortInts = npt.NDArray[np.signedinteger[Any]]  # int32 or int64
 
 KEYS = ("rank", "loader", "epoch", "batch")

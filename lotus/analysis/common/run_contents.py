@@ -12,8 +12,8 @@ from lotus.analysis.common.columns import KEYS, BatchPlaces
 from lotus.analysis.common.operation_sums import OperationSums, added, sums_of
 from lotus.analysis.common.sample_sums import sample_sums
 from lotus.common import long_arrays
+from lotus.common.progress import Advance as Advance
 
-Advance = Callable[[int, int], None]  # told in each pass how many of how many pieces are read
 Read = TypeVar("Read")
 Change = Callable[[pd.DataFrame], pd.DataFrame]
 # So many samples take 35 MB; several passes read them.

@@ -9,10 +9,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from lotus.common.array_types import Floats, Ints
 
 
 @dataclass(frozen=True)

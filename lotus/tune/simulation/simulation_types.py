@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from lotus.common.array_types import Floats as Floats
 from lotus.settings.space import Setting
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

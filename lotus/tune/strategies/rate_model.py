@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from lotus.common.array_types import Floats
 from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.strategies.known_rate import KnownRate
 from lotus.tune.strategies.problem import Problem
@@ -34,8 +34,6 @@ _WORKERS_FAR = 1.5  # doublings of workers
 _DETAILS_FAR = 1.0  # doublings of workers, for what else differs
 _PREFETCH_FAR = 1.5  # doublings of the prefetch factor
 _LEAST_ERROR, _MOST_ERROR = 1e-3, 1e3
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
