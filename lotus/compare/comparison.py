@@ -302,11 +302,17 @@ def _limited(scope: Scope, epochs: int) -> Scope:
     def rows(frame: pd.DataFrame) -> pd.DataFrame:
         return frame[np.isin(integer(frame, "epoch"), kept_epochs)].reset_index(drop=True)
 
-    tables = {name: rows(getattr(scope, name)) for name in ("batches", "waits", "epochs")}
     contents = scope.calls.contents.of_epochs(kept_epochs)
     calls = scope.calls.of_epochs(kept_epochs, contents)
     fetched = scope.fetched.of_epochs(kept_epochs, contents)
-    return replace(scope, **tables, calls=calls, fetched=fetched)
+    return replace(
+        scope,
+        batches=rows(scope.batches),
+        waits=rows(scope.waits),
+        epochs=rows(scope.epochs),
+        calls=calls,
+        fetched=fetched,
+    )
 
 
 def _cpu(run: RunLike) -> tuple[str, Any]:
