@@ -138,8 +138,10 @@ def test_a_resumed_sweep_keeps_its_plan(tmp_path: Path, options: str, message: s
 def test_a_resumed_sweep_may_be_told_what_it_is(tmp_path: Path) -> None:
     sweep = begun(tmp_path / "S", PLAN)
     same = "--workers=4,2,1,0 --repeat=4 --seed=1 --counters=none".split()
+    before = (tmp_path / "S" / sweep_record.NAME).read_bytes()
     verb._check_resumed(parsed(f"-o={tmp_path / 'S'}", *same), sweep)
     verb._check_resumed(parsed(), sweep)
+    assert (tmp_path / "S" / sweep_record.NAME).read_bytes() == before
 
 
 def test_a_damaged_sweep_does_not_go_on(tmp_path: Path) -> None:
