@@ -120,11 +120,7 @@ def judge(mapped: Mapped, mapping: maps.Mapping | None = None) -> Judged:
     notes: list[str] = []
     if mapping is not None:
         functions, pairs, notes = _mapped(mapped, mapping, table)
-        merged = table.drop(columns=["mapped", "err_mapped"]).merge(
-            functions, on=["operation", "event"], how="left"
-        )
-        truth = merged["exact"].where(merged["exact"] > 0)
-        table = merged.assign(err_mapped=merged["mapped"] / truth - 1)
+        table = validation.with_mapping(table, functions)
     return Judged(table, validation.summary(table), pairs, notes)
 
 

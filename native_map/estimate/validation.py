@@ -19,6 +19,9 @@ WIDE = 0.10  # relative half width from which an interval is too wide
 FITTED = 0.9  # share of the exact total from which calibration would be a fit
 
 UNKNOWN = ("", "[unknown]")  # library in profiles that do not record it
+_ERRORS = {
+    "err_joined": "joined", "err_calibrated": "joined_calibrated", "err_mapped": "mapped"
+}  # fmt: skip
 _LEAST_SHARE = 0.01  # of an operation that a joined function must have for `precision_recall`
 
 
@@ -43,19 +46,16 @@ def exact_totals(
     return pd.concat(parts, ignore_index=True)
 
 
-def validate(
-    exact: pd.DataFrame, joined: pd.DataFrame, mapped: pd.DataFrame | None = None
-) -> pd.DataFrame:
+def validate(exact: pd.DataFrame, joined: pd.DataFrame) -> pd.DataFrame:
     """Return one row per counted operation and event.
 
     `exact` (kind, operation, event, exact) is from `exact_totals`, `joined` from
-    `count_estimates.operations`, `mapped` has operation, event and mapped. Columns: kind,
-    operation, event, samples, exact, joined, low, high, joined_calibrated, calibrated_low,
-    calibrated_high, mapped; err_joined, err_calibrated, err_mapped (relative, signed, NaN: nothing
-    to compare); width, width_calibrated (half the interval over the count); within_ci,
-    calibrated_within_ci; fitted (the operation is nearly all that was counted, so that calibration
-    is no prediction); judged (ENOUGH samples) and good: within NEAR or its own interval, and that
-    not WIDE.
+    `count_estimates.operations`. Columns: kind, operation, event, samples, exact, joined, low,
+    high, joined_calibrated, calibrated_low, calibrated_high, mapped (NaN, see `with_mapping`);
+    err_joined, err_calibrated, err_mapped (relative, signed, NaN: nothing to compare); width,
+    width_calibrated (half the interval over the count); within_ci, calibrated_within_ci; fitted
+    (the operation is nearly all that was counted, so that calibration is no prediction); judged
+    (ENOUGH samples) and good: within NEAR or its own interval, and that not WIDE.
     """
     keys = ["kind", "operation", "event"]
     mine = joined[joined["helper_of"] == ""].drop(columns="helper_of")
@@ -65,20 +65,9 @@ def validate(
     for name in ("joined_calibrated", "calibrated_low", "calibrated_high"):
         if name not in table:
             table[name] = np.nan
-    if mapped is None:
-        table["mapped"] = np.nan
-    else:
-        mapped_counts = mapped[["operation", "event", "mapped"]].astype(
-            {"operation": str, "event": str}
-        )
-        table = table.merge(mapped_counts, on=["operation", "event"], how="left")
-    truth = table["exact"].where(table["exact"] > 0)
-    for name, of in (
-        ("err_joined", "joined"),
-        ("err_calibrated", "joined_calibrated"),
-        ("err_mapped", "mapped"),
-    ):
-        table[name] = table[of] / truth - 1
+    table["mapped"] = np.nan
+    for name, of in _ERRORS.items():
+        table[name] = _error(table, of)
     table["width"] = (table["high"] - table["low"]) / 2 / table["joined"]
     span = table["calibrated_high"] - table["calibrated_low"]
     table["width_calibrated"] = span / 2 / table["joined_calibrated"]
@@ -97,6 +86,18 @@ def validate(
     return table[[*order, *remaining]].sort_values(
         ["event", "exact"], ascending=[True, False], ignore_index=True
     )
+
+
+def with_mapping(table: pd.DataFrame, counts: pd.DataFrame) -> pd.DataFrame:
+    """Return `validate`'s table with the counts of a mapping: operation, event, mapped."""
+    keys = ["operation", "event"]
+    merged = table[keys].merge(counts.astype(dict.fromkeys(keys, str)), on=keys, how="left")
+    made = table.assign(mapped=merged["mapped"].to_numpy(np.float64))
+    return made.assign(err_mapped=_error(made, "mapped"))
+
+
+def _error(table: pd.DataFrame, of: str) -> pd.Series:
+    return table[of] / table["exact"].where(table["exact"] > 0) - 1
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
