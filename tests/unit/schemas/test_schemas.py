@@ -20,6 +20,7 @@ from lotus.analysis.attached import sampled_verdict
 from lotus.analysis.counters.function_profile import summarise_map
 from lotus.analysis.summary import summarise
 from lotus.balance.split import SplitOptions, balance
+from lotus.common import files
 from lotus.compare import gate
 from lotus.doctor import examination
 from lotus.format import manifest
@@ -308,7 +309,7 @@ def problems(name: str, document: Any) -> list[str]:
 @pytest.mark.parametrize("name", documents.names())
 def test_documents_are_as_their_schema_says(name: str, made: dict[str, list[Any]]) -> None:
     for document in made[name]:
-        plain = json.loads(json.dumps(document, allow_nan=False))
+        plain = json.loads(files.json_text(document))  # as commands print it
         assert problems(name, plain) == []
 
 
