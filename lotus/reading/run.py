@@ -408,12 +408,11 @@ class Run:
 
     @cached_property
     def children(self) -> pd.DataFrame:
-        """What the program's processes and those that they started used: pid, worker (-1: a main
-        process), cpu_ns (of its children, as far as it had waited for their end when it was last
-        found blocked), and of all its own threads own_cpu_ns, within own_ns; in the same time
-        own_system_ns (in the kernel), own_minor_faults, own_copied_bytes and own_copies (read and
-        written, by so many system calls), and kept_cpu_ns of processes that it started and that
-        make no batches. -1 if not known. Workers are the main process's own children."""
+        """What the program's processes used: pid, worker (-1: a main process), cpu_ns (of those
+        that it started and had waited for when it was last found blocked). Of all its threads,
+        within own_ns: own_cpu_ns, own_system_ns (in the kernel), own_minor_faults,
+        own_copied_bytes and own_copies (read and written, by so many calls); kept_cpu_ns of
+        processes that it started and that make no batches. -1 if not known."""
         return launcher_readings.table(self._launcher_record, launcher_readings.CHILDREN)
 
     @cached_property

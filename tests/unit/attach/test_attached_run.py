@@ -169,7 +169,7 @@ def test_a_file_of_many_small_values_costs_little_memory(
         return str(caught.value)
 
     # WHEN it is read THEN it is refused before that
-    took = bounded.within(refused, memory=256 << 20)
+    took = bounded.within(refused, memory=512 << 20)
     assert f"{name} is damaged: it holds more values than lotus writes" in took.result
 
 
