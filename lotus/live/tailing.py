@@ -6,6 +6,7 @@ meanwhile. A frame that is being written is left for the next look.
 
 import contextlib
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 
 from lotus.common import files, sparse_files
 from lotus.common.errors import LotusError
+from lotus.common.formatting import plain
 from lotus.format.manifest import sound
 from lotus.inside.trace.log import log_format
 from lotus.reading.event_log import flat, parse_json
@@ -217,6 +219,11 @@ def manifest_of(directory: Path) -> dict[str, Any] | None:
         record = files.read_json(directory / "run.json")
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError:
+        where = plain(shlex.quote(str(directory)))
+        raise LotusError(
+            f"{where} cannot be read by this user: chmod -R go+rX {where}, or run lotus as its owner"
+        ) from None
     except (OSError, ValueError) as error:
         raise LotusError(
             f"{directory / 'run.json'} cannot be read: {error}; "

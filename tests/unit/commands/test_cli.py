@@ -1,5 +1,6 @@
 """The command line as a whole: its help, its cheapness, its errors."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -167,3 +168,22 @@ def test_a_full_disk_behind_stdout_is_said() -> None:
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr == "lotus: cannot write to the standard output: No space left on device\n"
+
+
+def test_a_run_that_may_not_be_read_is_one_line_with_what_to_type(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "np"
+    run.mkdir()
+
+    def refuse(arguments: list[str]) -> int:  # as Path.is_file() does in the commands
+        raise PermissionError(13, "Permission denied", str(run / "run.json"))
+
+    monkeypatch.setattr(cli, "_run", refuse)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != run)
+    monkeypatch.setattr(os, "geteuid", lambda: run.stat().st_uid + 1)
+    assert cli.main(["report", str(run)]) == 2
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert f"lotus: {run} cannot be read by this user (it belongs to " in error
+    assert f"chmod -R go+rX {run}, or run lotus as its owner" in error
