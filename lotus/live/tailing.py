@@ -222,7 +222,8 @@ def manifest_of(directory: Path) -> dict[str, Any] | None:
     except PermissionError:
         where = plain(shlex.quote(str(directory)))
         raise LotusError(
-            f"{where} cannot be read by this user: chmod -R go+rX {where}, or run lotus as its owner"
+            f"{where} cannot be read by this user: chmod -R go+rX {where}, or run lotus as its "
+            "owner"
         ) from None
     except (OSError, ValueError) as error:
         raise LotusError(

@@ -187,21 +187,26 @@ def _without(parts: list[RunPart], over: float) -> list[RunPart]:
 
 
 START, EDGES, REST = "start", "edges", "rest"
+# Of a verdict, the part of the run that holds its causes.
+OF_VERDICT = {"input-bound": WAIT, "start-up-bound": EDGES, "consumer-bound": STEP}
 
 
-def condensed(time: RunTime, most: int = MOST_PARTS) -> list[RunPart]:
+def condensed(
+    time: RunTime, most: int = MOST_PARTS, kept_part: tuple[str, int] | None = None
+) -> list[RunPart]:
     """Return the parts for a short chart, in the order of a run; they add up to its wall time.
 
     `start` is imports and set-up, `edges` start-up and shut-down of a loader's loops. What is less
-    than 1 % of the wall time, or beyond `most` parts, is `rest`.
+    than 1 % of the wall time, or beyond `most` parts, is `rest`; `kept_part` (kind, loader) is not.
     """
     merged = {IMPORTS: START, SETUP: START, STARTUP: EDGES, SHUTDOWN: EDGES}
     sums: dict[tuple[str, int], float] = {}
     for part in time.parts:
         key = (merged.get(part.kind, part.kind), part.loader)
         sums[key] = sums.get(key, 0.0) + part.ns
-    largest = sorted(sums, key=lambda key: -sums[key])[: most - 1]
-    kept = {key for key in largest if sums[key] >= _LEAST_SHARE * time.wall_ns}
+    largest = sorted(sums, key=lambda key: (key != kept_part, -sums[key]))[: most - 1]
+    least = _LEAST_SHARE * time.wall_ns
+    kept = {key for key in largest if key == kept_part or sums[key] >= least}
     parts = [RunPart(*key, ns=ns) for key, ns in sums.items() if key in kept]
     rest = sum(ns for key, ns in sums.items() if key not in kept)
     return [*parts, *([RunPart(REST, -1, rest)] if rest > 0 else [])]

@@ -1,5 +1,6 @@
 """The end of `lotus trace`: the report in some twenty plain lines."""
 
+import dataclasses
 import math
 import textwrap
 from collections.abc import Sequence
@@ -71,9 +72,26 @@ def lines(summary: Summary, most: int = MOST_LINES) -> list[str]:
     """Return the same lines from a summary."""
     for room in _ROOMS:
         result = _lines(summary, room)
-        if sum(map(_height, result)) <= most:
-            break
+        if _fits(result, most):
+            return _fuller(summary, room, most) or result
     return result
+
+
+def _fuller(summary: Summary, room: _Room, most: int) -> list[str]:
+    """Return the lines with bars and causes where they fit in what a room leaves; [] if not."""
+    best: list[str] = []
+    for name in ("bars", "causes"):
+        for count in range(getattr(room, name) + 1, getattr(_ROOMS[0], name) + 1):
+            larger = dataclasses.replace(room, **{name: count})
+            result = _lines(summary, larger)
+            if not _fits(result, most):
+                break
+            room, best = larger, result
+    return best
+
+
+def _fits(lines_of_room: Sequence[str], most: int) -> bool:
+    return sum(map(_height, lines_of_room)) <= most
 
 
 def _height(line: str) -> int:

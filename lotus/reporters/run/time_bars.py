@@ -24,19 +24,28 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def parts(summary: Summary, most: int = run_time.MOST_PARTS) -> Iterator[tuple[str, float, float]]:
-    """Yield (part, nanoseconds, share of the wall time), in the order of a run; at most `most`."""
+    """Yield (part, nanoseconds, share of the wall time), in the order of a run; at most `most`.
+
+    The part that the verdict is about is one of them, however small.
+    """
     names = {each.scope.loader: _name(each.scope.settings) for each in summary.loaders}
-    return parts_of(summary.time, names, most)
+    kept = None
+    if summary.verdict is not None and summary.verdict.kind in run_time.OF_VERDICT:
+        kept = run_time.OF_VERDICT[summary.verdict.kind], summary.loaders[0].scope.loader
+    return parts_of(summary.time, names, most, kept)
 
 
 def parts_of(
-    time: run_time.RunTime | None, names: Mapping[int, str], most: int = run_time.MOST_PARTS
+    time: run_time.RunTime | None,
+    names: Mapping[int, str],
+    most: int = run_time.MOST_PARTS,
+    kept: tuple[str, int] | None = None,
 ) -> Iterator[tuple[str, float, float]]:
     """Yield the same from a time and the names of loaders by number."""
     if time is None:
         return
     several = len({part.loader for part in time.parts if part.loader >= 0}) > 1
-    for part in run_time.condensed(time, most):
+    for part in run_time.condensed(time, most, kept):
         words = _WORDS[part.kind]
         if part.loader >= 0 and several:
             words += f", {names.get(part.loader) or f'loader {part.loader}'}"

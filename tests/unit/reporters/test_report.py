@@ -146,6 +146,22 @@ def test_what_is_least_missed_is_left_out_of_a_long_end() -> None:
         assert advice == "\n".join(whole).partition("next step: ")[2].partition(":")[0]
 
 
+def test_lines_that_are_left_show_more_of_the_bars_and_causes() -> None:
+    run = Plan(operations={"Slow": 5.0, "Other": 2.0, "Third": 2.0}, sampler=8.0).run()
+    run.manifest["start_ns"] = int(run.epochs["start_ns"].min() - 1e9)
+    run.manifest["end_ns"] = int(run.epochs["end_ns"].max() + 1e9)
+    summary = summarise(run)
+
+    def rows(room: short_report._Room) -> list[str]:
+        return short_report._lines(summary, room)
+
+    least = dataclasses.replace(short_report._ROOMS[-1], bars=2)
+    most = len(rows(least)) + 1
+    fuller = short_report._fuller(summary, least, most)
+    assert len(rows(least)) < len(fuller) <= most
+    assert short_report._fuller(summary, least, 0) == []
+
+
 def test_what_most_of_the_rest_is_has_its_name() -> None:
     parts = dict.fromkeys(("Read", "Crop", "Flip", "Scale", "Shift"), 1.0)
     run = Plan(workers=0, batches=60, operations=parts, step=30.0, collate=0.0, own=0.0).run()

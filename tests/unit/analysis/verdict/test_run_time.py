@@ -232,6 +232,16 @@ def test_the_short_chart_adds_up_too() -> None:
         assert sum(part.ns for part in parts) == pytest.approx(time.wall_ns, rel=1e-9)
 
 
+def test_the_part_that_the_verdict_is_about_is_never_folded_into_the_rest() -> None:
+    time = divided(bounded(Plan(epochs=2, operations={"Slow": 20.0}).run(), before=900.0))
+    (wait,) = (part for part in time.parts if part.kind == run_time.WAIT)
+    assert wait.ns < 0.01 * time.wall_ns
+    assert run_time.WAIT not in {part.kind for part in run_time.condensed(time, 2)}
+    kept = run_time.condensed(time, 2, (wait.kind, wait.loader))
+    assert [part.kind for part in kept] == [run_time.WAIT, run_time.REST]
+    assert sum(part.ns for part in kept) == pytest.approx(time.wall_ns, rel=1e-9)
+
+
 @pytest.mark.parametrize(("rest_s", "kind"), [(0.1, "input-bound"), (30.0, "unknown")])
 def test_loops_that_are_next_to_nothing_of_a_run_are_not_judged(rest_s: float, kind: str) -> None:
     run = Plan(workers=0, batches=6, operations={"Slow": 2.0}, step=0.1).run()
