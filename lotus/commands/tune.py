@@ -51,8 +51,8 @@ torch.set_num_threads in the training process.
 writes: the settings (-o)
 
 exit codes: 0 settings were found, or the program's own are best; 1 they could
-  not be written; 130 Ctrl-C; the program's own if it ended by itself, and with
-  --apply
+  not be written, or the program ended before it could be tuned; 130 Ctrl-C; the
+  program's own if it failed by itself, and with --apply
 
 see also: lotus run, lotus sweep, lotus whatif, lotus schema tuned.json
 """
@@ -198,6 +198,9 @@ def run(args: argparse.Namespace) -> int:
         say(f"lotus: {done.unwritten}; {hint}")
     if done.result is not None and done.ended_by_us:
         return 130 if done.result.interrupted else int(bool(done.unwritten))
+    untuned = bool(done.problem) and done.result is None and not args.apply
+    if untuned and not done.ended_by_us and done.outcome.exit_code == 0:
+        return 1  # the program ended by itself, before anything could be tuned
     return launcher.end_as(done.outcome)
 
 

@@ -350,6 +350,8 @@ class _Beside(threading.Thread):
             return f"lotus failed inside the program: {error}{self._hints.fault}"
         before = f"the program ended ({how}) before"
         iterated = events.get("iterated", [])
+        if "torch" not in events and (outcome.exit_code or outcome.signal is not None):
+            return f"{before} it imported torch.utils.data: its own message says why"
         if "torch" not in events:
             return (
                 f"{before} it imported torch.utils.data, as far as lotus saw: check that the "
