@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from lotus.common import declared
 from lotus.common.declared import OneOf, Range
+from lotus.common.formatting import plural
 
 # The default of torch.utils.data.DataLoader with workers.
 TORCH_PREFETCH = 2
@@ -68,6 +69,24 @@ class Setting:
         if self.prefetch_factor is None:
             return dataclasses.replace(self, prefetch_factor=TORCH_PREFETCH)
         return self
+
+    def words(self) -> str:
+        """Describe the setting: "4 workers x prefetch 2, pinned, persistent"."""
+        value = self.normal()
+        text = plural(value.num_workers, "worker") if value.num_workers else "no workers"
+        if value.num_workers:
+            text += f" x prefetch {value.prefetch_factor or TORCH_PREFETCH}"
+        for is_so, word in ((value.pin_memory, "pinned"), (value.persistent_workers, "persistent")):
+            text += f", {word}" if is_so else ""
+        if value.start_method is not None:
+            text += f", {value.start_method}"
+        if value.in_order is False:
+            text += ", not in order"
+        if value.threads is not None:
+            text += f", {plural(value.threads, 'thread')} each"
+        if value.torch_threads is not None:
+            text += f", {plural(value.torch_threads, 'torch thread')}"
+        return text
 
     def kwargs(self) -> dict[str, Any]:
         """Return arguments of torch.utils.data.DataLoader that replace the program's own.

@@ -194,8 +194,6 @@ def _verdict(result: Result) -> list[tuple[str, str]]:
             lines = [("verdict", f"{result.change()}: {steps}")]
             if result.speedup != result.checked.speedup:
                 lines.append(("trials", f"{shown}, in which its step is emulated"))
-        if result.predicted is not None:
-            lines.append(("predicted", f"{result.predicted:.3g} times as fast"))
         return lines
     if result.undecided():
         lines = [("verdict", result.undecided())]

@@ -24,7 +24,8 @@ def judged(result: Result, checked: Checked) -> Result:
         return _refused(result, _note_unless_undecided(result.best, checked))
     if shown.high < trials.low:
         return _refused(result, [search_notes.refuted(result.best, trials, checked)])
-    return _refused(result, [search_notes.not_shown(result.best, trials, checked)])
+    note = search_notes.not_shown(result.best, trials, checked, in_verdict=may_gain(shown))
+    return _refused(result, [note])
 
 
 def without_check(result: Result, why: str) -> Result:

@@ -153,8 +153,6 @@ class Result:
         lines += [f"torch's threads: {text}" for text in self.other_threads()]
         if self.step():
             lines.append(f"step: {self.step()}")
-        if self.predicted is not None and self.best != self.own:
-            lines.append(f"predicted: {self.predicted:.3g} times as fast")
         lines.append(
             f"{plural(self.settings_tried, 'setting')} tried in {duration(self.seconds * 1e9)} "
             f"of {duration(self.budget_s * 1e9)}, with {self.cores:g} cores ({self.cores_why}):"

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 
 from lotus.common.formatting import amount, duration, plural, share, size
-from lotus.settings.space import TORCH_PREFETCH, Setting
+from lotus.settings.space import Setting
 from lotus.tune.program.program import Watched
 from lotus.tune.search.default_space import step_of
 from lotus.tune.search.trial_rates import Checked, Speedup
@@ -41,21 +41,7 @@ INTERRUPTED = "interrupted: this is the best setting measured so far"
 
 def setting(value: Setting) -> str:
     """Describe a setting: "4 workers x prefetch 2, pinned, persistent"."""
-    value = value.normal()
-    text = plural(value.num_workers, "worker") if value.num_workers else "no workers"
-    if value.num_workers:
-        text += f" x prefetch {value.prefetch_factor or TORCH_PREFETCH}"
-    for is_so, word in ((value.pin_memory, "pinned"), (value.persistent_workers, "persistent")):
-        text += f", {word}" if is_so else ""
-    if value.start_method is not None:
-        text += f", {value.start_method}"
-    if value.in_order is False:
-        text += ", not in order"
-    if value.threads is not None:
-        text += f", {plural(value.threads, 'thread')} each"
-    if value.torch_threads is not None:
-        text += f", {plural(value.torch_threads, 'torch thread')}"
-    return text
+    return value.words()
 
 
 def instead(best: Setting, own: Setting, threads: int) -> str:
@@ -123,7 +109,7 @@ def checked(comparison: Checked, best: Setting) -> str:
     text = f"{shown.mean:.3g} times as fast in its own steps"
     of = f"{plural(comparison.batches, 'batch')} against {comparison.own_batches}{fewer}"
     if shown.pairs < 2:
-        return f"{text} (one round, so there is no interval; {of})"
+        return f"{text} (one round, which is too few to be sure: {of})"
     if shown.tells_nothing:
         return f"{text} ({shown.pairs} rounds differ too much to tell; {of})"
     return (
@@ -134,9 +120,11 @@ def checked(comparison: Checked, best: Setting) -> str:
 def undecided(comparison: Checked, own: Setting, threads: int) -> str:
     """Say that the check ended before it showed which of two settings is faster."""
     tried = comparison.setting
+    several = comparison.speedup.pairs != 1
     return (
-        f"not decided: {instead(tried, own, threads)} looked {checked(comparison, tried)}, which "
-        f"does not show a gain. Keep {setting(own)}"
+        f"not decided: {instead(tried, own, threads)} looked {checked(comparison, tried)}"
+        + (", which does not show a gain" if several else "")
+        + f". Keep {setting(own)}"
     )
 
 
@@ -191,18 +179,23 @@ def refuted(tried: Setting, trials: Speedup | None, comparison: Checked) -> str:
     )
 
 
-def not_shown(tried: Setting, trials: Speedup, comparison: Checked) -> str:
-    """Return a note that the program's steps neither confirm nor refute what trials promised."""
+def not_shown(tried: Setting, trials: Speedup, comparison: Checked, in_verdict: bool) -> str:
+    """Return a note that the program's steps neither confirm nor refute what trials promised.
+
+    `in_verdict`: the verdict has their figures and what would decide.
+    """
+    promised = (
+        f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, but the program's own "
+        "steps do not confirm that"
+    )
+    if in_verdict:
+        return f"{promised}, so it is not recommended"
     would_decide = (
         "tuning while the machine does nothing else would decide"
         if comparison.speedup.tells_nothing
         else "a longer epoch or a longer --check would decide"
     )
-    return (
-        f"{setting(tried)} was {trials.mean:.3g} times as fast in trials, but the program's own "
-        f"steps do not confirm that ({checked(comparison, tried)}), so it is not recommended; "
-        f"{would_decide}"
-    )
+    return f"{promised} ({checked(comparison, tried)}), so it is not recommended; {would_decide}"
 
 
 def cut_short(reason: str) -> str:

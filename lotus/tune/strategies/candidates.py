@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from lotus.settings.space import PARAMETERS, TORCH_PREFETCH, Setting
+from lotus.settings.space import TORCH_PREFETCH, Setting
 from lotus.tune.strategies.problem import Problem
 
 
@@ -55,9 +55,9 @@ class CandidateSettings:
             larger = []
         gone = {failed, *larger} - set(worked)
         self.left = [setting for setting in self.left if setting not in gone]
-        self.left_out[words(failed)] = why
+        self.left_out[failed.words()] = why
         if larger:
-            self.left_out[f"{len(larger)} settings that need at least {words(failed)}"] = (
+            self.left_out[f"{len(larger)} settings that need at least {failed.words()}"] = (
                 "as that failed"
             )
 
@@ -89,24 +89,10 @@ class CandidateSettings:
         if equal:
             self.left_out[f"{equal} settings"] = "they make the same loader as others of the space"
         for why, settings in refused.items():
-            first = words(min(settings))
+            first = min(settings).words()
             more = f" and {len(settings) - 1} more" if len(settings) > 1 else ""
             self.left_out[first + more] = why
         return sorted(distinct)
-
-
-def words(setting: Setting) -> str:
-    """Describe a setting: "4 workers, prefetch 2, pin_memory"."""
-    parts = [f"{setting.num_workers} workers" if setting.num_workers != 1 else "1 worker"]
-    if setting.num_workers:
-        parts.append(f"prefetch {setting.prefetch_factor or TORCH_PREFETCH}")
-    for name in PARAMETERS[2:]:
-        value = getattr(setting, name)
-        if value is True:
-            parts.append(name)
-        elif value not in (False, None) or (value is False and name == "in_order"):
-            parts.append(f"{name} {value}")
-    return ", ".join(parts)
 
 
 def _prefetches(values: Iterable[int | None]) -> list[int]:

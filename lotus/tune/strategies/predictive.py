@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from lotus.common.statistics import Z95
 from lotus.settings.space import TORCH_PREFETCH, Measurement, Setting
-from lotus.tune.strategies.candidates import CandidateSettings, words
+from lotus.tune.strategies.candidates import CandidateSettings
 from lotus.tune.strategies.equivalent_settings import both
 from lotus.tune.strategies.known_rate import KnownRate
 from lotus.tune.strategies.observations import Observations
@@ -106,8 +106,11 @@ class Lotus:
         )
 
     def reason(self) -> str:
-        """Explain the last answer of `ask`."""
-        return self._reason
+        """Explain the last answer of `ask`; after its end, with the leader of all trials so far."""
+        estimate = self._expected() if self._done else None
+        if estimate is None:
+            return self._reason
+        return self._reason.format(leader=self._leader(estimate).words())
 
     def ruled_out(self) -> list[tuple[str, str]]:
         """Return (what was not tried, or not again, and why)."""
@@ -168,7 +171,7 @@ class Lotus:
             if any(gains.values()):
                 break
         if not gains:
-            return None, f"the budget is spent; the best in trials: {words(leader)}"
+            return None, "the budget is spent; the best in trials: {leader}"
         setting = max(gains, key=lambda candidate: gains[candidate])
         if not gains[setting]:
             return self._cheaper(
@@ -202,9 +205,9 @@ class Lotus:
             and not self._was_tried(setting)
         ]
         if as_fast:
-            why = f"predicted to be as fast as {words(leader)} at less cost"
+            why = f"predicted to be as fast as {leader.words()} at less cost"
             return min(as_fast, key=cost), why
-        return None, f"no other setting promises to be faster than {words(leader)} in trials"
+        return None, "no other setting promises to be faster than {leader} in trials"
 
     def _was_tried(self, setting: Setting) -> bool:
         """Return True if the rate of a setting was measured, or computed from its twin's."""
@@ -264,11 +267,11 @@ class Lotus:
         more = float(estimate.mean[place] - estimate.mean[first])
         high = more + 2 * estimate.difference_error(place, first)
         gain, most = math.expm1(min(more, 5.0)), math.expm1(min(high, 5.0))
-        than = f"than {words(leader)}, the best so far"
+        than = f"than {leader.words()}, the best so far"
         if gain >= ALIKE:
             return f"predicted to be {gain:.0%} faster {than}"
         if most < ALIKE:
-            return f"it may be as fast as {words(leader)}, the best so far"
+            return f"it may be as fast as {leader.words()}, the best so far"
         return f"it may be up to {most:.0%} faster {than}"
 
     def _prune(self) -> None:
@@ -288,5 +291,5 @@ class Lotus:
         slow = [high for high in highs if high < 0]
         if slow:
             self._candidates.left_out[f"{len(slow)} settings that were not tried"] = (
-                f"predicted to reach at most {math.exp(max(slow)):.0%} of {words(leader)}"
+                f"predicted to reach at most {math.exp(max(slow)):.0%} of {leader.words()}"
             )

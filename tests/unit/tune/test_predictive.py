@@ -274,6 +274,17 @@ def test_when_everything_fails_it_ends_without_a_best() -> None:
     assert "worked" in strategy.reason()
 
 
+def test_a_trial_after_the_end_may_change_which_was_the_best() -> None:
+    strategy = Lotus(Problem(Space((0, 2), (2,)), Setting(0), 2, budget_s=1.0))
+    own = strategy.ask()
+    assert own is not None
+    strategy.tell(Measurement(own, 10.0, 9.5, 10.5, 1.0))
+    assert strategy.ask() is None
+    assert strategy.reason() == "the budget is spent; the best in trials: no workers"
+    strategy.tell(Measurement(Setting(2), 26.0, 25.0, 27.0, 1.0))
+    assert strategy.reason() == "the budget is spent; the best in trials: 2 workers x prefetch 2"
+
+
 def test_what_is_close_is_measured_again_in_turn_until_it_is_told_apart() -> None:
     """Two settings, the larger one 6 % faster, 4 % of noise, which one block often hides."""
     wins = blocks = 0

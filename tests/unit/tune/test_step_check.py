@@ -331,7 +331,7 @@ def test_no_more_time_is_spent_where_rounds_differ_too_much_to_tell(
     text = result.explain()
     assert ("rounds differ too much to tell; " in text) != told
     assert ("95 % interval" in text) == told
-    assert ("a longer epoch or a longer --check would decide" in text) == told
+    assert ("next: more time: lotus tune " in text) == told
     again = Erratic(parts)
     undecided = check(
         result_of(again, speedup=None, benefit=False), again, 20.0, clock=again.clock
