@@ -24,7 +24,13 @@ from lotus.analysis.verdict.account import account
 from lotus.analysis.verdict.loop_time.batch_making import core_shared
 from lotus.compare import measures, next_step, uncertainty
 from lotus.compare.cpu_pair import CpuPair, cpu_pair
-from lotus.compare.differences import Fact, loader_facts, other_machine, run_facts
+from lotus.compare.differences import (
+    Fact,
+    loader_facts,
+    of_other_programs,
+    other_machine,
+    run_facts,
+)
 from lotus.compare.measures import MeasureLine
 from lotus.compare.pairing import (
     PairedOperations,
@@ -44,6 +50,7 @@ ONE_RUN = (
     "alternate three or more runs of each and compare them as: lotus compare A1,A2,A3 B1,B2,B3"
 )
 MOST_LOADERS = 8
+NOT_COMPARABLE = "not comparable"  # kind of a verdict
 PartialsOf = Callable[[Any], Partials]  # of a run: reads its pieces
 _POINTS = 200  # points of throughput over batches
 _MOST_FOR_CAUSES = 2000  # operations, as a table of batches x operations must fit in memory
@@ -157,7 +164,7 @@ def compare(
                     a,
                     b,
                     setting,
-                    ComparisonVerdict("not comparable", why),
+                    ComparisonVerdict(NOT_COMPARABLE, why),
                     facts,
                     lines,
                     [],
@@ -174,7 +181,7 @@ def compare(
         verdict = loaders[0].verdict
     else:
         verdict = ComparisonVerdict(
-            "not comparable", "not comparable: the two sides have no loader in common"
+            NOT_COMPARABLE, "not comparable: the two sides have no loader in common"
         )
     lines = measures.of_runs(a.runs, b.runs)
     return Comparison(a, b, setting, verdict, facts, lines, loaders, unmatched, notes)
@@ -259,8 +266,9 @@ def _loader(
         chosen.labels,
         cpus,
     )
-    lines = _corrected(lines)
-    verdict = _verdict(lines, a, b, same, notes, setting)
+    verdict = _verdict(lines, a, b, same, notes, setting, facts)
+    if verdict.kind != NOT_COMPARABLE:  # else no line is better or worse
+        lines = _corrected(lines)
     per_sample = [float(side_totals("operations:made")[0]) for side_totals in sums]
     unlisted, added, removed = chosen.tables(per_sample)
     return LoaderComparison(
@@ -334,7 +342,13 @@ def _corrected(lines: list[MeasureLine]) -> list[MeasureLine]:
 
 
 def _verdict(
-    lines: Sequence[MeasureLine], a: Side, b: Side, same: bool, notes: list[str], setting: str
+    lines: Sequence[MeasureLine],
+    a: Side,
+    b: Side,
+    same: bool,
+    notes: list[str],
+    setting: str,
+    facts: Sequence[Fact],
 ) -> ComparisonVerdict:
     line = next((line for line in lines if line.id == measures.THROUGHPUT), None)
     if same:
@@ -342,8 +356,11 @@ def _verdict(
         return ComparisonVerdict("same run", text)
     if line is None or not (line.a > 0 and line.b > 0):
         text = "not comparable: a loop took no time, or its batches have no samples"
-        return ComparisonVerdict("not comparable", text)
+        return ComparisonVerdict(NOT_COMPARABLE, text)
     gap = line.difference
+    if of_other_programs(a.runs, b.runs, facts):
+        text = f"{a.letter} and {b.letter} run different commands; their speeds are not comparable"
+        return ComparisonVerdict(NOT_COMPARABLE, text)
     elsewhere = other_machine(run_facts(a.runs, b.runs))
     if not gap.has_interval or next_step.unclear(gap):
         return _unknown(gap, a, b, elsewhere, setting)

@@ -9,6 +9,7 @@ import numpy as np
 
 from lotus.analysis.common.columns import integer, number, total
 from lotus.analysis.common.scope import RunLike, Scope, table
+from lotus.format.run_directory import script_name
 
 MACHINE, VERSIONS, COMMAND, RECORDING = "machine", "versions", "command", "recording"
 SETTINGS, DATA, CIRCUMSTANCES = "loader settings", "data", "circumstances"
@@ -44,6 +45,23 @@ def loader_facts(a: Sequence[Scope], b: Sequence[Scope]) -> list[Fact]:
 def other_machine(facts: Sequence[Fact]) -> bool:
     """Return True if the two sides ran on different machines, or on different parts of one."""
     return any(fact.kind == MACHINE and fact.what != "kernel" for fact in facts)
+
+
+def of_other_programs(
+    a: Sequence[RunLike], b: Sequence[RunLike], of_loader: Sequence[Fact]
+) -> bool:
+    """Return True if the sides ran different programs on different data sets.
+
+    Two versions of a program, in files of different names, have the same data.
+    """
+    data = {fact.what for fact in of_loader if fact.kind == DATA}
+    mine, theirs = ({_program(run) for run in side} for side in (a, b))
+    return not mine & theirs and bool(data & {"dataset", "dataset length"})
+
+
+def _program(run: RunLike) -> str:
+    words = run.manifest.get("command")
+    return script_name([str(word) for word in words]) if isinstance(words, list) and words else ""
 
 
 _Facts = Mapping[tuple[str, str], Any]

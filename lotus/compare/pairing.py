@@ -138,10 +138,12 @@ class SideOperations:
     counted: list[tuple[str, str]]
     events: list[str]
     turned: list[str] = field(default_factory=list)  # of groups that took turns by batch
+    recorded: bool = True  # the level of a run has operations
 
     @staticmethod
     def of(loops: Sequence[Scope], runs: Sequence[RunLike]) -> "SideOperations":
         times = [operation_times(loop) for loop in loops]
+        level = any(str(run.manifest.get("level", "op")).startswith("op") for run in runs)
         operations = times[0]
         for other in times[1:]:
             operations = operations.add(other, fill_value=0.0)
@@ -150,7 +152,7 @@ class SideOperations:
         partial: set[str] = set()
         for index, rows in enumerate(counter_rows(runs, loops)):
             if not len(rows):
-                return SideOperations(operations, [], [])
+                return SideOperations(operations, [], [], recorded=level)
             sums = counter_table(rows, "generic")
             mine = list(zip(sums["kind"].astype(str), sums["operation"].astype(str), strict=True))
             # If groups took turns, an operation may have no batch with one of them.
@@ -163,7 +165,8 @@ class SideOperations:
             counted = mine if index == 0 else [pair for pair in counted if pair in of_run]
             events = names if index == 0 else [event for event in events if event in names]
         some = [event for event in events if event in partial]
-        return SideOperations(operations.sort_values(ascending=False), counted, events, some)
+        largest_first = operations.sort_values(ascending=False)
+        return SideOperations(largest_first, counted, events, some, level)
 
 
 class PairedOperations:
@@ -186,8 +189,12 @@ class PairedOperations:
         self.pairs = [pairs[place] for place in order]
         self.a, self.b = left_ns, right_ns
         if bool(len(left_ns)) != bool(len(right_ns)):
-            letter = letters[1] if len(left_ns) else letters[0]
-            notes.append(f"no operations were recorded in {letter}: see its --level")
+            letter, side = (letters[1], b) if len(left_ns) else (letters[0], a)
+            notes.append(
+                f"the data set of {letter} has no operations that lotus records"
+                if side.recorded
+                else f"no operations were recorded in {letter}: see its --level"
+            )
         events = [name for name in a.events if name in b.events]
         known = set(b.counted)
         counted = [name for name in a.counted if name in known][:_MOST_COUNTED]

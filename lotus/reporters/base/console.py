@@ -1,5 +1,6 @@
 """Tables and paragraphs on a terminal, for all reporters."""
 
+import itertools
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -53,12 +54,14 @@ def print_table(
     rows: Iterable[Sequence[str]],
     names_in: Collection[int] = (),
     spare: Sequence[str] = (),
+    wrap_labels: bool = False,
 ) -> None:
     """Print rows under a title; nothing if there are none.
 
     names_in: the columns of names, which remain distinct when they are shortened. Pass full names:
     they are shortened only here. spare: titles of columns that are left out, in this order, as far
-    as the table is too wide for the console.
+    as the table is too wide for the console. wrap_labels: texts of the first column that are too
+    long for it go on in the next line.
     """
     from rich.cells import cell_len
     from rich.text import Text
@@ -94,6 +97,11 @@ def print_table(
         cells = [_ended(cell, widths[k]) if flexible[k] else cell for k, cell in enumerate(row)]
         if place:
             cells = [cut[k][place - 1] if k in cut else cell for k, cell in enumerate(cells)]
+        labels: list[str] = []
+        if place and wrap_labels and flexible[0] and last and cell_len(row[0]) > widths[0]:
+            whole = textwrap.wrap(row[0], widths[0], break_long_words=False)
+            if max(map(cell_len, whole)) <= widths[0]:  # a label of words goes on below
+                cells[0], *labels = whole
         continued: list[str] = []
         if flexible[last] and last not in cut and cell_len(row[last]) > widths[last]:
             # The last column may continue below.
@@ -106,8 +114,12 @@ def print_table(
             if isinstance(cell, GreyCell):
                 grey.append((len(line), len(line) + len(space + cell)))
             line += (space + cell if justify == RIGHT else cell + space) + " " * gap
-        indent = " " * (INDENT + sum(widths[:last]) + gap * last)
-        for shown in (line, *(indent + rest for rest in continued)):
+        indent = INDENT + sum(widths[:last]) + gap * last
+        below = [
+            (" " * INDENT + label).ljust(indent) + rest
+            for label, rest in itertools.zip_longest(labels, continued, fillvalue="")
+        ]
+        for shown in (line, *below):
             text = Text(shown.rstrip(), style="dim" if row is names else "")
             for first, end in grey if shown is line else ():
                 text.stylize("dim", first, end)

@@ -22,7 +22,13 @@ from lotus.common.formatting import (
     size,
 )
 from lotus.common.version import __version__
-from lotus.compare.comparison import Comparison, ComparisonVerdict, LoaderComparison, Side
+from lotus.compare.comparison import (
+    NOT_COMPARABLE,
+    Comparison,
+    ComparisonVerdict,
+    LoaderComparison,
+    Side,
+)
 from lotus.compare.differences import Fact
 from lotus.compare.gate import RegressionGate
 from lotus.compare.measures import (
@@ -260,14 +266,16 @@ def _lines(console: "Console", loader: LoaderComparison, comparison: Comparison)
                 (loader.added, comparison.b.letter),
             ):
                 _only(console, table, letter)
-    console.print()
-    print_paragraph(console, "", MARKS)
+    comparable = loader.verdict.kind != NOT_COMPARABLE
+    if comparable:
+        console.print()
+        print_paragraph(console, "", MARKS)
     rows = [
         [
             plain(operation_name(row["name"])),
             share(row["a"]),
             share(row["b"]),
-            f"{row['b'] - row['a']:+.1%}",
+            f"{100 * (row['b'] - row['a']):+.1f} pt",
         ]
         for row in rows_of(loader.causes.head(8))
     ]
@@ -275,9 +283,11 @@ def _lines(console: "Console", loader: LoaderComparison, comparison: Comparison)
         ("", LEFT),
         (comparison.a.letter, RIGHT),
         (comparison.b.letter, RIGHT),
-        ("points", RIGHT),
+        ("change", RIGHT),
     ]
-    print_table(console, "What the loop's time is spent on (first runs)", columns, rows)
+    print_table(
+        console, "What the loop's time is spent on (first runs)", columns, rows, wrap_labels=True
+    )
 
 
 def _only(console: "Console", table: Any, letter: str) -> None:
@@ -307,7 +317,8 @@ def _table(
     columns = [("", LEFT), (comparison.a.letter, RIGHT), (comparison.b.letter, RIGHT)]
     columns += [("change", RIGHT), ("95 % interval", RIGHT), ("", LEFT)]
     rows = [[plain(row[0]), *row[1:]] for row in rows]
-    print_table(console, title, columns, rows, names_in=(0,) if of_names else ())
+    names_in = (0,) if of_names else ()
+    print_table(console, title, columns, rows, names_in=names_in, wrap_labels=not of_names)
     omitted += len(lines) - len(visible)
     if omitted:
         console.print(f"  and {omitted:,} more: see --json", style="dim")

@@ -36,7 +36,7 @@ _METRICS = {
 def write(console: "Console", counters: CounterSummary) -> None:
     """Print the tables and what is not in them."""
     for title, (headings, rows) in tables(counters):
-        print_table(console, title, headings, rows)
+        print_table(console, title, headings, rows, wrap_labels=True)
     for line in lines(counters):
         print_paragraph(console, "", line)
 

@@ -160,10 +160,10 @@ def _loop(console: "Console", loop: LoopSummary) -> None:
         rest = rest_of(causes)
         rows += [[rest.title, share(rest.share), ""]] if rest else []
         headings = [("", LEFT), ("of loop", RIGHT), ("95% interval", RIGHT)]
-        print_table(console, "What the loop's time is spent on", headings, rows)
+        print_table(console, "What the loop's time is spent on", headings, rows, wrap_labels=True)
     if loop.places is not None:
         headings, rows = place_cells(loop.places)
-        print_table(console, "Where the threads stand", headings, rows)
+        print_table(console, "Where the threads stand", headings, rows, wrap_labels=True)
         return
     headings, rows = operation_cells(loop)
     print_table(console, "Operations (share: of the making of batches)", headings, rows, (0,))

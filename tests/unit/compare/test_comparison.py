@@ -350,11 +350,32 @@ def test_zero_durations_and_lost_records_are_borne() -> None:
     json.loads(json.dumps(reporter.document([comparison])), parse_constant=pytest.fail)
 
 
+def test_nothing_is_better_or_worse_between_programs_on_other_data() -> None:
+    a, b = recorded(1), recorded(2, 1.3)
+    for run, name in ((a, "pictures"), (b, "words")):
+        run.manifest["command"] = ["python", f"{name}.py"]
+    assert held(a, b).verdict.kind == "slower"  # two versions of a program
+    b.loaders["dataset"] = "Words"
+    comparison = held(a, b)
+    assert comparison.verdict.kind == "not comparable"
+    text = shown(comparison)
+    assert "A and B run different commands; their speeds are not comparable" in text
+    assert not any(line.different for line in comparison.loaders[0].lines)
+    assert "worse" not in text
+    b.manifest["command"] = a.manifest["command"]
+    assert held(a, b).verdict.kind == "slower"
+
+
 def test_levels_that_differ_are_told() -> None:
     a, b = recorded(1), recorded(2)
     b.ops, b.samples = b.ops.iloc[:0], b.samples.iloc[:0]
+    b.manifest["level"] = "batch"
     comparison = held(a, b)
-    assert "no operations were recorded in B" in shown(comparison)
+    assert "no operations were recorded in B: see its --level" in shown(comparison)
+    b.manifest["level"] = "op"
+    without = " ".join(shown(held(a, b)).split())
+    assert "the data set of B has no operations that lotus records" in without
+    assert "--level" not in without
     assert comparison.line("throughput") is not None
     assert comparison.line("operation:Loader") is None
 

@@ -54,6 +54,14 @@ def test_a_name_is_shortened_between_words() -> None:
     assert lines(22, columns, rows)[3] == "  (rest of…      12.3%"
 
 
+def test_a_label_goes_on_in_the_next_line_where_that_is_wanted() -> None:
+    rows = [["(rest of fetch and more)", "12.3%", "worse"]]
+    file = io.StringIO()
+    columns = [("", LEFT), ("share", RIGHT), ("", LEFT)]
+    print_table(Console(file=file, width=31), "T", columns, rows, wrap_labels=True)
+    assert file.getvalue().splitlines()[3:] == ["  (rest of fetch  12.3%  worse", "  and more)"]
+
+
 def test_gaps_go_before_a_line_gets_longer() -> None:
     columns = [("name", LEFT), ("a", RIGHT), ("b", RIGHT)]
     assert lines(20, columns, [["Loader", "12345", "123"]])[3] == "  Loader  12345  123"
