@@ -41,6 +41,7 @@ from lotus.common import redaction
 from lotus.common.formatting import command
 
 UNKNOWN_PROGRAM = "COMMAND"
+_OF_PROGRAM = f"-- {UNKNOWN_PROGRAM}"  # in advice
 # A data set that makes loaders of its own may make thousands.
 MOST_LOADERS = 32
 _LONG_NS = 1e9
@@ -116,10 +117,18 @@ class Summary:
         """The verdict on the first loader, unless more time is spent outside of all loops."""
         if not self.loaders:
             return None
-        judged = self.loaders[0].verdict
+        judged = self._with_program(self.loaders[0].verdict)
         program, lines = f"-- {self.program}", self.hot_in_pauses
         waits = len(self.open_waits) > 0
         return with_outside(judged, self.time, program, lines, self.no_stacks, waits)
+
+    def _with_program(self, judged: Verdict) -> Verdict:
+        """Return the verdict with the program in the commands of its advice."""
+        causes = [
+            replace(cause, advice=cause.advice.replace(_OF_PROGRAM, f"-- {self.program}"))
+            for cause in judged.causes
+        ]
+        return replace(judged, causes=causes)
 
     @property
     def program(self) -> str:

@@ -82,7 +82,8 @@ def _fuller(summary: Summary, room: _Room, most: int) -> list[str]:
     best: list[str] = []
     for name in ("bars", "causes"):
         for count in range(getattr(room, name) + 1, getattr(_ROOMS[0], name) + 1):
-            larger = dataclasses.replace(room, **{name: count})
+            more: dict[str, Any] = {name: count}
+            larger = dataclasses.replace(room, **more)
             result = _lines(summary, larger)
             if not _fits(result, most):
                 break
@@ -152,7 +153,8 @@ def _verdict(summary: Summary, judged: Verdict, room: _Room) -> list[str]:
     for number, words in later[: room.later_steps]:
         result += _wrap(f"step {number}, {plain(words)}")
     if left := len(later[room.later_steps :]):
-        result.append(f"{plural(left, 'more step')} for other causes: see the report")
+        steps = "1 more step, for another cause" if left == 1 else f"{left} more steps, for others"
+        result.append(f"{steps}: lotus report shows {'it' if left == 1 else 'them'}")
     return result
 
 
@@ -190,6 +192,8 @@ def _next_step(summary: Summary, first: Cause) -> list[str]:
     result += _wrap(f"expected: {expected}") if expected else []
     setting = first.remedy.setting or first.remedy.environment
     result += [f"{'try it' if setting else 'after that'}: {command}"] if command else []
+    others = trial.alternatives_command(summary)
+    result += [f"other implementations of it: {others}"] if others else []
     return result
 
 
@@ -213,7 +217,7 @@ def _rates(loader: LoaderSummary, gains: bool) -> list[str]:
     times = loader.times
     loop = times["loop_ns"] / max(len(loader.scope.ranks), 1)
     limits = [
-        f"{who} alone {amount(times[name])}"
+        f"{who} alone {amount(times[name])}/s"
         for who, name in (
             ("the steps", "step_limit_samples_per_s"),
             ("the making of batches", "input_limit_samples_per_s"),

@@ -276,3 +276,5 @@ def _footer(console: "Console", summary: Summary) -> None:
     console.print("\nterms: docs/glossary.md in the source of lotus", style="dim")
     if following:
         console.print(f"next: {following}", soft_wrap=True)
+    if others := trial.alternatives_command(summary):
+        console.print(f"other implementations of the first cause: {others}", soft_wrap=True)

@@ -3,10 +3,12 @@
 import os
 import shlex
 
+from lotus.advise.known_operations import has_alternatives
 from lotus.analysis.summary import UNKNOWN_PROGRAM, LoaderSummary, Summary
 from lotus.analysis.verdict.advice.remedy import PERSISTENT, PINNED, PREFETCH, WORKERS, Remedy
 from lotus.analysis.verdict.causes.outside import OUTSIDE
 from lotus.analysis.verdict.causes.threads import AFFINITY, OTHERS
+from lotus.analysis.verdict.causes.work import OPERATION
 from lotus.analysis.verdict.verdict import Cause
 from lotus.common import tunable_loop
 from lotus.common.formatting import factor, plain
@@ -77,6 +79,25 @@ def trial_command(summary: Summary) -> str:
     return f"{folder}{before}{verbs} -- {program}{after}"
 
 
+def alternatives_command(summary: Summary) -> str:
+    """Return the command that measures other implementations of what the first cause is.
+
+    "" where none is known, or where a setting is to be tried first.
+    """
+    judged = summary.verdict
+    command = trial_command(summary)
+    if judged is None or not command or " -- " not in command:
+        return ""
+    first = summary.loaders[0].verdict.causes[0]
+    if first.kind != OPERATION.kind or first.remedy.setting or first.remedy.environment:
+        return ""
+    if not has_alternatives(first.title):
+        return ""
+    program = summary.program
+    folder = _in_folder(summary.manifest.get("cwd")) if program != UNKNOWN_PROGRAM else ""
+    return f"{folder}lotus advise -- {program}"
+
+
 def _verbs(summary: Summary, loader: LoaderSummary, cause: Cause) -> tuple[str, str]:
     """Return the verb with its options, and the environment variables to put before it."""
     remedy = cause.remedy
@@ -89,7 +110,8 @@ def _verbs(summary: Summary, loader: LoaderSummary, cause: Cause) -> tuple[str, 
     of = f" --loader {loader.scope.loader}" if len(summary.loaders) > 1 else ""
     (name, value), *_ = remedy.setting.items()
     if name in _SWITCHED:
-        return f"lotus sweep{of} {_SWITCHED[name]} on,off --repeat 2", ""
+        workers = f" --workers {loader.scope.num_workers}"
+        return f"lotus sweep{of}{workers} {_SWITCHED[name]} on,off --repeat 2", ""
     if not tunable_loop.too_short(summary.loaders[0].longest_epoch_s):
         return f"lotus tune{of}", ""
     now = loader.scope.num_workers if name == WORKERS else loader.scope.settings.get(name) or 2

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from lotus.advise.known_operations import KNOWN, has_alternatives
 from lotus.analysis.replay.gain_prediction import Prediction
 from lotus.analysis.summary import Summary, summarise
 from lotus.analysis.verdict.advice.remedy import CODE, Remedy
-from lotus.common.formatting import factor
+from lotus.common.formatting import factor, operation_name
+from lotus.inside.common import alternative_files
 from lotus.reporters.run import short_report, trial
 from tests.unit.simulated import Plan
 
@@ -41,7 +43,8 @@ def test_a_stateful_loader_is_set_in_the_code_and_measured_again() -> None:
 
 def test_workers_that_are_kept_are_tried_by_a_sweep() -> None:
     starting = {"operations": {"Read": 1.0}, "spawn": 400.0, "batches": 20, "epochs": 6}
-    assert command(**starting) == "lotus sweep --persistent on,off --repeat 2 -- python train.py"
+    text = "lotus sweep --workers 2 --persistent on,off --repeat 2 -- python train.py"
+    assert command(**starting) == text
 
 
 def test_a_change_of_code_is_measured_by_another_trace() -> None:
@@ -65,6 +68,28 @@ def test_the_end_of_a_trace_has_the_gain_and_the_command() -> None:
     lines = short_report.lines(summary(workers=1))
     assert any(line.startswith("expected: ") and "times as fast" in line for line in lines)
     assert "try it: lotus tune -- python train.py" in lines
+
+
+def test_other_implementations_are_offered_where_some_are_known() -> None:
+    far = {"workers": 0, "step": 1.0, "cores": 2}
+    resize = summary(operations={"Resize": 50.0}, **far)
+    assert resize.loaders[0].verdict.causes[0].advice.startswith("Make Resize cheaper")
+    shown = "\n".join(short_report.lines(resize))
+    if resize.loaders[0].verdict.causes[0].remedy.setting:
+        assert trial.alternatives_command(resize) == ""
+    else:
+        assert "other implementations of it: lotus advise -- python train.py" in shown
+    assert trial.alternatives_command(summary(operations={"Blur": 50.0}, **far)) == ""
+
+
+def test_operations_with_alternatives_are_those_of_the_files() -> None:
+    texts = "".join(part.decode() for part in alternative_files.code(alternative_files.names()))
+    for name in KNOWN:
+        assert name == "Loader" or f'"{name}"' in texts or f".{name}" in texts
+    for title in ("Resize", "Compose/Resize", "Resize (waits)", "ToTensor, most of it copy"):
+        assert has_alternatives(title)
+    assert has_alternatives(operation_name("Loader"))
+    assert not has_alternatives("ResizeMine")
 
 
 def test_the_causes_at_the_end_of_a_trace_add_up() -> None:

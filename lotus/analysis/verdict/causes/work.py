@@ -282,11 +282,12 @@ def _against_waiting(charge: Charge, circumstances: Circumstances) -> Advice | N
 def _against_computing(charge: Charge, circumstances: Circumstances) -> Advice:
     advised, place = worker_advice(circumstances), _own_place(charge, circumstances)
     workers, kept = so_many_workers(advised, circumstances), against_new_memory(charge)
+    it = operation_name(charge.name) if charge.kind == OPERATION.kind else "it"
     if not advised.advised or _dwarfs_the_cores(charge, circumstances):
-        first = workers.after(f"{kept.text}Make it cheaper{_ahead(charge)} ").or_code(place)
+        first = workers.after(f"{kept.text}Make {it} cheaper{_ahead(charge)} ").or_code(place)
         tried = {} if workers.remedy.setting else kept.remedy.environment
         return replace(first, remedy=replace(first.remedy, environment=tried))
-    return workers.after(kept.text).before(f" Or make it cheaper{_ahead(charge)}").or_code(place)
+    return workers.after(kept.text).before(f" Or make {it} cheaper{_ahead(charge)}").or_code(place)
 
 
 def _own_place(charge: Charge, circumstances: Circumstances) -> str:
@@ -385,7 +386,7 @@ def _against_dataset(charge: Charge, circumstances: Circumstances) -> Advice:
     if circumstances.level == "sample":
         return _record_operations(circumstances)
     first = f"{circumstances.stacks_fix}; then " if circumstances.stacks_fix else ""
-    look = f" To see its functions: {first}lotus trace --py-spy, then lotus map."
+    look = f" To see its functions: {first}lotus trace --py-spy -- COMMAND, then lotus map."
     if circumstances.hot:
         chain = " > ".join(map(str, _shown(circumstances.hot)))
         look = f" {circumstances.hot[-1].share:.0%} of its stack samples were in {chain}."

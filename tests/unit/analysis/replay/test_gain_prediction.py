@@ -95,7 +95,7 @@ def test_where_epochs_are_short_the_work_comes_before_the_workers() -> None:
     plan = {"operations": {"Read": 20.0}, "step": 20.0, "batches": 12, "epochs": 4}
     causes = verdict(scopes(loop(**plan, workers=2, iter=400.0))[0]).causes
     (read,) = (cause for cause in causes if cause.kind == "operation")
-    assert read.advice.startswith("Make it cheaper")
+    assert read.advice.startswith("Make Read cheaper")
     assert read.advice.endswith("starting more workers takes longer than it saves.")
     assert not read.remedy.setting
 
@@ -150,7 +150,7 @@ def test_workers_that_may_cost_more_than_they_save_are_no_step() -> None:
     assert expected.low < 1 < expected.gain
     cause = first(run)
     assert cause.remedy == CODE
-    assert cause.advice.startswith("Make it cheaper, or do it once, ahead of time. The main")
+    assert cause.advice.startswith("Make Read cheaper, or do it once, ahead of time. The main")
     assert "workers are not shown to help: `lotus tune` measures it." in cause.advice
     plan |= {"operations": {"Read": 0.3}, "step": 1.2, "batches": 20}
     cause = first(loop(**plan))

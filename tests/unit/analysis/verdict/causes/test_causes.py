@@ -394,7 +394,7 @@ def test_lotus_s_own_work_is_no_part_of_the_training_step() -> None:
 def test_what_no_number_of_cores_makes_up_for_is_to_be_made_cheaper_first() -> None:
     plan = Plan(workers=0, operations={"Slow": 50.0}, step=1.0, cores=2)
     advice = judged(plan.run()).causes[0].advice
-    assert advice.startswith("Make it cheaper, or do it once, ahead of time.")
+    assert advice.startswith("Make Slow cheaper, or do it once, ahead of time.")
     loader = "The loader: train.py:31."
     assert advice.endswith(f"set num_workers=2 to make batches in parallel. {loader}")
     little = dataclasses.replace(plan, operations={"Slow": 5.0}, step=20.0)
