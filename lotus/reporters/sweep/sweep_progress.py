@@ -90,4 +90,8 @@ def conclude(summary: SweepSummary) -> None:
 
 
 def _time(seconds: float) -> str:
-    return duration(max(seconds, 0.0) * 1e9)
+    """Format seconds; a minute and more as minutes, so that what is left reads alike throughout."""
+    seconds = max(seconds, 0.0)
+    if not 59.5 <= seconds < 600:
+        return duration(seconds * 1e9)
+    return "{} min {:02} s".format(*divmod(round(seconds), 60))

@@ -32,6 +32,7 @@ from lotus.reporters.base.console import LEFT, RIGHT, print_paragraph, print_tab
 from lotus.sweep.knee import Knee
 from lotus.sweep.run_numbers import OPERATION_MEASURES
 from lotus.sweep.sweep_summary import Series, SweepSummary
+from lotus.sweep.switched import Switch, switches
 
 if TYPE_CHECKING:  # rich is imported when there is something to print
     from rich.console import Console
@@ -46,6 +47,7 @@ _PARAMETERS = {
     "persistent_workers": "persistent",
     "start_method": "start",
 }
+_SWITCHES = {"pin_memory": "Pinned memory", "persistent_workers": "Persistent workers"}
 _HOST = ("host", "cpu", "memory_bytes", "kernel", "lotus", "torch", "seed", "level", "counters")
 
 
@@ -62,6 +64,9 @@ def write(console: "Console", summary: SweepSummary) -> None:
     _failed(console, summary)
     for note in summary.notes:
         print_paragraph(console, "note", plain(note))
+    if summary.pending:
+        again = command(["lotus", "sweep", "--resume", summary.path])
+        console.print(f"\nnext: {again}", soft_wrap=True)
 
 
 def heading_lines(summary: SweepSummary) -> list[str]:
@@ -100,7 +105,22 @@ def sentences(summary: SweepSummary) -> list[str]:
             texts.append(missing)
             missing = ""
         texts += [plain(name + limit.text) for limit in series.limits]
-    return texts
+    return [*map(_switch_text, switches(summary)), *texts]
+
+
+def _switch_text(switch: Switch) -> str:
+    """Return which side of a switch is faster, and by how much."""
+    what, shown = _SWITCHES[switch.name], switch.speedup
+    faster, other = ("on", "off") if switch.on else ("off", "on")
+    times = f"{shown.mean:.3g} times as fast"
+    if shown.pairs < 2:
+        why = f"{times} in the one round of both, which is too few to be sure"
+        return f"{what}, {switch.others}: {faster} was {why}."
+    spread = f"95 % interval {shown.low:.3g} to {shown.high:.3g}, {shown.pairs} rounds"
+    if shown.is_significant:
+        return f"{what}, {switch.others}: {faster} is {times} as {other} ({spread})."
+    neither = f"neither is shown to be faster ({faster}: {times}; {spread})"
+    return f"{what}, {switch.others}: {neither}."
 
 
 def _not_compared(summary: SweepSummary) -> str:
@@ -164,10 +184,15 @@ def _settings(console: "Console", summary: SweepSummary) -> None:
         rows.append(cells)
     print_table(
         console,
-        "Settings (mean ± 95 % over repeats; < the knee; waits: also start-up)",
+        "Settings (mean ± 95 % over repeats)",
         columns,
         rows,
+        spare=("1st batch", "idle", "command"),
     )
+    marked = any(" <" in row[0] for row in rows)
+    enough = "<: as many workers as are enough; " if marked else ""
+    text = f"{enough}waits: of the loop's time, start-up included; idle: of the workers' time"
+    print_paragraph(console, "", text)
 
 
 def _names(summary: SweepSummary) -> list[str]:
@@ -198,14 +223,13 @@ def _mark(summary: SweepSummary, place: int) -> str:
 
 
 def _machine(console: "Console", summary: SweepSummary) -> None:
-    names = ("CPU a sample", "cores used", "queued", "off core", "read", "faults", "switches")
-    columns = [(name, RIGHT) for name in (*_names(summary), *names, "memory")]
+    names = ("CPU time", "cores", "no core", "waiting", "read", "faults", "switches", "memory")
+    columns = [(name, RIGHT) for name in (*_names(summary), *names)]
     hardware = [("IPC", "ipc", amount), ("front end", "frontend_bound", share),
                 ("back end", "backend_bound", share),
                 ("DRAM loads", "dram_loads_per_sample", big)]  # fmt: skip
     hardware = [pair for pair in hardware if pair[1] in summary.runs]
-    columns += [(name, RIGHT) for name, _, _ in hardware]
-    rows = []
+    rows, counted = [], []
     for place in range(len(summary.settings)):
 
         def mean(measure: str, place: int = place) -> float:
@@ -219,9 +243,20 @@ def _machine(console: "Console", summary: SweepSummary) -> None:
         ]
         cells += [size(mean("read_bytes")), amount(faults), amount(switches)]
         cells.append(size(mean("memory_bytes")))
-        cells += [say(mean(measure)) for _, measure, say in hardware]
         rows.append(cells)
-    print_table(console, "What fetching costs the machine", columns, rows)
+        counted.append([*_values(summary, place)])
+        counted[-1] += [say(mean(measure)) for _, measure, say in hardware]
+    spare = ("switches", "faults", "read")
+    print_table(console, "What fetching costs the machine", columns, rows, spare=spare)
+    print_paragraph(
+        console,
+        "",
+        "CPU time: of a sample; cores: used by fetching, of all; of the fetches' time, no core: "
+        "ready to run without one, waiting: for something else",
+    )
+    if hardware:
+        columns = [(name, RIGHT) for name in (*_names(summary), *(each[0] for each in hardware))]
+        print_table(console, "How fetching uses the CPU's pipeline", columns, counted)
 
 
 def _operations(console: "Console", summary: SweepSummary) -> None:

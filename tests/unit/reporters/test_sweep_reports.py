@@ -1,5 +1,6 @@
 """What is shown of a sweep: tables over repeats, words, the document and the page."""
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -100,6 +101,51 @@ def test_one_repeat_has_no_interval(tmp_path: Path) -> None:
     text = text_of(summary)
     assert "±" not in text.replace("mean ± 95 %", "")
     assert "No setting was run twice" in " ".join(text.split())
+
+
+def switched(folder: Path, factors: list[float], repeat: int) -> SweepSummary:
+    """A sweep of kept workers, on and off; `factors`: of on over off, by round."""
+    settings = [Setting(2, persistent_workers=True), Setting(2)]
+    whole = manifest(settings, repeat, ["num_workers", "persistent_workers"])
+    sweep_record.write(folder, whole)
+    rows = pd.DataFrame(
+        {"setting": place, "repeat": number, "samples_per_s": 100.0 * (1 if place else factor)}
+        for number, factor in enumerate(factors)
+        for place in (0, 1)
+    )
+    return built(sweep_record.load(folder), rows, pd.DataFrame(), ["Data"], [], settings)
+
+
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        ([1.5, 1.52, 1.48], "Persistent workers, 2 workers: on is 1.5 times as fast as off (95 %"),
+        ([0.5, 0.52, 0.48], "Persistent workers, 2 workers: off is 2 times as fast as on (95 %"),
+        ([1.2, 0.9, 1.0], "neither is shown to be faster (on: 1.03 times as fast; 95 % interval"),
+        ([1.5], "on was 1.5 times as fast in the one round of both, which is too few to be sure"),
+    ],
+)
+def test_of_a_switch_the_faster_side_comes_first(
+    factors: list[float], words: str, tmp_path: Path
+) -> None:
+    text = " ".join(text_of(switched(tmp_path, factors, len(factors))).split())
+    assert words in text
+
+
+def test_a_sweep_that_is_not_done_ends_with_how_to_go_on(tmp_path: Path) -> None:
+    summary = summary_of(tmp_path)
+    assert "--resume" not in text_of(summary)
+    rest = dataclasses.replace(summary, pending=2)
+    assert text_of(rest).rstrip().endswith(f"next: lotus sweep --resume {tmp_path}")
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_tables_of_a_sweep_fit_in_80_columns(counted: bool, tmp_path: Path) -> None:
+    file = io.StringIO()
+    summary = summary_of(tmp_path, counted=counted, prefetch=(1, 2))
+    reporter.write(plain_console(file, width=80), summary)
+    tables = file.getvalue().partition("\nSettings (")[2]
+    assert max(map(len, tables.splitlines())) <= 80
 
 
 def test_an_interval_of_a_share_ends_at_1(tmp_path: Path) -> None:
