@@ -13,6 +13,7 @@ from typing import cast
 
 import lotus.commands
 from lotus.commands.common.protocol import Command
+from lotus.commands.common.usage import UsageParser
 from lotus.common.errors import LotusError
 from lotus.common.interrupts import Interrupts
 from lotus.common.stderr import open_missing, say
@@ -184,7 +185,7 @@ def parser(names: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser of these files of lotus/commands/ (default: of all)."""
     wanted = _names() if names is None else names
     commands = [cast(Command, importlib.import_module(f"lotus.commands.{name}")) for name in wanted]
-    whole = argparse.ArgumentParser(
+    whole = UsageParser(
         prog="lotus",
         description="Shows where a PyTorch training's data loading spends its time.",
         epilog=_EPILOG,

@@ -39,7 +39,7 @@ see also: lotus trace, lotus run, lotus whatif --ranks, lotus tune
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_run(parser, "run directory of a job of several ranks")
+    options.add_run(parser, "run directory of a job of several ranks", optional=True)
     add = parser.add_argument
     add(
         "--strategy",
@@ -112,6 +112,8 @@ def run(args: argparse.Namespace) -> int:
                 f"{name} is for {strategy}, this is {args.strategy}; leave it out, or add "
                 f"--strategy {strategy}"
             )
+    if args.run_directory is None:
+        args.run_directory = options.newest_run(NAME)
     if args.output is not None:
         output.destination(args.output, overwrite=True)
     question = SplitOptions(

@@ -115,6 +115,7 @@ def _add_varied(parser: argparse.ArgumentParser) -> None:
         help="with workers that are kept between epochs, without, or both in turn (default: the "
         "program's)",
     )
+    add("--persistent-workers", dest="persistent", type=arguments.switches, help=argparse.SUPPRESS)
     add(
         "--start-method", type=arguments.words(START_METHODS), metavar="METHOD,...",
         help=f"how workers are started: {', '.join(START_METHODS)} (default: the program's)",

@@ -1,10 +1,12 @@
 """`lotus whatif`: replay a recorded run with other settings, on another machine."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from lotus.commands.common import arguments, options, output
 from lotus.common.errors import LotusError
+from lotus.common.formatting import plain
 from lotus.common.progress import progress
 
 NAME = "whatif"
@@ -42,6 +44,10 @@ _ONE_RANK_OPTIONS = (
     "pin_memory", "persistent_workers", "in_order", "cores", "speedup", "latency", "bandwidth",
     "sample_bytes", "epochs", "batches", "also",
 )  # fmt: skip
+_CHANGES = (
+    "workers", "prefetch", "pin_memory", "persistent_workers", "in_order", "cores", "speedup",
+    "latency", "bandwidth", "sample_bytes", "epochs", "batches", "also",
+)  # fmt: skip
 _JOB_OPTIONS = (
     "plan", "stragglers", "straggler_chance", "slower", "collective", "gradients", "link_latency",
     "link_bandwidth", "steps", "seed",
@@ -49,8 +55,8 @@ _JOB_OPTIONS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lotus whatif [options] RUN"
-    options.add_run(parser)
+    parser.usage = "lotus whatif [options] [RUN]"
+    options.add_run(parser, optional=True)
     _add_setting(parser)
     _add_machine(parser)
     add = parser.add_argument
@@ -95,10 +101,14 @@ def _add_setting(parser: argparse.ArgumentParser) -> None:
     )
     add("--pin-memory", action=on, default=None, help="pin_memory (default: as recorded)")
     add(
-        "--persistent-workers",
+        "--persistent",
+        dest="persistent_workers",
         action=on,
         default=None,
         help="persistent_workers (default: as recorded)",
+    )
+    add(  # as earlier versions had it
+        "--persistent-workers", action=on, default=None, help=argparse.SUPPRESS
     )
     add("--in-order", action=on, default=None, help="in_order (default: as recorded)")
 
@@ -220,6 +230,11 @@ def run(args: argparse.Namespace) -> int:
         option = "--" + used[0].replace("_", "-")
         needs = "is for --ranks N only" if args.ranks is None else "means nothing with --ranks"
         raise LotusError(f"{option} {needs}")
+    if args.ranks is None and all(getattr(args, name) in (None, []) for name in _CHANGES):
+        run = plain(shlex.quote(str(args.run_directory))) if args.run_directory else "RUN"
+        raise LotusError(f"no change was asked for; try: lotus whatif {run} --workers 2")
+    if args.run_directory is None:
+        args.run_directory = options.newest_run(NAME)
     return _replay_loader(args) if args.ranks is None else _simulate_job(args)
 
 

@@ -121,6 +121,45 @@ def test_a_wrong_option_is_a_usage_error(
 
 
 @pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("whatif --workers two", "'two' is not a whole number from 0 to 4,096; try: lotus whatif"),
+        ("sweep --workers a,b", "; try: lotus sweep --workers 1,2,4,8 -o S -- python train.py"),
+        ("export RUN", "--format; try: lotus export RUN --format perfetto"),
+        ("export RUN --format chrom", "(did you mean chrome?); try: lotus export RUN --format"),
+        ("merge", "; try: lotus merge node0/run node1/run -o job"),
+        ("demo --workload nope", "; try: lotus demo --workload segmentation"),
+        ("attach tab.py", "is no PID (`lotus attach` alone finds the process with torch"),
+        ("--nonsense", "; try: lotus trace -- python train.py\n"),
+    ],
+)
+def test_a_usage_error_is_one_line_that_ends_with_a_command(
+    line: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(line.split())
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_what_if_without_a_change_says_what_to_type(capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["whatif", "my-run"]) == 2
+    assert "no change was asked for; try: lotus whatif my-run --workers 2" in capfd.readouterr().err
+
+
+def test_kept_workers_have_one_name_in_all_verbs() -> None:
+    for word in ("--persistent", "--persistent-workers"):
+        sweep = cli.parser(["sweep"]).parse_args(["sweep", word, "on,off"])
+        assert sweep.persistent == (True, False)
+        assert cli.parser(["whatif"]).parse_args(["whatif", word]).persistent_workers is True
+    for verb in ("sweep", "whatif"):
+        listed = next(iter(cli.parser([verb])._subparsers._group_actions)).choices[verb]  # type: ignore[union-attr]
+        assert "--persistent-workers" not in listed.format_help()
+
+
+@pytest.mark.parametrize(
     ("word", "meant"), [("trase", "did you mean `lotus trace`? "), ("xyz", "")]
 )
 def test_a_word_that_is_no_verb_is_one_line(
